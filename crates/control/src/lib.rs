@@ -1,0 +1,1 @@
+//! The router's Unix-socket control protocol: server, client, watch and scripts.

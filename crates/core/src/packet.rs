@@ -1,0 +1,83 @@
+//! What a discipline may ask of a packet.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use crate::units::{Bytes, Nanos};
+
+/// The index of a traffic class, in the order of the configuration. Class 0 is the default class.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Class(pub u16);
+
+impl Class {
+    /// The place of this class in an array of classes.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What identifies a flow: addresses, transport protocol and ports.
+///
+/// Protocols without ports, and fragments that do not carry them, have both ports zero; so all fragments of a datagram
+/// beyond the first fall into one flow.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FlowKey {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address; of the same family as the source.
+    pub destination: IpAddr,
+    /// IP protocol number after all IPv6 extension headers (6 TCP, 17 UDP, ...).
+    pub protocol: u8,
+    /// Source port, host byte order.
+    pub source_port: u16,
+    /// Destination port, host byte order.
+    pub destination_port: u16,
+    /// IPv6 flow label, 20 bits; 0 for IPv4.
+    pub flow_label: u32,
+}
+
+impl fmt::Display for FlowKey {
+    /// `10.0.0.1:5000->10.0.1.1:80/udp`, IPv6 addresses in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = |f: &mut fmt::Formatter<'_>, address: IpAddr, port: u16| match address {
+            IpAddr::V4(a) => write!(f, "{a}:{port}"),
+            IpAddr::V6(a) => write!(f, "[{a}]:{port}"),
+        };
+        end(f, self.source, self.source_port)?;
+        f.write_str("->")?;
+        end(f, self.destination, self.destination_port)?;
+        match self.protocol {
+            1 => f.write_str("/icmp"),
+            6 => f.write_str("/tcp"),
+            17 => f.write_str("/udp"),
+            58 => f.write_str("/icmpv6"),
+            other => write!(f, "/{other}"),
+        }
+    }
+}
+
+/// A packet as the disciplines see it.
+pub trait Packet {
+    /// Length of the IP packet, header included: what disciplines count, unless they say otherwise.
+    fn ip_len(&self) -> Bytes;
+    /// What the wire takes for it: with Ethernet header, frame check sequence, preamble and gap.
+    fn wire_len(&self) -> Bytes;
+    /// The class it was put into.
+    fn class(&self) -> Class;
+    /// The flow it belongs to.
+    fn flow(&self) -> &FlowKey;
+    /// A seeded hash of the flow key; equal for all packets of a flow.
+    fn flow_hash(&self) -> u64;
+    /// When it was put into the router's input queue.
+    fn arrival(&self) -> Nanos;
+}
+
+/// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8, gap 12.
+pub const ETHERNET_WIRE_OVERHEAD: Bytes = Bytes(38);

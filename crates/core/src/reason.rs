@@ -1,0 +1,119 @@
+//! Why a packet did not go out: one variant per rule, one counter per variant.
+//!
+//! Nothing disappears: for every box and at every instant, packets in = packets out + packets held + the sum of
+//! drops by reason.
+
+use core::fmt;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident => $name:literal,)+) => {
+        /// Why a packet was dropped or refused.
+        #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+        #[repr(u8)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Reason {
+            /// Every reason, in the order of [`Reason::index`].
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+            /// How many reasons there are: the length of an array of counters.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name used in counters, files and the control protocol: `snake_case`, stable.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// A sentence for people: the documentation of the variant.
+            #[must_use]
+            pub const fn describe(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc,)+),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The frame ends before its headers do.
+    Truncated => "truncated",
+    /// The IP version is not the one the Ethernet type promises.
+    BadVersion => "bad_version",
+    /// The header length field is impossible.
+    BadHeaderLength => "bad_header_length",
+    /// The total length field says more than the frame holds, or less than its header.
+    BadTotalLength => "bad_total_length",
+    /// The IPv4 header checksum is wrong.
+    BadChecksum => "bad_checksum",
+    /// The chain of IPv6 extension headers is malformed or too long to follow.
+    BadExtensionHeader => "bad_extension_header",
+    /// The source address can never be a source (RFC 1812, 5.3.7): unspecified, loopback, multicast, broadcast.
+    MartianSource => "martian_source",
+    /// The destination address may never be forwarded: loopback, unspecified, link-local.
+    MartianDestination => "martian_destination",
+    /// The frame was sent by one of our own ports and has come back: there is a loop on the segment.
+    OwnFrame => "own_frame",
+    /// The frame is addressed to another station.
+    OtherStation => "other_station",
+    /// The route points back to the port of arrival and the configuration refuses such packets.
+    SamePort => "same_port",
+    /// The frame is longer than the port's buffers: jumbo, or a super-frame of an offload left on.
+    FrameTooLong => "frame_too_long",
+    /// The time to live or hop limit ran out here.
+    TtlExpired => "ttl_expired",
+    /// No route leads to the destination.
+    NoRoute => "no_route",
+    /// A route says that packets to this destination are refused.
+    RouteRefuses => "route_refuses",
+    /// The next hop did not answer.
+    HostUnreachable => "host_unreachable",
+    /// Too many packets wait for the next hop to answer.
+    NeighbourWaitFull => "neighbour_wait_full",
+    /// The packet exceeds the next link's MTU and may not be fragmented.
+    TooBig => "too_big",
+    /// The queue of its class is at its limit (tail drop).
+    QueueFull => "queue_full",
+    /// The link's total limit was passed and this packet stood at the head of the longest queue, by weight.
+    LongestQueue => "longest_queue",
+    /// A change of configuration left no room for what was queued.
+    Reconfigured => "reconfigured",
+    /// The outgoing link is down, or its port is gone.
+    LinkDown => "link_down",
+    /// The port refused the frame when it was to be sent.
+    PortRefused => "port_refused",
+    /// No frame buffer was free.
+    NoBuffer => "no_buffer",
+    /// A fault injector dropped it on purpose.
+    Injected => "injected",
+    /// The router stopped while the packet was queued.
+    Stopped => "stopped",
+}
+
+impl Reason {
+    /// The place of this reason in an array of [`Reason::COUNT`] counters.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_dense_and_names_unique() {
+        for (i, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), i);
+            assert!(reason.describe().trim().ends_with('.'));
+            assert!(Reason::ALL.iter().filter(|r| r.name() == reason.name()).count() == 1);
+        }
+    }
+}

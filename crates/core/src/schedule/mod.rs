@@ -1,0 +1,249 @@
+//! Disciplines that decide which packet goes next. One discipline, one file.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::packet::{Class, Packet};
+use crate::reason::Reason;
+use crate::units::{Bytes, Nanos, Weight};
+
+pub mod fifo;
+pub mod lct;
+pub mod wfq_altq;
+
+/// Takes what was dropped. Implementations count it and give its buffer back.
+pub trait DropSink<P> {
+    /// `packet` was dropped because of `reason`.
+    fn dropped(&mut self, packet: P, reason: Reason);
+}
+
+impl<P, F: FnMut(P, Reason)> DropSink<P> for F {
+    fn dropped(&mut self, packet: P, reason: Reason) {
+        self(packet, reason);
+    }
+}
+
+/// How an arriving packet was treated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Treated {
+    /// It waits in the queue of its class or flow.
+    Queued,
+    /// It waits among those that go first.
+    Priority,
+    /// It was not taken in; it went to the drop sink.
+    Dropped(Reason),
+}
+
+/// Whether a change made something sendable that was not: then the transmit side must be started.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use = "packets that a change released wait for the next arrival unless the transmit side is started"]
+pub enum Wake {
+    /// Nothing new can be sent.
+    No,
+    /// Call `dequeue` again now.
+    Now,
+}
+
+/// Which packet goes when several classes wait and none is due (LCT-UC, contradiction C4 of the specification).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum MultiBacklog {
+    /// The one with the smallest `X_DELAY`; the first in ring order among equals.
+    #[default]
+    MinX,
+    /// None: wait for the earliest `DEQUEUE_TIME`.
+    Hold,
+    /// The one with the earliest `DEQUEUE_TIME`.
+    EarliestDue,
+}
+
+/// A parameter that can be changed while packets flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Knob {
+    /// Share of a class (WFQ).
+    Weight(Class, Weight),
+    /// Interval between packets of a class (LCT-UC).
+    XDelay(Class, Nanos),
+    /// Most packets a class may have queued; of every class when `None`.
+    QueueLimit(Option<Class>, u32),
+    /// LCT-UC's module 2: classes with `X_DELAY` above zero may not use idle capacity.
+    Module2(bool),
+    /// LCT-UC's rule for several waiting classes of which none is due.
+    MultiBacklog(MultiBacklog),
+    /// LCT-UC: empty queues found past their time are given a new one.
+    RearmEmpty(bool),
+}
+
+/// Why a knob was not changed. Nothing changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KnobError {
+    /// This discipline has no such knob.
+    NoSuchKnob {
+        /// The knob's name, as in the control protocol.
+        knob: &'static str,
+        /// The discipline's name.
+        discipline: &'static str,
+    },
+    /// There is no such class.
+    NoSuchClass {
+        /// The class asked for.
+        class: Class,
+        /// How many classes there are.
+        classes: u16,
+    },
+    /// The value lies outside of the valid range.
+    OutOfRange {
+        /// The knob's name, as in the control protocol.
+        knob: &'static str,
+        /// The value asked for, in `unit`.
+        value: u64,
+        /// The smallest valid value.
+        min: u64,
+        /// The largest valid value.
+        max: u64,
+        /// The unit of all three.
+        unit: &'static str,
+    },
+}
+
+impl fmt::Display for KnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoSuchKnob { knob, discipline } => {
+                write!(f, "{discipline} has no {knob}")
+            }
+            Self::NoSuchClass { class, classes } => {
+                write!(f, "no class {class}: classes are 0 to {}", classes.saturating_sub(1))
+            }
+            Self::OutOfRange { knob, value, min, max, unit } => {
+                write!(f, "{knob} {value} {unit} is out of range: {min} to {max} {unit}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for KnobError {}
+
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Backlog {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of IP packets.
+    pub bytes: Bytes,
+}
+
+/// What admission and views read of a discipline. Fields that a discipline does not have are `None`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Meters {
+    /// All that waits.
+    pub backlog: Backlog,
+    /// Bytes that passed with priority since the start.
+    pub priority_bytes: Option<Bytes>,
+    /// Virtual time, in the discipline's own unit.
+    pub virtual_time: Option<u64>,
+}
+
+/// A discipline: takes packets in and says which goes next.
+///
+/// Contract: times given are monotonic (`now` never before that of an earlier call). Every packet given to `enqueue`
+/// comes back exactly once: from `dequeue`, through `dropped`, or through `drain`. No call allocates, except `drain` and
+/// changes of configuration.
+pub trait Scheduler<P: Packet> {
+    /// Takes the packet in and says how it was treated. Whatever is dropped for it, it or another, goes to `dropped`
+    /// with the reason. When another packet was dropped for it the answer is still `Queued`.
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated;
+
+    /// The next packet to send at `now`; `None` if empty or if all that waits is held. May drop.
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P>;
+
+    /// When to call `dequeue` again although nothing arrives. `None`: only an arrival or a change can make something
+    /// sendable. Never earlier than `now`. It is valid until the next call that takes `&mut self`.
+    fn next_wake(&self, now: Nanos) -> Option<Nanos>;
+
+    /// Periodic work; returns when it is due next. Disciplines without any keep this default.
+    fn tick(&mut self, _now: Nanos) -> Option<Nanos> {
+        None
+    }
+
+    /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None` where it would give none.
+    fn peek_len(&self, now: Nanos) -> Option<Bytes>;
+
+    /// Changes a knob; says whether the transmit side must be started.
+    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError>;
+
+    /// Hands everything over, per-flow order and arrival stamps kept: live swap of disciplines.
+    fn drain(&mut self, into: &mut dyn FnMut(P));
+
+    /// What admission and views read.
+    fn meters(&self) -> Meters;
+
+    /// How many queues have packets. Constant time: the link counts it at every call (QoStat).
+    fn busy_queues(&self) -> usize;
+
+    /// What waits of `class`, where the discipline queues by class; else the whole backlog for class 0.
+    fn class_backlog(&self, class: Class) -> Backlog;
+
+    /// The discipline's name in configuration files.
+    fn name(&self) -> &'static str;
+}
+
+/// The built-in disciplines without a virtual call per packet, and a boxed arm that lets a user's own in.
+pub enum AnyScheduler<P: Packet> {
+    /// First in, first out.
+    Fifo(fifo::Fifo<P>),
+    /// Weighted fair queueing as ALTQ has it.
+    WfqAltq(wfq_altq::WfqAltq<P>),
+    /// LCT-UC.
+    Lct(lct::Lct<P>),
+    /// Somebody's own.
+    Boxed(Box<dyn Scheduler<P> + Send>),
+}
+
+macro_rules! delegate {
+    ($self:ident, $inner:ident => $call:expr) => {
+        match $self {
+            Self::Fifo($inner) => $call,
+            Self::WfqAltq($inner) => $call,
+            Self::Lct($inner) => $call,
+            Self::Boxed($inner) => $call,
+        }
+    };
+}
+
+impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        delegate!(self, s => s.enqueue(now, packet, dropped))
+    }
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        delegate!(self, s => s.dequeue(now, dropped))
+    }
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        delegate!(self, s => s.next_wake(now))
+    }
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        delegate!(self, s => s.tick(now))
+    }
+    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+        delegate!(self, s => s.peek_len(now))
+    }
+    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        delegate!(self, s => s.set(now, knob))
+    }
+    fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        delegate!(self, s => s.drain(into));
+    }
+    fn meters(&self) -> Meters {
+        delegate!(self, s => s.meters())
+    }
+    fn busy_queues(&self) -> usize {
+        delegate!(self, s => s.busy_queues())
+    }
+    fn class_backlog(&self, class: Class) -> Backlog {
+        delegate!(self, s => s.class_backlog(class))
+    }
+    fn name(&self) -> &'static str {
+        delegate!(self, s => s.name())
+    }
+}

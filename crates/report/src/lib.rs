@@ -1,0 +1,1 @@
+//! Samples to tables, figures, judged expectations and one self-contained HTML page.

@@ -1,0 +1,1 @@
+//! The scenario format: topology, routers, traffic, timed steps, samples and expectations.

@@ -1,0 +1,1 @@
+//! Traffic sources as state machines: when to send what, without sockets.
