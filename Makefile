@@ -1,0 +1,35 @@
+# The two commands: `make run` and `make test`. Each sets up what is missing first.
+SHELL := /bin/bash
+CARGO ?= cargo
+
+.PHONY: help setup build run test bench figures fmt clean
+
+help:
+	@echo "make run    set up what is missing, build, and show the main job on real packets"
+	@echo "make test   everything CI runs"
+	@echo "make bench  ratios against peers, measured in the same run"
+	@echo "make setup  install the Debian packages that are missing"
+
+setup:
+	@scripts/setup.sh
+
+build:
+	@$(CARGO) build --release --locked --quiet -p evenkeel
+
+run: setup
+	@echo "Building (the first time takes about two minutes) ..."
+	@$(MAKE) --no-print-directory build
+	@target/release/evenkeel demo --out out/demo
+
+test: setup
+	@scripts/test.sh
+
+bench: setup
+	@scripts/bench.sh
+
+fmt:
+	@$(CARGO) fmt --all
+
+clean:
+	@$(CARGO) clean
+	@rm -rf out

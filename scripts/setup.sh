@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing, and nothing else. Without root it names them.
+set -euo pipefail
+
+packages=(
+  build-essential   # linker for Rust, C++ for the fuzz targets
+  ca-certificates   # cargo fetches crates over TLS
+  pkg-config
+  binutils          # nm, for the purity check of the core
+  d-itg             # traffic source of the lab, by name
+  ethtool           # shows the offloads the tests look at
+  iperf3            # traffic source of the lab, and TCP through the router
+  iproute2          # namespaces and veth pairs
+  iputils-ping
+  procps
+  tcpdump           # looks for bad checksums
+  traceroute
+  valgrind          # counts instructions per packet
+)
+
+if ! command -v cargo >/dev/null; then
+  echo "Rust is missing: install it with rustup or your distribution (1.91 or newer), then run this again." >&2
+  exit 3
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+echo "Missing Debian packages: ${missing[*]}"
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=()
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  as_root=(sudo -n)
+else
+  # Building needs only a linker; what the rest is needed for says so itself when it is missed.
+  echo "Not root: install them with   sudo apt-get install ${missing[*]}" >&2
+  command -v cc >/dev/null && exit 0
+  echo "Without a C linker (build-essential) nothing can be built." >&2
+  exit 3
+fi
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Everything CI runs, in the order in which a mistake is cheapest to find. Ends with a line that counts the steps.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+passed=0 failed=0 skipped=0
+failures=()
+started=$SECONDS
+
+step() { # name, command...
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n=== %s\n' "$name"
+  if "$@"; then
+    passed=$((passed + 1))
+    printf -- '--- %s: ok (%d s)\n' "$name" $((SECONDS - begin))
+  else
+    failed=$((failed + 1))
+    failures+=("$name")
+    printf -- '--- %s: FAILED (%d s)\n' "$name" $((SECONDS - begin))
+  fi
+}
+
+skip() { # name, why
+  skipped=$((skipped + 1))
+  printf '\n=== %s\n--- skipped: %s\n' "$1" "$2"
+}
+
+lint_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet; }
+
+dependencies() {
+  command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny || return 1
+  cargo deny --log-level error --locked check licenses bans sources || return 1
+  # The advisory database is fetched by hand where the network allows it; here it is only used if it is there.
+  if compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-db*/*" >/dev/null; then
+    cargo deny --log-level error --locked check --disable-fetch advisories
+  else
+    echo "advisories: no local database, not checked (cargo deny fetch brings it)"
+  fi
+}
+
+step "format" cargo fmt --all --check
+step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "documentation" lint_docs
+step "tests" cargo test --workspace --locked --quiet
+step "purity of the core" scripts/purity.sh
+step "fuzz targets compile" cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+step "dependencies" dependencies
+if [ "$(id -u)" -eq 0 ]; then
+  step "published figures in the lab" scripts/figures.sh
+else
+  skip "published figures in the lab" "needs root for network namespaces: run   sudo -E make test"
+fi
+step "commands of the README" scripts/readme.sh
+
+printf '\n'
+[ ${#failures[@]} -eq 0 ] || printf 'failed: %s\n' "${failures[@]}"
+printf 'in %d s\n' $((SECONDS - started))
+printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
