@@ -1,0 +1,82 @@
+//! What can be asked of a running router. The worker executes commands between two bursts.
+
+use evenkeel_config::{DisciplineConfig, RouterConfig};
+use evenkeel_core::BitRate;
+use evenkeel_core::schedule::{Knob, KnobError};
+use thiserror::Error;
+
+use crate::snapshot::Snapshot;
+
+/// A request to the worker. Links are named by their port.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Every counter, at one instant.
+    Show,
+    /// Changes one knob of a link's discipline.
+    Set {
+        /// The port of the link.
+        link: String,
+        /// The knob and its new value.
+        knob: Knob,
+    },
+    /// Changes the rate of a link; `None` makes it unpaced.
+    SetRate {
+        /// The port of the link.
+        link: String,
+        /// The new rate.
+        rate: Option<BitRate>,
+    },
+    /// Changes the transmit ring of a link.
+    SetRing {
+        /// The port of the link.
+        link: String,
+        /// The new ring.
+        ring: evenkeel_core::link::RingConfig,
+    },
+    /// Puts another discipline in place of a link's; what is queued is kept as far as it fits.
+    SwapDiscipline {
+        /// The port of the link.
+        link: String,
+        /// The new discipline.
+        discipline: DisciplineConfig,
+    },
+    /// Makes the running router as the file says: links and classes. Ports, buffers and mode need a restart.
+    Reload(Box<RouterConfig>),
+}
+
+/// The answer to a [`Command`] that was carried out.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The counters.
+    Snapshot(Box<Snapshot>),
+}
+
+/// Why a command was not carried out. Nothing changed.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// No port has this name.
+    #[error("no link {name:?}: links are {}", known.join(", "))]
+    NoSuchLink {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The discipline refused the knob or its value.
+    #[error("{0}")]
+    Knob(#[from] KnobError),
+    /// The link or discipline refused its configuration; the text has the valid range.
+    #[error("{0}")]
+    Invalid(String),
+    /// The change cannot be made while the router runs.
+    #[error("{what} cannot change while the router runs: restart it")]
+    NeedsRestart {
+        /// What differs.
+        what: String,
+    },
+    /// The router has stopped or is stopping.
+    #[error("the router has stopped")]
+    Stopped,
+}
