@@ -1,0 +1,147 @@
+//! What a world hands over: the samples of one run, and what was run.
+
+use evenkeel_core::measure::Histogram;
+
+/// One run of one scenario in one world: everything the report needs to know.
+///
+/// Times are seconds since the start of the run, after any time scaling.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Short name that tells this run from others in the same report: `LCT-UC`, or `no X_DELAY` for a run with a mechanism
+    /// switched off. Empty when the report holds one run.
+    pub name: String,
+    /// Which world made it: `lab`, `sim`. Printed only.
+    pub world: String,
+    /// Length of a sampling window, seconds.
+    pub sample_s: f64,
+    /// Left out at the head of each step when its numbers are formed, seconds.
+    pub settle_s: f64,
+    /// When the run ended, seconds.
+    pub duration_s: f64,
+    /// The steps in order of time, as they were really applied; the first at 0.
+    pub steps: Vec<StepMark>,
+    /// What sends to what through what.
+    pub topology: Topology,
+    /// Offered rates, weights, X, ring…: printed as a table, grouped.
+    pub parameters: Vec<Parameter>,
+    /// One row per link, class and window.
+    pub samples: Vec<Sample>,
+    /// One row per link and window.
+    pub calls: Vec<CallsSample>,
+    /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded 1 002 311 packets".
+    pub notes: Vec<String>,
+}
+
+/// A step as it was applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepMark {
+    /// Its name.
+    pub name: String,
+    /// When it was applied, seconds.
+    pub at_s: f64,
+    /// What it changed, for people: `x_delay class3 10 us`.
+    pub changes: Vec<String>,
+}
+
+/// A line of the table of parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Heading under which it stands: `traffic`, `link sink`.
+    pub group: String,
+    /// What it is: `ring`, `offered a`.
+    pub name: String,
+    /// Its value with its unit.
+    pub value: String,
+}
+
+/// Nodes and wires, for the drawing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topology {
+    /// Hosts and routers.
+    pub nodes: Vec<Node>,
+    /// What joins them.
+    pub wires: Vec<Wire>,
+}
+
+/// A host or a router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a router.
+    pub router: bool,
+    /// Lines under the name: `LCT-UC, queue 50`, `sends class1, 100 Mbit/s`.
+    pub labels: Vec<String>,
+}
+
+/// A wire between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wire {
+    /// The nodes' names.
+    pub ends: [String; 2],
+    /// Beside the wire: `100 Mbit/s, ring 128`.
+    pub label: String,
+}
+
+/// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
+#[derive(Clone, Debug, Default)]
+pub struct Delays {
+    /// Packets measured.
+    pub count: u64,
+    /// Sum of their delays, nanoseconds.
+    pub sum_ns: u64,
+    /// The largest, nanoseconds.
+    pub max_ns: u64,
+    /// Distribution, to 3 % of the value.
+    pub histogram: Histogram,
+}
+
+/// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// End of the window, seconds.
+    pub t_s: f64,
+    /// Its length, seconds: real, not nominal.
+    pub window_s: f64,
+    /// The router.
+    pub router: String,
+    /// The link (its port's name).
+    pub link: String,
+    /// The class.
+    pub class: String,
+    /// Packets the sources of this class sent; `None` where nobody counted.
+    pub offered: Option<u64>,
+    /// Packets that left the wire.
+    pub sent: u64,
+    /// Their bytes (IP length).
+    pub sent_bytes: u64,
+    /// Packets dropped on the link, by reason; reasons with zero left out.
+    pub dropped: Vec<(String, u64)>,
+    /// Packets queued at the end of the window.
+    pub qlen: u64,
+    /// Transit delay: arrival in the router to leaving the queue (QoStat 4.2a).
+    pub transit: Delays,
+    /// Delay from sending host to receiving host; `None` where nobody measured it.
+    pub end_to_end: Option<Delays>,
+    /// Bytes (IP length) that the sink received; `None` where nobody counted.
+    pub goodput_bytes: Option<u64>,
+}
+
+/// Scheduler calls on one link in one window, by how many queues had packets just before the call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallsSample {
+    /// End of the window, seconds.
+    pub t_s: f64,
+    /// Its length, seconds.
+    pub window_s: f64,
+    /// The router.
+    pub router: String,
+    /// The link.
+    pub link: String,
+    /// Calls that found every queue empty.
+    pub none: u64,
+    /// Calls that found one queue with packets.
+    pub one: u64,
+    /// Calls that found several.
+    pub many: u64,
+}
