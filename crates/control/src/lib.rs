@@ -1,1 +1,19 @@
-//! The router's Unix-socket control protocol: server, client, watch and scripts.
+//! The router's control protocol over a Unix socket: newline-delimited JSON, one request, one reply.
+//!
+//! - [`server`] answers requests with a router's [`Handle`](evenkeel_router::Handle).
+//! - [`client`] asks, from another process.
+//! - [`window`] is the arithmetic of differences between two snapshots: pure.
+//! - [`watch`] is QoStat: one row per class and interval, as CSV or JSON lines.
+//! - [`script`] applies changes at given times.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod protocol;
+pub mod script;
+pub mod server;
+pub mod watch;
+pub mod window;
+
+pub use client::{Client, ClientError};
+pub use protocol::Request;
+pub use server::{Server, ServerError, Target};

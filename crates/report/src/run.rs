@@ -1,7 +1,5 @@
 //! What a world hands over: the samples of one run, and what was run.
 
-use evenkeel_core::measure::Histogram;
-
 /// One run of one scenario in one world: everything the report needs to know.
 ///
 /// Times are seconds since the start of the run, after any time scaling.
@@ -84,7 +82,7 @@ pub struct Wire {
 }
 
 /// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delays {
     /// Packets measured.
     pub count: u64,
@@ -92,12 +90,13 @@ pub struct Delays {
     pub sum_ns: u64,
     /// The largest, nanoseconds.
     pub max_ns: u64,
-    /// Distribution, to 3 % of the value.
-    pub histogram: Histogram,
+    /// Their distribution: (lowest delay of the bucket in ns, packets), ascending, as the router's snapshots and
+    /// `evenkeel_core::measure::Histogram` give it.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// End of the window, seconds.
     pub t_s: f64,
