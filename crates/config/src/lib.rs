@@ -1,1 +1,31 @@
-//! The schema of router.toml: parsing with file and line, units in text, ranges, defaults, and its generated reference.
+//! The schema of `router.toml`: parsing with file and line, units in text, ranges, defaults, and its generated reference.
+//!
+//! [`RouterConfig::load`] and [`RouterConfig::parse`] read a file and report *all* its errors at once, each with file,
+//! line, key, what is wrong, the valid range and the nearest valid key. One table of keys ([`tables`]) drives parsing,
+//! validation, defaults and [`reference_markdown`], so that they cannot disagree. Nothing here knows a thread or a socket.
+//!
+//! ```
+//! use evenkeel_config::RouterConfig;
+//!
+//! let config = RouterConfig::parse("[[port]]\nname = \"lan\"\ninterface = \"eth1\"", "router.toml").unwrap();
+//! assert_eq!(config.link("lan").unwrap().discipline.name(), "fifo");
+//!
+//! let wrong = RouterConfig::parse("[[port]]\nname = \"lan\"\ninterfce = \"eth1\"", "router.toml").unwrap_err();
+//! assert!(wrong.to_string().starts_with("router.toml:3: port.interfce: unknown key; did you mean `interface`?"));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod change;
+pub mod diagnostic;
+mod diff;
+pub mod discipline;
+pub mod model;
+mod parse;
+pub mod quantity;
+
+pub use change::{Change, ChangeError, parse_change, parse_knob};
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diff::diff;
+pub use discipline::{DisciplineConfig, parse_discipline};
+pub use model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+pub use quantity::{QuantityError, parse_rate, parse_size, parse_time, rate_text, size_text, time_text};

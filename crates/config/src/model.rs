@@ -1,0 +1,143 @@
+//! What a `router.toml` says, with types: every default filled in, every name resolved.
+
+use std::path::PathBuf;
+
+use evenkeel_core::class_map::{ClassMap, Rule};
+use evenkeel_core::link::{RingConfig, ShaperConfig};
+use evenkeel_core::{BitRate, Bytes, Nanos};
+
+use crate::discipline::DisciplineConfig;
+
+/// A whole `router.toml`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterConfig {
+    /// What concerns the router as a whole.
+    pub router: RouterSection,
+    /// The ports, in the order of the file; at least one, names unique.
+    pub ports: Vec<PortConfig>,
+    /// The classes, in the order of the file: the index is the core's `Class`. At least one; the first is the default.
+    pub classes: Vec<ClassConfig>,
+    /// One outgoing link for every port, in the order of the ports. A port without a `[[link]]` has a FIFO without a rate.
+    pub links: Vec<LinkConfig>,
+}
+
+/// `[router]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterSection {
+    /// The router's name in counters, logs and the control protocol.
+    pub name: String,
+    /// How the worker waits for packets.
+    pub mode: Mode,
+    /// The Unix socket of the control protocol.
+    pub control: PathBuf,
+    /// Frame buffers, for all ports together.
+    pub buffers: u32,
+    /// Length of one buffer: the longest frame that can be received.
+    pub buffer_size: Bytes,
+    /// What happens to a packet whose route leads back to the port it came from.
+    pub hairpin: Hairpin,
+    /// ICMP errors the router sends at most, per port and second.
+    pub icmp_per_second: u32,
+    /// Packets that wait for one unresolved neighbour at most.
+    pub neighbour_wait: u32,
+    /// Seed of the flow hash.
+    pub seed: u64,
+}
+
+/// How the worker waits for packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// It sleeps until a port or a timer is ready.
+    Event,
+    /// It asks the ports all the time: one CPU at full load, no wake-up delay.
+    Busy,
+}
+
+/// What happens to a packet whose route leads back to the port it came from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Hairpin {
+    /// It is forwarded, as RFC 1812 wants it.
+    Forward,
+    /// It is dropped with the reason `same_port`.
+    Drop,
+}
+
+/// A `[[port]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortConfig {
+    /// Its name in this file, in counters and in commands.
+    pub name: String,
+    /// The network interface.
+    pub interface: String,
+}
+
+/// A `[[class]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassConfig {
+    /// Its name.
+    pub name: String,
+    /// A packet that any of these fits falls into this class, unless an earlier class in the file took it. Empty: only
+    /// the default class gets packets without a rule.
+    pub rules: Vec<Rule>,
+}
+
+/// A `[[link]]`: the outgoing side of a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// The port's name.
+    pub port: String,
+    /// The rate at which the wire is paced; `None`: as fast as the port takes frames.
+    pub rate: Option<BitRate>,
+    /// The transmit ring between scheduler and wire.
+    pub ring: RingConfig,
+    /// What one call of the scheduler takes inside a refill of the ring.
+    pub dequeue_time: Nanos,
+    /// A token bucket between scheduler and ring.
+    pub shaper: Option<ShaperConfig>,
+    /// The discipline and its knobs.
+    pub discipline: DisciplineConfig,
+}
+
+impl LinkConfig {
+    /// The core's form: everything but the discipline.
+    #[must_use]
+    pub fn core(&self) -> evenkeel_core::link::LinkConfig {
+        evenkeel_core::link::LinkConfig {
+            rate: self.rate,
+            ring: self.ring,
+            dequeue_time: self.dequeue_time,
+            shaper: self.shaper,
+        }
+    }
+}
+
+impl RouterConfig {
+    /// The names of the classes, in order of their index.
+    #[must_use]
+    pub fn class_names(&self) -> Vec<&str> {
+        self.classes.iter().map(|class| class.name.as_str()).collect()
+    }
+
+    /// The link of the port with this name.
+    #[must_use]
+    pub fn link(&self, port: &str) -> Option<&LinkConfig> {
+        self.links.iter().find(|link| link.port == port)
+    }
+
+    /// The link of the port with this name, to change it.
+    pub fn link_mut(&mut self, port: &str) -> Option<&mut LinkConfig> {
+        self.links.iter_mut().find(|link| link.port == port)
+    }
+
+    /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.
+    #[must_use]
+    pub fn class_map(&self) -> ClassMap {
+        todo!()
+    }
+
+    /// How many classes there are.
+    #[must_use]
+    pub fn class_count(&self) -> u16 {
+        u16::try_from(self.classes.len()).expect("the parser admits at most 256 classes")
+    }
+}
