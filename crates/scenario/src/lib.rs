@@ -1,1 +1,19 @@
 //! The scenario format: topology, routers, traffic, timed steps, samples and expectations.
+//!
+//! [`Scenario::load`] reads a file and reports *all* its errors at once, with file, line, key, valid range and nearest valid
+//! name; addresses, ports and routes of all nodes are worked out, the expectations are parsed, their names resolved. It runs
+//! nothing: the worlds (lab, simulator) do, and hand their numbers back through [`Metrics`] to have expectations judged.
+#![forbid(unsafe_code)]
+
+pub mod expr;
+pub mod model;
+pub mod topology;
+
+pub use expr::{Evaluation, Expr, Metric, Metrics, Subject, Term};
+pub use model::{
+    Ablation, AblationChange, Expectation, Host, Published, Router, Scenario, ScenarioError, SetChange, Step, Tool,
+    Traffic, TrafficKind, World,
+};
+pub use topology::{End, Interface, Route, Wire};
+
+pub use evenkeel_config::{Diagnostic, Diagnostics};

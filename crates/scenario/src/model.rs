@@ -1,0 +1,302 @@
+//! What a scenario says, with types: every default filled in, every name resolved.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_config::{Change, Diagnostics, RouterConfig};
+use evenkeel_core::{BitRate, Bytes, Nanos};
+use thiserror::Error;
+
+use crate::expr::Expr;
+use crate::topology::Wire;
+
+/// A whole scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The file it came from; `None` if it came from a text.
+    pub path: Option<PathBuf>,
+    /// Its name, path-like: `lct/fig4`.
+    pub name: String,
+    /// One line for headings.
+    pub title: String,
+    /// What it reproduces; may be empty.
+    pub source: String,
+    /// What the reader must know; may be empty.
+    pub notes: String,
+    /// The published entry it refers to.
+    pub published: Option<Published>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Sampling window.
+    pub sample: Nanos,
+    /// Left out at the head of each step when its numbers are formed.
+    pub settle: Nanos,
+    /// How long it runs.
+    pub duration: Nanos,
+    /// By how much times were multiplied ([`Scenario::scaled`]); 1 as loaded.
+    pub time_scale: f64,
+    /// Name of the ablation applied ([`Scenario::with_ablation`]).
+    pub without: Option<String>,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// The routers.
+    pub routers: Vec<Router>,
+    /// What joins them.
+    pub wires: Vec<Wire>,
+    /// Who sends what to whom.
+    pub traffic: Vec<Traffic>,
+    /// Timed changes in order of time. The first is at 0 (named `start` unless the file names a step at 0).
+    pub steps: Vec<Step>,
+    /// The claims.
+    pub expectations: Vec<Expectation>,
+    /// Mechanisms that can be switched off, and what must fail then.
+    pub ablations: Vec<Ablation>,
+}
+
+/// A `[[host]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+}
+
+/// A `[[router]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Router {
+    /// Its name.
+    pub name: String,
+    /// Its configuration. One port per wire, named after the node at the other end; so is the interface. `router.name` is
+    /// the router's name here.
+    pub config: RouterConfig,
+}
+
+/// A `[[traffic]]`: one flow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Its name.
+    pub name: String,
+    /// The host that sends.
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// When packets come.
+    pub kind: TrafficKind,
+    /// What makes the packets.
+    pub tool: Tool,
+    /// Bits of IP packets per second (while on, for on-off).
+    pub rate: BitRate,
+    /// Length of each IP packet.
+    pub size: Bytes,
+    /// Random part of the spacing of constant-rate packets, 0 to 1.
+    pub jitter: f64,
+    /// The class it falls into at every router on its path (checked); `None` if the file does not say.
+    pub class: Option<String>,
+    /// First packet not before.
+    pub start: Nanos,
+    /// Last packet before.
+    pub stop: Nanos,
+    /// Whether it runs over IPv6.
+    pub ipv6: bool,
+    /// DSCP of its packets, 0 to 63.
+    pub dscp: u8,
+    /// UDP (or, for iperf3, TCP) destination port; unique per destination host.
+    pub port: u16,
+    /// UDP source port.
+    pub source_port: u16,
+    /// Whether `tool = "iperf3"` uses TCP (then `rate` is an upper limit).
+    pub tcp: bool,
+}
+
+/// When packets come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrafficKind {
+    /// Constant bit rate.
+    Cbr,
+    /// Exponential spacing.
+    Poisson,
+    /// Constant rate during exponential on-times, nothing during exponential off-times.
+    OnOff {
+        /// Mean on-time.
+        mean_on: Nanos,
+        /// Mean off-time.
+        mean_off: Nanos,
+    },
+}
+
+/// What makes the packets of a flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Tool {
+    /// The project's own source.
+    Evenkeel,
+    /// iperf3 (lab only).
+    Iperf3,
+    /// D-ITG (lab only).
+    DItg,
+}
+
+/// A `[[step]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Its name, unique.
+    pub name: String,
+    /// When.
+    pub at: Nanos,
+    /// What changes, in order.
+    pub set: Vec<SetChange>,
+}
+
+/// One change of a step: as text, for the control protocol, and as a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetChange {
+    /// The router.
+    pub router: String,
+    /// The link: its port's name.
+    pub link: String,
+    /// The knob's name.
+    pub knob: String,
+    /// The class it concerns.
+    pub class: Option<String>,
+    /// The value as [`evenkeel_config::parse_change`] reads it.
+    pub value: String,
+    /// The value itself.
+    pub change: Change,
+}
+
+/// An `[[expect]]`.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    /// Its name, unique.
+    pub name: String,
+    /// The sentence it stands for.
+    pub claim: String,
+    /// The expression as written.
+    pub that: String,
+    /// The expression, names resolved.
+    pub expr: Expr,
+    /// The worlds it is meant for.
+    pub worlds: Vec<World>,
+    /// False: a published claim that is known not to be reproduced; judged and reported as such, fails nothing.
+    pub reproduced: bool,
+    /// Why, and whatever else the reader must know; may be empty.
+    pub note: String,
+}
+
+/// Where a scenario can run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum World {
+    /// Real packets between network namespaces.
+    Lab,
+    /// Virtual time.
+    Sim,
+}
+
+/// A `[[without]]`: a mechanism switched off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ablation {
+    /// Its name, unique.
+    pub name: String,
+    /// The overrides.
+    pub set: Vec<AblationChange>,
+    /// Expectations that must fail under it.
+    pub fails: Vec<String>,
+}
+
+/// An override of an ablation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AblationChange {
+    /// What changes.
+    pub set: SetChange,
+    /// The step in which it changes; `None`: from the start, and no later step changes the same knob back.
+    pub at: Option<String>,
+}
+
+/// A published entry: `published = "lct.toml#fig4"`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// The file, relative to a folder `published/` beside or above the scenario.
+    pub file: String,
+    /// The key in it.
+    pub key: String,
+    /// The entry's `claim`, if it has one.
+    pub claim: Option<String>,
+    /// The entry, for the report.
+    pub entry: toml::Table,
+}
+
+/// A scenario has no such name or cannot be changed so.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ScenarioError {
+    /// The time scale is not a positive number, or leaves nothing of the sampling window.
+    #[error("time scale {scale} is out of range: {why}")]
+    TimeScale {
+        /// What was asked for.
+        scale: f64,
+        /// What would be valid.
+        why: String,
+    },
+    /// There is no such ablation.
+    #[error("no [[without]] named {name:?}; there are: {known}")]
+    NoSuchAblation {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+impl Scenario {
+    /// Reads and checks a file, the router files and published numbers it names.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, Diagnostics> {
+        let _ = path;
+        todo!()
+    }
+
+    /// Checks a text; `file` is the name that errors say; files that it names are looked for beside and above `folder`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self, Diagnostics> {
+        let _ = (text, file, folder);
+        todo!()
+    }
+
+    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run multiplied. `X_DELAY`, rates,
+    /// rings and queue limits stay.
+    ///
+    /// # Errors
+    /// `scale` is not within 0.001 to 100, or shrinks the sampling window below 10 ms.
+    pub fn scaled(&self, scale: f64) -> Result<Self, ScenarioError> {
+        let _ = scale;
+        todo!()
+    }
+
+    /// The same scenario with a mechanism switched off. Overrides that hold always are put into the routers' configurations,
+    /// and steps no longer change those knobs.
+    ///
+    /// # Errors
+    /// There is no such ablation.
+    pub fn with_ablation(&self, name: &str) -> Result<Self, ScenarioError> {
+        let _ = name;
+        todo!()
+    }
+
+    /// The router with this name.
+    #[must_use]
+    pub fn router(&self, name: &str) -> Option<&Router> {
+        self.routers.iter().find(|router| router.name == name)
+    }
+
+    /// The step with this name: its index.
+    #[must_use]
+    pub fn step(&self, name: &str) -> Option<usize> {
+        self.steps.iter().position(|step| step.name == name)
+    }
+
+    /// When the step with this index ends: at the next step, or at the end of the run.
+    #[must_use]
+    pub fn step_end(&self, index: usize) -> Nanos {
+        self.steps.get(index + 1).map_or(self.duration, |next| next.at)
+    }
+}
