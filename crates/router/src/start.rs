@@ -107,7 +107,7 @@ impl Router {
 
 /// A running router. Dropping it stops the router.
 ///
-/// Cheap to share: all methods but [`Handle::stop`] take `&self`, from any thread.
+/// Can be shared between threads: every method takes `&self`.
 #[derive(Debug)]
 pub struct Handle {
     _private: (),
@@ -135,7 +135,8 @@ impl Handle {
     }
 
     /// Stops receiving, hands what is queued to its drop counters, restores the interfaces; returns the last counters.
-    pub fn stop(self) -> Result<Snapshot, StopError> {
+    /// Later calls return the same.
+    pub fn stop(&self) -> Result<Snapshot, StopError> {
         Err(StopError::Worker(String::new()))
     }
 }

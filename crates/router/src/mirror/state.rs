@@ -1,0 +1,547 @@
+//! The mirror's copy of the kernel's tables, and what of it has been told to the worker: pure, no socket.
+//!
+//! Two things are kept apart: what the kernel says (by interface index, every table), and what was published (by port,
+//! one route per prefix). Facts and whole dumps change the first; [`KernelCopy::publish_all`] and the publishing done with each
+//! fact send the difference to the second. So a dump that repeats what is known costs the worker nothing.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::decode::{
+    Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbourState, KernelRoute, KernelRouteKind, LOCAL_TABLE,
+};
+
+/// A port by its place in the configuration.
+pub type PortIndex = u16;
+
+/// A next hop of a mirrored route.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MirroredNextHop {
+    /// The port to leave by; `None` if the interface is not a port of this router.
+    pub port: Option<PortIndex>,
+    /// The next router; `None` for directly connected destinations.
+    pub gateway: Option<IpAddr>,
+    /// Its share among several, 1 to 256.
+    pub weight: u16,
+}
+
+/// The route the kernel would use for a prefix: local table before main, then the smallest metric.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MirroredRoute {
+    /// What happens to packets.
+    pub kind: KernelRouteKind,
+    /// Smaller wins; kept for views.
+    pub metric: u32,
+    /// Where to. Empty unless `kind` is unicast.
+    pub next_hops: Vec<MirroredNextHop>,
+}
+
+/// The state of a port's interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MirroredLink {
+    /// The kernel's index: another one means that the interface was re-created.
+    pub index: IfIndex,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Longest IP packet, bytes.
+    pub mtu: u32,
+    /// Up and with carrier.
+    pub up: bool,
+}
+
+/// A difference between what the worker knows and what the kernel has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum MirrorEvent {
+    /// The interface of a port changed; `None`: it is gone.
+    Link {
+        /// The port.
+        port: PortIndex,
+        /// Its interface now.
+        link: Option<MirroredLink>,
+    },
+    /// An address of this machine came or went.
+    Local {
+        /// The address.
+        address: IpAddr,
+        /// Whether it is there now.
+        present: bool,
+    },
+    /// The route of a prefix changed; `None`: there is none any more.
+    Route {
+        /// The destinations.
+        prefix: IpNet,
+        /// Their route now.
+        route: Option<MirroredRoute>,
+    },
+    /// A neighbour changed; `None`: the kernel has forgotten it.
+    Neighbour {
+        /// The port it is behind.
+        port: PortIndex,
+        /// Its address.
+        address: IpAddr,
+        /// What is known of it.
+        state: Option<KernelNeighbourState>,
+    },
+}
+
+/// How soon the tables have to be read again after a fact.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Resync {
+    /// Not because of this.
+    No,
+    /// When things have calmed down: events may have been lost in the burst.
+    Later,
+    /// Soon: the kernel changes routes without saying so when links and addresses change.
+    Soon,
+    /// At once: messages were lost.
+    Now,
+}
+
+/// What the kernel has.
+#[derive(Debug, Default)]
+pub struct Tables {
+    links: HashMap<IfIndex, KernelLink>,
+    addresses: BTreeSet<KernelAddress>,
+    routes: HashMap<IpNet, Vec<KernelRoute>>,
+    neighbours: HashMap<(IfIndex, IpAddr), KernelNeighbourState>,
+}
+
+impl Tables {
+    /// Takes a fact of a dump in.
+    pub fn add(&mut self, fact: Fact) {
+        match fact {
+            Fact::Link(link) => {
+                self.links.insert(link.index, link);
+            }
+            Fact::Address(address) => {
+                self.addresses.insert(address);
+            }
+            Fact::Route { route, .. } => {
+                let routes = self.routes.entry(route.prefix).or_default();
+                if !routes.contains(&route) {
+                    routes.push(route);
+                }
+            }
+            Fact::Neighbour(neighbour) => {
+                self.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the kernel has and what the worker knows of it.
+#[derive(Debug)]
+pub struct KernelCopy {
+    interfaces: Vec<String>,
+    tables: Tables,
+    published: Published,
+}
+
+#[derive(Debug)]
+struct Published {
+    links: Vec<Option<MirroredLink>>,
+    local: BTreeSet<IpAddr>,
+    routes: HashMap<IpNet, MirroredRoute>,
+    neighbours: HashMap<(PortIndex, IpAddr), KernelNeighbourState>,
+}
+
+impl KernelCopy {
+    /// A copy that knows nothing yet, for ports on `interfaces` (in the order of the ports).
+    #[must_use]
+    pub fn new(interfaces: Vec<String>) -> Self {
+        let published = Published {
+            links: vec![None; interfaces.len()],
+            local: BTreeSet::new(),
+            routes: HashMap::new(),
+            neighbours: HashMap::new(),
+        };
+        Self { interfaces, tables: Tables::default(), published }
+    }
+
+    /// The interface index of a port now.
+    #[must_use]
+    pub fn index_of(&self, port: PortIndex) -> Option<IfIndex> {
+        self.published.links.get(usize::from(port)).copied().flatten().map(|link| link.index)
+    }
+
+    fn port_of(&self, index: IfIndex) -> Option<PortIndex> {
+        let place = self.published.links.iter().position(|link| link.is_some_and(|link| link.index == index))?;
+        Some(place as PortIndex)
+    }
+
+    /// Takes over whole tables, freshly read, and publishes the differences.
+    pub fn replace(&mut self, tables: Tables, events: &mut Vec<MirrorEvent>) {
+        self.tables = tables;
+        self.publish_all(events);
+    }
+
+    /// Takes one fact in, publishes what follows from it alone, and says how soon to read everything again.
+    pub fn apply(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) -> Resync {
+        match fact {
+            Fact::Link(link) => {
+                if self.tables.links.get(&link.index) == Some(&link) {
+                    return Resync::No;
+                }
+                self.tables.links.insert(link.index, link);
+                self.publish_links(events);
+                Resync::Soon
+            }
+            Fact::LinkGone(index) => {
+                self.tables.links.remove(&index);
+                self.publish_links(events);
+                Resync::Soon
+            }
+            Fact::Address(address) => {
+                if !self.tables.addresses.insert(address) {
+                    return Resync::No;
+                }
+                self.publish_local(events);
+                Resync::Soon
+            }
+            Fact::AddressGone(address) => {
+                self.tables.addresses.remove(&address);
+                self.publish_local(events);
+                Resync::Soon
+            }
+            Fact::Route { route, replace } => {
+                let prefix = route.prefix;
+                let routes = self.tables.routes.entry(prefix).or_default();
+                if replace {
+                    routes.retain(|old| (old.table, old.metric) != (route.table, route.metric));
+                }
+                if !routes.contains(&route) {
+                    routes.push(route);
+                }
+                self.publish_route(prefix, events);
+                Resync::Later
+            }
+            Fact::RouteGone(route) => {
+                self.remove_route(&route);
+                self.publish_route(route.prefix, events);
+                Resync::Later
+            }
+            Fact::Neighbour(neighbour) => {
+                self.tables.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
+                self.publish_neighbour(neighbour.index, neighbour.address, events);
+                Resync::No
+            }
+            Fact::NeighbourGone(index, address) => {
+                self.tables.neighbours.remove(&(index, address));
+                self.publish_neighbour(index, address, events);
+                Resync::No
+            }
+            Fact::Overrun => Resync::Now,
+            Fact::Done | Fact::Answer(_) | Fact::Interrupted => Resync::No,
+        }
+    }
+
+    fn remove_route(&mut self, gone: &KernelRoute) {
+        let Some(routes) = self.tables.routes.get_mut(&gone.prefix) else { return };
+        let same = |old: &KernelRoute| (old.table, old.metric, old.kind) == (gone.table, gone.metric, gone.kind);
+        if let Some(place) = routes.iter().position(|old| old == gone) {
+            routes.remove(place);
+        } else if let Some(place) = routes.iter().position(|old| {
+            // IPv6 says of a multipath route that one of its next hops is gone.
+            same(old) && gone.next_hops.iter().all(|hop| old.next_hops.contains(hop))
+        }) {
+            routes[place].next_hops.retain(|hop| !gone.next_hops.contains(hop));
+            if routes[place].next_hops.is_empty() {
+                routes.remove(place);
+            }
+        } else if let Some(place) = routes.iter().position(same) {
+            // The next hops differ because some were dead when one of the two messages was made.
+            routes.remove(place);
+        }
+        if routes.is_empty() {
+            self.tables.routes.remove(&gone.prefix);
+        }
+    }
+
+    /// Publishes every difference between the tables and what the worker knows.
+    pub fn publish_all(&mut self, events: &mut Vec<MirrorEvent>) {
+        self.publish_links(events);
+        self.publish_local(events);
+        let prefixes: Vec<IpNet> = self
+            .tables
+            .routes
+            .keys()
+            .copied()
+            .chain(self.published.routes.keys().copied().filter(|prefix| !self.tables.routes.contains_key(prefix)))
+            .collect();
+        for prefix in prefixes {
+            self.publish_route(prefix, events);
+        }
+        let known: Vec<(IfIndex, IpAddr)> = self.tables.neighbours.keys().copied().collect();
+        for (index, address) in known {
+            self.publish_neighbour(index, address, events);
+        }
+        let gone: Vec<(PortIndex, IpAddr)> = self
+            .published
+            .neighbours
+            .keys()
+            .copied()
+            .filter(|&(port, address)| {
+                self.index_of(port).is_none_or(|index| !self.tables.neighbours.contains_key(&(index, address)))
+            })
+            .collect();
+        for (port, address) in gone {
+            self.published.neighbours.remove(&(port, address));
+            events.push(MirrorEvent::Neighbour { port, address, state: None });
+        }
+    }
+
+    fn publish_links(&mut self, events: &mut Vec<MirrorEvent>) {
+        for (place, interface) in self.interfaces.iter().enumerate() {
+            let link = self.tables.links.values().find(|link| link.name == *interface).map(|link| MirroredLink {
+                index: link.index,
+                mac: link.mac,
+                mtu: link.mtu,
+                up: link.up,
+            });
+            if self.published.links[place] != link {
+                self.published.links[place] = link;
+                events.push(MirrorEvent::Link { port: place as PortIndex, link });
+            }
+        }
+    }
+
+    fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
+        let local: BTreeSet<IpAddr> = self.tables.addresses.iter().map(|address| address.address).collect();
+        for &address in local.difference(&self.published.local) {
+            events.push(MirrorEvent::Local { address, present: true });
+        }
+        for &address in self.published.local.difference(&local) {
+            events.push(MirrorEvent::Local { address, present: false });
+        }
+        self.published.local = local;
+    }
+
+    fn publish_route(&mut self, prefix: IpNet, events: &mut Vec<MirrorEvent>) {
+        let route = self.effective(prefix);
+        if self.published.routes.get(&prefix) == route.as_ref() {
+            return;
+        }
+        match &route {
+            Some(route) => self.published.routes.insert(prefix, route.clone()),
+            None => self.published.routes.remove(&prefix),
+        };
+        events.push(MirrorEvent::Route { prefix, route });
+    }
+
+    /// What the kernel would do with packets to `prefix`, as far as one table of longest prefixes can tell it.
+    fn effective(&self, prefix: IpNet) -> Option<MirroredRoute> {
+        let usable = |route: &&KernelRoute| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
+        // `min_by_key` gives the first of equals: the one the kernel listed first.
+        let best = self
+            .tables
+            .routes
+            .get(&prefix)?
+            .iter()
+            .filter(usable)
+            .min_by_key(|route| (route.table != LOCAL_TABLE, route.metric))?;
+        Some(MirroredRoute {
+            kind: best.kind,
+            metric: best.metric,
+            next_hops: best
+                .next_hops
+                .iter()
+                .map(|hop| MirroredNextHop {
+                    port: self.port_of(hop.index),
+                    gateway: hop.gateway,
+                    weight: hop.weight,
+                })
+                .collect(),
+        })
+    }
+
+    fn publish_neighbour(&mut self, index: IfIndex, address: IpAddr, events: &mut Vec<MirrorEvent>) {
+        let Some(port) = self.port_of(index) else { return };
+        let state = self.tables.neighbours.get(&(index, address)).copied();
+        let key = (port, address);
+        if self.published.neighbours.get(&key).copied() == state {
+            return;
+        }
+        match state {
+            Some(state) => self.published.neighbours.insert(key, state),
+            None => self.published.neighbours.remove(&key),
+        };
+        events.push(MirrorEvent::Neighbour { port, address, state });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::{KernelNeighbour, KernelNextHop, MAIN_TABLE};
+    use super::*;
+
+    fn link(index: IfIndex, name: &str) -> Fact {
+        Fact::Link(KernelLink { index, name: name.into(), mac: [2, 0, 0, 0, 0, index as u8], mtu: 1500, up: true })
+    }
+
+    fn route(prefix: &str, table: u32, metric: u32, hops: &[(IfIndex, Option<&str>)]) -> KernelRoute {
+        KernelRoute {
+            prefix: prefix.parse().unwrap(),
+            table,
+            metric,
+            kind: if hops.is_empty() { KernelRouteKind::Local } else { KernelRouteKind::Unicast },
+            next_hops: hops
+                .iter()
+                .map(|(index, gateway)| KernelNextHop {
+                    index: *index,
+                    gateway: gateway.map(|text| text.parse().unwrap()),
+                    weight: 1,
+                })
+                .collect(),
+        }
+    }
+
+    fn add(route: KernelRoute) -> Fact {
+        Fact::Route { route, replace: false }
+    }
+
+    /// Two ports, eth1 with index 11 and eth2 with index 12; what has been published so far is dropped.
+    fn two_ports() -> KernelCopy {
+        let mut copy = KernelCopy::new(vec!["eth1".into(), "eth2".into()]);
+        let mut tables = Tables::default();
+        tables.add(link(11, "eth1"));
+        tables.add(link(12, "eth2"));
+        tables.add(link(1, "lo"));
+        let mut events = Vec::new();
+        copy.replace(tables, &mut events);
+        assert_eq!(events.len(), 2, "one event per port, none for lo: {events:?}");
+        copy
+    }
+
+    fn ports_of(event: &MirrorEvent) -> Vec<Option<PortIndex>> {
+        match event {
+            MirrorEvent::Route { route: Some(route), .. } => route.next_hops.iter().map(|hop| hop.port).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn metric_and_table_decide_and_the_second_best_comes_back() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let far = route("10.0.0.0/8", MAIN_TABLE, 100, &[(11, None)]);
+        let near = route("10.0.0.0/8", MAIN_TABLE, 10, &[(12, None)]);
+        let own = route("10.0.0.0/8", LOCAL_TABLE, 1000, &[]);
+        assert_eq!(copy.apply(add(far), &mut events), Resync::Later);
+        let _ = copy.apply(add(near.clone()), &mut events);
+        let _ = copy.apply(add(own.clone()), &mut events);
+        assert_eq!(ports_of(&events[0]), [Some(0)]);
+        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        assert_eq!(ports_of(&events[2]), []);
+        events.clear();
+        let _ = copy.apply(Fact::RouteGone(near), &mut events);
+        assert_eq!(events, vec![], "the local route hides the others");
+        let _ = copy.apply(Fact::RouteGone(own), &mut events);
+        assert_eq!(ports_of(&events[0]), [Some(0)]);
+    }
+
+    #[test]
+    fn a_dump_that_repeats_what_is_known_publishes_nothing() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let facts = || {
+            vec![
+                link(11, "eth1"),
+                link(12, "eth2"),
+                Fact::Address(KernelAddress { index: 11, address: "10.0.0.1".parse().unwrap(), prefix_len: 24 }),
+                add(route("10.0.0.0/24", MAIN_TABLE, 0, &[(11, None)])),
+                Fact::Neighbour(KernelNeighbour {
+                    index: 11,
+                    address: "10.0.0.9".parse().unwrap(),
+                    state: KernelNeighbourState::Reachable([2; 6]),
+                }),
+            ]
+        };
+        for fact in facts() {
+            let _ = copy.apply(fact, &mut events);
+        }
+        assert_eq!(events.len(), 3, "{events:?}");
+        events.clear();
+        let mut tables = Tables::default();
+        facts().into_iter().for_each(|fact| tables.add(fact));
+        copy.replace(tables, &mut events);
+        assert_eq!(events, vec![]);
+    }
+
+    #[test]
+    fn what_a_dump_no_longer_has_is_withdrawn() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(12, Some("10.0.0.2"))])), &mut events);
+        let address: IpAddr = "10.0.0.2".parse().unwrap();
+        let neighbour = KernelNeighbour { index: 12, address, state: KernelNeighbourState::Incomplete };
+        let _ = copy.apply(Fact::Neighbour(neighbour), &mut events);
+        events.clear();
+        // eth2 went down: no message says that its routes and neighbours are gone.
+        let mut tables = Tables::default();
+        tables.add(link(11, "eth1"));
+        tables.add(link(12, "eth2"));
+        copy.replace(tables, &mut events);
+        assert_eq!(
+            events,
+            vec![
+                MirrorEvent::Route { prefix: "10.1.0.0/16".parse().unwrap(), route: None },
+                MirrorEvent::Neighbour { port: 1, address, state: None },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_recreated_interface_is_the_same_port() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        assert_eq!(copy.apply(Fact::LinkGone(12), &mut events), Resync::Soon);
+        assert_eq!(events, vec![MirrorEvent::Link { port: 1, link: None }]);
+        events.clear();
+        let _ = copy.apply(link(40, "eth2"), &mut events);
+        let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(40, None)])), &mut events);
+        assert!(matches!(&events[0], MirrorEvent::Link { port: 1, link: Some(link) } if link.index == 40));
+        assert_eq!(ports_of(&events[1]), [Some(1)]);
+    }
+
+    #[test]
+    fn one_next_hop_of_several_can_go() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let both = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1")), (12, Some("fe80::2"))]);
+        let _ = copy.apply(add(both), &mut events);
+        let first = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1"))]);
+        let second = route("2001:db8::/32", MAIN_TABLE, 1024, &[(12, Some("fe80::2"))]);
+        let _ = copy.apply(Fact::RouteGone(first), &mut events);
+        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        let _ = copy.apply(Fact::RouteGone(second), &mut events);
+        assert_eq!(events[2], MirrorEvent::Route { prefix: "2001:db8::/32".parse().unwrap(), route: None });
+    }
+
+    #[test]
+    fn replace_takes_the_old_one_away() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let _ = copy.apply(add(route("0.0.0.0/0", MAIN_TABLE, 0, &[(11, Some("10.0.0.2"))])), &mut events);
+        let new = route("0.0.0.0/0", MAIN_TABLE, 0, &[(12, Some("10.0.1.2"))]);
+        let _ = copy.apply(Fact::Route { route: new.clone(), replace: true }, &mut events);
+        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        let _ = copy.apply(Fact::RouteGone(new), &mut events);
+        assert!(matches!(&events[2], MirrorEvent::Route { route: None, .. }), "the replaced one is not behind it");
+    }
+
+    #[test]
+    fn next_hops_beyond_other_interfaces_have_no_port() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let _ = copy.apply(add(route("192.0.2.0/24", MAIN_TABLE, 0, &[(99, None)])), &mut events);
+        assert_eq!(ports_of(&events[0]), [None]);
+    }
+
+    #[test]
+    fn lost_messages_ask_for_a_dump_at_once() {
+        assert_eq!(two_ports().apply(Fact::Overrun, &mut Vec::new()), Resync::Now);
+    }
+}
