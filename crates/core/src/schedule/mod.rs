@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use crate::packet::{Class, Packet};
 use crate::reason::Reason;
@@ -73,6 +74,24 @@ pub enum Knob {
     MultiBacklog(MultiBacklog),
     /// LCT-UC: empty queues found past their time are given a new one.
     RearmEmpty(bool),
+    /// Most bytes that all queues together may hold (WFQ dropping from the longest queue).
+    HighWater(Bytes),
+}
+
+impl Knob {
+    /// The knob's name, as in configuration files and the control protocol.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Weight(..) => "weight",
+            Self::XDelay(..) => "x_delay",
+            Self::QueueLimit(..) => "limit",
+            Self::Module2(_) => "module2",
+            Self::MultiBacklog(_) => "multi_backlog",
+            Self::RearmEmpty(_) => "rearm_empty",
+            Self::HighWater(_) => "high_water",
+        }
+    }
 }
 
 /// Why a knob was not changed. Nothing changed.
@@ -124,6 +143,19 @@ impl fmt::Display for KnobError {
 }
 
 impl core::error::Error for KnobError {}
+
+/// Refuses a `value` outside of `range`.
+pub(crate) fn in_range(
+    knob: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    unit: &'static str,
+) -> Result<(), KnobError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(KnobError::OutOfRange { knob, value, min: *range.start(), max: *range.end(), unit })
+}
 
 /// How much waits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
