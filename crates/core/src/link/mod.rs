@@ -1,0 +1,430 @@
+//! The outgoing link: scheduler, shaper, transmit ring and paced wire, in virtual time.
+//!
+//! ```text
+//!  enqueue ─▶ scheduler ─▶ [shaper] ─▶ ring (R slots, refill rule) ─▶ wire (rate) ─▶ LinkSink::transmitted
+//!                 └──────────── drops ─────────────────────────────────────────────▶ LinkSink::dropped
+//! ```
+//!
+//! The ring is a parameter because it decides whether a scheduler can differentiate at all: whatever is in the ring is out
+//! of the scheduler's hands, and a ring that is refilled as a whole empties short queues in bursts ("How Unfair can
+//! Weighted Fair Queuing be?"). The wire behind it is paced; a shaper in front of it would keep the ring empty and hide that.
+//!
+//! **Events.** The link is a machine of events in virtual time: a packet's last bit leaves the wire; the scheduler is
+//! called; a time comes that the scheduler or the shaper waits for. Each has its own instant. [`Link::advance`] lets
+//! everything due happen in the order of time, each with its own `now`; a caller that comes late loses nothing, neither time
+//! on the wire nor the order of events, and only arrivals are as late as he is. At the same instant a completion comes first,
+//! then what waits for a time, then an arrival.
+//!
+//! **The transmit side** is started by an arrival, by a completion that frees slots while something is queued, and by a
+//! time the scheduler asked for. It then calls the scheduler until the ring is full or the scheduler gives nothing. Each
+//! call takes `dequeue_time`: the packet is in the ring at the instant of the call and the next call comes `dequeue_time`
+//! later, so arrivals fall between the calls of a refill exactly as they do in a router whose processor is shared by both.
+//!
+//! **Cost** per packet: the discipline's own, plus constant time (one 64-bit division on a paced wire). No allocation after
+//! construction, except by `swap`, `reconfigure` and `drain`.
+//!
+//! **Conservation**, after every call: packets in = packets sent + queued + in the ring + sum of drops by reason
+//! ([`Link::qostat`], [`Link::held`]).
+
+mod config;
+mod ring;
+mod wire;
+
+use alloc::vec::Vec;
+
+pub use config::{LinkConfig, LinkError, Refill, RingConfig};
+
+use crate::measure::Qostat;
+use crate::packet::Packet;
+use crate::reason::Reason;
+use crate::schedule::{DropSink, Knob, KnobError, Scheduler, Treated, Wake};
+use crate::shape::Shaper;
+use crate::units::Nanos;
+use ring::Ring;
+use wire::Wire;
+
+/// Takes what leaves a link.
+pub trait LinkSink<P> {
+    /// How many frames the port can take now. Asked only by links without a rate, before each packet.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    /// The last bit of `packet` left the wire at `at`, which is virtual time and not after the `now` of the call.
+    fn transmitted(&mut self, at: Nanos, packet: P);
+
+    /// `packet` was dropped at `at` because of `reason`.
+    fn dropped(&mut self, at: Nanos, packet: P, reason: Reason);
+}
+
+/// How many packets a link holds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Held {
+    /// In the scheduler.
+    pub queued: u64,
+    /// In the transmit ring, the one on the wire included.
+    pub in_ring: u64,
+}
+
+/// What the transmit side does next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Start {
+    /// The last call gave nothing. An arrival or a completion starts it, or the time the scheduler asked for
+    /// (`Nanos::MAX`: none).
+    Idle { wake: Nanos },
+    /// The scheduler is called at this instant.
+    Due(Nanos),
+    /// The shaper lets the next packet pass at this instant.
+    Shaped(Nanos),
+    /// The ring has no slot. A completion starts it.
+    Full,
+    /// The link has no rate and its port had no room: tried again by every `advance`.
+    Blocked,
+}
+
+impl Start {
+    fn instant(self) -> Nanos {
+        match self {
+            Self::Idle { wake } => wake,
+            Self::Due(at) | Self::Shaped(at) => at,
+            Self::Full | Self::Blocked => Nanos::MAX,
+        }
+    }
+}
+
+/// An outgoing link. See the [module](self) for what happens when.
+#[derive(Debug)]
+pub struct Link<P, S> {
+    config: LinkConfig,
+    scheduler: S,
+    shaper: Option<Shaper>,
+    ring: Ring<P>,
+    wire: Wire,
+    qostat: Qostat,
+    start: Start,
+    /// When the processor is through with the last scheduler call.
+    processor_free: Nanos,
+    /// When the scheduler's periodic work is due; `Nanos::MAX`: never. `None` before the first call told us the time.
+    tick: Option<Nanos>,
+    /// The latest instant that was told.
+    clock: Nanos,
+}
+
+/// Counts what a discipline drops and passes it on with the instant.
+struct Drops<'a, K> {
+    sink: &'a mut K,
+    qostat: &'a mut Qostat,
+    at: Nanos,
+    /// Replaces the discipline's own reason.
+    because: Option<Reason>,
+}
+
+impl<P: Packet, K: LinkSink<P>> DropSink<P> for Drops<'_, K> {
+    fn dropped(&mut self, packet: P, reason: Reason) {
+        let reason = self.because.unwrap_or(reason);
+        self.qostat.lost(&packet, reason);
+        self.sink.dropped(self.at, packet, reason);
+    }
+}
+
+impl<P: Packet, S: Scheduler<P>> Link<P, S> {
+    /// A link with nothing on it. `classes` is how many classes are metered (1 to [`LinkConfig::MAX_CLASSES`]); packets of
+    /// others count as class 0. A shaper starts with a full bucket.
+    ///
+    /// # Errors
+    /// [`LinkError`] if a value is out of its range.
+    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, LinkError> {
+        config.check()?;
+        let range = (1, u64::from(LinkConfig::MAX_CLASSES), "classes");
+        config::within("classes", u64::from(classes), range)?;
+        Ok(Self {
+            config,
+            scheduler,
+            shaper: config.shaper.map(|shaper| Shaper::new(shaper, Nanos::ZERO)),
+            ring: Ring::new(config.ring),
+            wire: Wire::new(config.rate),
+            qostat: Qostat::new(classes),
+            start: Start::Idle { wake: Nanos::MAX },
+            processor_free: Nanos::ZERO,
+            tick: None,
+            clock: Nanos::ZERO,
+        })
+    }
+
+    /// Lets everything happen that is due up to `now`, in the order of time. A `now` before that of an earlier call counts
+    /// as that one.
+    pub fn advance(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
+        let now = self.arrive_at(now, sink);
+        if self.start == Start::Blocked && sink.room() > 0 {
+            self.kick(now);
+            self.run(now, sink);
+        }
+    }
+
+    /// A packet arrives at `now`. First [`advance`](Self::advance)s to `now`; then the packet goes to the scheduler, and the
+    /// transmit side starts if it was idle.
+    pub fn enqueue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
+        let now = self.arrive_at(now, sink);
+        self.qostat.came(&packet);
+        let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because: None };
+        let treated = self.scheduler.enqueue(now, packet, drops);
+        match (self.start, treated) {
+            (Start::Idle { .. }, Treated::Dropped(_)) => self.idle(now),
+            // While the shaper waits, another packet may have come to the front.
+            (Start::Idle { .. } | Start::Shaped(_) | Start::Blocked, _) => self.kick(now),
+            (Start::Due(_) | Start::Full, _) => {}
+        }
+        self.run(now, sink);
+        treated
+    }
+
+    /// When something happens next although nothing arrives: the instant to call [`advance`](Self::advance) at. After
+    /// the latest `now` told. A link without a rate whose port had no room cannot tell: `advance` it when the port has.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let at = self.next_event();
+        (at != Nanos::MAX).then_some(at)
+    }
+
+    /// Changes a knob of the discipline and starts the transmit side if that released something.
+    ///
+    /// # Errors
+    /// [`KnobError`] as the discipline says; nothing changed then.
+    pub fn set(&mut self, now: Nanos, knob: Knob, sink: &mut impl LinkSink<P>) -> Result<(), KnobError> {
+        let now = self.arrive_at(now, sink);
+        let wake = self.scheduler.set(now, knob)?;
+        match (self.start, wake) {
+            (Start::Idle { .. } | Start::Shaped(_), Wake::Now) => self.kick(now),
+            (Start::Idle { .. }, Wake::No) => self.idle(now),
+            _ => {}
+        }
+        self.run(now, sink);
+        Ok(())
+    }
+
+    /// Puts another discipline in place of the present one. What is queued moves over in the order of its arrival, stamps
+    /// kept; what the new one has no room for is dropped as [`Reason::Reconfigured`]. The ring and the wire are not touched.
+    pub fn swap(&mut self, now: Nanos, scheduler: S, sink: &mut impl LinkSink<P>) {
+        let now = self.arrive_at(now, sink);
+        let mut moved = Vec::with_capacity(self.held().queued as usize);
+        self.scheduler.drain(&mut |packet| moved.push(packet));
+        // Stable, so a flow whose packets carry equal stamps keeps its order.
+        moved.sort_by_key(|packet: &P| packet.arrival());
+        self.scheduler = scheduler;
+        for packet in moved {
+            let because = Some(Reason::Reconfigured);
+            let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
+            let _ = self.scheduler.enqueue(now, packet, drops);
+        }
+        self.tick = Some(self.ticked(now));
+        self.restart(now);
+        self.run(now, sink);
+    }
+
+    /// Changes rate, ring, dequeue time and shaper. Nothing is lost: a ring that becomes smaller keeps what it has; the bits
+    /// of the packet on the wire that have not left go at the new rate; a shaper keeps its credit up to the new burst, a
+    /// new one starts with a full bucket. Without a rate the ring's packets leave while the port has room.
+    ///
+    /// # Errors
+    /// [`LinkError`] if a value is out of its range; nothing changed then.
+    pub fn reconfigure(
+        &mut self,
+        now: Nanos,
+        config: LinkConfig,
+        sink: &mut impl LinkSink<P>,
+    ) -> Result<(), LinkError> {
+        config.check()?;
+        let now = self.arrive_at(now, sink);
+        match (&mut self.shaper, config.shaper) {
+            (Some(shaper), Some(wanted)) => shaper.reconfigure(now, wanted),
+            (shaper, wanted) => *shaper = wanted.map(|wanted| Shaper::new(wanted, now)),
+        }
+        self.ring.reconfigure(config.ring);
+        self.wire.set_rate(now, config.rate);
+        if self.wire.is_idle() {
+            self.begin(now);
+        }
+        self.config = config;
+        self.restart(now);
+        self.run(now, sink);
+        Ok(())
+    }
+
+    /// Everything still held at `now` is dropped for `reason`: the link went down, or stops.
+    pub fn drain(&mut self, now: Nanos, reason: Reason, sink: &mut impl LinkSink<P>) {
+        let now = self.arrive_at(now, sink);
+        self.wire.abort();
+        let qostat = &mut self.qostat;
+        let mut drop = |packet: P| {
+            qostat.lost(&packet, reason);
+            sink.dropped(now, packet, reason);
+        };
+        while let Some((packet, _)) = self.ring.pop() {
+            drop(packet);
+        }
+        self.scheduler.drain(&mut drop);
+        self.restart(now);
+    }
+
+    /// The meters.
+    #[must_use]
+    pub fn qostat(&self) -> &Qostat {
+        &self.qostat
+    }
+
+    /// The discipline.
+    #[must_use]
+    pub fn scheduler(&self) -> &S {
+        &self.scheduler
+    }
+
+    /// What the link was told to be.
+    #[must_use]
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// How many packets it holds.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held { queued: self.scheduler.meters().backlog.packets, in_ring: self.ring.len() as u64 }
+    }
+
+    /// Lets everything happen up to `now` and gives the instant it is now.
+    fn arrive_at(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) -> Nanos {
+        let now = now.max(self.clock);
+        if self.tick.is_none() {
+            self.clock = now;
+            self.tick = Some(self.ticked(now));
+        }
+        self.run(now, sink);
+        self.clock = now;
+        now
+    }
+
+    fn next_event(&self) -> Nanos {
+        self.wire.done().min(self.start.instant()).min(self.tick.unwrap_or(Nanos::MAX))
+    }
+
+    fn run(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
+        loop {
+            let at = self.next_event();
+            if at > now || at == Nanos::MAX {
+                return;
+            }
+            if self.wire.done() == at {
+                self.complete(at, sink);
+            } else if self.tick == Some(at) {
+                self.tick = Some(self.ticked(at));
+                if let Start::Idle { .. } = self.start {
+                    self.idle(at);
+                }
+            } else if let Start::Idle { .. } = self.start {
+                self.kick(at);
+            } else {
+                self.call(at, sink);
+            }
+        }
+    }
+
+    /// The scheduler's periodic work; gives when it is due next, always later than `at`.
+    fn ticked(&mut self, at: Nanos) -> Nanos {
+        let next = self.scheduler.tick(at);
+        next.map_or(Nanos::MAX, |next| next.max(at.saturating_add(Nanos(1))))
+    }
+
+    /// The packet on the wire is through.
+    fn complete(&mut self, at: Nanos, sink: &mut impl LinkSink<P>) {
+        self.wire.finish();
+        let Some((packet, freed)) = self.ring.pop() else { return };
+        self.begin(at);
+        self.leave(at, packet, sink);
+        if freed && matches!(self.start, Start::Idle { .. } | Start::Full) {
+            self.restart(at);
+        }
+    }
+
+    /// The next packet of the ring, if any, starts on the wire.
+    fn begin(&mut self, at: Nanos) {
+        if let Some(next) = self.ring.front() {
+            self.wire.begin(at, next.wire_len());
+        }
+    }
+
+    fn leave(&mut self, at: Nanos, packet: P, sink: &mut impl LinkSink<P>) {
+        self.qostat.sent(&packet);
+        sink.transmitted(at, packet);
+    }
+
+    /// Starts the transmit side if there is anything to send.
+    fn restart(&mut self, at: Nanos) {
+        let ring_waits = !self.wire.is_paced() && self.ring.len() > 0;
+        if ring_waits || self.scheduler.busy_queues() > 0 {
+            self.kick(at);
+        } else {
+            self.start = Start::Idle { wake: Nanos::MAX };
+        }
+    }
+
+    /// Starts the transmit side.
+    fn kick(&mut self, at: Nanos) {
+        self.start = if self.wire.is_paced() && !self.ring.has_slot() {
+            Start::Full
+        } else {
+            Start::Due(at.max(self.processor_free))
+        };
+    }
+
+    /// Nothing can be sent at `at`: waits for what the scheduler asks for, which is later, or it would have sent.
+    fn idle(&mut self, at: Nanos) {
+        let wake = self.scheduler.next_wake(at);
+        let wake = wake.map_or(Nanos::MAX, |wake| wake.max(at.saturating_add(Nanos(1))));
+        self.start = Start::Idle { wake };
+    }
+
+    /// One scheduler call, unless port or shaper forbid it.
+    fn call(&mut self, at: Nanos, sink: &mut impl LinkSink<P>) {
+        let paced = self.wire.is_paced();
+        if !paced {
+            while sink.room() > 0
+                && let Some((packet, _)) = self.ring.pop()
+            {
+                self.leave(at, packet, sink);
+            }
+            if sink.room() == 0 {
+                self.start = Start::Blocked;
+                return;
+            }
+        }
+        if let Some(shaper) = &self.shaper
+            && let Some(length) = self.scheduler.peek_len(at)
+        {
+            let ready = shaper.ready_at(at, length);
+            if ready > at {
+                self.start = Start::Shaped(ready);
+                return;
+            }
+        }
+        self.qostat.called(self.scheduler.busy_queues());
+        let drops = &mut Drops { sink, qostat: &mut self.qostat, at, because: None };
+        let given = self.scheduler.dequeue(at, drops);
+        self.processor_free = at.saturating_add(self.config.dequeue_time);
+        let Some(packet) = given else {
+            self.idle(at);
+            return;
+        };
+        self.qostat.given(at, &packet);
+        if let Some(shaper) = &mut self.shaper {
+            shaper.charge(at, packet.ip_len());
+        }
+        if paced {
+            self.ring.push(packet);
+            if self.wire.is_idle() {
+                self.begin(at);
+            }
+        } else {
+            self.leave(at, packet, sink);
+        }
+        self.kick(at);
+    }
+}

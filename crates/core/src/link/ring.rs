@@ -1,0 +1,67 @@
+//! The transmit ring: a bounded queue between scheduler and wire.
+
+use alloc::collections::VecDeque;
+
+use super::{Refill, RingConfig};
+
+/// Packets that the scheduler has given and that have not left the wire; the first one is on it.
+#[derive(Debug)]
+pub(super) struct Ring<P> {
+    packets: VecDeque<P>,
+    config: RingConfig,
+    /// Slots taken. With [`Refill::WholeRing`] slots of packets that were sent stay taken until the ring is empty.
+    used: u32,
+}
+
+impl<P> Ring<P> {
+    pub(super) fn new(config: RingConfig) -> Self {
+        Self { packets: VecDeque::with_capacity(config.slots as usize), config, used: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(super) fn front(&self) -> Option<&P> {
+        self.packets.front()
+    }
+
+    pub(super) fn has_slot(&self) -> bool {
+        self.used < self.config.slots
+    }
+
+    /// Takes a packet; the caller has seen that there is a slot.
+    pub(super) fn push(&mut self, packet: P) {
+        self.used += 1;
+        self.packets.push_back(packet);
+    }
+
+    /// The first packet has been sent. Says whether that set slots free.
+    pub(super) fn pop(&mut self) -> Option<(P, bool)> {
+        let packet = self.packets.pop_front()?;
+        let freed = match self.config.refill {
+            Refill::AnySlot => {
+                self.used -= 1;
+                true
+            }
+            Refill::WholeRing => {
+                let empty = self.packets.is_empty();
+                if empty {
+                    self.used = 0;
+                }
+                empty
+            }
+        };
+        Some((packet, freed))
+    }
+
+    /// Changes size and rule. What is in the ring stays, also if there is more of it than slots.
+    pub(super) fn reconfigure(&mut self, config: RingConfig) {
+        let wanted = config.slots as usize;
+        self.packets.reserve(wanted.saturating_sub(self.packets.len()));
+        if config.refill != self.config.refill {
+            self.used = self.packets.len() as u32;
+        }
+        self.config = config;
+    }
+}

@@ -1,0 +1,134 @@
+//! The wire: takes one packet at a time for as long as its bits take at the link's rate, exactly.
+
+use crate::units::{BitRate, Bytes, Nanos};
+
+/// Bit-nanoseconds in a byte.
+const BYTE: u64 = 8_000_000_000;
+
+/// A wire in virtual time.
+///
+/// Instants are whole nanoseconds, a packet's time is not: each completion is told at the first whole nanosecond that is
+/// not before it, and what that was too late is taken off the next packet if it follows without a gap. So the long-run
+/// rate is exact, and never above the link's.
+#[derive(Debug)]
+pub(super) struct Wire {
+    rate: Option<BitRate>,
+    /// When the packet on the wire is through; `Nanos::MAX` if the wire is idle.
+    done: Nanos,
+    /// The last completion.
+    last: Nanos,
+    /// How much too late `done` (or `last`, if idle) is, in bit-nanoseconds: below the rate.
+    late: u64,
+}
+
+impl Wire {
+    pub(super) fn new(rate: Option<BitRate>) -> Self {
+        Self { rate, done: Nanos::MAX, last: Nanos::ZERO, late: 0 }
+    }
+
+    pub(super) fn is_paced(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.done == Nanos::MAX
+    }
+
+    /// When the packet on the wire is through; `Nanos::MAX` if there is none.
+    pub(super) fn done(&self) -> Nanos {
+        self.done
+    }
+
+    /// A packet starts at `at`. Nothing happens on a wire without a rate.
+    pub(super) fn begin(&mut self, at: Nanos, length: Bytes) {
+        let Some(rate) = self.rate else { return };
+        if at != self.last {
+            self.late = 0;
+        }
+        let bits = length.0.saturating_mul(BYTE);
+        // A packet may be shorter than what is owed, at rates of many bits per nanosecond.
+        let (owed, time) = match bits.checked_sub(self.late) {
+            None => (self.late - bits, 0),
+            Some(rest) => {
+                let time = rest.div_ceil(rate.0);
+                ((u128::from(time) * u128::from(rate.0) - u128::from(rest)) as u64, time)
+            }
+        };
+        self.late = owed;
+        self.done = at.saturating_add(Nanos(time));
+    }
+
+    /// The packet on the wire is through.
+    pub(super) fn finish(&mut self) {
+        self.last = self.done;
+        self.done = Nanos::MAX;
+    }
+
+    /// What is on the wire is taken off it.
+    pub(super) fn abort(&mut self) {
+        self.done = Nanos::MAX;
+        self.late = 0;
+    }
+
+    /// Changes the rate. The bits of the current packet that have not left go at the new one.
+    pub(super) fn set_rate(&mut self, now: Nanos, rate: Option<BitRate>) {
+        if rate == self.rate {
+            return;
+        }
+        let old = core::mem::replace(&mut self.rate, rate);
+        let (Some(old), Some(new), false) = (old, rate, self.is_idle()) else {
+            self.abort();
+            return;
+        };
+        let left = u128::from(self.done.saturating_sub(now).0) * u128::from(old.0);
+        let left = left.saturating_sub(u128::from(self.late));
+        let time = left.div_ceil(u128::from(new.0));
+        self.late = (time * u128::from(new.0) - left) as u64;
+        self.done = now.saturating_add(Nanos(u64::try_from(time).unwrap_or(u64::MAX)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_long_run_rate_is_exact() {
+        // 64 bytes at 3 Gbit/s: 170.666... ns.
+        let mut wire = Wire::new(Some(BitRate(3_000_000_000)));
+        let mut now = Nanos::ZERO;
+        for n in 1..=3_000u64 {
+            wire.begin(now, Bytes(64));
+            now = wire.done();
+            wire.finish();
+            assert_eq!(now.0, (n * 512).div_ceil(3));
+        }
+        assert_eq!(now.0, 512_000);
+        // After a pause nothing is owed.
+        wire.begin(Nanos(600_000), Bytes(64));
+        assert_eq!(wire.done(), Nanos(600_171));
+    }
+
+    #[test]
+    fn many_bits_fit_into_a_nanosecond() {
+        let mut wire = Wire::new(Some(BitRate(1_000_000_000_000)));
+        let mut now = Nanos::ZERO;
+        for n in 1..=1_000u64 {
+            wire.begin(now, Bytes(1));
+            now = wire.done();
+            wire.finish();
+            assert_eq!(now.0, (n * 8).div_ceil(1_000));
+        }
+    }
+
+    #[test]
+    fn a_new_rate_rules_the_bits_that_have_not_left() {
+        let mut wire = Wire::new(Some(BitRate(8_000_000)));
+        wire.begin(Nanos::ZERO, Bytes(1_000));
+        assert_eq!(wire.done(), Nanos::from_millis(1));
+        wire.set_rate(Nanos::from_micros(400), Some(BitRate(16_000_000)));
+        assert_eq!(wire.done(), Nanos::from_micros(700));
+        wire.set_rate(Nanos::from_micros(500), None);
+        assert!(wire.is_idle());
+    }
+}

@@ -1,0 +1,204 @@
+//! QoStat: the meters of an outgoing link, per class and per scheduler call.
+//!
+//! The quantities are those of the QoStat tool of the LCT group (Coimbra): per class the packets sent and dropped, the
+//! queue and the transit delay, from the packet's arrival in the router to its leaving the output queue; per
+//! interface how many scheduler calls found none, one or several queues with packets ("How Unfair can Weighted Fair
+//! Queuing be?", Table 1).
+//!
+//! Identity, per class and at every instant between two calls to the link: `in_packets = sent_packets + queued + in the
+//! ring + sum of dropped`. `out_packets` counts what the scheduler gave, before the ring.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Histogram;
+use crate::packet::{Class, Packet};
+use crate::reason::Reason;
+use crate::units::{Bytes, Nanos};
+
+/// What happened to the packets of one class since the start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClassMeter {
+    /// Packets given to the link, those dropped at once included.
+    pub in_packets: u64,
+    /// IP bytes of `in_packets`.
+    pub in_bytes: Bytes,
+    /// Packets that the scheduler gave to the transmit ring.
+    pub out_packets: u64,
+    /// IP bytes of `out_packets`.
+    pub out_bytes: Bytes,
+    /// Packets whose last bit left the wire.
+    pub sent_packets: u64,
+    /// IP bytes of `sent_packets`.
+    pub sent_bytes: Bytes,
+    /// Packets dropped, by [`Reason::index`].
+    pub dropped: [u64; Reason::COUNT],
+    /// Sum of the transit delays of `out_packets`. Wraps around, so differences over a window stay right.
+    pub delay_sum: Nanos,
+    /// The longest transit delay.
+    pub delay_max: Nanos,
+    /// Transit delays of `out_packets`.
+    pub delay: Histogram,
+}
+
+impl Default for ClassMeter {
+    fn default() -> Self {
+        Self {
+            in_packets: 0,
+            in_bytes: Bytes::ZERO,
+            out_packets: 0,
+            out_bytes: Bytes::ZERO,
+            sent_packets: 0,
+            sent_bytes: Bytes::ZERO,
+            dropped: [0; Reason::COUNT],
+            delay_sum: Nanos::ZERO,
+            delay_max: Nanos::ZERO,
+            delay: Histogram::new(),
+        }
+    }
+}
+
+impl ClassMeter {
+    /// Packets dropped for any reason.
+    #[must_use]
+    pub fn dropped_packets(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Mean transit delay; `None` if nothing was given out.
+    #[must_use]
+    pub fn delay_mean(&self) -> Option<Nanos> {
+        self.delay_sum.0.checked_div(self.out_packets).map(Nanos)
+    }
+
+    /// What happened after `earlier`, an older copy of the same meter. The longest delay of the window is known to
+    /// the bucket of the histogram only.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let delay = self.delay.since(&earlier.delay);
+        let longest = delay.buckets().last().map_or(Nanos::ZERO, |(i, _)| Histogram::bounds(i).1);
+        let mut dropped = self.dropped;
+        for (mine, theirs) in dropped.iter_mut().zip(&earlier.dropped) {
+            *mine -= theirs;
+        }
+        Self {
+            in_packets: self.in_packets - earlier.in_packets,
+            in_bytes: self.in_bytes - earlier.in_bytes,
+            out_packets: self.out_packets - earlier.out_packets,
+            out_bytes: self.out_bytes - earlier.out_bytes,
+            sent_packets: self.sent_packets - earlier.sent_packets,
+            sent_bytes: self.sent_bytes - earlier.sent_bytes,
+            dropped,
+            delay_sum: Nanos(self.delay_sum.0.wrapping_sub(earlier.delay_sum.0)),
+            delay_max: self.delay_max.min(longest),
+            delay,
+        }
+    }
+}
+
+/// All meters of a link.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Qostat {
+    classes: Vec<ClassMeter>,
+    /// Scheduler calls that found no, one, several queues with packets; calls that gave nothing included.
+    pub calls: [u64; 3],
+}
+
+impl Qostat {
+    /// Meters for `classes` classes, at least one. About 3.7 KB each.
+    #[must_use]
+    pub fn new(classes: u16) -> Self {
+        Self { classes: vec![ClassMeter::default(); usize::from(classes.max(1))], calls: [0; 3] }
+    }
+
+    /// The meters, by class.
+    #[must_use]
+    pub fn classes(&self) -> &[ClassMeter] {
+        &self.classes
+    }
+
+    /// The meter of a class; that of class 0 for classes that do not exist, because their packets are counted there.
+    #[must_use]
+    pub fn class(&self, class: Class) -> &ClassMeter {
+        self.classes.get(class.index()).unwrap_or(&self.classes[0])
+    }
+
+    /// What happened after `earlier`, an older copy of the same meters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let classes = self.classes.iter().zip(&earlier.classes).map(|(now, then)| now.since(then)).collect();
+        let mut calls = self.calls;
+        for (mine, theirs) in calls.iter_mut().zip(&earlier.calls) {
+            *mine -= theirs;
+        }
+        Self { classes, calls }
+    }
+
+    /// A packet was given to the link.
+    pub(crate) fn came<P: Packet>(&mut self, packet: &P) {
+        let meter = self.meter(packet.class());
+        meter.in_packets += 1;
+        meter.in_bytes += packet.ip_len();
+    }
+
+    /// The scheduler is about to be called with `busy` queues that have packets.
+    pub(crate) fn called(&mut self, busy: usize) {
+        self.calls[busy.min(2)] += 1;
+    }
+
+    /// The scheduler gave a packet.
+    pub(crate) fn given<P: Packet>(&mut self, at: Nanos, packet: &P) {
+        let delay = at.saturating_sub(packet.arrival());
+        let meter = self.meter(packet.class());
+        meter.out_packets += 1;
+        meter.out_bytes += packet.ip_len();
+        meter.delay_sum = Nanos(meter.delay_sum.0.wrapping_add(delay.0));
+        meter.delay_max = meter.delay_max.max(delay);
+        meter.delay.record(delay);
+    }
+
+    /// A packet left the wire.
+    pub(crate) fn sent<P: Packet>(&mut self, packet: &P) {
+        let meter = self.meter(packet.class());
+        meter.sent_packets += 1;
+        meter.sent_bytes += packet.ip_len();
+    }
+
+    /// A packet was dropped.
+    pub(crate) fn lost<P: Packet>(&mut self, packet: &P, reason: Reason) {
+        self.meter(packet.class()).dropped[reason.index()] += 1;
+    }
+
+    fn meter(&mut self, class: Class) -> &mut ClassMeter {
+        let index = if class.index() < self.classes.len() { class.index() } else { 0 };
+        &mut self.classes[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_the_difference_of_two_copies() {
+        let mut now = Qostat::new(2);
+        now.classes[1].delay_sum = Nanos(u64::MAX - 5);
+        now.classes[1].delay_max = Nanos::from_millis(70);
+        let then = now.clone();
+        now.called(0);
+        now.called(7);
+        let meter = &mut now.classes[1];
+        meter.out_packets += 1;
+        meter.delay_sum = Nanos(meter.delay_sum.0.wrapping_add(2_000_000));
+        meter.delay.record(Nanos::from_millis(2));
+        meter.dropped[Reason::QueueFull.index()] += 4;
+        let window = now.since(&then);
+        assert_eq!(window.calls, [1, 0, 1]);
+        assert_eq!(window.class(Class(1)).delay_mean(), Some(Nanos::from_millis(2)));
+        assert_eq!(window.class(Class(1)).dropped_packets(), 4);
+        // The 70 ms were before the window.
+        assert!(window.class(Class(1)).delay_max < Nanos(2_200_000));
+        assert_eq!(window.class(Class(0)), &ClassMeter::default());
+        assert_eq!(window.class(Class(9)), window.class(Class(0)));
+    }
+}
