@@ -1,1 +1,34 @@
 //! Frames in and out: the Port trait, AF_PACKET, pcap and memory ports, wrappers; clocks, pollers and all of the project's unsafe code.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`pool`] | [`FramePool`] and [`Frame`]: one region of fixed-size buffers, handles that cannot be freed twice |
+//! | [`port`] | the trait [`Port`], what every back end counts, [`RxFrame`] |
+//! | [`af_packet`], [`memory`], [`pcap`] | back ends: a Linux interface, a pair of queues, a capture file |
+//! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
+//! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
+//! | [`offload`] | switches off what hands over super-frames, and restores it |
+//! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
+//!
+//! Two rules hold everywhere: a frame that is not delivered is counted under a [`Reason`](evenkeel_core::Reason), and
+//! whatever a port changes in the kernel ends with the process, however it ends, or is undone by the next start.
+
+pub mod af_packet;
+pub mod error;
+pub mod guard;
+pub mod memory;
+pub mod offload;
+pub mod pcap;
+pub mod pool;
+pub mod port;
+pub mod sys;
+pub mod tsc;
+pub mod wrap;
+
+mod bpf;
+mod ethtool;
+mod netlink;
+
+pub use error::PortError;
+pub use pool::{Frame, FramePool};
+pub use port::{Port, PortCounters, PortState, RxFrame};

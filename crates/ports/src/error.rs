@@ -1,0 +1,97 @@
+//! What can go wrong with a port, in words that say what to do.
+
+use std::io;
+
+/// Why a port, a guard or an offload setting could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The interface does not exist in this network namespace.
+    #[error("interface {0} does not exist here; `ip link` lists those that do")]
+    NoInterface(String),
+    /// The interface is not Ethernet.
+    #[error(
+        "interface {interface} is not Ethernet (hardware type {hardware_type}); only Ethernet ports are supported"
+    )]
+    NotEthernet {
+        /// Name of the interface.
+        interface: String,
+        /// The kernel's ARPHRD number.
+        hardware_type: u16,
+    },
+    /// The name is empty, too long (15 bytes) or holds a zero byte.
+    #[error("{0:?} cannot be an interface name: 1 to 15 bytes, no zero byte")]
+    BadName(String),
+    /// The process may not do it.
+    #[error("{what}: permission denied; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
+    Privilege {
+        /// What was tried.
+        what: String,
+    },
+    /// The kernel cannot do it.
+    #[error("{what}: this kernel cannot do it ({source})")]
+    Unsupported {
+        /// What was tried.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A setting is outside its range.
+    #[error("{knob} = {value} is out of range {range}")]
+    OutOfRange {
+        /// Name of the setting.
+        knob: &'static str,
+        /// The value given.
+        value: u64,
+        /// The valid range, in words.
+        range: &'static str,
+    },
+    /// The kernel's verifier refused a program.
+    #[error("the kernel refused the {program} program: {source}\n{log}")]
+    Verifier {
+        /// Which program.
+        program: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+        /// The verifier's last words.
+        log: String,
+    },
+    /// A capture file is malformed.
+    #[error("{file}: {what}")]
+    Capture {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Any other failure of a system call.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl PortError {
+    /// Wraps the error of a system call, telling missing privilege and missing kernel support from the rest.
+    pub(crate) fn from_io(what: impl Into<String>, source: io::Error) -> Self {
+        let what = what.into();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::Privilege { what },
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOPROTOOPT) => Self::Unsupported { what, source },
+            _ => Self::Io { what, source },
+        }
+    }
+
+    /// The error of the last system call.
+    pub(crate) fn last(what: impl Into<String>) -> Self {
+        Self::from_io(what, io::Error::last_os_error())
+    }
+
+    /// Whether privilege or a kernel feature is missing: what a command reports with exit code 3.
+    #[must_use]
+    pub fn is_missing_privilege_or_feature(&self) -> bool {
+        matches!(self, Self::Privilege { .. } | Self::Unsupported { .. } | Self::Verifier { .. })
+    }
+}

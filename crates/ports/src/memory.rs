@@ -1,0 +1,324 @@
+//! A pair of ports joined by two queues in memory: what goes into one comes out of the other, in order, unchanged.
+//!
+//! Deterministic: no clock, no thread, no randomness. The queues are bounded and their memory is taken once, so a
+//! pipeline between memory ports allocates nothing per packet. The two ends may live in different threads and use
+//! different pools; frames are copied from one into the other.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use evenkeel_core::{Nanos, Reason};
+
+use crate::pool::{Frame, FramePool};
+use crate::port::{Port, PortCounters, PortState, RxFrame};
+
+/// One direction: a ring of slots of equal size.
+#[derive(Debug)]
+struct Wire {
+    bytes: Box<[u8]>,
+    slots: Box<[(u32, bool)]>,
+    slot: usize,
+    head: usize,
+    len: usize,
+}
+
+impl Wire {
+    fn new(slots: usize, slot: usize) -> Self {
+        Self {
+            bytes: vec![0; slots * slot].into_boxed_slice(),
+            slots: vec![(0, false); slots].into_boxed_slice(),
+            slot,
+            head: 0,
+            len: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len == self.slots.len()
+    }
+
+    /// The caller has checked that there is room and that the frame fits.
+    fn push(&mut self, frame: &[u8], partial_checksum: bool) {
+        let at = (self.head + self.len) % self.slots.len();
+        self.bytes[at * self.slot..at * self.slot + frame.len()].copy_from_slice(frame);
+        self.slots[at] = (frame.len() as u32, partial_checksum);
+        self.len += 1;
+    }
+
+    fn front(&self) -> Option<(&[u8], bool)> {
+        (self.len > 0).then(|| {
+            let (len, partial) = self.slots[self.head];
+            (&self.bytes[self.head * self.slot..][..len as usize], partial)
+        })
+    }
+
+    fn pop(&mut self) {
+        self.head = (self.head + 1) % self.slots.len();
+        self.len -= 1;
+    }
+}
+
+/// The size of a pair of memory ports.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryOptions {
+    /// Frames each direction holds; 1 or more. A sender that meets a full queue keeps its frames.
+    pub slots: usize,
+    /// The longest IP packet, bytes; a longer one is refused.
+    pub mtu: u32,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self { slots: 1024, mtu: 1500 }
+    }
+}
+
+/// One end of a pair.
+#[derive(Debug)]
+pub struct MemoryPort {
+    name: String,
+    mac: [u8; 6],
+    mtu: u32,
+    receive: Arc<Mutex<Wire>>,
+    send: Arc<Mutex<Wire>>,
+    state: PortState,
+    counters: PortCounters,
+}
+
+impl MemoryPort {
+    /// Two ports joined with each other, with names and hardware addresses.
+    #[must_use]
+    pub fn pair(
+        options: MemoryOptions,
+        (left, left_mac): (&str, [u8; 6]),
+        (right, right_mac): (&str, [u8; 6]),
+    ) -> (Self, Self) {
+        // Ethernet header and up to two tags.
+        let slot = options.mtu as usize + 22;
+        let wire = || Arc::new(Mutex::new(Wire::new(options.slots.max(1), slot)));
+        let (there, back) = (wire(), wire());
+        let end = |name: &str, mac, receive, send| Self {
+            name: name.to_owned(),
+            mac,
+            mtu: options.mtu,
+            receive,
+            send,
+            state: PortState::Up,
+            counters: PortCounters::default(),
+        };
+        (end(left, left_mac, Arc::clone(&back), Arc::clone(&there)), end(right, right_mac, there, back))
+    }
+
+    /// Sends bytes as if they had been a frame: what a test's host does. False if the queue is full or the frame too long.
+    pub fn inject(&mut self, frame: &[u8]) -> bool {
+        self.inject_flagged(frame, false)
+    }
+
+    /// Like [`MemoryPort::inject`], with the mark of a frame whose transport checksum is still to be completed.
+    pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
+        let mut wire = lock(&self.send);
+        if wire.is_full() || frame.len() > wire.slot {
+            return false;
+        }
+        wire.push(frame, partial_checksum);
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += frame.len() as u64;
+        true
+    }
+
+    /// Receives one frame as bytes: what a test's host does.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        let mut wire = lock(&self.receive);
+        let bytes = wire.front()?.0.to_vec();
+        wire.pop();
+        self.counters.rx_frames += 1;
+        self.counters.rx_bytes += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    /// Frames that wait to be received here.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        lock(&self.receive).len
+    }
+
+    /// Takes the link down, up, or away: a port that is not up neither receives nor sends.
+    pub const fn set_state(&mut self, state: PortState) {
+        self.state = state;
+    }
+}
+
+/// A poisoned lock means that the other end panicked between two whole operations; the ring is still sound.
+fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
+    wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Port for MemoryPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+        if self.state != PortState::Up {
+            return 0;
+        }
+        let mut wire = lock(&self.receive);
+        let mut received = 0;
+        for _ in 0..max {
+            let Some((bytes, partial_checksum)) = wire.front() else { break };
+            if bytes.len() > pool.max_frame() {
+                self.counters.drop_one(Reason::FrameTooLong);
+            } else if let Some(mut frame) = pool.alloc_from(bytes) {
+                frame.set_partial_checksum(partial_checksum);
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += bytes.len() as u64;
+                let vlan = crate::port::vlan_of(bytes);
+                out.push(RxFrame { frame, arrival: now, vlan });
+                received += 1;
+            } else {
+                self.counters.drop_one(Reason::NoBuffer);
+            }
+            wire.pop();
+        }
+        received
+    }
+
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        if self.state != PortState::Up {
+            return 0;
+        }
+        let mut wire = lock(&self.send);
+        let mut taken = 0;
+        while let Some(frame) = frames.front() {
+            if wire.is_full() {
+                self.counters.tx_blocked += 1;
+                break;
+            }
+            if frame.len() > wire.slot {
+                self.counters.drop_one(Reason::PortRefused);
+            } else {
+                wire.push(pool.bytes(frame), frame.partial_checksum());
+                self.counters.tx_frames += 1;
+                self.counters.tx_bytes += frame.len() as u64;
+            }
+            if let Some(frame) = frames.pop_front() {
+                pool.release(frame);
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn state(&self) -> PortState {
+        self.state
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        self.counters
+    }
+
+    fn tx_room(&self) -> usize {
+        let wire = lock(&self.send);
+        wire.slots.len() - wire.len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(slots: usize) -> (MemoryPort, MemoryPort) {
+        let options = MemoryOptions { slots, mtu: 1500 };
+        MemoryPort::pair(options, ("left", [2, 0, 0, 0, 0, 1]), ("right", [2, 0, 0, 0, 0, 2]))
+    }
+
+    #[test]
+    fn a_million_numbered_frames_pass_in_order() {
+        let (mut left, mut right) = pair(256);
+        let (mut ours, mut theirs) = (FramePool::new(300), FramePool::new(64));
+        let (mut outgoing, mut incoming) = (VecDeque::new(), Vec::new());
+        let (mut sent, mut expected) = (0u32, 0u32);
+        while expected < 1_000_000 {
+            while sent < 1_000_000 && outgoing.len() < 256 {
+                let mut bytes = [0; 60];
+                bytes[20..24].copy_from_slice(&sent.to_be_bytes());
+                outgoing.push_back(ours.alloc_from(&bytes).unwrap());
+                sent += 1;
+            }
+            left.tx_burst(&mut ours, &mut outgoing);
+            right.rx_burst(&mut theirs, Nanos(u64::from(expected)), &mut incoming, 64);
+            for rx in incoming.drain(..) {
+                assert_eq!(theirs.bytes(&rx.frame)[20..24], expected.to_be_bytes());
+                expected += 1;
+                theirs.release(rx.frame);
+            }
+        }
+        assert_eq!((ours.in_use(), theirs.in_use()), (0, 0));
+        assert_eq!(left.counters().tx_frames, 1_000_000);
+        assert_eq!(right.counters().rx_bytes, 60_000_000);
+    }
+
+    #[test]
+    fn what_does_not_fit_stays_with_the_sender() {
+        let (mut left, mut right) = pair(2);
+        let mut pool = FramePool::new(4);
+        let mut frames: VecDeque<_> = (0..3).map(|i| pool.alloc_from(&[i; 60]).unwrap()).collect();
+        assert_eq!(left.tx_room(), 2);
+        assert_eq!(left.tx_burst(&mut pool, &mut frames), 2);
+        assert_eq!((frames.len(), left.tx_room(), right.waiting()), (1, 0, 2));
+        assert_eq!(right.take().unwrap()[0], 0);
+        assert_eq!(left.tx_burst(&mut pool, &mut frames), 1);
+        assert_eq!(left.counters().tx_blocked, 1);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn long_frames_and_an_empty_pool_are_counted() {
+        let (mut left, mut right) = pair(8);
+        let mut small = FramePool::with_buffer_size(1, 256);
+        for len in [100, 1000, 100] {
+            assert!(left.inject(&vec![0; len]));
+        }
+        assert!(!left.inject(&[0; 1600]));
+        let mut out = Vec::new();
+        assert_eq!(right.rx_burst(&mut small, Nanos(5), &mut out, 10), 1);
+        let counters = right.counters();
+        assert_eq!(counters.dropped_for(Reason::FrameTooLong), 1);
+        assert_eq!(counters.dropped_for(Reason::NoBuffer), 1);
+        assert_eq!((counters.rx_frames, out[0].arrival), (1, Nanos(5)));
+
+        let mut pool = FramePool::for_frames_of(1, 9000);
+        let mut jumbo = VecDeque::from([pool.alloc_from(&[0; 1600]).unwrap()]);
+        assert_eq!(left.tx_burst(&mut pool, &mut jumbo), 1);
+        assert_eq!((left.counters().dropped_for(Reason::PortRefused), pool.in_use()), (1, 0));
+    }
+
+    #[test]
+    fn flags_and_tags_cross_the_wire_and_a_link_that_is_down_passes_nothing() {
+        let (mut left, mut right) = pair(8);
+        let mut pool = FramePool::new(2);
+        let mut tagged = [0; 60];
+        tagged[12..16].copy_from_slice(&[0x81, 0x00, 0x20, 0x05]);
+        assert!(left.inject_flagged(&tagged, true));
+        right.set_state(PortState::Down);
+        let mut out = Vec::new();
+        assert_eq!(right.rx_burst(&mut pool, Nanos(0), &mut out, 10), 0);
+        right.set_state(PortState::Up);
+        assert_eq!(right.rx_burst(&mut pool, Nanos(0), &mut out, 10), 1);
+        assert_eq!(out[0].vlan, Some(0x2005));
+        assert!(out[0].frame.partial_checksum());
+    }
+}

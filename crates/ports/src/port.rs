@@ -1,0 +1,195 @@
+//! What a port is: bursts of frames in, bursts of frames out, and everything that did not arrive counted.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use evenkeel_core::{Nanos, Reason};
+
+use crate::error::PortError;
+use crate::pool::{Frame, FramePool};
+
+/// A frame as it was received.
+#[derive(Debug)]
+pub struct RxFrame {
+    /// The frame, from the Ethernet header on. A VLAN tag that the kernel had taken out is back in its place.
+    pub frame: Frame,
+    /// When it arrived, in the time of the `now` given to [`Port::rx_burst`], and never later than that `now`. The
+    /// kernel's receive stamp where the back end has one, else `now`.
+    pub arrival: Nanos,
+    /// Tag control information (priority, DEI, identifier) of the outermost 802.1Q tag, if the back end saw one.
+    pub vlan: Option<u16>,
+}
+
+/// What the link of a port can do at the moment.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum PortState {
+    /// Frames pass.
+    Up,
+    /// The interface is there, but it is down or has no carrier.
+    Down,
+    /// The interface has vanished; [`Port::reopen`] looks for it again.
+    Gone,
+}
+
+impl PortState {
+    /// The name used in counters and the control protocol.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What a port has counted since it was opened; kept over [`Port::reopen`].
+///
+/// `rx_frames` counts what was handed over, `tx_frames` what was sent. Frames that the port itself let fall are in
+/// `dropped` and in neither of the two. `ring_loss` are frames that the kernel could not put into the receive ring
+/// because it was full: their contents were never seen here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PortCounters {
+    /// Frames handed over by [`Port::rx_burst`].
+    pub rx_frames: u64,
+    /// Their bytes, Ethernet header included, frame check sequence not.
+    pub rx_bytes: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames lost in the kernel because the receive ring was full.
+    pub ring_loss: u64,
+    /// Calls of [`Port::tx_burst`] that had to leave frames with the caller.
+    pub tx_blocked: u64,
+    /// Frames the port let fall, by [`Reason::index`].
+    pub dropped: [u64; Reason::COUNT],
+}
+
+impl Default for PortCounters {
+    fn default() -> Self {
+        Self {
+            rx_frames: 0,
+            rx_bytes: 0,
+            tx_frames: 0,
+            tx_bytes: 0,
+            ring_loss: 0,
+            tx_blocked: 0,
+            dropped: [0; Reason::COUNT],
+        }
+    }
+}
+
+impl PortCounters {
+    /// Counts one frame that was let fall.
+    pub const fn drop_one(&mut self, reason: Reason) {
+        self.dropped[reason.index()] += 1;
+    }
+
+    /// How many frames were let fall for `reason`.
+    #[must_use]
+    pub const fn dropped_for(&self, reason: Reason) -> u64 {
+        self.dropped[reason.index()]
+    }
+}
+
+/// A source and a sink of frames.
+///
+/// A port belongs to one thread at a time. It holds frames in no place of its own, except where its documentation
+/// says so: every frame it takes from the kernel is handed over or counted as dropped, and every frame given to
+/// [`Port::tx_burst`] is sent, counted as dropped, or still with the caller.
+pub trait Port: Send {
+    /// The name: that of the interface, or one given at construction.
+    fn name(&self) -> &str;
+
+    /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order of arrival. Returns how
+    /// many were appended. Never waits. `now` is the time of the call, monotonic.
+    ///
+    /// Frames longer than a buffer are dropped as [`Reason::FrameTooLong`]; when the pool is empty, frames are
+    /// dropped as [`Reason::NoBuffer`]. Both count against `max`.
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize;
+
+    /// Sends from the front of `frames` what can be sent without waiting, and releases the buffers of what was sent to
+    /// `pool`. Returns how many frames were taken. What stays in `frames` was not sent: try again later.
+    ///
+    /// A frame that can never be sent (longer than the interface allows) is dropped as [`Reason::PortRefused`].
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize;
+
+    /// A descriptor that becomes readable when frames wait; `None` if the port can only be polled by calling.
+    fn fd(&self) -> Option<RawFd>;
+
+    /// What the link can do, as far as the last call noticed.
+    fn state(&self) -> PortState;
+
+    /// The port's hardware address.
+    fn mac(&self) -> [u8; 6];
+
+    /// The longest IP packet, bytes.
+    fn mtu(&self) -> u32;
+
+    /// What was counted since the port was opened.
+    fn counters(&mut self) -> PortCounters;
+
+    /// How many frames [`Port::tx_burst`] could take now, as far as the port knows.
+    fn tx_room(&self) -> usize {
+        usize::MAX
+    }
+
+    /// When to call [`Port::rx_burst`] although the descriptor is not readable: for ports that hold frames back.
+    fn next_due(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Looks at the interface again: after a change that netlink reported, or to come back after it had vanished. Returns
+    /// true if the descriptor of [`Port::fd`] is a new one and must be registered again.
+    ///
+    /// # Errors
+    /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be opened.
+    fn reopen(&mut self) -> Result<bool, PortError> {
+        Ok(false)
+    }
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+        (**self).rx_burst(pool, now, out, max)
+    }
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        (**self).tx_burst(pool, frames)
+    }
+    fn fd(&self) -> Option<RawFd> {
+        (**self).fd()
+    }
+    fn state(&self) -> PortState {
+        (**self).state()
+    }
+    fn mac(&self) -> [u8; 6] {
+        (**self).mac()
+    }
+    fn mtu(&self) -> u32 {
+        (**self).mtu()
+    }
+    fn counters(&mut self) -> PortCounters {
+        (**self).counters()
+    }
+    fn tx_room(&self) -> usize {
+        (**self).tx_room()
+    }
+    fn next_due(&self) -> Option<Nanos> {
+        (**self).next_due()
+    }
+    fn reopen(&mut self) -> Result<bool, PortError> {
+        (**self).reopen()
+    }
+}
+
+/// Tag control information of the outermost VLAN tag of a frame, if it has one.
+pub(crate) fn vlan_of(frame: &[u8]) -> Option<u16> {
+    match frame.get(12..16)? {
+        [0x81, 0x00, high, low] | [0x88, 0xa8, high, low] => Some(u16::from_be_bytes([*high, *low])),
+        _ => None,
+    }
+}

@@ -1,0 +1,52 @@
+//! What the worker's loop and the lab need from Linux: clock, readiness, timers, signals, namespaces, UDP in batches.
+
+mod clock;
+mod namespace;
+mod notifier;
+mod poller;
+mod process;
+mod signals;
+mod timer;
+mod udp;
+
+pub use clock::{monotonic_now, realtime_minus_monotonic};
+pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
+pub use notifier::Notifier;
+pub use poller::{Event, Poller};
+pub use process::{
+    allow_as_many_files_as_possible, die_with_parent, drop_cpu_affinity, is_root, pin_to_cpu, set_timer_slack,
+};
+pub use signals::{Signal, Signals};
+pub use timer::Timer;
+pub use udp::{MAX_BATCH, Received, UdpReceiver, UdpSender, set_receive_buffer, set_send_buffer, set_tos};
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// The result of a system call that gives a number or -1.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// The result of a system call that gives a new descriptor or -1.
+pub(crate) fn new_fd(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the call has just created `fd`, and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets a socket option of plain data.
+pub(crate) fn set_option<T: Copy>(
+    fd: std::os::fd::BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is readable for `length` bytes for the time of the call.
+    check(unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
+    })?;
+    Ok(())
+}

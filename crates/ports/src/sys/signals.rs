@@ -1,0 +1,109 @@
+//! The signals that stop or re-read, as something to poll: signalfd.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::{check, new_fd};
+
+/// A signal that the router and the lab act on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Signal {
+    /// SIGTERM: stop cleanly.
+    Terminate,
+    /// SIGINT: stop cleanly, asked for at the keyboard.
+    Interrupt,
+    /// SIGHUP: read the configuration again, or the terminal is gone.
+    HangUp,
+}
+
+/// Receives SIGTERM, SIGINT and SIGHUP through a descriptor.
+///
+/// The signals are blocked in the calling thread and in all threads that it starts later: make this before the first
+/// thread. Programs started later do not inherit the block if they are started through `std::process::Command`, which resets it.
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks the signals and opens the descriptor.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn block() -> io::Result<Self> {
+        // SAFETY: an all-zero sigset_t is a valid object, and sigemptyset then makes it the empty set.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `set` is a writable sigset_t and the numbers are signals.
+        unsafe {
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+        }
+        // SAFETY: `set` is initialised, and the old mask is not asked for.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        // SAFETY: `set` is initialised; -1 asks for a new descriptor.
+        let fd =
+            new_fd(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })?;
+        Ok(Self { fd })
+    }
+
+    /// The next signal that has come, if any. Never waits.
+    pub fn take(&self) -> Option<Signal> {
+        // SAFETY: signalfd_siginfo is plain data, all-zero is valid.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: `info` is writable for `size` bytes.
+        let read = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size) };
+        if read != size as isize {
+            return None;
+        }
+        match info.ssi_signo as i32 {
+            libc::SIGTERM => Some(Signal::Terminate),
+            libc::SIGINT => Some(Signal::Interrupt),
+            _ => Some(Signal::HangUp),
+        }
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// # Errors
+    /// The descriptor cannot be polled.
+    pub fn wait(&self) -> io::Result<Signal> {
+        loop {
+            if let Some(signal) = self.take() {
+                return Ok(signal);
+            }
+            let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one writable pollfd.
+            match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// The descriptor to wait for.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_to_this_thread_arrives_through_the_descriptor() {
+        let signals = Signals::block().unwrap();
+        assert_eq!(signals.take(), None);
+        // SAFETY: sends a blocked signal to this very thread.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
+        assert_eq!(signals.wait().unwrap(), Signal::HangUp);
+        assert_eq!(signals.take(), None);
+    }
+}
