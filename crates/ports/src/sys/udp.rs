@@ -34,7 +34,7 @@ pub fn set_tos(socket: &UdpSocket, dscp: u8) -> io::Result<()> {
 ///
 /// # Errors
 /// None that is known.
-pub fn set_receive_buffer(socket: &UdpSocket, bytes: u32) -> io::Result<()> {
+pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     force(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
@@ -42,11 +42,11 @@ pub fn set_receive_buffer(socket: &UdpSocket, bytes: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// None that is known.
-pub fn set_send_buffer(socket: &UdpSocket, bytes: u32) -> io::Result<()> {
+pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     force(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
-fn force(socket: &UdpSocket, forced: i32, polite: i32, bytes: u32) -> io::Result<()> {
+fn force(socket: &impl AsFd, forced: i32, polite: i32, bytes: u32) -> io::Result<()> {
     // The kernel doubles the value for its own overhead and keeps it in an int.
     let value = bytes.min(i32::MAX as u32 / 2) as libc::c_int;
     set_option(socket.as_fd(), libc::SOL_SOCKET, forced, &value)
