@@ -1,0 +1,302 @@
+//! Real senders and receivers: one thread per end of a flow, measuring what was offered and what arrived.
+//!
+//! A sender sleeps until each packet is due (the thread's timer slack is 1 ns) and sends at once what is overdue; what is overdue by
+//! more than [`CATCH_UP`] is left out and counted, because a burst of it would not be the traffic that was asked for.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use evenkeel_core::{Bytes, Nanos};
+use evenkeel_ports::sys::{self, UdpReceiver, UdpSender};
+use evenkeel_report::Delays;
+use evenkeel_traffic::{Source, SourceConfig};
+
+use crate::LabError;
+use crate::payload::{self, Stamp};
+
+/// Overdue packets are sent late up to this much, then left out.
+pub(crate) const CATCH_UP: Nanos = Nanos::from_millis(20);
+/// Receive buffer of sinks: more than a transmit ring and all queues hold, so that losses are the router's and not the lab's.
+const RECEIVE_BUFFER: u32 = 8 << 20;
+/// How long a thread waits at most before it looks whether it shall end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// One flow between two namespaces.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowSpec {
+    /// Its name, for messages.
+    pub(crate) name: String,
+    /// Its number in the run.
+    pub(crate) number: u32,
+    /// Namespace of the sender.
+    pub(crate) from: String,
+    /// Namespace of the receiver.
+    pub(crate) to: String,
+    /// Where the packets come from.
+    pub(crate) source: SocketAddr,
+    /// Where they go.
+    pub(crate) destination: SocketAddr,
+    /// Their DSCP.
+    pub(crate) dscp: u8,
+}
+
+/// What a sender has counted.
+#[derive(Debug, Default)]
+struct SenderCounts {
+    sent: AtomicU64,
+    skipped: AtomicU64,
+    refused: AtomicU64,
+    worst_late: AtomicU64,
+}
+
+/// A thread that sends one flow. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    counts: Arc<SenderCounts>,
+    thread: Stopping,
+}
+
+/// What a sender has done so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Sent {
+    /// Packets given to the kernel.
+    pub(crate) packets: u64,
+    /// Packets left out because the thread was not scheduled in time.
+    pub(crate) skipped: u64,
+    /// Packets that the sending host's kernel refused.
+    pub(crate) refused: u64,
+    /// The most that a packet was sent after its time.
+    pub(crate) worst_late: Nanos,
+}
+
+impl Sender {
+    /// Opens the socket in the sender's namespace and starts sending; times in `config` are `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// The namespace, the socket or the source configuration.
+    pub(crate) fn start(spec: &FlowSpec, config: SourceConfig, cpu: Option<usize>) -> Result<Self, LabError> {
+        let invalid = |why: String| LabError::BadInput(format!("traffic {}: {why}", spec.name));
+        let source = Source::new(SourceConfig { catch_up: CATCH_UP, ..config }).map_err(|e| invalid(e.to_string()))?;
+        let length = payload::payload_len(config.ip_len, spec.destination.ip())
+            .ok_or_else(|| invalid(format!("{} leaves no room for a time stamp", config.ip_len)))?;
+        let socket = open(spec, &spec.from, || {
+            let socket = UdpSocket::bind(spec.source)?;
+            socket.connect(spec.destination)?;
+            sys::set_tos(&socket, spec.dscp)?;
+            Ok(socket)
+        })?;
+        let counts = Arc::new(SenderCounts::default());
+        let (flow, shared) = (spec.number, Arc::clone(&counts));
+        let thread = Stopping::spawn(&format!("send {}", spec.name), cpu, move |stop| {
+            send(source, UdpSender::new(socket), flow, length, &shared, stop);
+        })?;
+        Ok(Self { counts, thread })
+    }
+
+    /// What was sent so far.
+    pub(crate) fn sent(&self) -> Sent {
+        Sent {
+            packets: self.counts.sent.load(Ordering::Relaxed),
+            skipped: self.counts.skipped.load(Ordering::Relaxed),
+            refused: self.counts.refused.load(Ordering::Relaxed),
+            worst_late: Nanos(self.counts.worst_late.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Whether the source has come to its end.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends the flow and waits for the thread.
+    pub(crate) fn stop(&mut self) {
+        self.thread.stop();
+    }
+}
+
+fn send(
+    mut source: Source,
+    mut sender: UdpSender,
+    flow: u32,
+    length: usize,
+    counts: &SenderCounts,
+    stop: &AtomicBool,
+) {
+    let mut packet = vec![0; length];
+    while let Some(emission) = source.next(sys::monotonic_now()) {
+        let Some(late) = wait_until(emission.at, stop) else { return };
+        counts.worst_late.fetch_max(late.0, Ordering::Relaxed);
+        let seq = counts.sent.load(Ordering::Relaxed);
+        Stamp { flow, seq, at: sys::monotonic_now() }.write(&mut packet);
+        match sender.send(&packet, length) {
+            Ok(1..) => counts.sent.store(seq + 1, Ordering::Relaxed),
+            Ok(0) | Err(_) => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        counts.skipped.store(source.skipped(), Ordering::Relaxed);
+    }
+}
+
+/// Sleeps until `due`. Returns how late it is then, or `None` if the thread shall end.
+fn wait_until(due: Nanos, stop: &AtomicBool) -> Option<Nanos> {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let now = sys::monotonic_now();
+        if now >= due {
+            return Some(now - due);
+        }
+        thread::sleep(Duration::from_nanos((due - now).0).min(PATIENCE));
+    }
+}
+
+/// What arrived at a sink.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrived {
+    /// Packets.
+    pub(crate) packets: u64,
+    /// Their IP bytes.
+    pub(crate) bytes: u64,
+    /// Packets with a lower number than one that came before.
+    pub(crate) reordered: u64,
+    /// Packets whose number came right after itself.
+    pub(crate) repeated: u64,
+    /// From the sender's stamp to the kernel of the receiving host.
+    pub(crate) delays: Delays,
+}
+
+/// A thread that receives one flow. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    window: Arc<Mutex<Arrived>>,
+    thread: Stopping,
+}
+
+impl Sink {
+    /// Opens the socket in the receiver's namespace and starts receiving.
+    ///
+    /// # Errors
+    /// The namespace or the socket.
+    pub(crate) fn start(spec: &FlowSpec, cpu: Option<usize>) -> Result<Self, LabError> {
+        let receiver = open(spec, &spec.to, || {
+            let socket = UdpSocket::bind(spec.destination)?;
+            sys::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            UdpReceiver::new(socket, payload::LENGTH)
+        })?;
+        let window = Arc::new(Mutex::new(Arrived::default()));
+        let (flow, overhead) = (spec.number, payload::headers(spec.destination.ip()));
+        let shared = Arc::clone(&window);
+        let thread = Stopping::spawn(&format!("sink {}", spec.name), cpu, move |stop| {
+            receive(receiver, flow, overhead, &shared, stop);
+        })?;
+        Ok(Self { window, thread })
+    }
+
+    /// What arrived since the last call.
+    pub(crate) fn take(&self) -> Arrived {
+        std::mem::take(&mut *self.window.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&mut self) {
+        self.thread.stop();
+    }
+}
+
+fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<Arrived>, stop: &AtomicBool) {
+    let mut next = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // An error here is a report about a datagram that was sent; a sink sends none.
+        let Ok(burst) = receiver.receive(true) else { continue };
+        let mut burst = burst.peekable();
+        if burst.peek().is_none() {
+            continue;
+        }
+        let mut arrived = window.lock().unwrap_or_else(PoisonError::into_inner);
+        for datagram in burst {
+            let Some(stamp) = Stamp::read(datagram.bytes).filter(|stamp| stamp.flow == flow) else { continue };
+            arrived.packets += 1;
+            arrived.bytes += datagram.len as u64 + overhead;
+            if stamp.seq + 1 == next {
+                arrived.repeated += 1;
+            } else if stamp.seq < next {
+                arrived.reordered += 1;
+            }
+            next = next.max(stamp.seq + 1);
+            let delay = datagram.arrival.saturating_sub(stamp.at);
+            arrived.delays.count += 1;
+            arrived.delays.sum_ns += delay.0;
+            arrived.delays.max_ns = arrived.delays.max_ns.max(delay.0);
+            arrived.delays.histogram.record(delay);
+        }
+    }
+}
+
+/// Makes a socket inside a namespace: it belongs there for good, whichever thread uses it.
+fn open<T: Send>(
+    spec: &FlowSpec,
+    namespace: &str,
+    make: impl FnOnce() -> std::io::Result<T> + Send,
+) -> Result<T, LabError> {
+    sys::in_netns(namespace, make)
+        .and_then(|made| made)
+        .map_err(|source| LabError::System { what: format!("open a socket for traffic {}", spec.name), source })
+}
+
+/// A thread that is asked to end, and waited for, when its owner goes.
+#[derive(Debug)]
+struct Stopping {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stopping {
+    fn spawn(
+        name: &str,
+        cpu: Option<usize>,
+        work: impl FnOnce(&AtomicBool) + Send + 'static,
+    ) -> Result<Self, LabError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = thread::Builder::new()
+            // The kernel keeps 15 bytes of it.
+            .name(name.chars().take(15).collect())
+            .spawn(move || {
+                // Both make times better; without them the run still works, and says so when a source falls behind.
+                let _ = sys::set_timer_slack(Nanos(1));
+                let _ = cpu.map(sys::pin_to_cpu);
+                work(&asked);
+            })
+            .map_err(|source| LabError::System { what: "start a thread".into(), source })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has already been printed; its counts up to then stand.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Bits of IP packets per second as packets per second.
+pub(crate) fn packet_rate(rate: evenkeel_core::BitRate, ip_len: Bytes) -> f64 {
+    rate.0 as f64 / (ip_len.0 as f64 * 8.0)
+}
