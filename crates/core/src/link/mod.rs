@@ -169,7 +169,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because: None };
         let treated = self.scheduler.enqueue(now, packet, drops);
         match (self.start, treated) {
-            (Start::Idle { .. }, Treated::Dropped(_)) => self.idle(now),
+            (Start::Idle { .. }, Treated::Dropped(_)) => self.still_idle(now),
             // While the shaper waits, another packet may have come to the front.
             (Start::Idle { .. } | Start::Shaped(_) | Start::Blocked, _) => self.kick(now),
             (Start::Due(_) | Start::Full, _) => {}
@@ -195,7 +195,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let wake = self.scheduler.set(now, knob)?;
         match (self.start, wake) {
             (Start::Idle { .. } | Start::Shaped(_), Wake::Now) => self.kick(now),
-            (Start::Idle { .. }, Wake::No) => self.idle(now),
+            (Start::Idle { .. }, Wake::No) => self.still_idle(now),
             _ => {}
         }
         self.run(now, sink);
@@ -317,7 +317,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             } else if self.tick == Some(at) {
                 self.tick = Some(self.ticked(at));
                 if let Start::Idle { .. } = self.start {
-                    self.idle(at);
+                    self.still_idle(at);
                 }
             } else if let Start::Idle { .. } = self.start {
                 self.kick(at);
@@ -380,6 +380,19 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let wake = self.scheduler.next_wake(at);
         let wake = wake.map_or(Nanos::MAX, |wake| wake.max(at.saturating_add(Nanos(1))));
         self.start = Start::Idle { wake };
+    }
+
+    /// Something happened that does not start the transmit side. The time the scheduler had asked for stands if it has
+    /// nothing better to say than now: a coarse timer does not fire earlier because of a packet that was dropped.
+    fn still_idle(&mut self, now: Nanos) {
+        let before = self.start;
+        self.idle(now);
+        if before.instant() > now
+            && before.instant() != Nanos::MAX
+            && self.scheduler.next_wake(now).is_some_and(|w| w <= now)
+        {
+            self.start = before;
+        }
     }
 
     /// One scheduler call, unless port or shaper forbid it.

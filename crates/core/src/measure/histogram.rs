@@ -75,8 +75,13 @@ impl Histogram {
 
     /// Counts one duration. Constant time, no allocation; a count that is full stays full.
     pub fn record(&mut self, duration: Nanos) {
+        self.record_many(duration, 1);
+    }
+
+    /// Counts `n` durations at once: with the lower bound of a bucket, rebuilds that bucket.
+    pub fn record_many(&mut self, duration: Nanos, n: u64) {
         let count = &mut self.counts[Self::index_of(duration)];
-        *count = count.saturating_add(1);
+        *count = count.saturating_add(n);
     }
 
     /// How many durations were counted.
