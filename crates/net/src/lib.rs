@@ -1,1 +1,54 @@
 //! Wire formats, flow keys, forwarding tables and the ICMP answers of a router, without sockets.
+//!
+//! Nothing here does I/O, reads a clock or allocates per packet: frames are byte slices, `now` is an argument, and
+//! what is built goes into the caller's buffer. No input makes any of it panic.
+//!
+//! The path of a packet through this crate:
+//!
+//! 1. [`frame::parse`] checks the frame and finds its headers and flow key;
+//! 2. [`fib::Fib::lookup`] says where the destination is. What is for the machine itself or for a group goes to the
+//!    host; what is in transit must pass [`frame::Headers::check_transit`];
+//! 3. [`rewrite::decrement_ttl`], then [`neighbour::NeighbourTable::mac`] and [`rewrite::set_macs`];
+//! 4. [`fragment::fragment_ipv4`] where the packet exceeds the next link's MTU;
+//! 5. [`icmp::answer`] where it cannot be forwarded.
+//!
+//! ```
+//! use core::net::IpAddr;
+//! use evenkeel_net::fib::{Decision, Fib, NextHop, Route};
+//! use evenkeel_net::PortIndex;
+//!
+//! let mut fib = Fib::new();
+//! let wan = PortIndex(1);
+//! fib.insert("0.0.0.0/0".parse()?, Route::via(NextHop::gateway(wan, "192.0.2.1".parse()?), 0));
+//! let destination: IpAddr = "198.51.100.7".parse()?;
+//! let decision = fib.lookup(destination, 0);
+//! assert_eq!(decision, Some(Decision::Forward { port: wan, next_hop: "192.0.2.1".parse()? }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod fib;
+pub mod fragment;
+pub mod frame;
+pub mod hash;
+pub mod icmp;
+mod mac;
+pub mod neighbour;
+mod prefix;
+pub mod rewrite;
+
+pub use mac::MacAddr;
+pub use prefix::{ParsePrefixError, Prefix};
+
+/// The index of a port of the router, in the order of the configuration.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PortIndex(pub u16);
+
+impl PortIndex {
+    /// The place of this port in an array of ports.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,345 @@
+//! The forwarding table: longest-prefix match for IPv4 and IPv6, with metrics and weighted multipath.
+//!
+//! Filled from the kernel's routing tables by whoever mirrors them; read once per packet. Several routes may be known
+//! for one prefix; the best is used and the next best steps in when it is removed. As in Linux, whose local table is asked
+//! before its main table, a route to the machine itself beats any other of the same prefix; then the lowest metric wins.
+//!
+//! Complexity: a look-up walks at most 7 nodes (IPv4) or 26 (IPv6) of a trie of 5 bits a level (Eatherton, Varghese, Dittia:
+//! Tree Bitmap, 2004), and allocates nothing. Insertion and removal touch one such path. The trie is private: where tables of full size must be
+//! searched in constant time, a flat table can take its place without a change for users of [`Fib`].
+
+use core::net::IpAddr;
+
+use prefix_trie::PrefixMap;
+
+use crate::{PortIndex, Prefix};
+
+/// One way to a destination.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NextHop {
+    /// The port to send from.
+    pub port: PortIndex,
+    /// The router to send to; `None` where the destination is on the port's own link. It may be of the other family (RFC 8950).
+    pub gateway: Option<IpAddr>,
+    /// Share of the flows, relative to the other next hops. 0 counts as 1.
+    pub weight: u16,
+}
+
+impl NextHop {
+    /// Through a router, weight 1.
+    #[must_use]
+    pub const fn gateway(port: PortIndex, gateway: IpAddr) -> Self {
+        Self { port, gateway: Some(gateway), weight: 1 }
+    }
+
+    /// Straight to the destination on the port's own link, weight 1.
+    #[must_use]
+    pub const fn connected(port: PortIndex) -> Self {
+        Self { port, gateway: None, weight: 1 }
+    }
+}
+
+/// The next hops of a route, at least one. Flows are spread by hash in proportion to the weights; a flow keeps its next hop
+/// as long as the set does not change (hash threshold of RFC 2992, with weights).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NextHops {
+    hops: Box<[NextHop]>,
+    /// For each hop the upper end (exclusive) of its share of the hashes, out of 2^32; the last is 2^32.
+    bounds: Box<[u64]>,
+}
+
+impl NextHops {
+    /// `None` if there are none. O(n).
+    #[must_use]
+    pub fn new(hops: Vec<NextHop>) -> Option<Self> {
+        let weight = |hop: &NextHop| u64::from(hop.weight.max(1));
+        let total: u64 = hops.iter().map(weight).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut below = 0;
+        let bounds = hops
+            .iter()
+            .map(|hop| {
+                below += weight(hop);
+                (u128::from(below) * (1 << 32)).div_ceil(u128::from(total)) as u64
+            })
+            .collect();
+        Some(Self { hops: hops.into(), bounds })
+    }
+
+    /// The next hop for a flow. O(n) in the number of next hops; constant for one.
+    #[inline]
+    #[must_use]
+    pub fn select(&self, flow_hash: u64) -> &NextHop {
+        if let [only] = &*self.hops {
+            return only;
+        }
+        // The upper half: the lower bits choose buckets in tables, and the two choices must not depend on each other.
+        let point = flow_hash >> 32;
+        let chosen = self.bounds.iter().position(|bound| point < *bound).unwrap_or(0);
+        &self.hops[chosen]
+    }
+
+    /// All of them, in the order given.
+    #[must_use]
+    pub fn as_slice(&self) -> &[NextHop] {
+        &self.hops
+    }
+}
+
+/// What a route says about its destinations.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RouteKind {
+    /// Forward.
+    Unicast(NextHops),
+    /// One of the machine's own addresses, or anything else that only the host can see to.
+    Local,
+    /// A broadcast address of a connected network.
+    Broadcast,
+    /// A group: belongs to the host.
+    Multicast,
+    /// Drop, say nothing.
+    Blackhole,
+    /// Drop, answer "host unreachable" (IPv4) or "no route" (IPv6).
+    Unreachable,
+    /// Drop, answer "administratively prohibited".
+    Prohibit,
+}
+
+/// A route of the table.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Route {
+    /// What it says.
+    pub kind: RouteKind,
+    /// Preference among routes of one prefix: the lowest wins.
+    pub metric: u32,
+}
+
+/// The order of the routes of one prefix, and the name of a route among them: there is at most one of each precedence.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Precedence {
+    /// Whether it is of the main table; routes to the machine itself (local, broadcast, multicast) go first.
+    pub main: bool,
+    /// The route's metric.
+    pub metric: u32,
+}
+
+impl Route {
+    /// A route with one next hop.
+    #[must_use]
+    pub fn via(next_hop: NextHop, metric: u32) -> Self {
+        let hops = NextHops::new(vec![next_hop]).expect("there is one next hop");
+        Self { kind: RouteKind::Unicast(hops), metric }
+    }
+
+    /// A route without next hops. Metric 0.
+    #[must_use]
+    pub const fn of(kind: RouteKind) -> Self {
+        Self { kind, metric: 0 }
+    }
+
+    /// Its place among the routes of one prefix.
+    #[must_use]
+    pub const fn precedence(&self) -> Precedence {
+        let main = !matches!(self.kind, RouteKind::Local | RouteKind::Broadcast | RouteKind::Multicast);
+        Precedence { main, metric: self.metric }
+    }
+}
+
+/// What to do with a packet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Decision {
+    /// Send it from `port` to `next_hop`, which is the destination itself on a connected network.
+    Forward {
+        /// The port to send from.
+        port: PortIndex,
+        /// Whose Ethernet address to send it to.
+        next_hop: IpAddr,
+    },
+    /// It is for the machine itself.
+    Local,
+    /// It is for all stations of a connected network: give it to the host, never forward it (RFC 2644).
+    Broadcast,
+    /// It is for a group: give it to the host.
+    Multicast,
+    /// Drop it, say nothing.
+    Blackhole,
+    /// Drop it, answer "host unreachable" (IPv4) or "no route" (IPv6).
+    Unreachable,
+    /// Drop it, answer "administratively prohibited".
+    Prohibit,
+}
+
+/// The routes of one prefix, best first; never empty.
+type Routes = Vec<Route>;
+
+/// The forwarding table.
+#[derive(Clone, Default)]
+pub struct Fib {
+    v4: PrefixMap<(u32, u8), Routes>,
+    v6: PrefixMap<(u128, u8), Routes>,
+    routes: usize,
+}
+
+impl Fib {
+    /// A table without routes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route. One with the same prefix and precedence is replaced and given back.
+    pub fn insert(&mut self, prefix: Prefix, route: Route) -> Option<Route> {
+        let routes = match prefix.address() {
+            IpAddr::V4(a) => self.v4.entry((a.to_bits(), prefix.len())).or_default(),
+            IpAddr::V6(a) => self.v6.entry((a.to_bits(), prefix.len())).or_default(),
+        };
+        match routes.binary_search_by_key(&route.precedence(), Route::precedence) {
+            Ok(at) => Some(core::mem::replace(&mut routes[at], route)),
+            Err(at) => {
+                routes.insert(at, route);
+                self.routes += 1;
+                None
+            }
+        }
+    }
+
+    /// Removes the route with this prefix and precedence and gives it back; the next best becomes active.
+    pub fn remove(&mut self, prefix: Prefix, precedence: Precedence) -> Option<Route> {
+        let routes = match prefix.address() {
+            IpAddr::V4(a) => self.v4.get_mut(&(a.to_bits(), prefix.len())),
+            IpAddr::V6(a) => self.v6.get_mut(&(a.to_bits(), prefix.len())),
+        }?;
+        let at = routes.binary_search_by_key(&precedence, Route::precedence).ok()?;
+        let removed = routes.remove(at);
+        self.routes -= 1;
+        if routes.is_empty() {
+            match prefix.address() {
+                IpAddr::V4(a) => drop(self.v4.remove(&(a.to_bits(), prefix.len()))),
+                IpAddr::V6(a) => drop(self.v6.remove(&(a.to_bits(), prefix.len()))),
+            }
+        }
+        Some(removed)
+    }
+
+    /// Puts a whole new set of routes in place of the old one, which is given back so that it can be dropped where time does not
+    /// matter.
+    #[must_use = "dropping a large table takes time: do it off the packet path"]
+    pub fn replace(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Self {
+        core::mem::replace(self, routes.into_iter().collect())
+    }
+
+    /// Keeps only the routes for which `keep` says so. O(n).
+    pub fn retain(&mut self, mut keep: impl FnMut(Prefix, &Route) -> bool) {
+        let mut removed = 0;
+        let mut filter = |prefix: Prefix, routes: &mut Routes| {
+            let before = routes.len();
+            routes.retain(|route| keep(prefix, route));
+            removed += before - routes.len();
+            !routes.is_empty()
+        };
+        let mut empty_v4 = Vec::new();
+        for (key, routes) in self.v4.iter_mut() {
+            if !filter(prefix_v4(key), routes) {
+                empty_v4.push(key);
+            }
+        }
+        let mut empty_v6 = Vec::new();
+        for (key, routes) in self.v6.iter_mut() {
+            if !filter(prefix_v6(key), routes) {
+                empty_v6.push(key);
+            }
+        }
+        for key in empty_v4 {
+            self.v4.remove(&key);
+        }
+        for key in empty_v6 {
+            self.v6.remove(&key);
+        }
+        self.routes -= removed;
+    }
+
+    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses among several next hops.
+    /// No allocation.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr, flow_hash: u64) -> Option<Decision> {
+        let routes = match destination {
+            IpAddr::V4(a) => self.v4.get_lpm(&(a.to_bits(), 32))?.1,
+            IpAddr::V6(a) => self.v6.get_lpm(&(a.to_bits(), 128))?.1,
+        };
+        Some(match &routes.first()?.kind {
+            RouteKind::Unicast(hops) => {
+                let hop = hops.select(flow_hash);
+                Decision::Forward { port: hop.port, next_hop: hop.gateway.unwrap_or(destination) }
+            }
+            RouteKind::Local => Decision::Local,
+            RouteKind::Broadcast => Decision::Broadcast,
+            RouteKind::Multicast => Decision::Multicast,
+            RouteKind::Blackhole => Decision::Blackhole,
+            RouteKind::Unreachable => Decision::Unreachable,
+            RouteKind::Prohibit => Decision::Prohibit,
+        })
+    }
+
+    /// The prefix and route that a look-up of `destination` ends at, for people who ask why.
+    #[must_use]
+    pub fn explain(&self, destination: IpAddr) -> Option<(Prefix, &Route)> {
+        let (prefix, routes) = match destination {
+            IpAddr::V4(a) => self.v4.get_lpm(&(a.to_bits(), 32)).map(|(k, r)| (prefix_v4(k), r)),
+            IpAddr::V6(a) => self.v6.get_lpm(&(a.to_bits(), 128)).map(|(k, r)| (prefix_v6(k), r)),
+        }?;
+        Some((prefix, routes.first()?))
+    }
+
+    /// Every route, by family and prefix, best first within a prefix.
+    pub fn iter(&self) -> impl Iterator<Item = (Prefix, &Route)> {
+        let v4 = self.v4.iter().map(|(key, routes)| (prefix_v4(key), routes));
+        let v6 = self.v6.iter().map(|(key, routes)| (prefix_v6(key), routes));
+        v4.chain(v6).flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
+    }
+
+    /// How many routes there are, inactive ones included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.routes
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+}
+
+fn prefix_v4((bits, len): (u32, u8)) -> Prefix {
+    Prefix::new(IpAddr::V4(bits.into()), len).expect("the trie keeps lengths of at most 32")
+}
+
+fn prefix_v6((bits, len): (u128, u8)) -> Prefix {
+    Prefix::new(IpAddr::V6(bits.into()), len).expect("the trie keeps lengths of at most 128")
+}
+
+impl FromIterator<(Prefix, Route)> for Fib {
+    fn from_iter<I: IntoIterator<Item = (Prefix, Route)>>(routes: I) -> Self {
+        let mut fib = Self::new();
+        fib.extend(routes);
+        fib
+    }
+}
+
+impl Extend<(Prefix, Route)> for Fib {
+    fn extend<I: IntoIterator<Item = (Prefix, Route)>>(&mut self, routes: I) {
+        for (prefix, route) in routes {
+            self.insert(prefix, route);
+        }
+    }
+}
+
+impl core::fmt::Debug for Fib {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,450 @@
+//! Finding the headers of a frame, and whether it may be forwarded.
+//!
+//! Understood: Ethernet II with up to two VLAN tags (IEEE 802.1Q and 802.1ad), IPv4 with options (RFC 791), IPv6 with
+//! extension headers (RFC 8200), and the ports of TCP, UDP, UDP-Lite, SCTP and DCCP. Anything else is
+//! [`Parsed::Other`] and belongs to the host.
+//!
+//! Lengths are believed only after they were checked: once [`parse`] has returned [`Headers`], the frame holds the
+//! whole IP packet. It may hold more, since Ethernet pads short frames: cut it to [`Headers::frame_len`].
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use evenkeel_core::{FlowKey, Reason};
+
+use crate::MacAddr;
+use crate::checksum;
+
+/// Length of an Ethernet header without tags.
+pub const ETHERNET_HEADER: usize = 14;
+/// Length of one VLAN tag.
+pub const VLAN_TAG: usize = 4;
+/// Most VLAN tags that are followed.
+pub const MAX_VLAN_TAGS: usize = 2;
+/// Most IPv6 extension headers that are followed.
+pub const MAX_EXTENSION_HEADERS: usize = 8;
+
+/// Ethernet types.
+pub mod ethertype {
+    /// IPv4.
+    pub const IPV4: u16 = 0x0800;
+    /// Address resolution of IPv4.
+    pub const ARP: u16 = 0x0806;
+    /// Customer VLAN tag (IEEE 802.1Q).
+    pub const VLAN: u16 = 0x8100;
+    /// Service VLAN tag (IEEE 802.1ad).
+    pub const SERVICE_VLAN: u16 = 0x88a8;
+    /// IPv6.
+    pub const IPV6: u16 = 0x86dd;
+}
+
+/// IP protocol numbers.
+pub mod protocol {
+    /// ICMP of IPv4.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// DCCP.
+    pub const DCCP: u8 = 33;
+    /// ICMP of IPv6.
+    pub const ICMPV6: u8 = 58;
+    /// SCTP.
+    pub const SCTP: u8 = 132;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
+    /// IPv6: nothing follows.
+    pub const NO_NEXT_HEADER: u8 = 59;
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Parsed {
+    /// An IP packet.
+    Ip(Headers),
+    /// Something the host must see to: ARP, an unknown type, too many tags.
+    Other {
+        /// The Ethernet type (or IEEE 802.3 length) after the tags that were followed.
+        ethertype: u16,
+    },
+}
+
+/// IP version.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum IpVersion {
+    /// RFC 791.
+    V4,
+    /// RFC 8200.
+    V6,
+}
+
+/// Whether a packet is a part of a larger one.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Fragment {
+    /// It is whole.
+    No,
+    /// The part with offset 0: it carries the transport header.
+    First,
+    /// A part with a higher offset: what follows its IP header is payload, not a transport header.
+    Later,
+}
+
+/// Where the headers of a frame are and what a router needs of them.
+///
+/// Offsets are bytes from the start of the frame. When made by [`parse`], `l3 <= l4 <= l3 + ip_len <= frame length`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Headers {
+    /// Offset of the IP header: 14, or 4 and 8 more with tags.
+    pub l3: u16,
+    /// Offset of what follows the IP header with its options or extension headers.
+    pub l4: u16,
+    /// Length of the IP packet, header included.
+    pub ip_len: u32,
+    /// IP version.
+    pub version: IpVersion,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: u8,
+    /// Explicit congestion notification, 0 to 3.
+    pub ecn: u8,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// IP protocol after all IPv6 extension headers; the same as in `flow`.
+    pub protocol: u8,
+    /// Addresses, protocol, ports, label.
+    pub flow: FlowKey,
+    /// Whether routers may not fragment the packet: the DF bit; always for IPv6.
+    pub dont_fragment: bool,
+    /// Whether it is a part of a larger packet.
+    pub fragment: Fragment,
+    /// Identifier of the outer VLAN, 0 to 4095.
+    pub vlan: Option<u16>,
+    /// Whether the frame was sent to a group of stations (multicast or broadcast).
+    pub link_group: bool,
+}
+
+impl Headers {
+    /// Offset of the first byte after the IP packet: cut the frame to it to lose Ethernet padding.
+    #[must_use]
+    pub const fn frame_len(&self) -> usize {
+        self.l3 as usize + self.ip_len as usize
+    }
+
+    /// Whether the packet may be forwarded at all, by its addresses. For packets in transit only: ask it after the
+    /// route look-up has said that the destination is neither this machine nor a group or broadcast.
+    ///
+    /// Sources that no unicast host may have and destinations that never leave a host or link are refused: RFC 1812, 5.3.7
+    /// (networks 0 and 127, multicast, class E, limited broadcast), RFC 3927, 7 and RFC 4291, 2.5.6 (link-local), RFC 4291,
+    /// 2.5.2, 2.5.3 (unspecified, loopback), RFC 4942, 2.2 (IPv4-mapped addresses on the wire).
+    ///
+    /// # Errors
+    /// [`Reason::MartianSource`] or [`Reason::MartianDestination`].
+    pub fn check_transit(&self) -> Result<(), Reason> {
+        if !is_routable(self.flow.source) {
+            return Err(Reason::MartianSource);
+        }
+        if !is_routable(self.flow.destination) {
+            return Err(Reason::MartianDestination);
+        }
+        Ok(())
+    }
+}
+
+/// Whether `address` can be that of one host beyond the link it is seen on.
+pub(crate) fn is_routable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => {
+            let [first, second, ..] = a.octets();
+            !(first == 0 || first == 127 || first >= 224 || (first == 169 && second == 254))
+        }
+        IpAddr::V6(a) => {
+            let [first, ..] = a.segments();
+            let bits = a.to_bits();
+            let multicast = first >= 0xff00;
+            let link_local = first & 0xffc0 == 0xfe80;
+            let unspecified_or_loopback = bits <= 1;
+            let mapped = bits >> 32 == 0xffff;
+            !(multicast || link_local || unspecified_or_loopback || mapped)
+        }
+    }
+}
+
+/// Whether `address` is one that any station of a segment or group listens to: multicast, or IPv4's limited broadcast.
+#[must_use]
+pub fn is_group(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
+        IpAddr::V6(a) => a.is_multicast(),
+    }
+}
+
+/// The destination address of a frame; `None` if it is too short to have one.
+#[inline]
+#[must_use]
+pub fn destination_mac(frame: &[u8]) -> Option<MacAddr> {
+    frame.first_chunk::<6>().map(|mac| MacAddr(*mac))
+}
+
+/// The source address of a frame; `None` if it is too short to have one.
+#[inline]
+#[must_use]
+pub fn source_mac(frame: &[u8]) -> Option<MacAddr> {
+    let (header, _) = frame.split_first_chunk::<12>()?;
+    header.last_chunk::<6>().map(|mac| MacAddr(*mac))
+}
+
+#[inline]
+fn be16(high: u8, low: u8) -> u16 {
+    u16::from_be_bytes([high, low])
+}
+
+/// Finds and checks the headers of an Ethernet frame without its frame check sequence. Constant time: at most two tags
+/// and [`MAX_EXTENSION_HEADERS`] extension headers are looked at.
+///
+/// Transport headers are not checked, as RFC 1812 leaves them to the hosts: a packet too short for ports has both zero.
+///
+/// # Errors
+/// - [`Reason::Truncated`]: the frame ends before its headers do;
+/// - [`Reason::BadVersion`], [`Reason::BadHeaderLength`], [`Reason::BadTotalLength`], [`Reason::BadChecksum`]: RFC 1812,
+///   5.2.2; a jumbogram (RFC 2675) is a bad total length;
+/// - [`Reason::BadExtensionHeader`]: a chain that leaves the packet or has more than [`MAX_EXTENSION_HEADERS`], or a
+///   hop-by-hop header that is not the first.
+#[inline]
+pub fn parse(frame: &[u8]) -> Result<Parsed, Reason> {
+    let Some((header, mut rest)) = frame.split_first_chunk::<ETHERNET_HEADER>() else {
+        return Err(Reason::Truncated);
+    };
+    let link_group = header[0] & 1 != 0;
+    let mut ethertype = be16(header[12], header[13]);
+    let mut l3 = ETHERNET_HEADER;
+    let mut vlan = None;
+    for _ in 0..MAX_VLAN_TAGS {
+        if ethertype != ethertype::VLAN && ethertype != ethertype::SERVICE_VLAN {
+            break;
+        }
+        let Some((tag, after)) = rest.split_first_chunk::<VLAN_TAG>() else {
+            return Err(Reason::Truncated);
+        };
+        vlan = vlan.or(Some(be16(tag[0], tag[1]) & 0x0fff));
+        ethertype = be16(tag[2], tag[3]);
+        l3 += VLAN_TAG;
+        rest = after;
+    }
+    let link = Link { l3: l3 as u16, vlan, link_group };
+    match ethertype {
+        ethertype::IPV4 => parse_ipv4(rest, link).map(Parsed::Ip),
+        ethertype::IPV6 => parse_ipv6(rest, link).map(Parsed::Ip),
+        ethertype => Ok(Parsed::Other { ethertype }),
+    }
+}
+
+/// What is known of a frame before its IP header is looked at.
+#[derive(Clone, Copy)]
+struct Link {
+    l3: u16,
+    vlan: Option<u16>,
+    link_group: bool,
+}
+
+#[inline]
+fn parse_ipv4(packet: &[u8], link: Link) -> Result<Headers, Reason> {
+    let Some((ip, _)) = packet.split_first_chunk::<20>() else {
+        return Err(Reason::Truncated);
+    };
+    if ip[0] >> 4 != 4 {
+        return Err(Reason::BadVersion);
+    }
+    let header_len = usize::from(ip[0] & 0x0f) * 4;
+    if header_len < 20 {
+        return Err(Reason::BadHeaderLength);
+    }
+    let Some(header) = packet.get(..header_len) else {
+        return Err(Reason::Truncated);
+    };
+    let total_len = usize::from(be16(ip[2], ip[3]));
+    if total_len < header_len || total_len > packet.len() {
+        return Err(Reason::BadTotalLength);
+    }
+    let sum = if header_len == 20 { checksum::sum_20(ip) } else { checksum::sum(header) };
+    if sum.fold() != 0xffff {
+        return Err(Reason::BadChecksum);
+    }
+    let flags = be16(ip[6], ip[7]);
+    let fragment = match (flags & 0x1fff, flags & 0x2000) {
+        (0, 0) => Fragment::No,
+        (0, _) => Fragment::First,
+        _ => Fragment::Later,
+    };
+    let protocol = ip[9];
+    let (source_port, destination_port) =
+        ports(protocol, fragment, packet.get(header_len..total_len).unwrap_or_default());
+    Ok(Headers {
+        l3: link.l3,
+        l4: link.l3 + header_len as u16,
+        ip_len: total_len as u32,
+        version: IpVersion::V4,
+        dscp: ip[1] >> 2,
+        ecn: ip[1] & 3,
+        ttl: ip[8],
+        protocol,
+        flow: FlowKey {
+            source: IpAddr::V4(Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15])),
+            destination: IpAddr::V4(Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19])),
+            protocol,
+            source_port,
+            destination_port,
+            flow_label: 0,
+        },
+        dont_fragment: flags & 0x4000 != 0,
+        fragment,
+        vlan: link.vlan,
+        link_group: link.link_group,
+    })
+}
+
+#[inline]
+fn parse_ipv6(packet: &[u8], link: Link) -> Result<Headers, Reason> {
+    let Some((ip, _)) = packet.split_first_chunk::<40>() else {
+        return Err(Reason::Truncated);
+    };
+    if ip[0] >> 4 != 6 {
+        return Err(Reason::BadVersion);
+    }
+    let payload_len = usize::from(be16(ip[4], ip[5]));
+    let next = ip[6];
+    // A length of zero with a hop-by-hop header announces a jumbogram, which no port here can carry.
+    if payload_len == 0 && next == extension::HOP_BY_HOP {
+        return Err(Reason::BadTotalLength);
+    }
+    let Some(payload) = packet.get(40..40 + payload_len) else {
+        return Err(Reason::BadTotalLength);
+    };
+    let upper = if extension::is_extension(next) {
+        extension::walk(next, payload)?
+    } else {
+        extension::Upper { protocol: next, offset: 0, fragment: Fragment::No }
+    };
+    let (source_port, destination_port) =
+        ports(upper.protocol, upper.fragment, payload.get(upper.offset..).unwrap_or_default());
+    let word = u32::from_be_bytes([ip[0], ip[1], ip[2], ip[3]]);
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&ip[at..at + 16]);
+        IpAddr::V6(Ipv6Addr::from_octets(octets))
+    };
+    Ok(Headers {
+        l3: link.l3,
+        // At most 8 headers of at most 2048 bytes: no overflow.
+        l4: link.l3 + 40 + upper.offset as u16,
+        ip_len: 40 + payload_len as u32,
+        version: IpVersion::V6,
+        dscp: (word >> 22) as u8 & 0x3f,
+        ecn: (word >> 20) as u8 & 3,
+        ttl: ip[7],
+        protocol: upper.protocol,
+        flow: FlowKey {
+            source: address(8),
+            destination: address(24),
+            protocol: upper.protocol,
+            source_port,
+            destination_port,
+            flow_label: word & 0x000f_ffff,
+        },
+        dont_fragment: true,
+        fragment: upper.fragment,
+        vlan: link.vlan,
+        link_group: link.link_group,
+    })
+}
+
+/// Source and destination port of a transport that has them at its start; zeros where they are not there.
+#[inline]
+fn ports(protocol: u8, fragment: Fragment, transport: &[u8]) -> (u16, u16) {
+    use protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+    match (protocol, fragment, transport.first_chunk::<4>()) {
+        (TCP | UDP | SCTP | DCCP | UDP_LITE, Fragment::No | Fragment::First, Some(&[a, b, c, d])) => {
+            (be16(a, b), be16(c, d))
+        }
+        _ => (0, 0),
+    }
+}
+
+/// IPv6 extension headers (RFC 8200, 4).
+mod extension {
+    use super::{Fragment, MAX_EXTENSION_HEADERS, be16};
+    use evenkeel_core::Reason;
+
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    const ROUTING: u8 = 43;
+    const FRAGMENT: u8 = 44;
+    const AUTHENTICATION: u8 = 51;
+    const DESTINATION_OPTIONS: u8 = 60;
+    const MOBILITY: u8 = 135;
+    const HOST_IDENTITY: u8 = 139;
+    const SHIM6: u8 = 140;
+
+    /// What stands behind the chain.
+    pub(super) struct Upper {
+        pub(super) protocol: u8,
+        /// From the end of the fixed header.
+        pub(super) offset: usize,
+        pub(super) fragment: Fragment,
+    }
+
+    #[inline]
+    pub(super) fn is_extension(next: u8) -> bool {
+        matches!(
+            next,
+            HOP_BY_HOP
+                | ROUTING
+                | FRAGMENT
+                | AUTHENTICATION
+                | DESTINATION_OPTIONS
+                | MOBILITY
+                | HOST_IDENTITY
+                | SHIM6
+        )
+    }
+
+    /// Follows the chain that starts at the first byte of `payload` with a header of type `next`.
+    #[inline(never)] // keeps the common case, no extension headers, small
+    pub(super) fn walk(mut next: u8, payload: &[u8]) -> Result<Upper, Reason> {
+        let mut offset = 0;
+        let mut fragment = Fragment::No;
+        for position in 0..=MAX_EXTENSION_HEADERS {
+            if !is_extension(next) {
+                return Ok(Upper { protocol: next, offset, fragment });
+            }
+            // RFC 8200, 4.1: hop-by-hop options stand right behind the fixed header or nowhere.
+            if next == HOP_BY_HOP && position > 0 {
+                return Err(Reason::BadExtensionHeader);
+            }
+            let Some(&[following, length, high, low]) =
+                payload.get(offset..).and_then(<[u8]>::first_chunk::<4>)
+            else {
+                return Err(Reason::BadExtensionHeader);
+            };
+            let size = match next {
+                FRAGMENT => 8,
+                AUTHENTICATION => (usize::from(length) + 2) * 4,
+                _ => (usize::from(length) + 1) * 8,
+            };
+            offset += size;
+            if offset > payload.len() {
+                return Err(Reason::BadExtensionHeader);
+            }
+            if next == FRAGMENT {
+                let word = be16(high, low);
+                if word >> 3 != 0 {
+                    // What follows is payload: the rest of the chain went with the first fragment.
+                    return Ok(Upper { protocol: following, offset, fragment: Fragment::Later });
+                }
+                // An "atomic" fragment (offset 0, nothing more) is whole: RFC 6946.
+                if word & 1 != 0 {
+                    fragment = Fragment::First;
+                }
+            }
+            next = following;
+        }
+        Err(Reason::BadExtensionHeader)
+    }
+}

@@ -1,0 +1,77 @@
+//! Changing a frame in place on its way through.
+
+use evenkeel_core::Reason;
+
+use crate::MacAddr;
+use crate::checksum;
+use crate::frame::{Headers, IpVersion};
+
+/// Takes one off the time to live or hop limit, in the frame and in `headers`; IPv4's header checksum follows
+/// incrementally. Gives the new value, which is at least 1.
+///
+/// # Errors
+/// [`Reason::TtlExpired`] if it is 0 or 1, [`Reason::Truncated`] if the frame is shorter than `headers` says. Nothing changed.
+#[inline]
+pub fn decrement_ttl(frame: &mut [u8], headers: &mut Headers) -> Result<u8, Reason> {
+    let l3 = usize::from(headers.l3);
+    let Some(ip) = frame.get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<20>) else {
+        return Err(Reason::Truncated);
+    };
+    let at = match headers.version {
+        IpVersion::V4 => 8,
+        IpVersion::V6 => 7,
+    };
+    let old = ip[at];
+    if old <= 1 {
+        return Err(Reason::TtlExpired);
+    }
+    ip[at] = old - 1;
+    headers.ttl = old - 1;
+    if headers.version == IpVersion::V4 {
+        let word = |ttl: u8| u16::from_be_bytes([ttl, ip[9]]);
+        let checksum = u16::from_be_bytes([ip[10], ip[11]]);
+        let checksum = checksum::update(checksum, word(old), word(old - 1));
+        [ip[10], ip[11]] = checksum.to_be_bytes();
+    }
+    Ok(old - 1)
+}
+
+/// Writes the Ethernet addresses of the next hop's link; tags and type stay.
+///
+/// # Errors
+/// [`Reason::Truncated`] if the frame is shorter than 12 bytes. Nothing changed.
+#[inline]
+pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) -> Result<(), Reason> {
+    let Some(header) = frame.first_chunk_mut::<12>() else {
+        return Err(Reason::Truncated);
+    };
+    header[..6].copy_from_slice(&destination.0);
+    header[6..].copy_from_slice(&source.0);
+    Ok(())
+}
+
+/// Writes the differentiated services code point (its low 6 bits), in the frame and in `headers`; ECN stays, and IPv4's
+/// header checksum follows incrementally.
+///
+/// # Errors
+/// [`Reason::Truncated`] if the frame is shorter than `headers` says. Nothing changed.
+#[inline]
+pub fn set_dscp(frame: &mut [u8], headers: &mut Headers, dscp: u8) -> Result<(), Reason> {
+    let l3 = usize::from(headers.l3);
+    let Some(ip) = frame.get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<20>) else {
+        return Err(Reason::Truncated);
+    };
+    let dscp = dscp & 0x3f;
+    let old = u16::from_be_bytes([ip[0], ip[1]]);
+    let new = match headers.version {
+        IpVersion::V4 => old & !0x00fc | u16::from(dscp) << 2,
+        IpVersion::V6 => old & !0x0fc0 | u16::from(dscp) << 6,
+    };
+    [ip[0], ip[1]] = new.to_be_bytes();
+    if headers.version == IpVersion::V4 {
+        let checksum = checksum::update(u16::from_be_bytes([ip[10], ip[11]]), old, new);
+        [ip[10], ip[11]] = checksum.to_be_bytes();
+    }
+    headers.dscp = dscp;
+    Ok(())
+}
