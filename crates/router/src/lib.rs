@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+pub mod mirror;
 pub mod snapshot;
 mod start;
 

@@ -32,6 +32,7 @@ mod wire;
 
 use alloc::vec::Vec;
 
+pub use crate::shape::ShaperConfig;
 pub use config::{LinkConfig, LinkError, Refill, RingConfig};
 
 use crate::measure::Qostat;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
+use evenkeel_net::{MacAddr, Prefix};
 use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_REPLACE, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -26,7 +26,7 @@ pub struct KernelLink {
     /// Its name.
     pub name: String,
     /// Its Ethernet address; zeros if it has none.
-    pub mac: [u8; 6],
+    pub mac: MacAddr,
     /// Longest IP packet, bytes.
     pub mtu: u32,
     /// Administratively up and with carrier.
@@ -78,7 +78,7 @@ pub enum KernelRouteKind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelRoute {
     /// Destinations.
-    pub prefix: IpNet,
+    pub prefix: Prefix,
     /// 255 local, 254 main.
     pub table: u32,
     /// Smaller wins.
@@ -93,9 +93,9 @@ pub struct KernelRoute {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KernelNeighbourState {
     /// Its MAC address is known and recently confirmed, or fixed.
-    Reachable([u8; 6]),
+    Reachable(MacAddr),
     /// Its MAC address is known but has not been confirmed for a while.
-    Stale([u8; 6]),
+    Stale(MacAddr),
     /// The kernel is asking for it.
     Incomplete,
     /// It did not answer.
@@ -203,12 +203,12 @@ fn link(message: &LinkMessage) -> Option<KernelLink> {
         return None;
     }
     let mut name = None;
-    let mut mac = [0; 6];
+    let mut mac = MacAddr::default();
     let mut mtu = 1500;
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),
-            LinkAttribute::Address(bytes) => mac = bytes.as_slice().try_into().unwrap_or(mac),
+            LinkAttribute::Address(bytes) => mac = bytes.as_slice().try_into().map_or(mac, MacAddr),
             LinkAttribute::Mtu(bytes) => mtu = *bytes,
             _ => {}
         }
@@ -299,7 +299,7 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     if kind != KernelRouteKind::Unicast {
         next_hops.clear();
     }
-    let prefix = IpNet::new(destination, header.destination_prefix_length).ok()?.trunc();
+    let prefix = Prefix::new(destination, header.destination_prefix_length)?;
     Some(KernelRoute { prefix, table, metric, kind, next_hops })
 }
 
@@ -339,7 +339,7 @@ fn neighbour(message: &NeighbourMessage) -> Option<Fact> {
     let address = neighbour_address(message)?;
     let index = message.header.ifindex;
     let mac = message.attributes.iter().find_map(|attribute| match attribute {
-        NeighbourAttribute::LinkLayerAddress(bytes) => <[u8; 6]>::try_from(bytes.as_slice()).ok(),
+        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
         _ => None,
     });
     use KernelNeighbourState as S;
@@ -378,17 +378,17 @@ mod tests {
     }
 
     fn route_message(prefix: &str, attributes: Vec<RouteAttribute>) -> RouteMessage {
-        let net: IpNet = prefix.parse().unwrap();
+        let net: Prefix = prefix.parse().unwrap();
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
-            address_family: if net.addr().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 },
-            destination_prefix_length: net.prefix_len(),
+            address_family: if net.address().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 },
+            destination_prefix_length: net.len(),
             table: MAIN_TABLE as u8,
             kind: RouteType::Unicast,
             ..RouteHeader::default()
         };
         message.attributes = attributes;
-        message.attributes.push(RouteAttribute::Destination(net.addr().into()));
+        message.attributes.push(RouteAttribute::Destination(net.address().into()));
         message
     }
 
@@ -495,7 +495,7 @@ mod tests {
             [Fact::NeighbourGone(4, address)] if *address == ip => None,
             other => panic!("{other:?}"),
         };
-        let known = [2, 0, 0, 0, 0, 9];
+        let known = MacAddr([2, 0, 0, 0, 0, 9]);
         use KernelNeighbourState as S;
         assert_eq!(state(message(KernelState::Reachable, Some(mac.clone()))), Some(S::Reachable(known)));
         assert_eq!(state(message(KernelState::Delay, Some(mac.clone()))), Some(S::Reachable(known)));

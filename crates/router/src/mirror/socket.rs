@@ -21,7 +21,7 @@ use super::decode::{Fact, IfIndex, decode};
 use super::state::Tables;
 
 /// What the kernel may queue for us: a burst of some 100,000 events.
-const RECEIVE_BUFFER: usize = 64 << 20;
+const RECEIVE_BUFFER: u32 = 64 << 20;
 /// The kernel fills datagrams of a dump up to 32 KiB; single messages are smaller.
 const DATAGRAM: usize = 64 << 10;
 /// A dump that changes interrupted is tried again at most so often; then the last try stands until the next resync.
@@ -164,10 +164,7 @@ fn sequence_of(datagram: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(datagram.get(8..12)?.try_into().ok()?))
 }
 
-/// The largest buffer we may have. A small one costs completeness of events, which the periodic dump repairs.
+/// The largest buffer we may have. Events that do not fit are repaired by the periodic dump, so a refusal is no error.
 fn enlarge(socket: &Socket) {
-    let mut size = RECEIVE_BUFFER;
-    while size >= 256 << 10 && evenkeel_ports::sys::force_receive_buffer(socket.as_raw_fd(), size).is_err() {
-        size /= 2;
-    }
+    let _ = evenkeel_ports::sys::set_receive_buffer(socket, RECEIVE_BUFFER);
 }

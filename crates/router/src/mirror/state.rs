@@ -7,14 +7,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
 use super::decode::{
     Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbourState, KernelRoute, KernelRouteKind, LOCAL_TABLE,
 };
-
-/// A port by its place in the configuration.
-pub type PortIndex = u16;
 
 /// A next hop of a mirrored route.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,7 +41,7 @@ pub struct MirroredLink {
     /// The kernel's index: another one means that the interface was re-created.
     pub index: IfIndex,
     /// Its Ethernet address.
-    pub mac: [u8; 6],
+    pub mac: MacAddr,
     /// Longest IP packet, bytes.
     pub mtu: u32,
     /// Up and with carrier.
@@ -65,13 +62,17 @@ pub enum MirrorEvent {
     Local {
         /// The address.
         address: IpAddr,
+        /// Length of the prefix of its network.
+        prefix_len: u8,
+        /// The port whose interface has it; `None` for other interfaces, as the loopback.
+        port: Option<PortIndex>,
         /// Whether it is there now.
         present: bool,
     },
     /// The route of a prefix changed; `None`: there is none any more.
     Route {
         /// The destinations.
-        prefix: IpNet,
+        prefix: Prefix,
         /// Their route now.
         route: Option<MirroredRoute>,
     },
@@ -104,7 +105,7 @@ pub enum Resync {
 pub struct Tables {
     links: HashMap<IfIndex, KernelLink>,
     addresses: BTreeSet<KernelAddress>,
-    routes: HashMap<IpNet, Vec<KernelRoute>>,
+    routes: HashMap<Prefix, Vec<KernelRoute>>,
     neighbours: HashMap<(IfIndex, IpAddr), KernelNeighbourState>,
 }
 
@@ -140,11 +141,14 @@ pub struct KernelCopy {
     published: Published,
 }
 
+/// An address of this machine: address, prefix length, port.
+type OwnAddress = (IpAddr, u8, Option<PortIndex>);
+
 #[derive(Debug)]
 struct Published {
     links: Vec<Option<MirroredLink>>,
-    local: BTreeSet<IpAddr>,
-    routes: HashMap<IpNet, MirroredRoute>,
+    local: BTreeSet<OwnAddress>,
+    routes: HashMap<Prefix, MirroredRoute>,
     neighbours: HashMap<(PortIndex, IpAddr), KernelNeighbourState>,
 }
 
@@ -164,12 +168,12 @@ impl KernelCopy {
     /// The interface index of a port now.
     #[must_use]
     pub fn index_of(&self, port: PortIndex) -> Option<IfIndex> {
-        self.published.links.get(usize::from(port)).copied().flatten().map(|link| link.index)
+        self.published.links.get(port.index()).copied().flatten().map(|link| link.index)
     }
 
     fn port_of(&self, index: IfIndex) -> Option<PortIndex> {
         let place = self.published.links.iter().position(|link| link.is_some_and(|link| link.index == index))?;
-        Some(place as PortIndex)
+        Some(PortIndex(place as u16))
     }
 
     /// Takes over whole tables, freshly read, and publishes the differences.
@@ -264,7 +268,7 @@ impl KernelCopy {
     pub fn publish_all(&mut self, events: &mut Vec<MirrorEvent>) {
         self.publish_links(events);
         self.publish_local(events);
-        let prefixes: Vec<IpNet> = self
+        let prefixes: Vec<Prefix> = self
             .tables
             .routes
             .keys()
@@ -303,13 +307,13 @@ impl KernelCopy {
             });
             if self.published.links[place] != link {
                 self.published.links[place] = link;
-                events.push(MirrorEvent::Link { port: place as PortIndex, link });
+                events.push(MirrorEvent::Link { port: PortIndex(place as u16), link });
             }
         }
     }
 
     fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
-        let local: BTreeSet<IpAddr> = self.tables.addresses.iter().map(|address| address.address).collect();
+        let local: BTreeSet<OwnAddress> = self.tables.addresses.iter().map(|address| address.address).collect();
         for &address in local.difference(&self.published.local) {
             events.push(MirrorEvent::Local { address, present: true });
         }
@@ -319,7 +323,7 @@ impl KernelCopy {
         self.published.local = local;
     }
 
-    fn publish_route(&mut self, prefix: IpNet, events: &mut Vec<MirrorEvent>) {
+    fn publish_route(&mut self, prefix: Prefix, events: &mut Vec<MirrorEvent>) {
         let route = self.effective(prefix);
         if self.published.routes.get(&prefix) == route.as_ref() {
             return;
@@ -332,7 +336,7 @@ impl KernelCopy {
     }
 
     /// What the kernel would do with packets to `prefix`, as far as one table of longest prefixes can tell it.
-    fn effective(&self, prefix: IpNet) -> Option<MirroredRoute> {
+    fn effective(&self, prefix: Prefix) -> Option<MirroredRoute> {
         let usable = |route: &&KernelRoute| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
         // `min_by_key` gives the first of equals: the one the kernel listed first.
         let best = self
@@ -378,7 +382,7 @@ mod tests {
     use super::*;
 
     fn link(index: IfIndex, name: &str) -> Fact {
-        Fact::Link(KernelLink { index, name: name.into(), mac: [2, 0, 0, 0, 0, index as u8], mtu: 1500, up: true })
+        Fact::Link(KernelLink { index, name: name.into(), mac: MacAddr([2, 0, 0, 0, 0, index as u8]), mtu: 1500, up: true })
     }
 
     fn route(prefix: &str, table: u32, metric: u32, hops: &[(IfIndex, Option<&str>)]) -> KernelRoute {
@@ -432,14 +436,14 @@ mod tests {
         assert_eq!(copy.apply(add(far), &mut events), Resync::Later);
         let _ = copy.apply(add(near.clone()), &mut events);
         let _ = copy.apply(add(own.clone()), &mut events);
-        assert_eq!(ports_of(&events[0]), [Some(0)]);
-        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        assert_eq!(ports_of(&events[0]), [Some(PortIndex(0))]);
+        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
         assert_eq!(ports_of(&events[2]), []);
         events.clear();
         let _ = copy.apply(Fact::RouteGone(near), &mut events);
         assert_eq!(events, vec![], "the local route hides the others");
         let _ = copy.apply(Fact::RouteGone(own), &mut events);
-        assert_eq!(ports_of(&events[0]), [Some(0)]);
+        assert_eq!(ports_of(&events[0]), [Some(PortIndex(0))]);
     }
 
     #[test]
@@ -455,7 +459,7 @@ mod tests {
                 Fact::Neighbour(KernelNeighbour {
                     index: 11,
                     address: "10.0.0.9".parse().unwrap(),
-                    state: KernelNeighbourState::Reachable([2; 6]),
+                    state: KernelNeighbourState::Reachable(MacAddr([2; 6])),
                 }),
             ]
         };
@@ -488,7 +492,7 @@ mod tests {
             events,
             vec![
                 MirrorEvent::Route { prefix: "10.1.0.0/16".parse().unwrap(), route: None },
-                MirrorEvent::Neighbour { port: 1, address, state: None },
+                MirrorEvent::Neighbour { port: PortIndex(1), address, state: None },
             ]
         );
     }
@@ -498,12 +502,12 @@ mod tests {
         let mut copy = two_ports();
         let mut events = Vec::new();
         assert_eq!(copy.apply(Fact::LinkGone(12), &mut events), Resync::Soon);
-        assert_eq!(events, vec![MirrorEvent::Link { port: 1, link: None }]);
+        assert_eq!(events, vec![MirrorEvent::Link { port: PortIndex(1), link: None }]);
         events.clear();
         let _ = copy.apply(link(40, "eth2"), &mut events);
         let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(40, None)])), &mut events);
-        assert!(matches!(&events[0], MirrorEvent::Link { port: 1, link: Some(link) } if link.index == 40));
-        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        assert!(matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) } if link.index == 40));
+        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
     }
 
     #[test]
@@ -515,7 +519,7 @@ mod tests {
         let first = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1"))]);
         let second = route("2001:db8::/32", MAIN_TABLE, 1024, &[(12, Some("fe80::2"))]);
         let _ = copy.apply(Fact::RouteGone(first), &mut events);
-        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
         let _ = copy.apply(Fact::RouteGone(second), &mut events);
         assert_eq!(events[2], MirrorEvent::Route { prefix: "2001:db8::/32".parse().unwrap(), route: None });
     }
@@ -527,7 +531,7 @@ mod tests {
         let _ = copy.apply(add(route("0.0.0.0/0", MAIN_TABLE, 0, &[(11, Some("10.0.0.2"))])), &mut events);
         let new = route("0.0.0.0/0", MAIN_TABLE, 0, &[(12, Some("10.0.1.2"))]);
         let _ = copy.apply(Fact::Route { route: new.clone(), replace: true }, &mut events);
-        assert_eq!(ports_of(&events[1]), [Some(1)]);
+        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
         let _ = copy.apply(Fact::RouteGone(new), &mut events);
         assert!(matches!(&events[2], MirrorEvent::Route { route: None, .. }), "the replaced one is not behind it");
     }

@@ -1,0 +1,309 @@
+//! The kernel's links, addresses, routes and neighbours, followed live: the kernel is the control plane.
+//!
+//! A thread of its own reads netlink and sends the worker what changed. Whatever sets routes (`ip`, a routing daemon) works
+//! unchanged. Decoding ([`decode`]) and bookkeeping ([`state`]) are pure; only [`socket`](self) and the thread touch the system.
+//!
+//! Netlink loses events without saying so, and the kernel removes routes without an event when a link goes down. So events are
+//! taken as hints that are acted on at once, and the truth is read again: at once after an overrun, 20 ms after a change of links or
+//! addresses, 300 ms after routes have changed, and every 10 s. Reading a table of 100,000 routes takes some 0.2 s of
+//! this thread; it then waits at least ten times as long before it reads again.
+//!
+//! What is mirrored: the tables `local` and `main`, merged into one (the local table first for the same prefix, then the smallest
+//! metric), multipath next hops, routes that refuse. Next-hop objects come with their next hops written out
+//! (`net.ipv4.nexthop_compat_mode`, on by default). Not mirrored: other tables and rules (`ip rule`), routes by type of service
+//! or source, metrics such as a route's own MTU, whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`): packets to those
+//! are left to the kernel by the worker but dropped by the guard.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use evenkeel_core::Nanos;
+use evenkeel_net::PortIndex;
+use evenkeel_ports::sys::{self, Notifier, Poller};
+
+pub mod decode;
+mod socket;
+pub mod state;
+
+use decode::Fact;
+use socket::Kernel;
+use state::{KernelCopy, Resync};
+pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
+
+/// Events in one message to the worker: bounds the time it spends on them between two bursts.
+const BATCH: usize = 256;
+/// Messages that wait for the worker before this thread waits for it.
+const BACKLOG: usize = 1024;
+/// Datagrams read before the worker is told.
+const DATAGRAMS_PER_ROUND: usize = 256;
+
+const SOON: Nanos = Nanos::from_millis(20);
+const LATER: Nanos = Nanos::from_millis(300);
+/// A burst without a pause may put the re-reading off for so long.
+const LATEST: Nanos = Nanos::from_secs(2);
+const PERIOD: Nanos = Nanos::from_secs(10);
+
+/// What the worker asks of the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NeighbourRequest {
+    /// The port it is behind.
+    pub port: PortIndex,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The worker's end of the mirror. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Mirror {
+    events: Receiver<Vec<MirrorEvent>>,
+    requests: Sender<NeighbourRequest>,
+    wake: Notifier,
+    ready: Notifier,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mirror {
+    /// Reads everything once and starts following, in the network namespace of the calling thread. `interfaces` are those of the ports,
+    /// in their order; one that does not exist yet is waited for. `ready` is notified when there are events. Returns the mirror and
+    /// all that is known now.
+    ///
+    /// # Errors
+    /// The kernel refused a socket or a dump.
+    pub fn start(interfaces: Vec<String>, ready: Notifier) -> io::Result<(Self, Vec<MirrorEvent>)> {
+        let mut kernel = Kernel::open()?;
+        let mut copy = KernelCopy::new(interfaces);
+        let mut initial = Vec::new();
+        let started = sys::monotonic_now();
+        copy.replace(kernel.dump()?, &mut initial);
+        let took = sys::monotonic_now() - started;
+
+        let (event_sender, events) = sync_channel(BACKLOG);
+        let (requests, request_receiver) = channel();
+        let wake = Notifier::new()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let poller = Poller::new()?;
+        poller.add(kernel.fd(), 0)?;
+        poller.add(wake.fd(), 1)?;
+        let follower = Follower {
+            kernel,
+            copy,
+            poller,
+            requests: request_receiver,
+            events: event_sender,
+            wake: wake.clone(),
+            ready: ready.clone(),
+            stop: Arc::clone(&stop),
+            schedule: Schedule::new(sys::monotonic_now(), took),
+        };
+        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || follower.run())?;
+        Ok((Self { events, requests, wake, ready, stop, thread: Some(thread) }, initial))
+    }
+
+    /// The next batch of events, if there is one. Never waits.
+    #[must_use]
+    pub fn poll(&self) -> Option<Vec<MirrorEvent>> {
+        self.events.try_recv().ok()
+    }
+
+    /// Whether the thread is still following. If not, the worker goes on with what it knows.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// The descriptor that becomes readable when there are events.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.ready.fd()
+    }
+
+    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is an event.
+    pub fn ask(&self, request: NeighbourRequest) {
+        // The thread has ended if nobody receives: then nothing can be asked for any more.
+        if self.requests.send(request).is_ok() {
+            self.wake.notify();
+        }
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wake.notify();
+        // The thread may be waiting for room in the channel: taking what is there lets it go on to see the flag.
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() {
+            while self.events.try_recv().is_ok() {}
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // A panic of the thread has been printed by the panic hook; there is nothing to add here.
+        let _ = thread.join();
+    }
+}
+
+/// When to read everything again.
+#[derive(Debug)]
+struct Schedule {
+    due: Nanos,
+    /// The first request for a re-reading that has not been served.
+    first: Option<Nanos>,
+    not_before: Nanos,
+}
+
+impl Schedule {
+    fn new(now: Nanos, took: Nanos) -> Self {
+        Self { due: now + PERIOD, first: None, not_before: now.saturating_add(took * 10) }
+    }
+
+    fn want(&mut self, now: Nanos, resync: Resync) {
+        let due = match resync {
+            Resync::No => return,
+            Resync::Now => now,
+            Resync::Soon => now + SOON,
+            Resync::Later => {
+                let first = *self.first.get_or_insert(now);
+                // A change of links has asked for an earlier time: routes that follow do not put it off.
+                if self.due < now + SOON {
+                    return;
+                }
+                (now + LATER).min(first + LATEST)
+            }
+        };
+        self.due = if resync == Resync::Later { due } else { due.min(self.due) };
+    }
+
+    fn due(&self) -> Nanos {
+        self.due.max(self.not_before)
+    }
+}
+
+/// The thread.
+struct Follower {
+    kernel: Kernel,
+    copy: KernelCopy,
+    poller: Poller,
+    requests: Receiver<NeighbourRequest>,
+    events: SyncSender<Vec<MirrorEvent>>,
+    wake: Notifier,
+    ready: Notifier,
+    stop: Arc<AtomicBool>,
+    schedule: Schedule,
+}
+
+impl Follower {
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        let mut facts = Vec::new();
+        let mut changes = Vec::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            let wait = self.schedule.due().saturating_sub(sys::monotonic_now());
+            if self.poller.wait(&mut ready, Some(wait)).is_err() {
+                return;
+            }
+            let _ = self.wake.take();
+            while let Ok(request) = self.requests.try_recv() {
+                if let Some(index) = self.copy.index_of(request.port) {
+                    // A refusal (the interface has just gone) is told by the events that follow.
+                    let _ = self.kernel.use_neighbour(index, request.address);
+                }
+            }
+            if self.read(&mut facts, &mut changes).is_err() || !self.tell(&mut changes) {
+                return;
+            }
+            if sys::monotonic_now() >= self.schedule.due() && (self.resync(&mut changes).is_err() || !self.tell(&mut changes)) {
+                return;
+            }
+        }
+    }
+
+    fn read(&mut self, facts: &mut Vec<Fact>, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
+        for _ in 0..DATAGRAMS_PER_ROUND {
+            if !self.kernel.read_events(facts)? {
+                break;
+            }
+            let now = sys::monotonic_now();
+            for fact in facts.drain(..) {
+                let resync = self.copy.apply(fact, changes);
+                self.schedule.want(now, resync);
+            }
+        }
+        Ok(())
+    }
+
+    fn resync(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
+        let started = sys::monotonic_now();
+        // Events that wait are older than the dump and say nothing that it does not.
+        let mut older = Vec::new();
+        while self.kernel.read_events(&mut older)? {
+            older.clear();
+        }
+        // A dump that the kernel refuses (it is out of memory): what is known stands, and the next dump repairs it.
+        if let Ok(tables) = self.kernel.dump() {
+            self.copy.replace(tables, changes);
+        }
+        let now = sys::monotonic_now();
+        self.schedule = Schedule::new(now, now - started);
+        Ok(())
+    }
+
+    /// Sends changes to the worker. False: it has gone.
+    fn tell(&mut self, changes: &mut Vec<MirrorEvent>) -> bool {
+        while !changes.is_empty() {
+            let rest = changes.split_off(changes.len().min(BATCH));
+            let batch = std::mem::replace(changes, rest);
+            if self.events.send(batch).is_err() {
+                return false;
+            }
+            self.ready.notify();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_routes_is_read_again_when_it_has_calmed_down_but_not_too_late() {
+        let start = Nanos::from_secs(100);
+        let mut schedule = Schedule::new(start, Nanos::from_millis(1));
+        schedule.want(start + Nanos::from_secs(1), Resync::Later);
+        assert_eq!(schedule.due(), start + Nanos::from_secs(1) + LATER);
+        for tenths in 11..40 {
+            schedule.want(start + Nanos::from_millis(tenths * 100), Resync::Later);
+        }
+        assert_eq!(schedule.due(), start + Nanos::from_secs(1) + LATEST);
+    }
+
+    #[test]
+    fn a_change_of_links_is_not_put_off_by_routes() {
+        let start = Nanos::from_secs(100);
+        let mut schedule = Schedule::new(start, Nanos::ZERO);
+        schedule.want(start, Resync::Soon);
+        schedule.want(start + Nanos(1), Resync::Later);
+        assert_eq!(schedule.due(), start + SOON);
+        schedule.want(start + Nanos(2), Resync::Now);
+        assert_eq!(schedule.due(), start + Nanos(2));
+    }
+
+    #[test]
+    fn reading_takes_at_most_a_tenth_of_the_time() {
+        let start = Nanos::from_secs(100);
+        let mut schedule = Schedule::new(start, Nanos::from_millis(200));
+        schedule.want(start, Resync::Soon);
+        assert_eq!(schedule.due(), start + Nanos::from_secs(2));
+    }
+
+    #[test]
+    fn nothing_happening_it_is_read_periodically() {
+        let start = Nanos::from_secs(100);
+        assert_eq!(Schedule::new(start, Nanos::ZERO).due(), start + PERIOD);
+    }
+}

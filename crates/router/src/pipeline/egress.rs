@@ -1,0 +1,46 @@
+//! The outgoing side of a port: its link, and the frames that left the link and wait for the port to take them.
+
+use std::collections::VecDeque;
+
+use evenkeel_core::link::{Link, LinkSink};
+use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::{Nanos, Reason};
+use evenkeel_ports::{Frame, FramePool};
+
+use super::counters::ByReason;
+use super::packet::QueuedPacket;
+
+/// The link of a port, with one of the built-in disciplines or a user's own.
+pub type OutgoingLink = Link<QueuedPacket, AnyScheduler<QueuedPacket>>;
+
+/// Frames that may wait between a link and its port. A link without a rate stops before that; a paced one is faster than its port if it
+/// gets here, and what does not fit is dropped as refused by the port.
+pub(super) const TX_QUEUE: usize = 1024;
+
+/// Takes what leaves a link.
+pub(super) struct Egress<'a> {
+    pub(super) pool: &'a mut FramePool,
+    pub(super) tx: &'a mut VecDeque<Frame>,
+    pub(super) room: usize,
+    pub(super) tx_dropped: &'a mut ByReason,
+}
+
+impl LinkSink<QueuedPacket> for Egress<'_> {
+    fn room(&self) -> usize {
+        self.room.saturating_sub(self.tx.len())
+    }
+
+    fn transmitted(&mut self, _at: Nanos, packet: QueuedPacket) {
+        if self.tx.len() < TX_QUEUE {
+            self.tx.push_back(packet.into_frame());
+        } else {
+            self.tx_dropped[Reason::PortRefused.index()] += 1;
+            self.pool.release(packet.into_frame());
+        }
+    }
+
+    fn dropped(&mut self, _at: Nanos, packet: QueuedPacket, _reason: Reason) {
+        // The link's meters have counted it.
+        self.pool.release(packet.into_frame());
+    }
+}
