@@ -1,0 +1,361 @@
+//! A packet to test with, operations that a few bytes stand for, and a harness that does them to a discipline and checks
+//! after each what holds for every discipline. The property tests and the fuzz targets share it.
+#![allow(dead_code, unreachable_pub, reason = "each test and each fuzz target uses a part")]
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use evenkeel_core::schedule::fifo::Fifo;
+use evenkeel_core::schedule::lct::Lct;
+use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq};
+use evenkeel_core::schedule::{Backlog, Knob, KnobError, MultiBacklog, Treated, Wake};
+use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
+
+/// A packet that is known by its number.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TestPacket {
+    pub id: u64,
+    pub class: Class,
+    pub length: u32,
+    pub arrival: Nanos,
+    pub flow: FlowKey,
+}
+
+impl TestPacket {
+    /// A packet of a class and an IP length; its flow is that of the class.
+    pub fn new(id: u64, class: u16, length: u32) -> Self {
+        Self { id, class: Class(class), length, arrival: Nanos::ZERO, flow: flow(class as u8) }
+    }
+}
+
+impl Packet for TestPacket {
+    fn ip_len(&self) -> Bytes {
+        Bytes(u64::from(self.length))
+    }
+    fn wire_len(&self) -> Bytes {
+        Bytes(u64::from(self.length) + 38)
+    }
+    fn class(&self) -> Class {
+        self.class
+    }
+    fn flow(&self) -> &FlowKey {
+        &self.flow
+    }
+    fn flow_hash(&self) -> u64 {
+        u64::from(self.flow.source_port)
+    }
+    fn arrival(&self) -> Nanos {
+        self.arrival
+    }
+}
+
+/// One of 256 flows; every fourth is IPv6.
+pub fn flow(n: u8) -> FlowKey {
+    let (source, destination) = if n % 4 == 3 {
+        let host = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+        (host(u16::from(n)), host(0x100 + u16::from(n)))
+    } else {
+        (IpAddr::V4(Ipv4Addr::new(10, 0, n, 1)), IpAddr::V4(Ipv4Addr::new(10, 1, 0, n)))
+    };
+    FlowKey {
+        source,
+        destination,
+        protocol: 17,
+        source_port: 5000 + u16::from(n),
+        destination_port: 80,
+        flow_label: u32::from(n) * 0x1111,
+    }
+}
+
+/// Something that happens to a discipline.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Arrive { class: u16, length: u32, flow: u8 },
+    Send,
+    Wait(Nanos),
+    WaitForWake,
+    Set(Knob),
+    Drain,
+}
+
+/// How many bytes stand for an operation.
+pub const OP_BYTES: usize = 6;
+
+impl Op {
+    /// The operation that these bytes stand for: mostly arrivals and departures, of sensible lengths, with knobs in and
+    /// out of range, and classes in and out of existence (0 to 9).
+    pub fn from_bytes(code: [u8; OP_BYTES]) -> Self {
+        let [op, a, b, c, d, e] = code;
+        let number = u32::from(u16::from_le_bytes([b, c]));
+        match op {
+            0..=99 => Self::Arrive {
+                class: u16::from(a % 10),
+                length: 20 + if d < 8 { number } else { number % 1481 },
+                flow: e,
+            },
+            100..=199 => Self::Send,
+            200..=229 => Self::Wait(Nanos(u64::from(number) << (a % 20))),
+            230..=241 => Self::WaitForWake,
+            242..=254 => Self::Set(knob(a, b, u64::from(c), u32::from(d), e)),
+            255 => Self::Drain,
+        }
+    }
+}
+
+fn knob(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Knob {
+    let scaled = |largest: u32| value * 10u64.pow(exponent % (largest + 1));
+    let which = Class(u16::from(class % 10));
+    match kind % 7 {
+        0 => Knob::Weight(which, Weight(scaled(2) as u32)),
+        1 | 2 => Knob::XDelay(which, Nanos(scaled(9))),
+        3 => {
+            let limit = if small < 220 { value % 16 } else { scaled(3) };
+            Knob::QueueLimit((class < 200).then_some(which), limit as u32)
+        }
+        4 => Knob::Module2(value % 2 == 1),
+        5 => match value % 4 {
+            0 => Knob::MultiBacklog(MultiBacklog::MinX),
+            1 => Knob::MultiBacklog(MultiBacklog::Hold),
+            2 => Knob::MultiBacklog(MultiBacklog::EarliestDue),
+            _ => Knob::RearmEmpty(value % 8 == 3),
+        },
+        _ => Knob::HighWater(Bytes(100 * scaled(6))),
+    }
+}
+
+/// A discipline and what the harness must know of it.
+pub trait Subject: Scheduler<TestPacket> + Clone + Debug {
+    /// The index of the queue that a packet joins: order is kept within it.
+    fn queue_of(&self, packet: &TestPacket) -> usize;
+    /// Whether it never holds a packet while the link asks.
+    fn work_conserving(&self) -> bool;
+    /// Whether there is a queue per class.
+    fn by_class(&self) -> bool;
+}
+
+impl Subject for Fifo<TestPacket> {
+    fn queue_of(&self, _: &TestPacket) -> usize {
+        0
+    }
+    fn work_conserving(&self) -> bool {
+        true
+    }
+    fn by_class(&self) -> bool {
+        false
+    }
+}
+
+impl Subject for WfqAltq<TestPacket> {
+    fn queue_of(&self, packet: &TestPacket) -> usize {
+        let queues = usize::from(self.queues());
+        match self.select() {
+            QueueSelect::Class => Some(packet.class.index()).filter(|q| *q < queues).unwrap_or(0),
+            QueueSelect::Hash(policy) => policy.hash(&packet.flow) as usize % queues,
+        }
+    }
+    fn work_conserving(&self) -> bool {
+        true
+    }
+    fn by_class(&self) -> bool {
+        self.select() == QueueSelect::Class
+    }
+}
+
+impl Subject for Lct<TestPacket> {
+    fn queue_of(&self, packet: &TestPacket) -> usize {
+        Some(packet.class.index()).filter(|k| *k < usize::from(self.classes())).unwrap_or(0)
+    }
+    fn work_conserving(&self) -> bool {
+        !self.module2() && self.policy() != MultiBacklog::Hold
+    }
+    fn by_class(&self) -> bool {
+        true
+    }
+}
+
+/// What an operation did.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    Arrived { packet: TestPacket, treated: Treated, dropped: Vec<u64> },
+    Sent(Option<TestPacket>),
+    Waited,
+    Set(Result<Wake, KnobError>),
+    Drained,
+}
+
+/// A discipline, its clock, and a copy of what its queues must hold.
+pub struct Harness<S> {
+    pub scheduler: S,
+    pub now: Nanos,
+    queues: Vec<VecDeque<TestPacket>>,
+    next_id: u64,
+    counts: [u64; 4],
+}
+
+/// Places in the harness's counts: every packet is in one of the last three, or queued.
+const ARRIVED: usize = 0;
+const SENT: usize = 1;
+const DROPPED: usize = 2;
+const DRAINED: usize = 3;
+
+impl<S: Subject> Harness<S> {
+    pub fn new(scheduler: S) -> Self {
+        Self { scheduler, now: Nanos(1), queues: Vec::new(), next_id: 0, counts: [0; 4] }
+    }
+
+    /// Does `op` and checks everything that holds for every discipline.
+    pub fn step(&mut self, op: Op) -> Outcome {
+        let outcome = match op {
+            Op::Arrive { class, length, flow } => self.arrive(class, length, flow),
+            Op::Send => self.send(),
+            Op::Wait(time) => {
+                self.now += time;
+                Outcome::Waited
+            }
+            Op::WaitForWake => {
+                if let Some(at) = self.scheduler.next_wake(self.now) {
+                    self.now = at;
+                }
+                Outcome::Waited
+            }
+            Op::Set(knob) => self.set(knob),
+            Op::Drain => self.drain(),
+        };
+        self.check();
+        outcome
+    }
+
+    /// Sends what is queued, asking at the times told.
+    pub fn send_all(&mut self) {
+        while self.queued() > 0 {
+            self.step(Op::WaitForWake);
+            assert_ne!(self.step(Op::Send), Outcome::Sent(None), "waiting for next_wake was in vain");
+        }
+    }
+
+    /// Packets that wait.
+    pub fn queued(&self) -> u64 {
+        self.queues.iter().map(|q| q.len() as u64).sum()
+    }
+
+    fn arrive(&mut self, class: u16, length: u32, flow_number: u8) -> Outcome {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.counts[ARRIVED] += 1;
+        let packet =
+            TestPacket { id, class: Class(class), length, arrival: self.now, flow: flow(flow_number) };
+        let queue = self.scheduler.queue_of(&packet);
+        if self.queues.len() <= queue {
+            self.queues.resize(queue + 1, VecDeque::new());
+        }
+        self.queues[queue].push_back(packet.clone());
+        let mut dropped = Vec::new();
+        let treated =
+            self.scheduler.enqueue(self.now, packet.clone(), &mut |p, reason| dropped.push((p, reason)));
+        for (victim, reason) in &dropped {
+            let q = &mut self.queues[self.scheduler.queue_of(victim)];
+            let expected = match reason {
+                Reason::QueueFull => {
+                    assert_eq!(victim.id, id, "tail drop takes the arriving packet");
+                    q.pop_back()
+                }
+                Reason::LongestQueue => q.pop_front(),
+                other => panic!("{other} is no reason of a discipline"),
+            };
+            assert_eq!(expected.as_ref(), Some(victim), "a packet that stood elsewhere was dropped");
+        }
+        let own = dropped.iter().find(|(p, _)| p.id == id).map(|(_, reason)| *reason);
+        assert_eq!(treated, own.map_or(Treated::Queued, Treated::Dropped));
+        self.counts[DROPPED] += dropped.len() as u64;
+        Outcome::Arrived { packet, treated, dropped: dropped.iter().map(|(p, _)| p.id).collect() }
+    }
+
+    fn send(&mut self) -> Outcome {
+        let now = self.now;
+        let peeked = self.scheduler.peek_len(now);
+        let sent = self.scheduler.dequeue(now, &mut |p: TestPacket, _| panic!("dequeue dropped {p:?}"));
+        assert_eq!(peeked, sent.as_ref().map(Packet::ip_len), "peek_len is what dequeue gives");
+        match &sent {
+            Some(packet) => {
+                let queue = self.scheduler.queue_of(packet);
+                let head = self.queues[queue].pop_front();
+                assert_eq!(head.as_ref(), Some(packet), "not the head of its queue");
+                self.counts[SENT] += 1;
+            }
+            None if self.queued() > 0 => {
+                assert!(!self.scheduler.work_conserving(), "a packet waits and the link asked");
+                let at = self.scheduler.next_wake(now).expect("held packets have a time");
+                assert!(at > now, "nothing goes at {now:?}, but it shall be asked for at {at:?}");
+                let later = self.scheduler.clone().dequeue(at, &mut |_, _| ());
+                assert!(later.is_some(), "nothing goes at the time told");
+            }
+            None => assert_eq!(self.scheduler.next_wake(now), None),
+        }
+        Outcome::Sent(sent)
+    }
+
+    fn set(&mut self, knob: Knob) -> Outcome {
+        let before = self.scheduler.clone();
+        let result = self.scheduler.set(self.now, knob);
+        match result {
+            Err(_) => {
+                let (before, after) = (format!("{before:?}"), format!("{:?}", self.scheduler));
+                assert_eq!(before, after, "a refused change changes nothing");
+            }
+            Ok(wake) => {
+                let was_sendable = before.peek_len(self.now).is_some();
+                if self.scheduler.peek_len(self.now).is_some() && !was_sendable {
+                    assert_eq!(wake, Wake::Now, "{knob:?} released a packet and nobody was told");
+                }
+            }
+        }
+        Outcome::Set(result)
+    }
+
+    fn drain(&mut self) -> Outcome {
+        let mut out = Vec::new();
+        self.scheduler.drain(&mut |p| out.push(p));
+        self.counts[DRAINED] += out.len() as u64;
+        for packet in &out {
+            let queue = self.scheduler.queue_of(packet);
+            assert_eq!(self.queues[queue].pop_front().as_ref(), Some(packet), "drain keeps the order");
+        }
+        assert_eq!(self.queued(), 0, "drain hands everything over");
+        Outcome::Drained
+    }
+
+    fn check(&self) {
+        let of = |q: &VecDeque<TestPacket>| Backlog {
+            packets: q.len() as u64,
+            bytes: q.iter().map(Packet::ip_len).sum(),
+        };
+        let [arrived, gone @ ..] = self.counts;
+        assert_eq!(arrived, gone.iter().sum::<u64>() + self.queued(), "in = out + dropped + held");
+        let total = Backlog { packets: self.queued(), bytes: self.queues.iter().map(|q| of(q).bytes).sum() };
+        assert_eq!(self.scheduler.meters().backlog, total);
+        assert_eq!(self.scheduler.busy_queues(), self.queues.iter().filter(|q| !q.is_empty()).count());
+        if self.scheduler.by_class() {
+            for (class, queue) in self.queues.iter().enumerate() {
+                assert_eq!(self.scheduler.class_backlog(Class(class as u16)), of(queue));
+            }
+        } else {
+            assert_eq!(self.scheduler.class_backlog(Class(0)), total);
+            assert_eq!(self.scheduler.class_backlog(Class(1)), Backlog::default());
+        }
+        let wake = self.scheduler.next_wake(self.now);
+        assert_eq!(wake.is_some(), total.packets > 0);
+        assert!(wake.is_none_or(|at| at >= self.now));
+        let sendable = self.scheduler.peek_len(self.now).is_some();
+        assert_eq!(wake == Some(self.now), sendable, "next_wake and peek_len disagree");
+    }
+}
+
+/// Does all of `ops` to `scheduler`, then sends what is left.
+pub fn run<S: Subject>(scheduler: S, ops: impl IntoIterator<Item = Op>) {
+    let mut harness = Harness::new(scheduler);
+    for op in ops {
+        harness.step(op);
+    }
+    harness.send_all();
+}
