@@ -1,0 +1,27 @@
+//! WFQ/ALTQ under random operations.
+#![no_main]
+
+use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::{Bytes, Weight};
+use evenkeel_fuzz::{Case, harness};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|case: Case| {
+    let [queues, select, drop, size, weights @ ..] = case.config;
+    let queues = 1 + u16::from(queues % 12);
+    let select = match select % 8 {
+        0 => QueueSelect::Hash(HashPolicy::Destination),
+        1 => QueueSelect::Hash(HashPolicy::SourcePort),
+        2 => QueueSelect::Hash(HashPolicy::Full),
+        3 => QueueSelect::Hash(HashPolicy::Source),
+        _ => QueueSelect::Class,
+    };
+    let drop = match drop % 2 {
+        0 => DropRule::LongestHead { high_water: Bytes(1_500 + 100 * u64::from(size)) },
+        _ => DropRule::TailPerQueue { limit: 1 + u32::from(size % 16) },
+    };
+    let weight = |w: u8| Weight([1, 2, 19, 20, 30, 100, 1_000, 10_000][usize::from(w % 8)]);
+    let weights = weights.into_iter().map(weight).take(usize::from(queues)).collect();
+    let config = WfqAltqConfig { queues, weights, select, drop };
+    harness::run(WfqAltq::new(config).expect("every choice above is in range"), case.ops);
+});
