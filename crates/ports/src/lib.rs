@@ -27,6 +27,7 @@ pub mod wrap;
 
 mod bpf;
 mod ethtool;
+mod interface;
 mod netlink;
 
 pub use error::PortError;

@@ -1,8 +1,32 @@
-//! Keeps the kernel from forwarding a second copy of what the router forwards.
+//! Keeps the kernel from forwarding a second copy of what the router forwards, and only while the router lives.
+//!
+//! A packet socket sees a copy of each frame; the kernel's stack gets the frame too, and with `ip_forward=1` (which
+//! must stay on, so that the kernel takes over when the router is gone) would forward it again. The guard is a BPF
+//! program at the interface's ingress, behind the packet sockets, that drops transit unicast frames. What is for the
+//! machine itself passes: ARP, broadcast, multicast, link-local, and whatever [`Guard::set_local`] names.
+//!
+//! | kernel | attached as | after `kill -9` |
+//! |---|---|---|
+//! | 6.6 and newer | TCX link | removed by the kernel with the process |
+//! | older (5.5 and newer) | filter of a clsact qdisc | turns inert 1 s after the last heartbeat; the next start replaces it |
 
+mod filter;
+mod program;
+
+use std::collections::BTreeSet;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::bpf::{AttachType, Link, MMAPABLE, Map, MapKind, Program, ProgramKind};
 use crate::error::PortError;
+use crate::interface::Control;
+use crate::sys::monotonic_now;
+
+/// The most addresses a guard knows.
+pub const MAX_LOCAL: usize = 4096;
 
 /// How the guard is attached.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -16,48 +40,183 @@ pub enum GuardKind {
     Filter,
 }
 
+/// What holds the program at the interface; dropping it detaches the program.
+#[derive(Debug)]
+enum Attached {
+    Link(#[expect(dead_code, reason = "held for its drop")] Link),
+    Filter(#[expect(dead_code, reason = "held for its drop")] filter::Filter),
+}
+
 /// The guard of one interface. While it lives, the kernel does not forward what arrives there.
 #[derive(Debug)]
 pub struct Guard {
-    kind: GuardKind,
+    attached: Attached,
+    addresses: Map,
+    local: BTreeSet<[u8; 16]>,
+    state: State,
 }
 
 impl Guard {
-    /// Attaches the guard to `interface`, in the network namespace of the calling thread. It starts with no local address: until
-    /// [`Guard::set_local`] is called, the kernel receives only what is not unicast IP.
+    /// Attaches the guard to `interface`, in the network namespace of the calling thread, with the addresses that are
+    /// local (see [`Guard::set_local`]). Give them here rather than later, or the kernel misses frames in between.
     ///
     /// # Errors
-    /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, or the kernel lacks what `kind` needs.
+    /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, there are more than [`MAX_LOCAL`]
+    /// addresses, or the kernel lacks what `kind` needs.
     pub fn attach(interface: &str, kind: GuardKind, local: &[IpAddr]) -> Result<Self, PortError> {
-        let _ = (interface, kind, local);
-        Err(PortError::NoInterface(interface.to_owned()))
+        let ifindex = Control::open()?.interface(interface)?.index;
+        let addresses = Map::create(MapKind::Hash, 16, 1, MAX_LOCAL as u32, 0)?;
+        let state = State::create()?;
+        state.beat();
+        let load = |heartbeat| {
+            let code = program::assemble(&addresses, &state.map, heartbeat);
+            Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)
+        };
+        let mut known = BTreeSet::new();
+        exchange(&addresses, &mut known, local)?;
+
+        let link = match kind {
+            GuardKind::Filter => None,
+            GuardKind::Auto | GuardKind::Link => {
+                match load(false)?.link(ifindex, AttachType::TcxIngress, 0) {
+                    Ok(link) => Some(link),
+                    // An older kernel knows no such attach type.
+                    Err(error) if kind == GuardKind::Auto && error.raw_os_error() == Some(libc::EINVAL) => {
+                        None
+                    }
+                    Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                        let what = format!("linking the guard to {interface}");
+                        return Err(PortError::Unsupported { what, source: error });
+                    }
+                    Err(error) => {
+                        let what = format!("linking the guard to {interface}");
+                        return Err(PortError::from_io(what, error));
+                    }
+                }
+            }
+        };
+        let attached = match link {
+            Some(link) => Attached::Link(link),
+            None => Attached::Filter(filter::Filter::attach(ifindex, &load(true)?)?),
+        };
+        Ok(Self { attached, addresses, local: known, state })
     }
 
-    /// Replaces the set of addresses that the kernel itself receives: those of all interfaces, and the broadcast addresses of their
-    /// networks. Never lets a frame to an address that is in the old and in the new set be dropped.
+    /// Replaces the set of addresses that the kernel itself receives: those of *all* interfaces of the machine, and the
+    /// broadcast addresses of their networks. An address that is in the old and in the new set is known throughout.
     ///
     /// # Errors
-    /// More than [`MAX_LOCAL`] addresses.
+    /// More than [`MAX_LOCAL`] addresses; nothing is changed then.
     pub fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        let _ = addresses;
-        Ok(())
+        exchange(&self.addresses, &mut self.local, addresses)
     }
 
-    /// Says that the router is alive. Call it at least each 200 ms; costs a store to memory.
-    pub fn beat(&self) {}
+    /// Says that the router is alive. Call it at least each 200 ms from the loop that forwards, so that a filter stops
+    /// dropping when forwarding has stopped; costs a clock reading and a store.
+    pub fn beat(&self) {
+        self.state.beat();
+    }
 
     /// How it is attached: [`GuardKind::Link`] or [`GuardKind::Filter`].
     #[must_use]
     pub const fn kind(&self) -> GuardKind {
-        self.kind
+        match self.attached {
+            Attached::Link(_) => GuardKind::Link,
+            Attached::Filter(_) => GuardKind::Filter,
+        }
     }
 
     /// How many frames it has kept from the kernel.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        0
+        self.state.word(program::DROPPED).load(Ordering::Relaxed)
     }
 }
 
-/// The most addresses a guard knows.
-pub const MAX_LOCAL: usize = 4096;
+/// Makes the map hold exactly `addresses`; what is new is added before what is old is removed.
+fn exchange(map: &Map, known: &mut BTreeSet<[u8; 16]>, addresses: &[IpAddr]) -> Result<(), PortError> {
+    let wanted: BTreeSet<_> = addresses.iter().map(|address| program::key(*address)).collect();
+    if wanted.len() > MAX_LOCAL {
+        return Err(PortError::OutOfRange {
+            knob: "number of local addresses",
+            value: wanted.len() as u64,
+            range: "0 to 4096",
+        });
+    }
+    let failed = |error| PortError::from_io("telling the guard a local address", error);
+    // Both sets may fit and their union not.
+    let crowded = known.union(&wanted).count() > MAX_LOCAL;
+    for pass in if crowded { [false, true] } else { [true, false] } {
+        if pass {
+            for key in wanted.difference(known) {
+                map.insert(key, &[1]).map_err(failed)?;
+            }
+        } else {
+            for key in known.difference(&wanted) {
+                match map.remove(key) {
+                    Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                        return Err(failed(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    *known = wanted;
+    Ok(())
+}
+
+/// The state that the program and this process share, mapped into memory.
+#[derive(Debug)]
+struct State {
+    map: Map,
+    memory: NonNull<u8>,
+}
+
+/// The kernel gives whole pages; the value is at the start of the first.
+const PAGE: usize = 4096;
+
+// SAFETY: the memory is only accessed through atomics and unmapped when the only owner is dropped.
+unsafe impl Send for State {}
+// SAFETY: as above.
+unsafe impl Sync for State {}
+
+impl State {
+    fn create() -> Result<Self, PortError> {
+        let map = Map::create(MapKind::Array, 4, program::STATE, 1, MMAPABLE)?;
+        // SAFETY: a fresh mapping at an address the kernel chooses.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(PortError::from_io("mapping a BPF map", io::Error::last_os_error()));
+        }
+        let memory = NonNull::new(memory.cast()).expect("a mapping is not at address zero");
+        Ok(Self { map, memory })
+    }
+
+    fn word(&self, offset: i16) -> &AtomicU64 {
+        assert!(offset >= 0 && (offset as usize) + 8 <= PAGE && offset % 8 == 0);
+        // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side accesses the word
+        // only whole, by an atomic or an aligned load.
+        unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(offset as usize).cast()) }
+    }
+
+    fn beat(&self) {
+        self.word(program::BEAT).store(monotonic_now().0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `create` with this length, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), PAGE) };
+    }
+}

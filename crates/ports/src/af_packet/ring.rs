@@ -1,0 +1,147 @@
+//! The receive ring that the kernel and we share: TPACKET_V2.
+//!
+//! ```text
+//! slot:  tpacket2_hdr (32)  sockaddr_ll (20)  ...  frame at tp_mac .. tp_mac + tp_snaplen
+//! ```
+//!
+//! Version 3 batches, which costs about a millisecond of latency at low rates; version 2 hands each frame over at once.
+//! A slot belongs to the kernel while its status word is zero. We read the word with acquire order before we look at the
+//! slot, and write it with release order after we have copied the frame.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::PortError;
+use crate::sys::set_option;
+
+/// What the kernel puts before a frame: header (32) and address (20), room for 16 bytes of link header, alignment.
+const OVERHEAD: u32 = 96;
+/// Blocks are allocated by the kernel in one piece each; this size is always to be had.
+const BLOCK: u32 = 1 << 16;
+
+/// A frame that waits in the ring.
+pub(super) struct Waiting<'a> {
+    /// What was kept of it, from the Ethernet header on, without the tag the kernel has taken out.
+    pub(super) bytes: &'a [u8],
+    /// It was longer than its slot.
+    pub(super) cut: bool,
+    /// Stamp, nanoseconds of CLOCK_REALTIME.
+    pub(super) stamp: i64,
+    /// Type and control information of the tag that was taken out.
+    pub(super) tag: Option<[u8; 4]>,
+    pub(super) partial_checksum: bool,
+    /// The kernel has lost frames since the statistics were read.
+    pub(super) losing: bool,
+}
+
+/// The mapped ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: NonNull<u8>,
+    length: usize,
+    slot: usize,
+    slots: usize,
+    next: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing in it is tied to a thread.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Sets the ring up on a packet socket that is not bound yet.
+    pub(super) fn create(socket: BorrowedFd<'_>, frames: u32, max_frame: u32) -> Result<Self, PortError> {
+        // The order matters: the version cannot be changed once there is a ring.
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
+            .map_err(|error| PortError::from_io("choosing TPACKET_V2", error))?;
+        let slot = (max_frame + OVERHEAD).next_power_of_two().max(2048);
+        let block = slot.max(BLOCK);
+        let blocks = frames.div_ceil(block / slot).max(1);
+        let request = libc::tpacket_req {
+            tp_block_size: block,
+            tp_block_nr: blocks,
+            tp_frame_size: slot,
+            tp_frame_nr: blocks * (block / slot),
+        };
+        set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
+            .map_err(|error| PortError::from_io("making a receive ring", error))?;
+        let length = block as usize * blocks as usize;
+        // SAFETY: a fresh mapping, at an address the kernel chooses, of the ring just made.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(PortError::last("mapping a receive ring"));
+        }
+        Ok(Self {
+            memory: NonNull::new(memory.cast()).expect("a mapping is not at address zero"),
+            length,
+            slot: slot as usize,
+            slots: request.tp_frame_nr as usize,
+            next: 0,
+        })
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: `next` is below the number of slots, so the word lies in the mapping, which lives as long as `self`; slots
+        // are aligned to 2048 bytes, and the status is the first word of the header.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.next * self.slot).cast()) }
+    }
+
+    /// The next frame, if one waits. It stays in the ring until [`Ring::advance`].
+    pub(super) fn front(&self) -> Option<Waiting<'_>> {
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the status says that the slot is ours, and the acquire load has made the kernel's writes visible; the header
+        // is at the start of the slot and aligned.
+        let header =
+            unsafe { self.memory.as_ptr().add(self.next * self.slot).cast::<libc::tpacket2_hdr>().read() };
+        let (offset, kept) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+        // The kernel keeps frames inside their slots; should it ever not, an empty frame is better than a wild read.
+        let (offset, kept) = if offset + kept <= self.slot { (offset, kept) } else { (0, 0) };
+        // SAFETY: inside the slot, which is ours until `advance`, and `advance` needs this borrow to have ended.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.memory.as_ptr().add(self.next * self.slot + offset), kept)
+        };
+        let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+            let kind =
+                if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { header.tp_vlan_tpid } else { 0x8100 };
+            let ([a, b], [c, d]) = (kind.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
+            [a, b, c, d]
+        });
+        Some(Waiting {
+            bytes,
+            cut: header.tp_len > header.tp_snaplen,
+            stamp: i64::from(header.tp_sec) * 1_000_000_000 + i64::from(header.tp_nsec),
+            tag,
+            partial_checksum: status & libc::TP_STATUS_CSUMNOTREADY != 0,
+            losing: status & libc::TP_STATUS_LOSING != 0,
+        })
+    }
+
+    /// Gives the slot of [`Ring::front`] back to the kernel.
+    pub(super) fn advance(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next += 1;
+        if self.next == self.slots {
+            self.next = 0;
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `create` with this length; no borrow of a frame outlives `self`.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
+    }
+}

@@ -1,0 +1,88 @@
+//! Sending: one `sendmmsg` per burst, straight from the frame buffers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::pool::{Frame, FramePool};
+
+/// The most frames one system call sends.
+const BATCH: usize = 64;
+
+/// The headers of one call, made once.
+pub(super) struct Batch {
+    parts: Box<[libc::iovec]>,
+    headers: Box<[libc::mmsghdr]>,
+}
+
+// SAFETY: the raw pointers inside are set before each call and not read after it.
+unsafe impl Send for Batch {}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}
+
+/// Why a call sent fewer than it was given.
+pub(super) enum Stop {
+    /// All there was is sent.
+    Empty,
+    /// The socket or the driver has no room: try again later.
+    Full,
+    /// The first frame that was not sent can never be.
+    Refused,
+    /// The interface is down or gone.
+    Dead,
+}
+
+impl Batch {
+    pub(super) fn new() -> Self {
+        let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: mmsghdr is plain data; null pointers with zero lengths are valid in it.
+        let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        Self { parts: vec![part; BATCH].into_boxed_slice(), headers: vec![header; BATCH].into_boxed_slice() }
+    }
+
+    /// Sends from the front of `frames` up to a whole batch. Returns how many were sent and why no more.
+    pub(super) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pool: &FramePool,
+        frames: &VecDeque<Frame>,
+    ) -> (usize, Stop) {
+        let mut count = 0;
+        for frame in frames.iter().take(BATCH) {
+            let bytes = pool.bytes(frame);
+            self.parts[count] =
+                libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let header = &mut self.headers[count].msg_hdr;
+            header.msg_iov = &raw mut self.parts[count];
+            header.msg_iovlen = 1;
+            count += 1;
+        }
+        if count == 0 {
+            return (0, Stop::Empty);
+        }
+        // SAFETY: `count` headers are valid; each has one part, which points into a frame of `pool`, borrowed until the
+        // call returns; the kernel only reads them.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count as libc::c_uint,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        if sent > 0 {
+            // An error after the first frame is not told; the next call meets it first.
+            return (sent as usize, Stop::Empty);
+        }
+        let stop = match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Stop::Full,
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Stop::Dead,
+            _ => Stop::Refused,
+        };
+        (0, stop)
+    }
+}
