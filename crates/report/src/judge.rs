@@ -1,8 +1,9 @@
 //! Expectations judged against a run.
 
-use evenkeel_scenario::Scenario;
+use evenkeel_scenario::{Scenario, Term, World};
 
 use crate::run::Run;
+use crate::stats::Measured;
 
 /// What became of an expectation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,6 +16,8 @@ pub enum Verdict {
     NotReproduced,
     /// It holds although the scenario says that it is not reproduced.
     ReproducedAfterAll,
+    /// A number that it needs was not measured.
+    Undecided,
     /// It is not meant for this world.
     OtherWorld,
     /// With its mechanism switched off it fails: that is what was asked for.
@@ -27,7 +30,50 @@ impl Verdict {
     /// Whether this verdict fails the run (exit code 1).
     #[must_use]
     pub fn is_bad(self) -> bool {
-        matches!(self, Self::Fails | Self::HoldsWithout)
+        matches!(self, Self::Fails | Self::HoldsWithout | Self::Undecided)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::NotReproduced => "not reproduced, as documented",
+            Self::ReproducedAfterAll => "holds, though documented as not reproduced",
+            Self::Undecided => "undecided",
+            Self::OtherWorld => "not for this world",
+            Self::FailsWithout => "fails without its mechanism, as it must",
+            Self::HoldsWithout => "still holds without its mechanism",
+        }
+    }
+
+    /// For programs: stable, `snake_case`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Fails => "fails",
+            Self::NotReproduced => "not_reproduced",
+            Self::ReproducedAfterAll => "reproduced_after_all",
+            Self::Undecided => "undecided",
+            Self::OtherWorld => "other_world",
+            Self::FailsWithout => "fails_without",
+            Self::HoldsWithout => "holds_without",
+        }
+    }
+
+    fn of(holds: Option<bool>, reproduced: bool, without: bool) -> Self {
+        match holds {
+            None if reproduced => Self::Undecided,
+            None => Self::NotReproduced,
+            Some(true) if without => Self::HoldsWithout,
+            Some(false) if without => Self::FailsWithout,
+            Some(true) if reproduced => Self::Holds,
+            Some(true) => Self::ReproducedAfterAll,
+            Some(false) if reproduced => Self::Fails,
+            Some(false) => Self::NotReproduced,
+        }
     }
 }
 
@@ -42,17 +88,71 @@ pub struct Judgement {
     pub claim: String,
     /// The expression.
     pub expression: String,
-    /// The numbers behind it, in the order of the expression: `delay(class3)@x10 = 9 120 us`.
-    pub measured: Vec<(String, Option<f64>)>,
+    /// The numbers behind it, in the order of the expression.
+    pub measured: Vec<Term>,
     /// What became of it.
     pub verdict: Verdict,
     /// Why, where more needs to be said: the scenario's note, or what could not be read.
     pub note: String,
 }
 
-/// Judges every expectation of `scenario` for `run.world`. `without` names the `[[without]]` entry that the run was made with, if
-/// any: then only the expectations that it names are judged, and they must fail.
+/// Judges the expectations of `scenario` on a run of it in `world`. If a mechanism was switched off ([`Scenario::without`]), only the
+/// expectations named by that ablation are judged, and they must fail.
 #[must_use]
-pub fn judge(scenario: &Scenario, run: &Run, without: Option<&str>) -> Vec<Judgement> {
-    todo!()
+pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
+    let without = scenario.without.as_deref();
+    let must_fail = without
+        .and_then(|name| scenario.ablations.iter().find(|a| a.name == name))
+        .map_or(&[][..], |ablation| &ablation.fails);
+    let stats = run.step_stats();
+    scenario
+        .expectations
+        .iter()
+        .filter(|e| without.is_none() || must_fail.contains(&e.name))
+        .map(|expectation| {
+            let mut judgement = Judgement {
+                run: run.name.clone(),
+                name: expectation.name.clone(),
+                claim: expectation.claim.clone(),
+                expression: expectation.that.clone(),
+                measured: Vec::new(),
+                verdict: Verdict::OtherWorld,
+                note: expectation.note.clone(),
+            };
+            if expectation.worlds.contains(&world) {
+                let evaluation = expectation.expr.eval(&Measured(&stats));
+                judgement.verdict = Verdict::of(evaluation.holds, expectation.reproduced, without.is_some());
+                if evaluation.holds.is_none() {
+                    judgement.note = [judgement.note.as_str(), &evaluation.text].join(" ").trim().to_owned();
+                }
+                judgement.measured = evaluation.terms;
+            }
+            judgement
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_documented_deviation_fails_nothing_and_a_surprise_is_told() {
+        assert_eq!(Verdict::of(Some(false), false, false), Verdict::NotReproduced);
+        assert_eq!(Verdict::of(Some(true), false, false), Verdict::ReproducedAfterAll);
+        assert!(!Verdict::NotReproduced.is_bad() && !Verdict::ReproducedAfterAll.is_bad());
+    }
+
+    #[test]
+    fn without_its_mechanism_holding_is_what_fails() {
+        assert_eq!(Verdict::of(Some(true), true, true), Verdict::HoldsWithout);
+        assert_eq!(Verdict::of(Some(false), true, true), Verdict::FailsWithout);
+        assert!(Verdict::HoldsWithout.is_bad() && !Verdict::FailsWithout.is_bad());
+    }
+
+    #[test]
+    fn numbers_that_are_missing_are_no_success() {
+        assert!(Verdict::of(None, true, false).is_bad());
+        assert!(Verdict::of(None, true, true).is_bad());
+    }
 }

@@ -6,15 +6,19 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+mod describe;
+#[cfg(test)]
+mod fixture;
 pub mod html;
 pub mod judge;
+mod numbers;
 pub mod run;
 pub mod stats;
 pub mod summary;
 pub mod table;
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 pub use html::Report;
 pub use judge::{Judgement, Verdict};
@@ -37,7 +41,26 @@ pub struct WriteError {
 /// # Errors
 /// The file that could not be written, and why.
 pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteError> {
-    let make = |path: &Path| WriteError { path: path.to_owned(), source: io::Error::other("not made") };
-    let _ = report;
-    Err(make(folder))
+    fs::create_dir_all(folder).map_err(|source| WriteError { path: folder.to_owned(), source })?;
+    let mut samples = Vec::new();
+    let mut calls = Vec::new();
+    csv::write_samples(&mut samples, &report.runs).expect("writing to memory does not fail");
+    csv::write_calls(&mut calls, &report.runs).expect("writing to memory does not fail");
+    let mut summary =
+        serde_json::to_vec_pretty(&summary::summary(report)).expect("a JSON value can always be written");
+    summary.push(b'\n');
+    let files = [
+        ("samples.csv", samples),
+        ("calls.csv", calls),
+        ("summary.json", summary),
+        ("report.html", report.to_html().into_bytes()),
+    ];
+    files
+        .into_iter()
+        .map(|(name, content)| {
+            let path = folder.join(name);
+            fs::write(&path, content).map_err(|source| WriteError { path: path.clone(), source })?;
+            Ok(path)
+        })
+        .collect()
 }

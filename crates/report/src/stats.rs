@@ -3,12 +3,16 @@
 //! A window counts for a step when it lies wholly after the step's settling time and before the next step. Means are
 //! formed over packets (sum of delays over count), quantiles over the merged distributions: never means of means.
 
+use std::collections::BTreeMap;
+
+use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
+use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{CallsSample, Delays, Run, Sample};
+use crate::run::{CallsSample, Delays, Run, Sample, StepMark};
 
-/// Windows and steps are compared with this tolerance, seconds: a sampler's clock is never exact.
-const SLACK_S: f64 = 0.02;
+/// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
+const SLACK: f64 = 0.05;
 
 /// The numbers of one step.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,55 +93,332 @@ pub struct LinkStats {
 }
 
 impl Delays {
-    /// Mean and quantiles; `None` if nothing was measured.
+    /// Mean and quantiles; `None` if nothing was measured. Quantiles are never above the largest delay.
     #[must_use]
     pub fn stats(&self) -> Option<DelayStats> {
-        todo!()
+        if self.count == 0 {
+            return None;
+        }
+        let mut histogram = Histogram::new();
+        for &(lowest, packets) in &self.buckets {
+            histogram.record_many(Nanos(lowest), packets);
+        }
+        let quantile_us =
+            |q| histogram.quantile(q).map_or(self.max_ns, |delay| delay.0.min(self.max_ns)) as f64 / 1e3;
+        Some(DelayStats {
+            mean_us: self.sum_ns as f64 / self.count as f64 / 1e3,
+            p50_us: quantile_us(0.5),
+            p99_us: quantile_us(0.99),
+            max_us: self.max_ns as f64 / 1e3,
+            count: self.count,
+        })
     }
 
     /// Adds the packets of `other`.
     pub fn merge(&mut self, other: &Self) {
-        todo!()
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.buckets.extend_from_slice(&other.buckets);
+        self.buckets.sort_unstable_by_key(|&(lowest, _)| lowest);
+        self.buckets.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
     }
+}
+
+impl Sample {
+    /// Drops of all reasons.
+    #[must_use]
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().map(|(_, packets)| packets).sum()
+    }
+
+    /// `count` of this window as a rate per second.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        if self.window_s > 0.0 { count as f64 / self.window_s } else { 0.0 }
+    }
+}
+
+/// Sums over the windows of a step.
+#[derive(Default)]
+struct ClassSum {
+    windows: u32,
+    seconds: f64,
+    offered: Option<u64>,
+    sent: u64,
+    sent_bytes: u64,
+    dropped: u64,
+    dropped_by: BTreeMap<String, u64>,
+    qlen: u64,
+    goodput_bytes: Option<u64>,
+    transit: Delays,
+    end_to_end: Option<Delays>,
+}
+
+impl ClassSum {
+    fn add(&mut self, sample: &Sample) {
+        self.windows += 1;
+        self.seconds += sample.window_s;
+        add_known(&mut self.offered, sample.offered);
+        self.sent += sample.sent;
+        self.sent_bytes += sample.sent_bytes;
+        self.dropped += sample.dropped_total();
+        for (reason, packets) in &sample.dropped {
+            *self.dropped_by.entry(reason.clone()).or_default() += packets;
+        }
+        self.qlen += sample.qlen;
+        add_known(&mut self.goodput_bytes, sample.goodput_bytes);
+        self.transit.merge(&sample.transit);
+        if let Some(delays) = &sample.end_to_end {
+            self.end_to_end.get_or_insert_default().merge(delays);
+        }
+    }
+
+    fn finish(self, first: &Sample) -> ClassStats {
+        let rate = |count: u64| if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 };
+        ClassStats {
+            router: first.router.clone(),
+            link: first.link.clone(),
+            class: first.class.clone(),
+            seconds: self.seconds,
+            offered: self.offered.map(rate),
+            sent: rate(self.sent),
+            sent_bits: rate(self.sent_bytes) * 8.0,
+            dropped: rate(self.dropped),
+            dropped_by: self.dropped_by.iter().map(|(reason, &n)| (reason.clone(), rate(n))).collect(),
+            qlen: self.qlen as f64 / f64::from(self.windows.max(1)),
+            goodput: self.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
+            transit: self.transit.stats(),
+            end_to_end: self.end_to_end.as_ref().and_then(Delays::stats),
+        }
+    }
+}
+
+fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0) + more);
+    }
+}
+
+/// Adds `item` to the group it belongs to; a new one at the end if there is none.
+fn group<'a, K: PartialEq, V: Default>(groups: &'a mut Vec<(K, V)>, key: K) -> &'a mut V {
+    let at = match groups.iter().position(|(k, _)| *k == key) {
+        Some(at) => at,
+        None => {
+            groups.push((key, V::default()));
+            groups.len() - 1
+        }
+    };
+    &mut groups[at].1
 }
 
 impl Run {
     /// The step in force at `t_s`; empty if the run has none.
     #[must_use]
     pub fn step_at(&self, t_s: f64) -> &str {
-        todo!()
+        self.steps.iter().rev().find(|step| step.at_s <= t_s).map_or("", |step| &step.name)
+    }
+
+    /// The step that a window lies in for the most part.
+    #[must_use]
+    pub fn step_of_window(&self, t_s: f64, window_s: f64) -> &str {
+        self.step_at(t_s - window_s / 2.0)
+    }
+
+    /// Whether a window counts for the step that lasts `from_s` (settled) `..to_s`.
+    fn counts(t_s: f64, window_s: f64, from_s: f64, to_s: f64) -> bool {
+        t_s - window_s >= from_s - SLACK * window_s && t_s <= to_s + SLACK * window_s
     }
 
     /// Statistics of every step, in order of time. A step shorter than its settling time has no rows.
     #[must_use]
     pub fn step_stats(&self) -> Vec<StepStats> {
-        todo!()
+        let end_of_run = self.samples.iter().map(|s| s.t_s).fold(self.duration_s, f64::max);
+        let ends = self.steps.iter().skip(1).map(|step| step.at_s).chain([end_of_run]);
+        self.steps.iter().zip(ends).map(|(step, to_s)| self.stats_between(step, to_s)).collect()
     }
 
-    /// Value of a metric as expectations name it: see [`METRICS`]. `subject` is a class, or a link for the `calls_*`; `None`
-    /// when there is no such step, subject or metric, or nothing was measured.
-    ///
-    /// A class that crosses several links is read on the link that handled most of its packets.
-    #[must_use]
-    pub fn metric(&self, name: &str, subject: &str, step: &str) -> Option<f64> {
-        todo!()
+    fn stats_between(&self, step: &StepMark, to_s: f64) -> StepStats {
+        let from_s = (step.at_s + self.settle_s).min(to_s);
+        let mut classes: Vec<(&Sample, ClassSum)> = Vec::new();
+        for sample in self.samples.iter().filter(|s| Self::counts(s.t_s, s.window_s, from_s, to_s)) {
+            let same = |(first, _): &&mut (&Sample, ClassSum)| {
+                (&first.router, &first.link, &first.class) == (&sample.router, &sample.link, &sample.class)
+            };
+            match classes.iter_mut().find(same) {
+                Some((_, sum)) => sum.add(sample),
+                None => {
+                    let mut sum = ClassSum::default();
+                    sum.add(sample);
+                    classes.push((sample, sum));
+                }
+            }
+        }
+        let mut links: Vec<((&str, &str), (CallsSample, f64))> = Vec::new();
+        for row in self.calls.iter().filter(|c| Self::counts(c.t_s, c.window_s, from_s, to_s)) {
+            let (sum, seconds) = group(&mut links, (row.router.as_str(), row.link.as_str()));
+            sum.none += row.none;
+            sum.one += row.one;
+            sum.many += row.many;
+            *seconds += row.window_s;
+        }
+        StepStats {
+            step: step.name.clone(),
+            from_s,
+            to_s,
+            classes: classes.into_iter().map(|(first, sum)| sum.finish(first)).collect(),
+            links: links
+                .into_iter()
+                .map(|(name, (sum, seconds))| LinkStats::of(name, &sum, seconds))
+                .collect(),
+        }
     }
 }
 
-/// The metrics that expectations can name, with their units.
-pub const METRICS: &[(&str, &str)] = &[
-    ("sent", "packets/s"),
-    ("dropped", "packets/s"),
-    ("offered", "packets/s"),
-    ("delay", "us"),
-    ("delay_p50", "us"),
-    ("delay_p99", "us"),
-    ("e2e", "us"),
-    ("e2e_p50", "us"),
-    ("e2e_p99", "us"),
-    ("qlen", "packets"),
-    ("goodput", "bit/s"),
-    ("calls_none", "of calls"),
-    ("calls_one", "of calls"),
-    ("calls_many", "of calls"),
-];
+impl LinkStats {
+    fn of((router, link): (&str, &str), sum: &CallsSample, seconds: f64) -> Self {
+        let total = (sum.none + sum.one + sum.many) as f64;
+        let fraction = |calls: u64| if total > 0.0 { calls as f64 / total } else { 0.0 };
+        Self {
+            router: router.to_owned(),
+            link: link.to_owned(),
+            none: fraction(sum.none),
+            one: fraction(sum.one),
+            many: fraction(sum.many),
+            calls: if seconds > 0.0 { total / seconds } else { 0.0 },
+        }
+    }
+}
+
+/// Step statistics as expectations read them.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a>(pub &'a [StepStats]);
+
+impl Metrics for Measured<'_> {
+    fn value(&self, metric: Metric, subject: &Subject, step: usize) -> Option<f64> {
+        let step = self.0.get(step)?;
+        let calls = |fraction: fn(&LinkStats) -> f64| {
+            let same = |l: &&LinkStats| l.router == subject.router && l.link == subject.link;
+            step.links.iter().find(same).filter(|l| l.calls > 0.0).map(fraction)
+        };
+        let class = step.classes.iter().find(|c| {
+            c.router == subject.router && c.link == subject.link && Some(&c.class) == subject.class.as_ref()
+        });
+        let transit = class.and_then(|c| c.transit);
+        let end_to_end = class.and_then(|c| c.end_to_end);
+        match metric {
+            Metric::Sent => class.map(|c| c.sent),
+            Metric::Dropped => class.map(|c| c.dropped),
+            Metric::Offered => class.and_then(|c| c.offered),
+            Metric::Qlen => class.map(|c| c.qlen),
+            Metric::Goodput => class.and_then(|c| c.goodput),
+            Metric::Delay => transit.map(|d| d.mean_us),
+            Metric::DelayP50 => transit.map(|d| d.p50_us),
+            Metric::DelayP99 => transit.map(|d| d.p99_us),
+            Metric::E2e => end_to_end.map(|d| d.mean_us),
+            Metric::E2eP50 => end_to_end.map(|d| d.p50_us),
+            Metric::E2eP99 => end_to_end.map(|d| d.p99_us),
+            Metric::CallsNone => calls(|l| l.none),
+            Metric::CallsOne => calls(|l| l.one),
+            Metric::CallsMany => calls(|l| l.many),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn class3(steps: &[StepStats], step: usize) -> &ClassStats {
+        steps[step].classes.iter().find(|c| c.class == "class3").unwrap()
+    }
+
+    #[test]
+    fn settling_windows_are_left_out() {
+        let mut run = fixture::two_steps();
+        // The first window of the second step still shows the old numbers: it must not count.
+        for sample in run.samples.iter_mut().filter(|s| s.t_s == 5.0) {
+            sample.sent = 1_000_000;
+        }
+        let steps = run.step_stats();
+        assert_eq!((steps[1].from_s, steps[1].to_s), (5.0, 8.0));
+        let class = class3(&steps, 1);
+        assert_eq!((class.seconds, class.sent, class.dropped), (3.0, 500.0, 700.0));
+        assert_eq!(class.dropped_by, [("queue_full".to_owned(), 700.0)]);
+        assert_eq!(class.qlen, 20.0);
+        assert_eq!(class.offered, Some(1200.0));
+        assert_eq!(class.end_to_end, None);
+        let delay = class.transit.unwrap();
+        assert_eq!((delay.mean_us, delay.p50_us, delay.max_us, delay.count), (400.0, 400.0, 400.0, 1500));
+    }
+
+    #[test]
+    fn means_are_over_packets_not_over_windows() {
+        let mut run = fixture::two_steps();
+        run.samples.retain(|s| s.class == "class3" && (s.t_s == 6.0 || s.t_s == 7.0));
+        run.samples[0].transit = fixture::delays(1, 900);
+        run.samples[1].transit = fixture::delays(99, 100);
+        let steps = run.step_stats();
+        let delay = class3(&steps, 1).transit.unwrap();
+        assert_eq!(delay.mean_us, 108.0);
+        assert!((delay.p50_us - 100.0).abs() < 3.2);
+        assert_eq!(delay.max_us, 900.0);
+    }
+
+    #[test]
+    fn a_window_that_ends_a_little_late_still_counts() {
+        let mut run = fixture::two_steps();
+        for sample in &mut run.samples {
+            sample.t_s += 0.01;
+        }
+        assert_eq!(class3(&run.step_stats(), 0).seconds, 3.0);
+        // Half a window over the step's end belongs to neither.
+        for sample in &mut run.samples {
+            sample.t_s += 0.5;
+        }
+        assert_eq!(class3(&run.step_stats(), 0).seconds, 2.0);
+    }
+
+    #[test]
+    fn a_step_shorter_than_its_settling_time_has_no_numbers() {
+        let mut run = fixture::two_steps();
+        run.settle_s = 10.0;
+        let steps = run.step_stats();
+        assert_eq!(steps.len(), 2);
+        assert!(steps.iter().all(|s| s.classes.is_empty()));
+    }
+
+    #[test]
+    fn metrics_are_read_by_router_link_class_and_step() {
+        let stats = fixture::two_steps().step_stats();
+        let steps = Measured(&stats);
+        let subject = |class: Option<&str>, link: &str| Subject {
+            router: "r1".to_owned(),
+            link: link.to_owned(),
+            class: class.map(str::to_owned),
+        };
+        assert_eq!(steps.value(Metric::Sent, &subject(Some("class3"), "sink"), 1), Some(500.0));
+        assert_eq!(steps.value(Metric::Delay, &subject(Some("class3"), "sink"), 0), Some(100.0));
+        assert_eq!(steps.value(Metric::CallsMany, &subject(None, "sink"), 0), Some(0.7));
+        assert_eq!(steps.value(Metric::Sent, &subject(Some("class3"), "other"), 1), None);
+        assert_eq!(steps.value(Metric::Sent, &subject(Some("class9"), "sink"), 1), None);
+        assert_eq!(steps.value(Metric::E2e, &subject(Some("class3"), "sink"), 1), None);
+        assert_eq!(steps.value(Metric::Sent, &subject(Some("class3"), "sink"), 2), None);
+    }
+
+    #[test]
+    fn merging_adds_equal_buckets() {
+        let mut a = fixture::delays(3, 100);
+        a.merge(&fixture::delays(2, 100));
+        a.merge(&fixture::delays(1, 50));
+        assert_eq!(a.buckets, [(50_000, 1), (100_000, 5)]);
+        assert_eq!((a.count, a.max_ns, a.sum_ns), (6, 100_000, 550_000));
+    }
+}

@@ -1,7 +1,19 @@
 //! The report page: one HTML file with inline CSS and SVG, readable without scripts and printable.
+//!
+//! Nothing is loaded from anywhere. Colours are those of Okabe and Ito (made for colour-blind readers; lighter on dark screens), lines carry
+//! markers of different shapes, verdicts carry signs: nothing is said by colour alone.
+
+mod chart;
+mod panels;
+mod tables;
+mod text;
+mod topology;
+
+use evenkeel_scenario::Scenario;
 
 use crate::judge::Judgement;
 use crate::run::Run;
+use text::{escape, paragraphs};
 
 /// Everything the page shows.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +39,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report on one run of a scenario, its head taken from the scenario.
+    /// A report on runs of a scenario, its head taken from the scenario.
     #[must_use]
-    pub fn of_scenario(scenario: &evenkeel_scenario::Scenario, runs: Vec<Run>, judgements: Vec<Judgement>) -> Self {
-        todo!()
+    pub fn of_scenario(scenario: &Scenario, runs: Vec<Run>, judgements: Vec<Judgement>) -> Self {
+        Self {
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            source: scenario.source.clone(),
+            published_claim: scenario.published.as_ref().and_then(|p| p.claim.clone()).unwrap_or_default(),
+            notes: scenario.notes.clone(),
+            seed: Some(scenario.seed),
+            time_scale: scenario.time_scale,
+            runs,
+            judgements,
+        }
     }
 
     /// Whether any verdict fails the run.
@@ -42,6 +64,260 @@ impl Report {
     /// The page.
     #[must_use]
     pub fn to_html(&self) -> String {
-        todo!()
+        let mut figures = Figures::default();
+        let title = escape(&self.title);
+        let mut page = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} – Evenkeel</title>\n<style>\n{}</style>\n</head>\n<body>\n",
+            include_str!("style.css")
+        );
+        page += &self.head();
+        page += &self.expectations();
+        page += &self.measurements(&mut figures);
+        page += &self.setup(&mut figures);
+        page += &format!(
+            "<footer>Evenkeel {} · rows behind every figure: samples.csv, calls.csv; numbers for programs: summary.json</footer>\n</body>\n</html>\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        page
+    }
+
+    fn head(&self) -> String {
+        let mut html = String::from("<header>\n");
+        let kicker: Vec<&str> = ["Evenkeel", &self.name].into_iter().filter(|s| !s.is_empty()).collect();
+        html += &format!("<p class=\"kicker\">{}</p>\n", escape(&kicker.join(" · ")));
+        html += &format!("<h1>{}</h1>\n", escape(&self.title));
+        if !self.source.is_empty() {
+            html += &format!("<p class=\"source\">{}</p>\n", escape(&self.source));
+        }
+        if !self.published_claim.is_empty() {
+            html += &format!(
+                "<p class=\"claim\"><b>Published claim:</b> {}</p>\n",
+                escape(&self.published_claim)
+            );
+        }
+        html += &format!("<div class=\"outcome\">{}</div>", paragraphs(&self.notes));
+        html += &format!("<ul class=\"meta\">{}</ul>\n</header>\n", self.meta());
+        html
+    }
+
+    fn meta(&self) -> String {
+        let mut items = Vec::new();
+        if let Some(run) = self.runs.first() {
+            items.push(("world", run.world.clone()));
+            items.push(("duration", format!("{} s", plain(run.duration_s))));
+            items.push(("sampling window", format!("{} s", plain(run.sample_s))));
+            items.push(("settling", format!("{} s after each step", plain(run.settle_s))));
+        }
+        if self.runs.len() > 1 {
+            items.push(("runs", self.runs.len().to_string()));
+        }
+        if (self.time_scale - 1.0).abs() > 1e-9 && self.time_scale > 0.0 {
+            items.push(("times scaled by", plain(self.time_scale)));
+        }
+        if let Some(seed) = self.seed {
+            items.push(("seed", seed.to_string()));
+        }
+        items.iter().map(|(name, value)| format!("<li>{name} <b>{}</b></li>", escape(value))).collect()
+    }
+
+    fn expectations(&self) -> String {
+        if self.judgements.is_empty() {
+            return String::new();
+        }
+        let good = self.judgements.iter().filter(|j| !j.verdict.is_bad()).count();
+        let all = self.judgements.len();
+        let sentence = match all - good {
+            0 if all == 1 => "As expected.".to_owned(),
+            0 => format!("All {all} as expected."),
+            bad => format!("{bad} of {all} not as expected."),
+        };
+        format!(
+            "<section>\n<h2>Expectations</h2>\n<p>{sentence}</p>\n{}\n</section>\n",
+            tables::expectations(&self.judgements)
+        )
+    }
+
+    fn measurements(&self, figures: &mut Figures) -> String {
+        let classes = panels::classes(&self.runs);
+        let links = panels::links(&self.runs);
+        let mut html = String::from("<section>\n<h2>Measurements</h2>\n");
+        for &(router, link) in &links {
+            let place = format!("link <b>{}</b> of router <b>{}</b>", escape(link), escape(router));
+            let several = if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
+            let marks = if self.runs.iter().any(|r| r.steps.len() > 1) {
+                " Dotted lines mark the steps; windows on darker ground (settling) do not count in a step’s numbers."
+            } else {
+                " Windows on darker ground (settling) do not count."
+            };
+            html += &format!(
+                "<figure>\n{}{}\n{}</figure>\n",
+                panels::legend(&classes),
+                panels::panels(&self.runs, (router, link), &classes),
+                figures.caption(&format!(
+                    "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}"
+                ))
+            );
+            if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {
+                html += &format!(
+                    "<figure>\n{}{}\n{}</figure>\n",
+                    panels::calls_legend(),
+                    panels::calls(&self.runs, (router, link)),
+                    figures.caption(&format!(
+                        "Scheduler calls on {place}, by how many queues had packets when the scheduler was called: only a call that finds several can differentiate."
+                    ))
+                );
+            }
+        }
+        html += "<h3>Numbers per step</h3>\n";
+        html += &tables::numbers(&self.runs, &classes);
+        if self.runs.iter().any(|run| !run.calls.is_empty()) {
+            html += "<h3>Scheduler calls per step</h3>\n";
+            html += &tables::calls(&self.runs);
+        }
+        html + "</section>\n"
+    }
+
+    fn setup(&self, figures: &mut Figures) -> String {
+        let mut html = String::from("<section>\n<h2>Setup</h2>\n");
+        for (i, run) in self.runs.iter().enumerate() {
+            let same = |other: &&Run| other.topology == run.topology;
+            if !self.runs[..i].iter().any(|other| same(&other)) && !run.topology.nodes.is_empty() {
+                let which = if self.runs.iter().all(|r| r.topology == run.topology) {
+                    String::new()
+                } else {
+                    format!(", run <b>{}</b>", escape(&run.name))
+                };
+                html += &format!(
+                    "<figure>{}{}</figure>\n",
+                    topology::draw(&run.topology),
+                    figures.caption(&format!(
+                        "Topology{which}: senders left, receivers right. Unlabelled wires are not paced."
+                    ))
+                );
+            }
+        }
+        for run in &self.runs {
+            if self.runs.len() > 1 {
+                html += &format!("<h3>{}</h3>\n", escape(&run.name));
+            }
+            html += &tables::parameters(&run.parameters);
+            if run.steps.len() > 1 {
+                html += "<h3>Steps</h3>\n";
+                html += &tables::steps(run);
+            }
+            for note in &run.notes {
+                html += &format!("<p style=\"margin-top:12px\">{}</p>\n", escape(note));
+            }
+        }
+        html + "</section>\n"
+    }
+}
+
+/// Numbers figures.
+#[derive(Default)]
+struct Figures(u32);
+
+impl Figures {
+    /// `html` is markup.
+    fn caption(&mut self, html: &str) -> String {
+        self.0 += 1;
+        format!("<figcaption><span class=\"label\">Figure {}</span> {html}</figcaption>", self.0)
+    }
+}
+
+/// A number with up to three decimals and no trailing zeros.
+fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::judge::Verdict;
+
+    fn report() -> Report {
+        Report {
+            title: "T".to_owned(),
+            time_scale: 1.0,
+            runs: vec![fixture::two_steps()],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_loaded_from_elsewhere() {
+        let page = report().to_html();
+        for forbidden in ["http://", "https://", "src=", "@import", "url(", "<link"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn names_cannot_become_markup() {
+        let mut report = report();
+        let evil = "<script>alert(1)</script>\"'&";
+        report.title = evil.to_owned();
+        report.notes = evil.to_owned();
+        let run = &mut report.runs[0];
+        run.steps[1].name = evil.to_owned();
+        run.steps[1].changes = vec![evil.to_owned()];
+        run.notes.push(evil.to_owned());
+        for sample in &mut run.samples {
+            sample.class = evil.to_owned();
+            sample.link = evil.to_owned();
+        }
+        report.judgements.push(Judgement {
+            run: evil.to_owned(),
+            name: evil.to_owned(),
+            claim: evil.to_owned(),
+            expression: evil.to_owned(),
+            measured: vec![],
+            verdict: Verdict::Fails,
+            note: evil.to_owned(),
+        });
+        let page = report.to_html();
+        assert!(!page.contains("<script"));
+        assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;&#39;&amp;"));
+    }
+
+    #[test]
+    fn one_run_has_four_panels_and_one_of_calls_per_link() {
+        let page = report().to_html();
+        for title in ["Mean transit delay", "Sent", "Dropped", "Queue length"] {
+            assert_eq!(page.matches(&format!("<text class=\"title\" x=\"0\" y=\"13\">{title} ")).count(), 1);
+        }
+        assert_eq!(page.matches("class=\"stepline\"").count(), 5);
+        assert_eq!(page.matches("Scheduler calls <tspan").count(), 1);
+    }
+
+    #[test]
+    fn several_runs_share_the_axes_of_a_row() {
+        let mut report = report();
+        let mut slow = fixture::two_steps();
+        slow.name = "slow".to_owned();
+        for sample in &mut slow.samples {
+            sample.sent /= 10;
+        }
+        report.runs.push(slow);
+        let page = report.to_html();
+        let ticks = |svg: &str| -> Vec<String> {
+            svg.split("text-anchor=\"end\">")
+                .skip(1)
+                .map(|s| s.split('<').next().unwrap().to_owned())
+                .collect()
+        };
+        let sent: Vec<Vec<String>> =
+            page.split("<svg").filter(|svg| svg.contains(">Sent <tspan")).map(ticks).collect();
+        assert_eq!(sent.len(), 2);
+        assert_eq!(sent[0], sent[1]);
+    }
+
+    #[test]
+    fn an_empty_run_makes_a_page() {
+        let report = Report { runs: vec![Run::default()], ..Report::default() };
+        assert!(report.to_html().ends_with("</html>\n"));
+        assert!(Report::default().to_html().ends_with("</html>\n"));
     }
 }

@@ -1,0 +1,230 @@
+//! The four QoStat panels, the panels of scheduler calls, and their legends.
+
+use super::chart::{Canvas, Hover, Line, SERIES, Scale, marker};
+use super::text::escape;
+use crate::numbers::{grouped, micros};
+use crate::run::{Run, Sample};
+
+/// A panel: what it shows and how a window's number is formed.
+struct Quantity {
+    title: &'static str,
+    unit: &'static str,
+    value: fn(&Sample) -> Option<f64>,
+    text: fn(f64) -> String,
+    /// Whether a wide span of values gets a logarithmic axis.
+    may_be_log: bool,
+}
+
+/// QoStat's panels in the order of the papers.
+const QUANTITIES: [Quantity; 4] = [
+    Quantity {
+        title: "Mean transit delay",
+        unit: "ms",
+        value: |s| (s.transit.count > 0).then(|| s.transit.sum_ns as f64 / s.transit.count as f64 / 1e6),
+        text: |ms| format!("{} ms", micros(ms * 1e3)),
+        may_be_log: true,
+    },
+    Quantity {
+        title: "Sent",
+        unit: "packets/s",
+        value: |s| Some(s.per_second(s.sent)),
+        text: grouped,
+        may_be_log: false,
+    },
+    Quantity {
+        title: "Dropped",
+        unit: "packets/s",
+        value: |s| Some(s.per_second(s.dropped_total())),
+        text: grouped,
+        may_be_log: false,
+    },
+    Quantity {
+        title: "Queue length",
+        unit: "packets",
+        value: |s| Some(s.qlen as f64),
+        text: grouped,
+        may_be_log: false,
+    },
+];
+
+/// The links of all runs, in the order in which they first appear.
+pub(super) fn links(runs: &[Run]) -> Vec<(&str, &str)> {
+    let mut links = Vec::new();
+    for sample in runs.iter().flat_map(|run| &run.samples) {
+        let link = (sample.router.as_str(), sample.link.as_str());
+        if !links.contains(&link) {
+            links.push(link);
+        }
+    }
+    links
+}
+
+/// The classes of all runs, in the order in which they first appear: what colours follow.
+pub(super) fn classes(runs: &[Run]) -> Vec<&str> {
+    let mut classes = Vec::new();
+    for sample in runs.iter().flat_map(|run| &run.samples) {
+        if !classes.contains(&sample.class.as_str()) {
+            classes.push(sample.class.as_str());
+        }
+    }
+    classes
+}
+
+/// Colour and marker of each class.
+pub(super) fn legend(classes: &[&str]) -> String {
+    let mut html = String::from("<div class=\"legend\">");
+    for (index, class) in classes.iter().enumerate() {
+        html += &format!(
+            "<span><svg width=\"30\" height=\"12\" style=\"width:30px\" viewBox=\"0 0 30 12\" aria-hidden=\"true\"><path class=\"line l{}\" d=\"M1 6H29\"/>{}</svg>{}</span>",
+            index % SERIES,
+            marker(index, 15.0, 6.0),
+            escape(class)
+        );
+    }
+    html + "</div>"
+}
+
+/// The legend of the calls panels.
+pub(super) fn calls_legend() -> String {
+    let item = |class: &str, text: &str| {
+        format!(
+            "<span><svg width=\"14\" height=\"12\" style=\"width:14px\" viewBox=\"0 0 14 12\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"12\" rx=\"2\"/></svg>{text}</span>"
+        )
+    };
+    format!(
+        "<div class=\"legend\">{}{}{}</div>",
+        item("none", "no queue has packets"),
+        item("one", "one queue"),
+        item("many", "several queues")
+    )
+}
+
+/// The four panels of one link: two by two for one run, else a row per quantity with a column per run and shared axes.
+pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str]) -> String {
+    let runs: Vec<&Run> =
+        runs.iter().filter(|run| run.samples.iter().any(|s| s.router == router && s.link == link)).collect();
+    let columns = if runs.len() == 1 { 2 } else { runs.len() };
+    let mut html = grid(columns);
+    if runs.len() > 1 {
+        for run in &runs {
+            html += &format!("<h3 style=\"margin:0 0 -4px\">{}</h3>", escape(&run.name));
+        }
+    }
+    for quantity in &QUANTITIES {
+        let of_link = |run: &'_ Run| -> Vec<Sample> {
+            run.samples.iter().filter(|s| s.router == router && s.link == link).cloned().collect()
+        };
+        let values: Vec<f64> =
+            runs.iter().flat_map(|run| of_link(run)).filter_map(|s| (quantity.value)(&s)).collect();
+        let scale = if quantity.may_be_log {
+            Scale::for_span(values.iter().copied())
+        } else {
+            Scale::linear(values.iter().copied().fold(0.0, f64::max))
+        };
+        for run in &runs {
+            html += &panel(run, &of_link(run), quantity, &scale, classes, columns);
+        }
+    }
+    html + "</div>"
+}
+
+fn panel(
+    run: &Run,
+    samples: &[Sample],
+    quantity: &Quantity,
+    scale: &Scale,
+    classes: &[&str],
+    columns: usize,
+) -> String {
+    let lines: Vec<Line> = classes
+        .iter()
+        .enumerate()
+        .map(|(index, class)| Line {
+            index,
+            points: samples
+                .iter()
+                .filter(|s| s.class == *class)
+                .map(|s| (s.t_s - s.window_s / 2.0, (quantity.value)(s)))
+                .collect(),
+        })
+        .filter(|line| !line.points.is_empty())
+        .collect();
+    canvas(run, columns).lines(quantity.title, quantity.unit, scale, &lines, &hovers(run, samples, quantity))
+}
+
+/// One per window: the values of all classes.
+fn hovers(run: &Run, samples: &[Sample], quantity: &Quantity) -> Vec<Hover> {
+    let mut hovers: Vec<Hover> = Vec::new();
+    for sample in samples {
+        let value = (quantity.value)(sample).map_or_else(|| "–".to_owned(), quantity.text);
+        let line = format!("\n{}: {value}", sample.class);
+        match hovers.last_mut() {
+            Some(hover) if hover.to_s == sample.t_s => hover.text += &line,
+            _ => hovers.push(Hover {
+                from_s: sample.t_s - sample.window_s,
+                to_s: sample.t_s,
+                text: format!(
+                    "{:.1}–{:.1} s, step {}{line}",
+                    sample.t_s - sample.window_s,
+                    sample.t_s,
+                    run.step_of_window(sample.t_s, sample.window_s)
+                ),
+            }),
+        }
+    }
+    hovers
+}
+
+/// Shares of scheduler calls over time for one link, a column per run.
+pub(super) fn calls(runs: &[Run], (router, link): (&str, &str)) -> String {
+    let runs: Vec<&Run> =
+        runs.iter().filter(|run| run.calls.iter().any(|c| c.router == router && c.link == link)).collect();
+    let columns = runs.len().max(2);
+    let mut html = grid(columns);
+    for run in runs.iter().copied() {
+        let mut windows = Vec::new();
+        let mut hovers = Vec::new();
+        for row in run.calls.iter().filter(|c| c.router == router && c.link == link) {
+            let total = row.none + row.one + row.many;
+            if total == 0 {
+                continue;
+            }
+            let shares = [row.none, row.one, row.many].map(|calls| calls as f64 / total as f64);
+            let (from_s, to_s) = (row.t_s - row.window_s, row.t_s);
+            windows.push((from_s, to_s, shares));
+            hovers.push(Hover {
+                from_s,
+                to_s,
+                text: format!(
+                    "{from_s:.1}–{to_s:.1} s, {} calls\nno queue: {:.1} %\none: {:.1} %\nseveral: {:.1} %",
+                    grouped(total as f64),
+                    shares[0] * 100.0,
+                    shares[1] * 100.0,
+                    shares[2] * 100.0
+                ),
+            });
+        }
+        let title = if run.name.is_empty() { "Scheduler calls" } else { &run.name };
+        html += &canvas(run, columns).shares(title, "% of calls", &windows, &hovers);
+    }
+    html + "</div>"
+}
+
+fn grid(columns: usize) -> String {
+    if columns == 2 {
+        return "<div class=\"grid two\">".to_owned();
+    }
+    format!("<div class=\"grid\" style=\"grid-template-columns:repeat({columns},minmax(0,1fr))\">")
+}
+
+fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
+    let width = (1084.0 - 20.0 * (columns as f64 - 1.0)) / columns as f64;
+    let last = run.samples.iter().map(|s| s.t_s).fold(run.duration_s, f64::max);
+    Canvas {
+        width: width.round(),
+        height: if columns > 2 { 218.0 } else { 262.0 },
+        duration_s: last,
+        settle_s: run.settle_s,
+        steps: &run.steps,
+    }
+}

@@ -1,0 +1,201 @@
+//! Parameters, steps, numbers per step and expectations as HTML tables.
+
+use super::chart::SERIES;
+use super::text::escape;
+use crate::judge::{Judgement, Verdict};
+use crate::numbers::{grouped, measured, micros};
+use crate::run::{Parameter, Run};
+use crate::stats::DelayStats;
+use crate::table::several_links;
+
+/// Parameters in groups, each a small table.
+pub(super) fn parameters(parameters: &[Parameter]) -> String {
+    let mut groups: Vec<(&str, String)> = Vec::new();
+    for p in parameters {
+        let row = format!("<tr><td class=\"key\">{}</td><td>{}</td></tr>", escape(&p.name), escape(&p.value));
+        match groups.last_mut() {
+            Some((group, rows)) if *group == p.group => rows.push_str(&row),
+            _ => groups.push((&p.group, row)),
+        }
+    }
+    let mut html = String::from("<div class=\"params\">");
+    for (group, rows) in groups {
+        html += &format!("<div><h3>{}</h3><table>{rows}</table></div>", escape(group));
+    }
+    html + "</div>"
+}
+
+/// The steps: number, time, name, what changed.
+pub(super) fn steps(run: &Run) -> String {
+    let mut rows = String::new();
+    for (i, step) in run.steps.iter().enumerate() {
+        let changes =
+            if step.changes.is_empty() { "as configured".to_owned() } else { step.changes.join("; ") };
+        rows += &format!(
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{:.1} s</td><td class=\"stepname\">{}</td><td>{}</td></tr>",
+            i + 1,
+            step.at_s,
+            escape(&step.name),
+            escape(&changes)
+        );
+    }
+    format!(
+        "<div class=\"scroll\"><table><thead><tr><th class=\"n\">#</th><th class=\"n\">at</th><th>step</th><th>change</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+fn delay_cells(delays: Option<DelayStats>) -> String {
+    match delays {
+        Some(d) => {
+            [d.mean_us, d.p50_us, d.p99_us].map(|us| format!("<td class=\"n\">{}</td>", micros(us))).concat()
+        }
+        None => "<td class=\"n\">–</td>".repeat(3),
+    }
+}
+
+/// Numbers per step and class; with several runs the run is a column.
+pub(super) fn numbers(runs: &[Run], classes: &[&str]) -> String {
+    let stats: Vec<_> = runs.iter().map(|run| (run, run.step_stats())).collect();
+    let links = stats.iter().any(|(_, steps)| several_links(steps));
+    let end_to_end =
+        stats.iter().flat_map(|(_, s)| s).flat_map(|s| &s.classes).any(|c| c.end_to_end.is_some());
+    let mut heads = Vec::new();
+    if runs.len() > 1 {
+        heads.push("run");
+    }
+    heads.push("step");
+    if links {
+        heads.push("link");
+    }
+    heads.push("class");
+    let lead: String = heads.iter().map(|h| format!("<th rowspan=\"2\">{h}</th>")).collect();
+    let quantity = ["offered", "sent", "dropped"]
+        .map(|q| format!("<th class=\"n\" rowspan=\"2\">{q}<br>/s</th>"))
+        .concat();
+    let triple = "<th class=\"n\">mean</th><th class=\"n\">p50</th><th class=\"n\">p99</th>";
+    let (e2e_head, e2e_triple) = if end_to_end {
+        ("<th class=\"span\" colspan=\"3\">end-to-end delay, ms</th>", triple)
+    } else {
+        ("", "")
+    };
+    let mut html = format!(
+        "<div class=\"scroll\"><table class=\"wide\"><thead><tr>{lead}{quantity}<th class=\"n\" rowspan=\"2\">queue<br>packets</th><th class=\"span\" colspan=\"3\">transit delay, ms</th>{e2e_head}</tr><tr>{triple}{e2e_triple}</tr></thead>"
+    );
+    for (run, steps) in &stats {
+        let mut first_of_run = true;
+        for step in steps.iter().filter(|s| !s.classes.is_empty()) {
+            html += "<tbody>";
+            for (i, class) in step.classes.iter().enumerate() {
+                html += "<tr>";
+                if runs.len() > 1 {
+                    let name = if std::mem::take(&mut first_of_run) { &run.name } else { "" };
+                    html += &format!("<td class=\"stepname\">{}</td>", escape(name));
+                }
+                let name = if i == 0 { step.step.as_str() } else { "" };
+                html += &format!("<td class=\"stepname\">{}</td>", escape(name));
+                if links {
+                    html += &format!("<td>{}/{}</td>", escape(&class.router), escape(&class.link));
+                }
+                let colour = classes.iter().position(|c| *c == class.class).unwrap_or(0) % SERIES;
+                html += &format!(
+                    "<td style=\"white-space:nowrap\"><i class=\"swatch\" style=\"background:var(--s{colour})\"></i>{}</td>",
+                    escape(&class.class)
+                );
+                let offered = class.offered.map_or_else(|| "–".to_owned(), grouped);
+                html += &[offered, grouped(class.sent), grouped(class.dropped), format!("{:.1}", class.qlen)]
+                    .map(|cell| format!("<td class=\"n\">{cell}</td>"))
+                    .concat();
+                html += &delay_cells(class.transit);
+                if end_to_end {
+                    html += &delay_cells(class.end_to_end);
+                }
+                html += "</tr>";
+            }
+            html += "</tbody>";
+        }
+    }
+    html + "</table></div>"
+}
+
+/// Shares of scheduler calls per step.
+pub(super) fn calls(runs: &[Run]) -> String {
+    let mut rows = String::new();
+    for run in runs {
+        let mut first_of_run = true;
+        for step in run.step_stats() {
+            for link in &step.links {
+                rows += "<tr>";
+                if runs.len() > 1 {
+                    let name = if std::mem::take(&mut first_of_run) { &run.name } else { "" };
+                    rows += &format!("<td class=\"stepname\">{}</td>", escape(name));
+                }
+                rows += &format!(
+                    "<td class=\"stepname\">{}</td><td>{}/{}</td><td class=\"n\">{}</td>",
+                    escape(&step.step),
+                    escape(&link.router),
+                    escape(&link.link),
+                    grouped(link.calls)
+                );
+                for share in [link.none, link.one, link.many] {
+                    rows += &format!("<td class=\"n\">{:.1} %</td>", share * 100.0);
+                }
+                rows += "</tr>";
+            }
+        }
+    }
+    let run = if runs.len() > 1 { "<th>run</th>" } else { "" };
+    format!(
+        "<div class=\"scroll\"><table><thead><tr>{run}<th>step</th><th>link</th><th class=\"n\">calls/s</th><th class=\"n\">none</th><th class=\"n\">one</th><th class=\"n\">several</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+/// A verdict with a sign, so that colour is not needed to read it.
+fn badge(verdict: Verdict) -> String {
+    let (class, sign) = match verdict {
+        Verdict::Holds | Verdict::FailsWithout => ("good", "✓"),
+        Verdict::Fails | Verdict::HoldsWithout => ("bad", "✗"),
+        Verdict::Undecided => ("bad", "?"),
+        Verdict::NotReproduced | Verdict::ReproducedAfterAll => ("open", "○"),
+        Verdict::OtherWorld => ("mute", "–"),
+    };
+    let text = verdict.text();
+    let text = text.replacen(", ", ",<br>", 1);
+    format!("<span class=\"badge {class}\">{sign} {text}</span>")
+}
+
+/// Claim, expression, measured numbers, verdict.
+pub(super) fn expectations(judgements: &[Judgement]) -> String {
+    let mut rows = String::new();
+    for judgement in judgements {
+        let run = if judgement.run.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"badge mute\">{}</span>", escape(&judgement.run))
+        };
+        let note = if judgement.note.is_empty() {
+            String::new()
+        } else {
+            format!("<div class=\"note\">{}</div>", escape(&judgement.note))
+        };
+        let numbers: String = judgement
+            .measured
+            .iter()
+            .map(|term| {
+                format!(
+                    "<li><code>{}</code><span>{}</span></li>",
+                    escape(&term.text),
+                    escape(&measured(term))
+                )
+            })
+            .collect();
+        rows += &format!(
+            "<tr><td>{}</td><td><div class=\"claimtext\">{}{run}</div><code>{}</code>{note}</td><td><ul>{numbers}</ul></td></tr>",
+            badge(judgement.verdict),
+            escape(&judgement.claim),
+            escape(&judgement.expression)
+        );
+    }
+    format!(
+        "<div class=\"scroll\"><table class=\"wide expect\"><thead><tr><th>verdict</th><th>claim and expression</th><th>measured</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
