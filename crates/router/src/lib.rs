@@ -8,6 +8,7 @@
 
 mod command;
 pub mod mirror;
+pub mod pipeline;
 pub mod snapshot;
 mod start;
 

@@ -71,8 +71,14 @@ pub struct PortSnapshot {
     pub forwarded: u64,
     /// Received packets that were cut into fragments (they count in `forwarded` too).
     pub fragmented: u64,
-    /// Packets made here because of packets received here: ICMP answers and fragments.
+    /// Packets made here because of packets received here (ICMP answers and fragments) and handed to an outgoing link.
     pub originated: u64,
+    /// Packets made here that wait for a neighbour to answer.
+    #[serde(default)]
+    pub originated_waiting: u64,
+    /// Packets made here that did not get to an outgoing link, by reason.
+    #[serde(default)]
+    pub originated_dropped: Drops,
     /// ICMP answers sent because of packets received here.
     pub answered: u64,
     /// ICMP answers not sent because of the rate limit.

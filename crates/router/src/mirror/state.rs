@@ -313,12 +313,14 @@ impl KernelCopy {
     }
 
     fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
-        let local: BTreeSet<OwnAddress> = self.tables.addresses.iter().map(|address| address.address).collect();
-        for &address in local.difference(&self.published.local) {
-            events.push(MirrorEvent::Local { address, present: true });
+        let own = |address: &KernelAddress| (address.address, address.prefix_len, self.port_of(address.index));
+        let local: BTreeSet<OwnAddress> = self.tables.addresses.iter().map(own).collect();
+        // Withdrawn first: an address that moves from one port to another is known afterwards.
+        for &(address, prefix_len, port) in self.published.local.difference(&local) {
+            events.push(MirrorEvent::Local { address, prefix_len, port, present: false });
         }
-        for &address in self.published.local.difference(&local) {
-            events.push(MirrorEvent::Local { address, present: false });
+        for &(address, prefix_len, port) in local.difference(&self.published.local) {
+            events.push(MirrorEvent::Local { address, prefix_len, port, present: true });
         }
         self.published.local = local;
     }

@@ -1,0 +1,315 @@
+//! The way of one packet from a port to an outgoing link.
+
+use std::net::IpAddr;
+
+use evenkeel_config::Hairpin;
+use evenkeel_core::{Nanos, Reason};
+use evenkeel_net::fib::Decision;
+use evenkeel_net::fragment::fragment_ipv4;
+use evenkeel_net::frame::{self, Headers, IpVersion, Parsed};
+use evenkeel_net::icmp::{self, IcmpError, MAX_ANSWER_LEN};
+use evenkeel_net::neighbour::Resolution;
+use evenkeel_net::{MacAddr, PortIndex, checksum, rewrite};
+use evenkeel_ports::{Frame, RxFrame};
+
+use super::packet::QueuedPacket;
+use super::{CONFIRM_EVERY, Pipeline};
+use crate::mirror::NeighbourRequest;
+
+/// A packet on its way, before it is known where to. While its neighbour is asked for it waits like this: nothing of it has been
+/// changed, so that an ICMP answer can quote it as it came.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) frame: Frame,
+    pub(super) arrival: Nanos,
+    /// Its place in the burst.
+    pub(super) order: u32,
+    /// Where it came from, or for whose packet it was made.
+    pub(super) port: PortIndex,
+    /// Made here, not received.
+    pub(super) originated: bool,
+}
+
+impl Packet {
+    pub(super) fn received(port: PortIndex, received: RxFrame) -> Self {
+        Self { frame: received.frame, arrival: received.arrival, order: 0, port, originated: false }
+    }
+}
+
+/// Where a packet goes, all checks passed.
+struct Way {
+    port: usize,
+    mac: MacAddr,
+    flow_hash: u64,
+}
+
+impl Pipeline {
+    /// A frame has been received.
+    pub(super) fn receive(&mut self, packet: Packet) {
+        let at = packet.arrival;
+        let count = &mut self.ports[packet.port.index()].count;
+        count.rx_packets += 1;
+        count.rx_bytes += packet.frame.len() as u64;
+        let bytes = self.pool.bytes(&packet.frame);
+        let (Some(destination), Some(source)) = (frame::destination_mac(bytes), frame::source_mac(bytes)) else {
+            return self.drop(packet, Reason::Truncated);
+        };
+        if self.ports.iter().any(|slot| slot.mac == source && slot.up) {
+            return self.drop(packet, Reason::OwnFrame);
+        }
+        if destination.is_group() {
+            return self.to_host(packet);
+        }
+        if destination != self.ports[packet.port.index()].mac {
+            return self.drop(packet, Reason::OtherStation);
+        }
+        self.route(packet, at);
+    }
+
+    /// Finds out where an unchanged packet goes, and sends it there. It enters its link at `at`.
+    pub(super) fn route(&mut self, packet: Packet, at: Nanos) {
+        let bytes = self.pool.bytes(&packet.frame);
+        let headers = match frame::parse(bytes) {
+            Ok(Parsed::Ip(headers)) => headers,
+            Ok(Parsed::Other { .. }) => return self.to_host(packet),
+            Err(reason) => return self.drop(packet, reason),
+        };
+        let flow_hash = self.hasher.hash(&headers.flow);
+        let destination = headers.flow.destination;
+        let decision = self.fib.lookup(destination, flow_hash);
+        if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
+            || frame::is_group(destination)
+        {
+            return self.to_host(packet);
+        }
+        if !packet.originated {
+            if let Err(reason) = headers.check_transit() {
+                return self.drop(packet, reason);
+            }
+            if headers.ttl <= 1 {
+                return self.refuse(packet, &headers, IcmpError::TimeExceeded, Reason::TtlExpired, at);
+            }
+        }
+        let (port, next_hop) = match decision {
+            Some(Decision::Forward { port, next_hop }) => (port, next_hop),
+            Some(Decision::Unreachable) => {
+                let error = match headers.version {
+                    IpVersion::V4 => IcmpError::HostUnreachable,
+                    IpVersion::V6 => IcmpError::NoRoute,
+                };
+                return self.refuse(packet, &headers, error, Reason::RouteRefuses, at);
+            }
+            Some(Decision::Prohibit) => {
+                return self.refuse(packet, &headers, IcmpError::AdminProhibited, Reason::RouteRefuses, at);
+            }
+            Some(Decision::Blackhole) => return self.drop(packet, Reason::RouteRefuses),
+            // The first three have been given to the host.
+            Some(Decision::Local | Decision::Broadcast | Decision::Multicast) | None => {
+                return self.refuse(packet, &headers, IcmpError::NoRoute, Reason::NoRoute, at);
+            }
+        };
+        if port == packet.port && !packet.originated && self.hairpin == Hairpin::Drop {
+            return self.drop(packet, Reason::SamePort);
+        }
+        let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else {
+            return self.drop(packet, Reason::LinkDown);
+        };
+        let mtu = out.mtu;
+        if headers.ip_len > mtu && headers.dont_fragment {
+            return self.refuse(packet, &headers, IcmpError::TooBig { mtu }, Reason::TooBig, at);
+        }
+        let (from, originated) = (packet.port.index(), packet.originated);
+        match self.neighbours.resolve(at, port, next_hop, packet) {
+            Resolution::Mac(mac, packet) => {
+                let way = Way { port: port.index(), mac, flow_hash };
+                self.send_on(packet, headers, &way, at);
+            }
+            Resolution::Wait => {
+                let count = &mut self.ports[from].count;
+                *(if originated { &mut count.originated_waiting } else { &mut count.waiting }) += 1;
+            }
+            Resolution::WaitFull(packet) => self.drop(packet, Reason::NeighbourWaitFull),
+            Resolution::Unreachable(packet) => {
+                self.refuse(packet, &headers, IcmpError::HostUnreachable, Reason::HostUnreachable, at);
+            }
+        }
+    }
+
+    /// Rewrites the frame and hands it to its link, in fragments if need be.
+    fn send_on(&mut self, mut packet: Packet, mut headers: Headers, way: &Way, at: Nanos) {
+        let out = &self.ports[way.port];
+        let (source, mtu) = (out.mac, out.mtu);
+        self.pool.trim(&mut packet.frame, headers.frame_len());
+        let bytes = self.pool.bytes_mut(&packet.frame);
+        let rewritten = (|| {
+            if !packet.originated {
+                rewrite::decrement_ttl(bytes, &mut headers)?;
+            }
+            if packet.frame.partial_checksum() {
+                checksum::complete_l4(bytes, &headers)?;
+            }
+            rewrite::set_macs(bytes, source, way.mac)
+        })();
+        if let Err(reason) = rewritten {
+            return self.drop(packet, reason);
+        }
+        packet.frame.set_partial_checksum(false);
+        if headers.ip_len > mtu {
+            return self.send_fragments(packet, &headers, way, at);
+        }
+        let count = &mut self.ports[packet.port.index()].count;
+        *(if packet.originated { &mut count.originated } else { &mut count.forwarded }) += 1;
+        self.enqueue(packet.frame, packet.arrival, &headers, headers.ip_len, way, at);
+    }
+
+    fn enqueue(&mut self, frame: Frame, arrival: Nanos, headers: &Headers, ip_len: u32, way: &Way, at: Nanos) {
+        let queued = QueuedPacket {
+            frame,
+            flow: headers.flow,
+            flow_hash: way.flow_hash,
+            arrival,
+            ip_len,
+            class: self.class_map.classify(&headers.flow, headers.dscp),
+        };
+        let (link, mut egress) = self.ports[way.port].outgoing(&mut self.pool);
+        // How it was treated is in the link's meters.
+        let _ = link.enqueue(at, queued, &mut egress);
+    }
+
+    fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way, at: Nanos) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(self.pool.bytes(&packet.frame));
+        let mtu = self.ports[way.port].mtu;
+        let from = packet.port.index();
+        let mut sent = 0;
+        let result = fragment_ipv4(&scratch, headers, mtu, |fragment| {
+            let mut frame = self.pool.alloc().ok_or(Reason::NoBuffer)?;
+            let Some(bytes) = self.pool.extend(&mut frame, fragment.frame_len()) else {
+                self.pool.release(frame);
+                return Err(Reason::FrameTooLong);
+            };
+            // The buffer was made exactly as long as the fragment.
+            let _ = fragment.write_into(bytes);
+            let ip_len = (fragment.frame_len() - usize::from(headers.l3)) as u32;
+            sent += 1;
+            self.ports[from].count.originated += 1;
+            self.enqueue(frame, packet.arrival, headers, ip_len, way, at);
+            Ok(())
+        });
+        self.scratch = scratch;
+        let count = &mut self.ports[from].count;
+        match result {
+            Err(reason) if sent == 0 => return self.drop(packet, reason),
+            Err(reason) => count.originated_dropped[reason.index()] += 1,
+            Ok(_) => {}
+        }
+        if packet.originated {
+            // An answer in fragments: it was made, and it is gone; its fragments have been counted.
+            self.pool.release(packet.frame);
+            return;
+        }
+        count.forwarded += 1;
+        count.fragmented += 1;
+        self.pool.release(packet.frame);
+    }
+
+    /// Drops a packet and tells its sender why, where that is allowed.
+    fn refuse(&mut self, packet: Packet, headers: &Headers, error: IcmpError, reason: Reason, at: Nanos) {
+        if !packet.originated {
+            self.answer(&packet, headers, error, at);
+        }
+        self.drop(packet, reason);
+    }
+
+    fn answer(&mut self, packet: &Packet, headers: &Headers, error: IcmpError, at: Nanos) {
+        let bytes = self.pool.bytes(&packet.frame);
+        if icmp::may_answer(bytes, headers, error).is_err() {
+            return;
+        }
+        let Some(source) = self.own.source_for(packet.port, headers.flow.source) else { return };
+        let slot = &mut self.ports[packet.port.index()];
+        if !slot.limiter.allow(at) {
+            slot.count.answers_limited += 1;
+            return;
+        }
+        let mut answer = [0; MAX_ANSWER_LEN];
+        let Ok(len) = icmp::answer(bytes, headers, error, source, &mut answer) else { return };
+        slot.count.answered += 1;
+        let Some(frame) = self.pool.alloc_from(&answer[..len]) else {
+            slot.count.originated_dropped[Reason::NoBuffer.index()] += 1;
+            return;
+        };
+        let answer = Packet { frame, arrival: at, order: 0, port: packet.port, originated: true };
+        self.route(answer, at);
+    }
+
+    /// The kernel has its own copy of every frame: ours is not needed.
+    fn to_host(&mut self, packet: Packet) {
+        if packet.originated {
+            // An answer to this machine itself, whose packets do not come through here.
+            return self.drop(packet, Reason::NoRoute);
+        }
+        self.ports[packet.port.index()].count.to_host += 1;
+        self.pool.release(packet.frame);
+    }
+
+    pub(super) fn drop(&mut self, packet: Packet, reason: Reason) {
+        let count = &mut self.ports[packet.port.index()].count;
+        let dropped = if packet.originated { &mut count.originated_dropped } else { &mut count.dropped };
+        dropped[reason.index()] += 1;
+        self.pool.release(packet.frame);
+    }
+
+    pub(super) fn no_longer_waiting(&mut self, packet: &Packet) {
+        let count = &mut self.ports[packet.port.index()].count;
+        *(if packet.originated { &mut count.originated_waiting } else { &mut count.waiting }) -= 1;
+    }
+
+    /// Packets whose neighbour answered: on they go.
+    pub(super) fn resume(&mut self, now: Nanos) {
+        let mut released = std::mem::take(&mut self.released);
+        for packet in released.drain(..) {
+            self.no_longer_waiting(&packet);
+            self.route(packet, now);
+        }
+        self.released = released;
+    }
+
+    /// Packets whose neighbour did not answer.
+    pub(super) fn give_up(&mut self, now: Nanos, reason: Reason) {
+        let mut released = std::mem::take(&mut self.released);
+        for packet in released.drain(..) {
+            self.no_longer_waiting(&packet);
+            match frame::parse(self.pool.bytes(&packet.frame)) {
+                Ok(Parsed::Ip(headers)) => {
+                    self.refuse(packet, &headers, IcmpError::HostUnreachable, reason, now);
+                }
+                _ => self.drop(packet, reason),
+            }
+        }
+        self.released = released;
+    }
+
+    /// Neighbours that did not answer in time.
+    pub(super) fn expire(&mut self, now: Nanos) {
+        if self.neighbours.next_deadline().is_some_and(|due| due <= now) {
+            let released = &mut self.released;
+            self.neighbours.expire(now, |_port, _address, packet| released.push(packet));
+            self.give_up(now, Reason::HostUnreachable);
+        }
+    }
+
+    /// Names the neighbours that the kernel should be asked for: those that packets wait for, and once a second those in use that it has not
+    /// confirmed for a while.
+    pub fn drain_requests(&mut self, now: Nanos, mut ask: impl FnMut(NeighbourRequest)) {
+        let mut ask = |port: PortIndex, address: IpAddr| ask(NeighbourRequest { port, address });
+        if self.neighbours.has_asks() {
+            self.neighbours.drain_asks(&mut ask);
+        }
+        if now >= self.confirm_due {
+            self.neighbours.stale_in_use(&mut ask);
+            self.confirm_due = now + CONFIRM_EVERY;
+        }
+    }
+}

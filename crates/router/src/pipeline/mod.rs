@@ -1,0 +1,376 @@
+//! Everything a packet meets between two ports, without a socket and without a clock.
+//!
+//! ```text
+//!  rx_burst of every port ─▶ sorted by arrival ─▶ parse ─▶ for this machine? ──▶ left to the kernel (to_host)
+//!                                                  │ no
+//!                     TTL ─▶ route ─▶ port up? ─▶ MTU ─▶ neighbour ─▶ rewrite ─▶ class ─▶ outgoing link ─▶ tx_burst
+//!                      └── ICMP answers, rate-limited, take the same way from "route" on
+//! ```
+//!
+//! One [`Pipeline::round`] runs to completion over one burst per port. Tests, benches and the simulator drive it with memory ports,
+//! a hand-fed table and a time of their own; the [worker](crate) with interfaces, the mirror and the clock.
+//!
+//! **Time.** `now` is read once per round, before the bursts. A packet enters its outgoing link at its arrival stamp, which lies
+//! before `now`, and the packets of a round enter in the order of their stamps, whatever port they came from. Then every link advances to `now`.
+//! So the virtual wire stays exact although the worker wakes late: neither queueing delays nor drops depend on how late it was. When a port had
+//! more frames than a burst takes, the links advance only to the last stamp seen: what is still unread arrived before `now`.
+//!
+//! **Conservation**, after every round, as the fields of [`PortSnapshot`](crate::snapshot::PortSnapshot) and
+//! [`LinkSnapshot`](crate::snapshot::LinkSnapshot):
+//! - per port: `rx_packets = to_host + forwarded + waiting + Σ dropped`;
+//! - over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets` of all classes of all links;
+//! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
+//! - per port: `Σ sent_packets = tx_packets + tx_waiting + Σ tx_dropped`.
+//!
+//! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
+
+mod counters;
+mod egress;
+mod forward;
+mod packet;
+mod tables;
+mod views;
+
+use std::collections::VecDeque;
+
+use evenkeel_config::{Hairpin, LinkConfig, RouterConfig};
+use evenkeel_core::class_map::ClassMap;
+use evenkeel_core::link::{Link, RingConfig};
+use evenkeel_core::schedule::Knob;
+use evenkeel_core::{BitRate, Nanos, Reason};
+use evenkeel_net::fib::Fib;
+use evenkeel_net::hash::FlowHasher;
+use evenkeel_net::icmp::RateLimiter;
+use evenkeel_net::neighbour::{NeighbourTable, WaitConfig};
+use evenkeel_net::{MacAddr, PortIndex};
+use evenkeel_ports::{Frame, FramePool, Port, RxFrame};
+
+use crate::command::CommandError;
+use counters::PortCount;
+use egress::{Egress, TX_QUEUE};
+pub use egress::OutgoingLink;
+use forward::Packet;
+pub use packet::QueuedPacket;
+use tables::OwnAddresses;
+
+/// Frames taken from one port in one round.
+pub const BURST: usize = 256;
+/// ICMP answers that may go at once; then the configured rate.
+const ANSWER_BURST: u32 = 10;
+/// How often neighbours in use that the kernel has not confirmed for a while are named to it.
+const CONFIRM_EVERY: Nanos = Nanos::SECOND;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Round {
+    /// Frames received.
+    pub received: usize,
+    /// Frames sent.
+    pub sent: usize,
+    /// Whether some port had more frames than a burst: do the next round at once.
+    pub more: bool,
+    /// Whether frames wait that a port could not take.
+    pub blocked: bool,
+}
+
+/// One worker's pipeline: ports, tables, outgoing links and frame buffers.
+pub struct Pipeline {
+    name: String,
+    class_names: Vec<String>,
+    started: Nanos,
+    hairpin: Hairpin,
+    pool: FramePool,
+    ports: Vec<PortSlot>,
+    fib: Fib,
+    neighbours: NeighbourTable<Packet>,
+    own: OwnAddresses,
+    class_map: ClassMap,
+    hasher: FlowHasher,
+    /// The links' configurations as they are now: what a reload is compared with.
+    links: Vec<LinkConfig>,
+    confirm_due: Nanos,
+    rx: Vec<RxFrame>,
+    inbox: Vec<Packet>,
+    released: Vec<Packet>,
+    scratch: Vec<u8>,
+}
+
+/// A port as the pipeline sees it.
+struct PortSlot {
+    name: String,
+    interface: String,
+    mac: MacAddr,
+    mtu: u32,
+    up: bool,
+    count: PortCount,
+    limiter: RateLimiter,
+    link: OutgoingLink,
+    tx: VecDeque<Frame>,
+    /// How many frames `tx` may hold before a link without a rate stops.
+    room: usize,
+}
+
+impl PortSlot {
+    /// The link, and where it puts what leaves it.
+    fn outgoing<'a>(&'a mut self, pool: &'a mut FramePool) -> (&'a mut OutgoingLink, Egress<'a>) {
+        let egress =
+            Egress { pool, tx: &mut self.tx, room: self.room, tx_dropped: &mut self.count.tx_dropped };
+        (&mut self.link, egress)
+    }
+}
+
+impl Pipeline {
+    /// A pipeline for the ports, classes and links of `config`, with empty tables and all ports down: see [`Pipeline::apply`] and
+    /// [`Pipeline::set_link`]. `now` is when it starts to count.
+    ///
+    /// # Errors
+    /// A value of the configuration that the core refuses; none that came through the parser.
+    pub fn new(config: &RouterConfig, now: Nanos) -> Result<Self, CommandError> {
+        let invalid = |error: &dyn std::fmt::Display| CommandError::Invalid(error.to_string());
+        let classes = config.class_count();
+        let section = &config.router;
+        let mut ports = Vec::with_capacity(config.ports.len());
+        for (port, link) in config.ports.iter().zip(&config.links) {
+            let scheduler = link.discipline.build(classes)?;
+            ports.push(PortSlot {
+                name: port.name.clone(),
+                interface: port.interface.clone(),
+                mac: MacAddr::default(),
+                mtu: 1500,
+                up: false,
+                count: PortCount::new(),
+                limiter: RateLimiter::new(section.icmp_per_second, ANSWER_BURST.min(section.icmp_per_second))
+                    .map_err(|error| invalid(&error))?,
+                link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
+                tx: VecDeque::with_capacity(TX_QUEUE),
+                room: TX_QUEUE,
+            });
+        }
+        let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
+        let pool = FramePool::for_frames_of(section.buffers as usize, section.buffer_size.0 as usize);
+        Ok(Self {
+            name: section.name.clone(),
+            class_names: config.classes.iter().map(|class| class.name.clone()).collect(),
+            started: now,
+            hairpin: section.hairpin,
+            fib: Fib::new(),
+            neighbours: NeighbourTable::new(wait, section.seed).map_err(|error| invalid(&error))?,
+            own: OwnAddresses::default(),
+            class_map: config.class_map(),
+            hasher: FlowHasher::new(section.seed),
+            links: config.links.clone(),
+            confirm_due: now,
+            rx: Vec::with_capacity(BURST),
+            inbox: Vec::with_capacity(BURST * ports.len()),
+            released: Vec::with_capacity(BURST),
+            scratch: Vec::with_capacity(pool.max_frame()),
+            ports,
+            pool,
+        })
+    }
+
+    /// The frame buffers: for what feeds ports in memory.
+    pub fn pool_mut(&mut self) -> &mut FramePool {
+        &mut self.pool
+    }
+
+    /// The forwarding table, to be filled by hand where there is no mirror.
+    pub fn fib_mut(&mut self) -> &mut Fib {
+        &mut self.fib
+    }
+
+    /// The outgoing link of a port.
+    #[must_use]
+    pub fn link(&self, port: PortIndex) -> Option<&OutgoingLink> {
+        self.ports.get(port.index()).map(|slot| &slot.link)
+    }
+
+    /// Receives a burst from every port, takes every packet as far as it can go now, and sends what has left the links.
+    ///
+    /// `ports` are those of the configuration, in its order; `now` is not before that of an earlier call.
+    pub fn round<P: Port>(&mut self, now: Nanos, ports: &mut [P]) -> Round {
+        let mut round = Round::default();
+        let mut horizon = now;
+        for (index, port) in ports.iter_mut().enumerate().take(self.ports.len()) {
+            self.ports[index].room = port.tx_room().min(TX_QUEUE);
+            let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
+            round.received += self.rx.len();
+            if taken >= BURST {
+                round.more = true;
+                horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
+            }
+            let port = PortIndex(index as u16);
+            self.inbox.extend(self.rx.drain(..).map(|received| Packet::received(port, received)));
+        }
+        // Not a stable sort, which would allocate: the order of reading decides between equal stamps.
+        for (order, packet) in self.inbox.iter_mut().enumerate() {
+            packet.order = order as u32;
+        }
+        self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
+
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for packet in inbox.drain(..) {
+            self.receive(packet);
+        }
+        self.inbox = inbox;
+        self.expire(now);
+        self.advance(horizon);
+        round.sent = self.send(ports);
+        // What a link without a rate kept back goes while its port takes it.
+        let mut sent = round.sent;
+        while sent > 0 && self.ports.iter().any(|slot| slot.link.config().rate.is_none() && slot.link.held().queued > 0) {
+            self.advance(horizon);
+            sent = self.send(ports);
+            round.sent += sent;
+        }
+        round.blocked = self.ports.iter().any(|slot| slot.up && !slot.tx.is_empty());
+        round
+    }
+
+    /// Lets everything happen on the links that is due up to `now`.
+    fn advance(&mut self, now: Nanos) {
+        for slot in &mut self.ports {
+            let (link, mut egress) = slot.outgoing(&mut self.pool);
+            link.advance(now, &mut egress);
+        }
+    }
+
+    /// Gives the ports what has left the links.
+    fn send<P: Port>(&mut self, ports: &mut [P]) -> usize {
+        let mut sent = 0;
+        for (slot, port) in self.ports.iter_mut().zip(ports) {
+            if !slot.tx.is_empty() {
+                sent += port.tx_burst(&mut self.pool, &mut slot.tx);
+            }
+            slot.room = port.tx_room().min(TX_QUEUE);
+        }
+        sent
+    }
+
+    /// When [`Pipeline::round`] has something to do although no frame arrives.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let links = self.ports.iter().filter_map(|slot| slot.link.next_wake());
+        links.chain(self.neighbours.next_deadline()).min()
+    }
+
+    fn find(&self, link: &str) -> Result<usize, CommandError> {
+        self.ports.iter().position(|slot| slot.name == link).ok_or_else(|| CommandError::NoSuchLink {
+            name: link.to_owned(),
+            known: self.ports.iter().map(|slot| slot.name.clone()).collect(),
+        })
+    }
+
+    /// Changes a knob of the discipline of the link of port `link`.
+    ///
+    /// # Errors
+    /// No such link, or the discipline refuses; nothing changed.
+    pub fn set(&mut self, now: Nanos, link: &str, knob: Knob) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
+        link.set(now, knob, &mut egress)?;
+        self.links[at].discipline.apply(knob)?;
+        Ok(())
+    }
+
+    /// Changes the rate of a link; `None`: as fast as the port takes frames.
+    ///
+    /// # Errors
+    /// No such link, or the rate is out of range; nothing changed.
+    pub fn set_rate(&mut self, now: Nanos, link: &str, rate: Option<BitRate>) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        self.reconfigure(now, at, LinkConfig { rate, ..self.links[at].clone() })
+    }
+
+    /// Changes the transmit ring of a link.
+    ///
+    /// # Errors
+    /// No such link, or a value is out of range; nothing changed.
+    pub fn set_ring(&mut self, now: Nanos, link: &str, ring: RingConfig) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        self.reconfigure(now, at, LinkConfig { ring, ..self.links[at].clone() })
+    }
+
+    /// Puts another discipline in place of a link's, which keeps what is queued as far as it fits.
+    ///
+    /// # Errors
+    /// No such link, or a value is out of range; nothing changed.
+    pub fn swap(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        discipline: evenkeel_config::DisciplineConfig,
+    ) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        self.reconfigure(now, at, LinkConfig { discipline, ..self.links[at].clone() })
+    }
+
+    /// Makes a link as `wanted` says.
+    fn reconfigure(&mut self, now: Nanos, at: usize, wanted: LinkConfig) -> Result<(), CommandError> {
+        let core = wanted.core();
+        core.check().map_err(|error| CommandError::Invalid(error.to_string()))?;
+        let scheduler = if wanted.discipline == self.links[at].discipline {
+            None
+        } else {
+            Some(wanted.discipline.build(self.class_names.len() as u16)?)
+        };
+        let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
+        if core != *link.config() {
+            link.reconfigure(now, core, &mut egress).map_err(|error| CommandError::Invalid(error.to_string()))?;
+        }
+        if let Some(scheduler) = scheduler {
+            link.swap(now, scheduler, &mut egress);
+        }
+        self.links[at] = wanted;
+        Ok(())
+    }
+
+    /// Makes links and the rules of classes as `config` says.
+    ///
+    /// # Errors
+    /// Something differs that needs a restart (ports, names of classes, and what [`RouterConfig`] says of the router as a whole), or a value is
+    /// refused. In the first case nothing changed; in the second, which a parsed file does not meet, links before the one refused have.
+    pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
+        let restart = |what: &str| Err(CommandError::NeedsRestart { what: what.to_owned() });
+        let ports = |slot: &PortSlot| (slot.name.clone(), slot.interface.clone());
+        if !self.ports.iter().map(ports).eq(config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())))
+        {
+            return restart("the ports");
+        }
+        if !self.class_names.iter().eq(config.classes.iter().map(|class| &class.name)) {
+            return restart("the classes (their rules can)");
+        }
+        for (at, wanted) in config.links.iter().enumerate() {
+            self.reconfigure(now, at, wanted.clone())?;
+        }
+        self.class_map = config.class_map();
+        self.hairpin = config.router.hairpin;
+        Ok(())
+    }
+
+    /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.
+    pub fn stop(&mut self, now: Nanos) {
+        let mut released = std::mem::take(&mut self.released);
+        self.neighbours.drain(|packet| released.push(packet));
+        for packet in released.drain(..) {
+            self.no_longer_waiting(&packet);
+            self.drop(packet, Reason::Stopped);
+        }
+        self.released = released;
+        for slot in &mut self.ports {
+            let (link, mut egress) = slot.outgoing(&mut self.pool);
+            link.drain(now, Reason::Stopped, &mut egress);
+            slot.discard_sent(&mut self.pool, Reason::Stopped);
+        }
+    }
+}
+
+impl PortSlot {
+    /// Drops the frames that left the link but that the port has not taken.
+    fn discard_sent(&mut self, pool: &mut FramePool, reason: Reason) {
+        for frame in self.tx.drain(..) {
+            self.count.tx_dropped[reason.index()] += 1;
+            pool.release(frame);
+        }
+    }
+}

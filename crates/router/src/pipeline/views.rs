@@ -1,0 +1,113 @@
+//! The counters as plain data.
+
+use evenkeel_core::measure::Histogram;
+use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::{Class, Nanos, Reason};
+use evenkeel_ports::Port;
+
+use super::counters::{ByReason, named};
+use super::{Pipeline, PortSlot};
+use crate::snapshot::{BufferSnapshot, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
+
+/// What a port lets fall on the way out; everything else it lets fall on the way in.
+const OUTWARD: [Reason; 2] = [Reason::PortRefused, Reason::LinkDown];
+
+impl Pipeline {
+    /// Every counter, at `now`.
+    pub fn snapshot<P: Port>(&self, now: Nanos, ports: &mut [P]) -> Snapshot {
+        Snapshot {
+            time_ns: now.0,
+            router: self.name.clone(),
+            uptime_ns: now.saturating_sub(self.started).0,
+            routes: self.fib.len() as u64,
+            neighbours: self.neighbours.len() as u64,
+            buffers: BufferSnapshot { total: self.pool.buffers() as u64, free: self.pool.free() as u64 },
+            ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(port)).collect(),
+            links: self.ports.iter().map(|slot| slot.link_view(&self.class_names)).collect(),
+        }
+    }
+}
+
+impl PortSlot {
+    fn view<P: Port>(&self, port: &mut P) -> PortSnapshot {
+        let count = &self.count;
+        let device = port.counters();
+        let mut dropped = count.dropped;
+        let mut tx_dropped = count.tx_dropped;
+        let mut fallen_in = 0;
+        for reason in Reason::ALL {
+            let fallen = device.dropped_for(*reason);
+            if OUTWARD.contains(reason) {
+                tx_dropped[reason.index()] += fallen;
+            } else {
+                dropped[reason.index()] += fallen;
+                fallen_in += fallen;
+            }
+        }
+        PortSnapshot {
+            name: self.name.clone(),
+            interface: self.interface.clone(),
+            up: self.up,
+            mac: self.mac.to_string(),
+            mtu: self.mtu,
+            rx_packets: count.rx_packets + fallen_in,
+            rx_bytes: count.rx_bytes,
+            tx_packets: device.tx_frames,
+            tx_bytes: device.tx_bytes,
+            to_host: count.to_host,
+            forwarded: count.forwarded,
+            fragmented: count.fragmented,
+            originated: count.originated,
+            originated_waiting: count.originated_waiting,
+            originated_dropped: named(&count.originated_dropped),
+            answered: count.answered,
+            answers_limited: count.answers_limited,
+            waiting: count.waiting,
+            dropped: named(&dropped),
+            ring_loss: device.ring_loss,
+            tx_waiting: self.tx.len() as u64,
+            tx_dropped: named(&tx_dropped),
+        }
+    }
+
+    fn link_view(&self, class_names: &[String]) -> LinkSnapshot {
+        let link = &self.link;
+        let held = link.held();
+        let config = link.config();
+        LinkSnapshot {
+            port: self.name.clone(),
+            discipline: link.scheduler().name().to_owned(),
+            rate_bps: config.rate.map(|rate| rate.0),
+            ring_slots: config.ring.slots,
+            in_ring: held.in_ring,
+            queued: held.queued,
+            calls: link.qostat().calls,
+            classes: class_names
+                .iter()
+                .enumerate()
+                .map(|(index, name)| self.class_view(Class(index as u16), name))
+                .collect(),
+        }
+    }
+
+    fn class_view(&self, class: Class, name: &str) -> ClassSnapshot {
+        let meter = self.link.qostat().class(class);
+        let backlog = self.link.scheduler().class_backlog(class);
+        let dropped: &ByReason = &meter.dropped;
+        ClassSnapshot {
+            name: name.to_owned(),
+            in_packets: meter.in_packets,
+            in_bytes: meter.in_bytes.0,
+            out_packets: meter.out_packets,
+            out_bytes: meter.out_bytes.0,
+            sent_packets: meter.sent_packets,
+            sent_bytes: meter.sent_bytes.0,
+            dropped: named(dropped),
+            queued_packets: backlog.packets,
+            queued_bytes: backlog.bytes.0,
+            delay_sum_ns: meter.delay_sum.0,
+            delay_max_ns: meter.delay_max.0,
+            delay_buckets: meter.delay.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect(),
+        }
+    }
+}
