@@ -76,6 +76,9 @@ pub enum CommandError {
         /// What differs.
         what: String,
     },
+    /// The worker did not answer in time: it is overloaded or hangs. The command may still be carried out.
+    #[error("the router did not answer in time")]
+    NoAnswer,
     /// The router has stopped or is stopping.
     #[error("the router has stopped")]
     Stopped,

@@ -11,6 +11,7 @@ pub mod mirror;
 pub mod pipeline;
 pub mod snapshot;
 mod start;
+mod worker;
 
 pub use command::{Command, CommandError, Reply};
 pub use snapshot::Snapshot;

@@ -1,13 +1,27 @@
 //! Starting and stopping a router.
 
+use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
+use evenkeel_core::Nanos;
+use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
+use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::offload::Offloads;
+use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
+use evenkeel_ports::{Port, PortError};
 use thiserror::Error;
 
 use crate::command::{Command, CommandError, Reply};
+use crate::mirror::Mirror;
+use crate::pipeline::{BURST, Pipeline};
 use crate::snapshot::Snapshot;
+use crate::worker::{Attachment, Request, Worker};
 
 /// What the environment decides rather than the configuration file.
 #[derive(Clone, Debug)]
@@ -20,6 +34,8 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// How long [`Handle::send`] waits for the worker.
     pub reply_timeout: Duration,
+    /// Told, from the worker's thread, what happens to ports while the router runs: an interface that vanished or is back.
+    pub report: Option<fn(&str)>,
 }
 
 impl Default for Options {
@@ -29,6 +45,7 @@ impl Default for Options {
             netns: None,
             cpu: None,
             reply_timeout: Duration::from_secs(5),
+            report: None,
         }
     }
 }
@@ -58,7 +75,7 @@ pub enum StartError {
         /// What it lacks.
         what: String,
         /// What it said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The configuration is inconsistent in a way its parser could not see.
     #[error("{0}")]
@@ -69,7 +86,7 @@ pub enum StartError {
         /// What was tried.
         what: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -97,12 +114,196 @@ pub enum StopError {
 #[derive(Debug)]
 pub struct Router;
 
+/// What the worker's thread ends with.
+type Outcome = Result<Snapshot, String>;
+
 impl Router {
     /// Opens the ports, mirrors the kernel's tables and starts the worker. Returns once packets are forwarded.
+    ///
+    /// # Errors
+    /// [`StartError`]; whatever had been changed was put back.
     pub fn start(config: RouterConfig, options: Options) -> Result<Handle, StartError> {
-        let _ = (config, options);
-        Err(StartError::Config(String::new()))
+        let system = |what: &'static str| move |source| StartError::System { what: what.to_owned(), source };
+        let control = Notifier::new().map_err(system("making a notifier"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (commands, requests) = channel();
+        let (ready, started) = sync_channel(1);
+        let timeout = options.reply_timeout;
+        let shared = (control.clone(), Arc::clone(&stop));
+        let run = move || {
+            let (control, stop) = shared;
+            // The thread that enters the namespace opens everything and drives it: no other thread is moved.
+            match prepare(config, &options, control, stop, requests) {
+                Ok(worker) => {
+                    tell(&ready, Ok(()));
+                    worker.run().map_err(|error| error.to_string())
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    tell(&ready, Err(error));
+                    Err(text)
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("worker".into())
+            .spawn(run)
+            .map_err(system("starting a thread"))?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(Handle {
+                commands: Mutex::new(commands),
+                control,
+                stop,
+                thread: Mutex::new(Running::Thread(thread)),
+                timeout,
+            }),
+            Ok(Err(error)) => {
+                // It has said why it ends.
+                let _ = thread.join();
+                Err(error)
+            }
+            Err(_ended) => {
+                let _ = thread.join();
+                Err(StartError::System {
+                    what: "starting the worker".into(),
+                    source: io::Error::other("its thread panicked"),
+                })
+            }
+        }
     }
+}
+
+fn tell(ready: &SyncSender<Result<(), StartError>>, result: Result<(), StartError>) {
+    // There is room for one, and the starter waits for it.
+    let _ = ready.try_send(result);
+}
+
+/// Everything up to the first round, in the thread that will do the rounds.
+fn prepare(
+    config: RouterConfig,
+    options: &Options,
+    control: Notifier,
+    stop: Arc<AtomicBool>,
+    commands: std::sync::mpsc::Receiver<Request>,
+) -> Result<Worker, StartError> {
+    if let Some(name) = &options.netns {
+        sys::enter_netns(name).map_err(|source| {
+            denied(format!("entering network namespace {name}"), "CAP_SYS_ADMIN", source)
+        })?;
+    }
+    let system = |what: &str| {
+        let what = what.to_owned();
+        move |source| StartError::System { what, source }
+    };
+    sys::set_timer_slack(Nanos(1)).map_err(system("setting the timer slack"))?;
+    if let Some(cpu) = options.cpu {
+        sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
+    }
+    let now = sys::monotonic_now();
+    let mut pipeline = Pipeline::new(&config, now).map_err(|error| StartError::Config(error.to_string()))?;
+    pipeline.pool_mut().prefault();
+
+    let mut ports: Vec<Box<dyn Port>> = Vec::with_capacity(config.ports.len());
+    let mut attachments = Vec::with_capacity(config.ports.len());
+    let port_options = AfPacketOptions {
+        max_frame: config.router.buffer_size.0.clamp(1522, 65_000) as u32,
+        ..AfPacketOptions::default()
+    };
+    for port in &config.ports {
+        let error = |error| port_error(&port.name, error);
+        let offloads = Offloads::disable(&port.interface, &options.runtime_dir).map_err(error)?;
+        ports.push(Box::new(AfPacketPort::open(&port.interface, port_options).map_err(error)?));
+        attachments.push(Attachment {
+            name: port.name.clone(),
+            interface: port.interface.clone(),
+            watched: None,
+            guard: None,
+            offloads: Some(offloads),
+            retry: None,
+        });
+    }
+    let mirror_ready = Notifier::new().map_err(system("making a notifier"))?;
+    let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
+    let (mirror, known) = Mirror::start(interfaces, mirror_ready.clone())
+        .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+    for event in known {
+        pipeline.apply(now, event);
+    }
+    let local = pipeline.host_addresses();
+    for (port, attachment) in config.ports.iter().zip(&mut attachments) {
+        let guard = Guard::attach(&port.interface, GuardKind::Auto, &local);
+        attachment.guard = Some(guard.map_err(|error| port_error(&port.name, error))?);
+    }
+    discard_earlier(&mut pipeline, &mut ports);
+
+    let mut worker = Worker {
+        pipeline,
+        ports,
+        attachments,
+        mirror,
+        poller: Poller::new().map_err(system("making a poller"))?,
+        timer: Timer::new().map_err(system("making a timer"))?,
+        commands,
+        control,
+        mirror_ready,
+        stop,
+        runtime_dir: options.runtime_dir.clone(),
+        report: options.report,
+        local,
+        config,
+    };
+    worker.watch_all().map_err(system("watching the ports"))?;
+    Ok(worker)
+}
+
+/// What came before the guards were there the kernel has forwarded.
+fn discard_earlier(pipeline: &mut Pipeline, ports: &mut [Box<dyn Port>]) {
+    let guarded = sys::monotonic_now();
+    let mut frames = Vec::with_capacity(BURST);
+    for port in ports {
+        loop {
+            port.rx_burst(pipeline.pool_mut(), sys::monotonic_now(), &mut frames, BURST);
+            let last = frames.last().map(|frame| frame.arrival);
+            for received in frames.drain(..) {
+                pipeline.pool_mut().release(received.frame);
+            }
+            if last.is_none_or(|arrival| arrival >= guarded) {
+                break;
+            }
+        }
+    }
+}
+
+fn port_error(port: &str, error: PortError) -> StartError {
+    match error {
+        PortError::NoInterface(interface) => {
+            StartError::MissingInterface { port: port.to_owned(), interface }
+        }
+        PortError::Privilege { what } => {
+            StartError::NoPrivilege { what, privilege: "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF" }
+        }
+        PortError::Unsupported { what, source } => StartError::NoKernelSupport { what, source },
+        PortError::Io { what, source } => StartError::System { what: format!("port {port}: {what}"), source },
+        error if error.is_missing_privilege_or_feature() => {
+            StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }
+        }
+        error => StartError::Config(format!("port {port}: {error}")),
+    }
+}
+
+fn denied(what: String, privilege: &'static str, source: io::Error) -> StartError {
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        StartError::NoPrivilege { what, privilege }
+    } else {
+        StartError::System { what, source }
+    }
+}
+
+/// The worker's thread, or what it ended with.
+#[derive(Debug)]
+enum Running {
+    Thread(JoinHandle<Outcome>),
+    Ended(Outcome),
 }
 
 /// A running router. Dropping it stops the router.
@@ -110,17 +311,35 @@ impl Router {
 /// Can be shared between threads: every method takes `&self`.
 #[derive(Debug)]
 pub struct Handle {
-    _private: (),
+    commands: Mutex<Sender<Request>>,
+    control: Notifier,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Running>,
+    timeout: Duration,
 }
 
 impl Handle {
     /// Has the worker carry out a command between two bursts and waits for its answer.
+    ///
+    /// # Errors
+    /// The router refuses the command, has stopped, or did not answer within [`Options::reply_timeout`].
     pub fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        let _ = command;
-        Err(CommandError::Stopped)
+        let (reply, answer) = sync_channel(1);
+        let sent =
+            self.commands.lock().unwrap_or_else(PoisonError::into_inner).send(Request { command, reply });
+        sent.map_err(|_gone| CommandError::Stopped)?;
+        self.control.notify();
+        match answer.recv_timeout(self.timeout) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(CommandError::NoAnswer),
+            Err(RecvTimeoutError::Disconnected) => Err(CommandError::Stopped),
+        }
     }
 
     /// Every counter, at one instant.
+    ///
+    /// # Errors
+    /// The router has stopped or does not answer.
     pub fn snapshot(&self) -> Result<Snapshot, CommandError> {
         match self.send(Command::Show)? {
             Reply::Snapshot(snapshot) => Ok(*snapshot),
@@ -131,12 +350,35 @@ impl Handle {
     /// Whether the worker is still running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        false
+        match &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+            Running::Thread(thread) => !thread.is_finished(),
+            Running::Ended(_) => false,
+        }
     }
 
     /// Stops receiving, hands what is queued to its drop counters, restores the interfaces; returns the last counters.
     /// Later calls return the same.
+    ///
+    /// # Errors
+    /// The worker had ended with an error, or panicked.
     pub fn stop(&self) -> Result<Snapshot, StopError> {
-        Err(StopError::Worker(String::new()))
+        self.stop.store(true, Ordering::Relaxed);
+        self.control.notify();
+        let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = match std::mem::replace(&mut *running, Running::Ended(Err("it did not end".into()))) {
+            Running::Thread(thread) => {
+                thread.join().unwrap_or_else(|_panic| Err("its thread panicked".into()))
+            }
+            Running::Ended(outcome) => outcome,
+        };
+        *running = Running::Ended(ended.clone());
+        ended.map_err(StopError::Worker)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `stop`.
+        let _ = self.stop();
     }
 }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_net::{MacAddr, Prefix};
 use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_REPLACE, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -13,7 +14,6 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType, RouteVia,
 };
-use netlink_packet_route::AddressFamily;
 
 /// An interface index of the kernel. Zero: none.
 pub type IfIndex = u32;

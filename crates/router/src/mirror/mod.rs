@@ -216,7 +216,9 @@ impl Follower {
             if self.read(&mut facts, &mut changes).is_err() || !self.tell(&mut changes) {
                 return;
             }
-            if sys::monotonic_now() >= self.schedule.due() && (self.resync(&mut changes).is_err() || !self.tell(&mut changes)) {
+            if sys::monotonic_now() >= self.schedule.due()
+                && (self.resync(&mut changes).is_err() || !self.tell(&mut changes))
+            {
                 return;
             }
         }

@@ -137,8 +137,12 @@ impl Kernel {
             IpAddr::V6(ip) => (AddressFamily::Inet6, NeighbourAddress::Inet6(ip)),
         };
         let mut message = NeighbourMessage::default();
-        message.header =
-            NeighbourHeader { family, ifindex: index, flags: NeighbourFlags::Use, ..NeighbourHeader::default() };
+        message.header = NeighbourHeader {
+            family,
+            ifindex: index,
+            flags: NeighbourFlags::Use,
+            ..NeighbourHeader::default()
+        };
         message.attributes = vec![NeighbourAttribute::Destination(address)];
         self.send(RouteNetlinkMessage::NewNeighbour(message), NLM_F_REQUEST | NLM_F_CREATE)?;
         Ok(())

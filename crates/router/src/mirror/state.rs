@@ -172,7 +172,8 @@ impl KernelCopy {
     }
 
     fn port_of(&self, index: IfIndex) -> Option<PortIndex> {
-        let place = self.published.links.iter().position(|link| link.is_some_and(|link| link.index == index))?;
+        let place =
+            self.published.links.iter().position(|link| link.is_some_and(|link| link.index == index))?;
         Some(PortIndex(place as u16))
     }
 
@@ -244,7 +245,8 @@ impl KernelCopy {
 
     fn remove_route(&mut self, gone: &KernelRoute) {
         let Some(routes) = self.tables.routes.get_mut(&gone.prefix) else { return };
-        let same = |old: &KernelRoute| (old.table, old.metric, old.kind) == (gone.table, gone.metric, gone.kind);
+        let same =
+            |old: &KernelRoute| (old.table, old.metric, old.kind) == (gone.table, gone.metric, gone.kind);
         if let Some(place) = routes.iter().position(|old| old == gone) {
             routes.remove(place);
         } else if let Some(place) = routes.iter().position(|old| {
@@ -273,7 +275,13 @@ impl KernelCopy {
             .routes
             .keys()
             .copied()
-            .chain(self.published.routes.keys().copied().filter(|prefix| !self.tables.routes.contains_key(prefix)))
+            .chain(
+                self.published
+                    .routes
+                    .keys()
+                    .copied()
+                    .filter(|prefix| !self.tables.routes.contains_key(prefix)),
+            )
             .collect();
         for prefix in prefixes {
             self.publish_route(prefix, events);
@@ -288,7 +296,8 @@ impl KernelCopy {
             .keys()
             .copied()
             .filter(|&(port, address)| {
-                self.index_of(port).is_none_or(|index| !self.tables.neighbours.contains_key(&(index, address)))
+                self.index_of(port)
+                    .is_none_or(|index| !self.tables.neighbours.contains_key(&(index, address)))
             })
             .collect();
         for (port, address) in gone {
@@ -299,12 +308,12 @@ impl KernelCopy {
 
     fn publish_links(&mut self, events: &mut Vec<MirrorEvent>) {
         for (place, interface) in self.interfaces.iter().enumerate() {
-            let link = self.tables.links.values().find(|link| link.name == *interface).map(|link| MirroredLink {
-                index: link.index,
-                mac: link.mac,
-                mtu: link.mtu,
-                up: link.up,
-            });
+            let link = self
+                .tables
+                .links
+                .values()
+                .find(|link| link.name == *interface)
+                .map(|link| MirroredLink { index: link.index, mac: link.mac, mtu: link.mtu, up: link.up });
             if self.published.links[place] != link {
                 self.published.links[place] = link;
                 events.push(MirrorEvent::Link { port: PortIndex(place as u16), link });
@@ -313,7 +322,8 @@ impl KernelCopy {
     }
 
     fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
-        let own = |address: &KernelAddress| (address.address, address.prefix_len, self.port_of(address.index));
+        let own =
+            |address: &KernelAddress| (address.address, address.prefix_len, self.port_of(address.index));
         let local: BTreeSet<OwnAddress> = self.tables.addresses.iter().map(own).collect();
         // Withdrawn first: an address that moves from one port to another is known afterwards.
         for &(address, prefix_len, port) in self.published.local.difference(&local) {
@@ -339,7 +349,8 @@ impl KernelCopy {
 
     /// What the kernel would do with packets to `prefix`, as far as one table of longest prefixes can tell it.
     fn effective(&self, prefix: Prefix) -> Option<MirroredRoute> {
-        let usable = |route: &&KernelRoute| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
+        let usable =
+            |route: &&KernelRoute| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
         // `min_by_key` gives the first of equals: the one the kernel listed first.
         let best = self
             .tables
@@ -384,7 +395,13 @@ mod tests {
     use super::*;
 
     fn link(index: IfIndex, name: &str) -> Fact {
-        Fact::Link(KernelLink { index, name: name.into(), mac: MacAddr([2, 0, 0, 0, 0, index as u8]), mtu: 1500, up: true })
+        Fact::Link(KernelLink {
+            index,
+            name: name.into(),
+            mac: MacAddr([2, 0, 0, 0, 0, index as u8]),
+            mtu: 1500,
+            up: true,
+        })
     }
 
     fn route(prefix: &str, table: u32, metric: u32, hops: &[(IfIndex, Option<&str>)]) -> KernelRoute {
@@ -423,7 +440,9 @@ mod tests {
 
     fn ports_of(event: &MirrorEvent) -> Vec<Option<PortIndex>> {
         match event {
-            MirrorEvent::Route { route: Some(route), .. } => route.next_hops.iter().map(|hop| hop.port).collect(),
+            MirrorEvent::Route { route: Some(route), .. } => {
+                route.next_hops.iter().map(|hop| hop.port).collect()
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -456,7 +475,11 @@ mod tests {
             vec![
                 link(11, "eth1"),
                 link(12, "eth2"),
-                Fact::Address(KernelAddress { index: 11, address: "10.0.0.1".parse().unwrap(), prefix_len: 24 }),
+                Fact::Address(KernelAddress {
+                    index: 11,
+                    address: "10.0.0.1".parse().unwrap(),
+                    prefix_len: 24,
+                }),
                 add(route("10.0.0.0/24", MAIN_TABLE, 0, &[(11, None)])),
                 Fact::Neighbour(KernelNeighbour {
                     index: 11,
@@ -508,7 +531,9 @@ mod tests {
         events.clear();
         let _ = copy.apply(link(40, "eth2"), &mut events);
         let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(40, None)])), &mut events);
-        assert!(matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) } if link.index == 40));
+        assert!(
+            matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) } if link.index == 40)
+        );
         assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
     }
 
@@ -535,7 +560,10 @@ mod tests {
         let _ = copy.apply(Fact::Route { route: new.clone(), replace: true }, &mut events);
         assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
         let _ = copy.apply(Fact::RouteGone(new), &mut events);
-        assert!(matches!(&events[2], MirrorEvent::Route { route: None, .. }), "the replaced one is not behind it");
+        assert!(
+            matches!(&events[2], MirrorEvent::Route { route: None, .. }),
+            "the replaced one is not behind it"
+        );
     }
 
     #[test]

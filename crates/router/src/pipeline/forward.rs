@@ -51,7 +51,8 @@ impl Pipeline {
         count.rx_packets += 1;
         count.rx_bytes += packet.frame.len() as u64;
         let bytes = self.pool.bytes(&packet.frame);
-        let (Some(destination), Some(source)) = (frame::destination_mac(bytes), frame::source_mac(bytes)) else {
+        let (Some(destination), Some(source)) = (frame::destination_mac(bytes), frame::source_mac(bytes))
+        else {
             return self.drop(packet, Reason::Truncated);
         };
         if self.ports.iter().any(|slot| slot.mac == source && slot.up) {
@@ -162,7 +163,15 @@ impl Pipeline {
         self.enqueue(packet.frame, packet.arrival, &headers, headers.ip_len, way, at);
     }
 
-    fn enqueue(&mut self, frame: Frame, arrival: Nanos, headers: &Headers, ip_len: u32, way: &Way, at: Nanos) {
+    fn enqueue(
+        &mut self,
+        frame: Frame,
+        arrival: Nanos,
+        headers: &Headers,
+        ip_len: u32,
+        way: &Way,
+        at: Nanos,
+    ) {
         let queued = QueuedPacket {
             frame,
             flow: headers.flow,

@@ -47,8 +47,8 @@ use evenkeel_ports::{Frame, FramePool, Port, RxFrame};
 
 use crate::command::CommandError;
 use counters::PortCount;
-use egress::{Egress, TX_QUEUE};
 pub use egress::OutgoingLink;
+use egress::{Egress, TX_QUEUE};
 use forward::Packet;
 pub use packet::QueuedPacket;
 use tables::OwnAddresses;
@@ -218,7 +218,9 @@ impl Pipeline {
         round.sent = self.send(ports);
         // What a link without a rate kept back goes while its port takes it.
         let mut sent = round.sent;
-        while sent > 0 && self.ports.iter().any(|slot| slot.link.config().rate.is_none() && slot.link.held().queued > 0) {
+        while sent > 0
+            && self.ports.iter().any(|slot| slot.link.config().rate.is_none() && slot.link.held().queued > 0)
+        {
             self.advance(horizon);
             sent = self.send(ports);
             round.sent += sent;
@@ -316,7 +318,8 @@ impl Pipeline {
         };
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         if core != *link.config() {
-            link.reconfigure(now, core, &mut egress).map_err(|error| CommandError::Invalid(error.to_string()))?;
+            link.reconfigure(now, core, &mut egress)
+                .map_err(|error| CommandError::Invalid(error.to_string()))?;
         }
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
@@ -333,7 +336,11 @@ impl Pipeline {
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
         let restart = |what: &str| Err(CommandError::NeedsRestart { what: what.to_owned() });
         let ports = |slot: &PortSlot| (slot.name.clone(), slot.interface.clone());
-        if !self.ports.iter().map(ports).eq(config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())))
+        if !self
+            .ports
+            .iter()
+            .map(ports)
+            .eq(config.ports.iter().map(|port| (port.name.clone(), port.interface.clone())))
         {
             return restart("the ports");
         }

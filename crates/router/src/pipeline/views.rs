@@ -107,7 +107,11 @@ impl PortSlot {
             queued_bytes: backlog.bytes.0,
             delay_sum_ns: meter.delay_sum.0,
             delay_max_ns: meter.delay_max.0,
-            delay_buckets: meter.delay.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect(),
+            delay_buckets: meter
+                .delay
+                .buckets()
+                .map(|(index, n)| (Histogram::bounds(index).0.0, n))
+                .collect(),
         }
     }
 }

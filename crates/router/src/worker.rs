@@ -1,0 +1,358 @@
+//! The worker: one thread that drives the pipeline on real ports.
+//!
+//! It sleeps in epoll until a port, the clock or somebody who wants something wakes it, or, in mode `busy`, does not sleep. A round that
+//! received something is followed by another at once, so under load no time goes into sleeping and waking.
+//!
+//! **Interfaces come and go.** A port whose interface vanishes, goes down or fails drops what it holds as `link_down`, and packets to it; the
+//! others go on. Every change that netlink reports makes the port look at its interface again; a re-created interface gets a new
+//! socket, its offloads off and its guard.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use evenkeel_config::{Mode, RouterConfig};
+use evenkeel_core::Nanos;
+use evenkeel_net::PortIndex;
+use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::offload::Offloads;
+use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
+use evenkeel_ports::{Port, PortError};
+
+use crate::command::{Command, CommandError, Reply};
+use crate::mirror::decode::KernelRouteKind;
+use crate::mirror::{Mirror, MirrorEvent};
+use crate::pipeline::Pipeline;
+use crate::snapshot::Snapshot;
+
+/// Sleeping and waking costs about this: a shorter wait is spent polling.
+const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
+/// How long a port that could not take its frames is left alone.
+const RETRY_SEND: Nanos = Nanos::from_micros(50);
+/// How long a port whose descriptor has failed is left alone.
+const RETRY_PORT: Nanos = Nanos::from_millis(100);
+/// How often a guard that checks for our life is told of it.
+const BEAT: Nanos = Nanos::from_millis(100);
+/// Batches of mirror events taken over between two rounds: some 0.1 ms.
+const BATCHES_PER_ROUND: usize = 2;
+
+const TOKEN_TIMER: u64 = u64::MAX;
+const TOKEN_CONTROL: u64 = u64::MAX - 1;
+const TOKEN_MIRROR: u64 = u64::MAX - 2;
+
+/// A command and where its answer goes.
+pub(crate) struct Request {
+    pub(crate) command: Command,
+    pub(crate) reply: SyncSender<Result<Reply, CommandError>>,
+}
+
+/// What a port has besides its frames.
+pub(crate) struct Attachment {
+    pub(crate) name: String,
+    pub(crate) interface: String,
+    /// The descriptor that the poller watches.
+    pub(crate) watched: Option<i32>,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) offloads: Option<Offloads>,
+    /// When to look at a port again whose descriptor has failed.
+    pub(crate) retry: Option<Nanos>,
+}
+
+/// Everything the thread owns.
+pub(crate) struct Worker {
+    pub(crate) config: RouterConfig,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) ports: Vec<Box<dyn Port>>,
+    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) mirror: Mirror,
+    pub(crate) poller: Poller,
+    pub(crate) timer: Timer,
+    pub(crate) commands: Receiver<Request>,
+    pub(crate) control: Notifier,
+    pub(crate) mirror_ready: Notifier,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) runtime_dir: PathBuf,
+    pub(crate) report: Option<fn(&str)>,
+    pub(crate) local: Vec<IpAddr>,
+}
+
+impl Worker {
+    /// Watches the descriptors of the ports, the clock, the control side and the mirror.
+    pub(crate) fn watch_all(&mut self) -> io::Result<()> {
+        self.poller.add(self.timer.fd(), TOKEN_TIMER)?;
+        self.poller.add(self.control.fd(), TOKEN_CONTROL)?;
+        self.poller.add(self.mirror_ready.fd(), TOKEN_MIRROR)?;
+        for at in 0..self.ports.len() {
+            self.watch(at)?;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, at: usize) -> io::Result<()> {
+        self.unwatch(at);
+        if let Some(fd) = self.ports[at].fd() {
+            self.poller.add(fd, at as u64)?;
+            self.attachments[at].watched = Some(fd);
+        }
+        Ok(())
+    }
+
+    fn unwatch(&mut self, at: usize) {
+        if let Some(fd) = self.attachments[at].watched.take() {
+            // A descriptor that was closed has left the set by itself.
+            let _ = self.poller.remove(fd);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if let Some(report) = self.report {
+            report(text);
+        }
+    }
+
+    /// Forwards until it is told to stop; gives the last counters.
+    pub(crate) fn run(mut self) -> io::Result<Snapshot> {
+        let busy = self.config.router.mode == Mode::Busy;
+        let mut events = Vec::with_capacity(Poller::BATCH);
+        let mut armed = None;
+        let mut beat_due = Nanos::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            let now = sys::monotonic_now();
+            let news = self.take_over(now);
+            let round = self.pipeline.round(now, &mut self.ports);
+            let mirror = &self.mirror;
+            self.pipeline.drain_requests(now, |request| mirror.ask(request));
+            if now >= beat_due {
+                self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
+                beat_due = now + BEAT;
+            }
+            if busy || news || round.received > 0 || round.more {
+                continue;
+            }
+            let mut wake = self.pipeline.next_wake().unwrap_or(Nanos::MAX);
+            if round.blocked {
+                wake = wake.min(now + RETRY_SEND);
+            }
+            if self.beats() {
+                wake = wake.min(beat_due);
+            }
+            wake = self.ports.iter().filter_map(|port| port.next_due()).fold(wake, Nanos::min);
+            wake = self.attachments.iter().filter_map(|port| port.retry).fold(wake, Nanos::min);
+            if wake <= sys::monotonic_now().saturating_add(SHORTEST_SLEEP) {
+                continue;
+            }
+            if armed != Some(wake) {
+                if wake == Nanos::MAX {
+                    self.timer.disarm()?
+                } else {
+                    self.timer.arm(wake)?
+                }
+                armed = Some(wake);
+            }
+            self.poller.wait(&mut events, None)?;
+            self.woken(&events, &mut armed);
+        }
+        Ok(self.finish())
+    }
+
+    /// Whether some guard must be told regularly that we live.
+    fn beats(&self) -> bool {
+        let filter =
+            |port: &Attachment| port.guard.as_ref().is_some_and(|guard| guard.kind() == GuardKind::Filter);
+        self.attachments.iter().any(filter)
+    }
+
+    fn woken(&mut self, events: &[Event], armed: &mut Option<Nanos>) {
+        for event in events {
+            match event.token {
+                TOKEN_TIMER => {
+                    self.timer.take();
+                    *armed = None;
+                }
+                TOKEN_CONTROL => {
+                    let _ = self.control.take();
+                }
+                TOKEN_MIRROR => {
+                    let _ = self.mirror_ready.take();
+                }
+                port if event.closed => {
+                    // It stays ready for as long as it is broken: look away, and again in a while.
+                    let at = port as usize;
+                    self.unwatch(at);
+                    self.attachments[at].retry = Some(sys::monotonic_now() + RETRY_PORT);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Commands, news of the mirror, ports to look at again. True: there may be more.
+    fn take_over(&mut self, now: Nanos) -> bool {
+        while let Ok(request) = self.commands.try_recv() {
+            let answer = self.execute(now, request.command);
+            // Whoever asked may have given up waiting.
+            let _ = request.reply.try_send(answer);
+        }
+        let mut local_changed = false;
+        let mut batches = 0;
+        while batches < BATCHES_PER_ROUND
+            && let Some(batch) = self.mirror.poll()
+        {
+            batches += 1;
+            for event in batch {
+                local_changed |= concerns_host(&event);
+                let link = match event {
+                    MirrorEvent::Link { port, link } => Some((port, link.is_some())),
+                    _ => None,
+                };
+                self.pipeline.apply(now, event);
+                if let Some((port, there)) = link {
+                    self.interface_changed(port, there);
+                }
+            }
+        }
+        if local_changed {
+            self.tell_guards();
+        }
+        for at in 0..self.attachments.len() {
+            if self.attachments[at].retry.is_some_and(|due| due <= now) {
+                self.look_again(at);
+            }
+        }
+        batches == BATCHES_PER_ROUND
+    }
+
+    fn tell_guards(&mut self) {
+        let local = self.pipeline.host_addresses();
+        // A withdrawn route may have been a copy of an address that stays.
+        if local == self.local {
+            return;
+        }
+        self.local = local;
+        let mut refused = None;
+        for port in &mut self.attachments {
+            if let Some(Err(error)) = port.guard.as_mut().map(|guard| guard.set_local(&self.local)) {
+                refused = Some(error);
+            }
+        }
+        if let Some(error) = refused {
+            self.say(&format!("the kernel may not receive packets for all of its addresses: {error}"));
+        }
+    }
+
+    fn interface_changed(&mut self, port: PortIndex, there: bool) {
+        let at = port.index();
+        if there {
+            self.look_again(at);
+            return;
+        }
+        let attachment = &mut self.attachments[at];
+        let text =
+            format!("port {}: interface {} is gone; the others go on", attachment.name, attachment.interface);
+        attachment.guard = None;
+        attachment.offloads = None;
+        attachment.retry = None;
+        self.unwatch(at);
+        // The port itself notices that its interface is gone; what it says is what we know.
+        let _ = self.ports[at].reopen();
+        self.say(&text);
+    }
+
+    /// Looks at the interface of a port again, and takes it (back) into use.
+    fn look_again(&mut self, at: usize) {
+        self.attachments[at].retry = None;
+        let result = self.take_into_use(at);
+        let attachment = &mut self.attachments[at];
+        let text = match result {
+            Ok(false) => return,
+            Ok(true) => {
+                format!("port {}: interface {} is back in use", attachment.name, attachment.interface)
+            }
+            Err(PortError::NoInterface(_)) => return,
+            Err(error) => {
+                attachment.retry = Some(sys::monotonic_now() + Nanos::SECOND);
+                format!("port {}: {error}", attachment.name)
+            }
+        };
+        self.say(&text);
+    }
+
+    /// True if the port was out of use.
+    fn take_into_use(&mut self, at: usize) -> Result<bool, PortError> {
+        let attachment = &self.attachments[at];
+        let was_out = attachment.guard.is_none();
+        let renewed = self.ports[at].reopen()?;
+        if renewed || attachment.watched.is_none() {
+            let interface = attachment.interface.clone();
+            self.watch(at)
+                .map_err(|source| PortError::Io { what: format!("watching {interface}"), source })?;
+        }
+        let attachment = &mut self.attachments[at];
+        if renewed || was_out {
+            attachment.offloads = Some(Offloads::disable(&attachment.interface, &self.runtime_dir)?);
+            // The old one belongs to an interface that is no more.
+            attachment.guard = None;
+            attachment.guard = Some(Guard::attach(&attachment.interface, GuardKind::Auto, &self.local)?);
+        }
+        Ok(was_out)
+    }
+
+    fn execute(&mut self, now: Nanos, command: Command) -> Result<Reply, CommandError> {
+        let pipeline = &mut self.pipeline;
+        match command {
+            Command::Show => return Ok(Reply::Snapshot(Box::new(pipeline.snapshot(now, &mut self.ports)))),
+            Command::Set { link, knob } => pipeline.set(now, &link, knob)?,
+            Command::SetRate { link, rate } => pipeline.set_rate(now, &link, rate)?,
+            Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
+            Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
+            Command::Reload(config) => {
+                let (old, new) = (&self.config.router, &config.router);
+                let fixed = |section: &evenkeel_config::RouterSection| evenkeel_config::RouterSection {
+                    hairpin: evenkeel_config::Hairpin::Forward,
+                    ..section.clone()
+                };
+                if fixed(old) != fixed(new) {
+                    let what = "[router], except hairpin,".to_owned();
+                    return Err(CommandError::NeedsRestart { what });
+                }
+                pipeline.reload(now, &config)?;
+                self.config = *config;
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Nothing more is received; what is held is dropped and counted; interfaces are as before.
+    fn finish(mut self) -> Snapshot {
+        let now = sys::monotonic_now();
+        self.pipeline.stop(now);
+        let last = self.pipeline.snapshot(now, &mut self.ports);
+        let mut failures = Vec::new();
+        for port in &mut self.attachments {
+            port.guard = None;
+            if let Some(Err(error)) = port.offloads.take().map(Offloads::restore) {
+                failures.push(format!("port {}: its offloads are still off: {error}", port.name));
+            }
+        }
+        failures.iter().for_each(|text| self.say(text));
+        // Commands that came too late are answered, not left to time out.
+        while let Ok(request) = self.commands.try_recv() {
+            let _ = request.reply.try_send(Err(CommandError::Stopped));
+        }
+        last
+    }
+}
+
+/// Whether an event may change the set of addresses that the kernel receives itself.
+fn concerns_host(event: &MirrorEvent) -> bool {
+    match event {
+        MirrorEvent::Local { .. } => true,
+        MirrorEvent::Route { route, .. } => route
+            .as_ref()
+            .is_none_or(|route| matches!(route.kind, KernelRouteKind::Local | KernelRouteKind::Broadcast)),
+        MirrorEvent::Link { .. } | MirrorEvent::Neighbour { .. } => false,
+    }
+}
