@@ -1,24 +1,32 @@
 //! Asking a router in another process.
 
-use std::io;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use evenkeel_router::Snapshot;
 
-use crate::protocol::Request;
+use crate::protocol::{Answer, Request};
+
+/// How long an answer may take: more than the router itself waits for its worker.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Pause between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(20);
 
 /// A connection to a router's control socket.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
+    stream: BufReader<UnixStream>,
 }
 
 /// Why a request was not answered as hoped.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No router listens there.
-    #[error("no router listens at {path}: {source}")]
+    #[error("no router listens at {path}: {source}", path = path.display())]
     Connect {
         /// The socket.
         path: PathBuf,
@@ -26,7 +34,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection broke, or no answer came in time.
-    #[error("the router at {path} did not answer: {source}")]
+    #[error("the router at {path} did not answer: {source}", path = path.display())]
     Io {
         /// The socket.
         path: PathBuf,
@@ -46,13 +54,32 @@ pub enum ClientError {
     },
 }
 
+impl ClientError {
+    /// The exit code a command should end with: 2 for a refused value, 3 for a socket that this user may not open, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused(_) => 2,
+            Self::Connect { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 3,
+            Self::Connect { .. } | Self::Io { .. } | Self::Garbled { .. } => 1,
+        }
+    }
+}
+
 impl Client {
     /// Connects; gives up on an answer after 10 s.
     ///
     /// # Errors
     /// [`ClientError::Connect`].
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
-        todo!()
+        let open = || {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(ANSWER))?;
+            stream.set_write_timeout(Some(ANSWER))?;
+            Ok(stream)
+        };
+        let stream = open().map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
     /// Connects, trying again until `patience` is over: for a router that is just being started.
@@ -60,7 +87,13 @@ impl Client {
     /// # Errors
     /// The last [`ClientError::Connect`].
     pub fn connect_within(path: &Path, patience: Duration) -> Result<Self, ClientError> {
-        todo!()
+        let end = Instant::now() + patience;
+        loop {
+            match Self::connect(path) {
+                Err(_) if Instant::now() + RETRY < end => thread::sleep(RETRY),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Every counter.
@@ -68,14 +101,23 @@ impl Client {
     /// # Errors
     /// Any [`ClientError`].
     pub fn show(&mut self) -> Result<Snapshot, ClientError> {
-        todo!()
+        match self.ask(&Request::Show)? {
+            Some(snapshot) => Ok(*snapshot),
+            None => Err(self.garbled("no counters in it")),
+        }
     }
 
     /// Changes a knob. `class` for knobs of a class.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the valid range when the router does not take it.
-    pub fn set(&mut self, link: &str, knob: &str, class: Option<&str>, value: &str) -> Result<(), ClientError> {
+    pub fn set(
+        &mut self,
+        link: &str,
+        knob: &str,
+        class: Option<&str>,
+        value: &str,
+    ) -> Result<(), ClientError> {
         self.send(&Request::Set {
             link: link.to_owned(),
             knob: knob.to_owned(),
@@ -84,11 +126,34 @@ impl Client {
         })
     }
 
-    /// Sends a request that is answered by "done".
+    /// Sends a request whose answer says no more than that it is done.
     ///
     /// # Errors
     /// Any [`ClientError`].
     pub fn send(&mut self, request: &Request) -> Result<(), ClientError> {
-        todo!()
+        self.ask(request).map(drop)
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Option<Box<Snapshot>>, ClientError> {
+        let mut line = serde_json::to_string(request).expect("a request is plain data");
+        line.push('\n');
+        let mut reply = String::new();
+        let mut talk = |stream: &mut BufReader<UnixStream>| {
+            stream.get_mut().write_all(line.as_bytes())?;
+            match stream.read_line(&mut reply)? {
+                0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
+                _ => Ok(()),
+            }
+        };
+        talk(&mut self.stream).map_err(|source| ClientError::Io { path: self.path.clone(), source })?;
+        match serde_json::from_str(&reply) {
+            Ok(Answer::Ok(snapshot)) => Ok(snapshot),
+            Ok(Answer::Error(text)) => Err(ClientError::Refused(text)),
+            Err(error) => Err(self.garbled(&error.to_string())),
+        }
+    }
+
+    fn garbled(&self, text: &str) -> ClientError {
+        ClientError::Garbled { path: self.path.clone(), text: text.to_owned() }
     }
 }

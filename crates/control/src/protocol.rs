@@ -1,9 +1,14 @@
 //! Requests and replies as they stand on the socket.
 //!
-//! A request is one line of JSON: `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one line:
-//! `{"ok":…}` or `{"error":"…"}`. A connection may carry any number of requests, answered in order.
+//! A request is one line of JSON: `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
+//! line: `{"ok":…}` (a snapshot for `show`, else `null`) or `{"error":"…"}`. A connection carries any number of requests, answered
+//! in order; a line is at most [`MAX_LINE`] bytes long.
 
+use evenkeel_router::Snapshot;
 use serde::{Deserialize, Serialize};
+
+/// Longest line, bytes: room for a whole `router.toml`.
+pub const MAX_LINE: u64 = 1 << 20;
 
 /// A request. Values are texts with units, as in configuration files.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -11,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub enum Request {
     /// Every counter: replies with a snapshot.
     Show,
-    /// Changes a knob of a link's discipline.
+    /// Changes a knob of a link.
     Set {
         /// The link, named by its port.
         link: String,
@@ -23,11 +28,11 @@ pub enum Request {
         /// The value: `200us`, `1000`, `true`, `hold`.
         value: String,
     },
-    /// Changes the rate of a link: `100Mbit/s`, or `none` for unpaced.
+    /// Changes the rate of a link.
     Rate {
         /// The link.
         link: String,
-        /// The rate.
+        /// `100Mbit/s`, or `unpaced`.
         value: String,
     },
     /// Changes the transmit ring of a link.
@@ -46,11 +51,87 @@ pub enum Request {
         /// The table of a discipline as in router.toml, inline: `{ kind = "lct", limit = 50 }`, or only its kind.
         value: String,
     },
-    /// Reads router.toml again and makes the running router as it says.
+    /// Makes the running router as a router.toml says.
     Reload {
         /// The text of the file.
         text: String,
         /// Its name, for messages.
         file: String,
     },
+}
+
+impl Request {
+    /// The link, knob, class and value of a request that changes a link, in the words of
+    /// [`parse_change`](evenkeel_config::parse_change); `None` for others.
+    #[must_use]
+    pub fn change(&self) -> Option<(&str, &str, Option<&str>, String)> {
+        match self {
+            Self::Show | Self::Reload { .. } => None,
+            Self::Set { link, knob, class, value } if knob == "discipline" => {
+                Some((link, knob, class.as_deref(), discipline_table(value)))
+            }
+            Self::Set { link, knob, class, value } => Some((link, knob, class.as_deref(), value.clone())),
+            Self::Rate { link, value } => Some((link, "rate", None, value.clone())),
+            Self::Ring { link, slots, refill } => {
+                Some((link, "ring", None, format!("{{ slots = {slots}, refill = {refill:?} }}")))
+            }
+            Self::Discipline { link, value } => Some((link, "discipline", None, discipline_table(value))),
+        }
+    }
+}
+
+/// A discipline's table; a bare kind becomes a table with its defaults.
+fn discipline_table(value: &str) -> String {
+    let value = value.trim();
+    if value.contains(['{', '=']) { value.to_owned() } else { format!("{{ kind = {value:?} }}") }
+}
+
+/// A reply as it stands on the socket.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// Done; the counters if they were asked for.
+    Ok(Option<Box<Snapshot>>),
+    /// Not done, and nothing changed.
+    Error(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_line_is_a_request() {
+        let line = r#"{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}"#;
+        let request: Request = serde_json::from_str(line).unwrap();
+        assert_eq!(serde_json::to_string(&request).unwrap(), line);
+        assert_eq!(request.change(), Some(("wan", "x_delay", Some("bulk"), "200us".to_owned())));
+    }
+
+    #[test]
+    fn unknown_fields_and_commands_are_refused() {
+        for line in [
+            r#"{"cmd":"shw"}"#,
+            r#"{"cmd":"rate","link":"wan","value":"1bit/s","unit":"x"}"#,
+            r#"{"cmd":"set"}"#,
+        ] {
+            assert!(serde_json::from_str::<Request>(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn short_forms_become_values_of_a_configuration_file() {
+        let ring = Request::Ring { link: "wan".into(), slots: 4, refill: "any".into() };
+        assert_eq!(ring.change().unwrap().3, r#"{ slots = 4, refill = "any" }"#);
+        let bare = Request::Discipline { link: "wan".into(), value: "fifo".into() };
+        assert_eq!(bare.change().unwrap().3, r#"{ kind = "fifo" }"#);
+        let table = Request::Discipline { link: "wan".into(), value: r#"{ kind = "lct" }"#.into() };
+        assert_eq!(table.change().unwrap().3, r#"{ kind = "lct" }"#);
+    }
+
+    #[test]
+    fn answers_are_one_word_and_a_value() {
+        assert_eq!(serde_json::to_string(&Answer::Ok(None)).unwrap(), r#"{"ok":null}"#);
+        assert_eq!(serde_json::to_string(&Answer::Error("no".into())).unwrap(), r#"{"error":"no"}"#);
+    }
 }

@@ -5,16 +5,26 @@
 //! 0s   set sink x_delay class3 0us
 //! 25s  set sink x_delay class3 10us
 //! 50s  set sink module2 false
-//! 75s  discipline sink { kind = "wfq-altq", limit = 50 }
+//! 75s  discipline sink { kind = "wfq-altq", drop = "tail", limit = 50 }
 //! 90s  rate sink 50Mbit/s
 //! 95s  ring sink 64 any
 //! ```
+//!
+//! Times count from the start of the script. `set` takes a link, a knob, for knobs of a class its name, and a value. A `#` outside of quotes
+//! begins a comment.
 
 use std::fmt;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::client::ClientError;
+use evenkeel_config::parse_time;
+
+use crate::client::{Client, ClientError};
 use crate::protocol::Request;
+
+/// What a line may hold, for messages.
+const FORMS: &str =
+    "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL";
 
 /// A change and when it is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +56,91 @@ pub struct ScriptError {
 /// # Errors
 /// Every line that is wrong.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Entry>, Vec<ScriptError>> {
-    todo!()
+    let mut entries = Vec::new();
+    let mut errors = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = without_comment(line).trim();
+        if line.is_empty() {
+            continue;
+        }
+        match entry(line, number + 1) {
+            Ok(entry) => entries.push(entry),
+            Err(message) => errors.push(ScriptError { file: file.to_owned(), line: number + 1, message }),
+        }
+    }
+    entries.sort_by_key(|entry: &Entry| entry.at);
+    if errors.is_empty() { Ok(entries) } else { Err(errors) }
+}
+
+/// The line up to a `#` that does not stand in quotes.
+fn without_comment(line: &str) -> &str {
+    let mut quoted = false;
+    let end = line.find(|c| {
+        quoted ^= c == '"';
+        c == '#' && !quoted
+    });
+    &line[..end.unwrap_or(line.len())]
+}
+
+fn entry(line: &str, number: usize) -> Result<Entry, String> {
+    let (time, text) = line
+        .split_once(char::is_whitespace)
+        .ok_or_else(|| format!("{line:?} is not `time command`: commands are {FORMS}"))?;
+    let at = parse_time(time).map_err(|error| format!("time {time:?}: {error}"))?;
+    let text = text.trim();
+    Ok(Entry {
+        line: number,
+        at: Duration::from_nanos(at.0),
+        request: command(text)?,
+        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// Reads a command as it stands in a script: `set LINK KNOB [CLASS] VALUE`, `discipline LINK KIND-OR-TABLE`, `rate LINK RATE`,
+/// `ring LINK SLOTS REFILL`.
+///
+/// # Errors
+/// What is wrong and what would be right. Knobs and values are judged by the router, which knows the classes.
+pub fn command(text: &str) -> Result<Request, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let rest = |n: usize| rest_after(text, n);
+    let wanted = |form: &str| Err(format!("{text:?} is not complete: {form}"));
+    let link = || words[1].to_owned();
+    match words.first().copied() {
+        Some("set") => match words.len() {
+            4 => Ok(set(link(), words[2], None, words[3])),
+            // A table has spaces; it follows knobs that belong to the link.
+            n if n > 4 && words[3].starts_with('{') => Ok(set(link(), words[2], None, rest(3))),
+            5 => Ok(set(link(), words[2], Some(words[3]), words[4])),
+            n if n > 5 => Err(format!("{text:?} has too many words: set LINK KNOB [CLASS] VALUE")),
+            _ => wanted("set LINK KNOB [CLASS] VALUE"),
+        },
+        Some("discipline") if words.len() >= 3 => {
+            Ok(Request::Discipline { link: link(), value: rest(2).to_owned() })
+        }
+        Some("discipline") => wanted("discipline LINK KIND-OR-TABLE"),
+        Some("rate") if words.len() == 3 => Ok(Request::Rate { link: link(), value: words[2].to_owned() }),
+        Some("rate") => wanted("rate LINK RATE, as in rate sink 100Mbit/s"),
+        Some("ring") if words.len() == 4 => match words[2].parse() {
+            Ok(slots) => Ok(Request::Ring { link: link(), slots, refill: words[3].to_owned() }),
+            Err(_) => Err(format!("slots {:?} is not a whole number", words[2])),
+        },
+        Some("ring") => wanted("ring LINK SLOTS REFILL, as in ring sink 128 whole"),
+        _ => Err(format!("{text:?} is not a command: commands are {FORMS}")),
+    }
+}
+
+fn set(link: String, knob: &str, class: Option<&str>, value: &str) -> Request {
+    Request::Set { link, knob: knob.to_owned(), class: class.map(str::to_owned), value: value.to_owned() }
+}
+
+/// What follows the first `n` words, as it stands.
+fn rest_after(text: &str, n: usize) -> &str {
+    let mut rest = text.trim();
+    for _ in 0..n {
+        rest = rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
+    }
+    rest
 }
 
 /// What became of an entry.
@@ -62,6 +156,106 @@ pub struct Applied<'a> {
 
 impl fmt::Display for Applied<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+        write!(f, "{:9.3} s  {}", self.at.as_secs_f64(), self.entry.text)?;
+        match &self.result {
+            Ok(()) => Ok(()),
+            Err(error) => write!(f, "  refused (line {}): {error}", self.entry.line),
+        }
+    }
+}
+
+/// Applies the entries at their times and reports each as it is done. A refused change does not stop the script; a broken connection does.
+/// Returns how many were refused.
+///
+/// # Errors
+/// The router no longer answers.
+pub fn run(
+    client: &mut Client,
+    entries: &[Entry],
+    mut report: impl FnMut(&Applied<'_>),
+) -> Result<usize, ClientError> {
+    let start = Instant::now();
+    let mut refused = 0;
+    for entry in entries {
+        thread::sleep((start + entry.at).saturating_duration_since(Instant::now()));
+        let at = start.elapsed();
+        match client.send(&entry.request) {
+            result @ (Ok(()) | Err(ClientError::Refused(_))) => {
+                refused += usize::from(result.is_err());
+                report(&Applied { entry, at, result });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_script_is_read() {
+        let text = include_str!("script.rs");
+        let script: String = text
+            .lines()
+            .skip_while(|l| *l != "//! ```text")
+            .skip(1)
+            .take_while(|l| *l != "//! ```")
+            .map(|l| format!("{}\n", l.trim_start_matches("//!")))
+            .collect();
+        let entries = parse(&script, "steps").unwrap();
+        assert_eq!(entries.len(), 6);
+        assert_eq!(entries[1].line, 3);
+        assert_eq!(entries[1].at, Duration::from_secs(25));
+        assert_eq!(entries[1].request, set("sink".into(), "x_delay", Some("class3"), "10us"));
+        assert_eq!(entries[2].request, set("sink".into(), "module2", None, "false"));
+        assert_eq!(
+            entries[3].request,
+            Request::Discipline {
+                link: "sink".into(),
+                value: r#"{ kind = "wfq-altq", drop = "tail", limit = 50 }"#.into()
+            }
+        );
+        assert_eq!(
+            entries[5].request,
+            Request::Ring { link: "sink".into(), slots: 64, refill: "any".into() }
+        );
+    }
+
+    #[test]
+    fn every_wrong_line_is_named() {
+        let text = "0s set sink\n\n# fine\n10 rate sink 1Mbit/s\n1s rte sink 1Mbit/s\n2s\n3s ring sink x any\n4s set a b c d e";
+        let errors = parse(text, "steps.txt").unwrap_err();
+        let lines: Vec<usize> = errors.iter().map(|e| e.line).collect();
+        assert_eq!(lines, [1, 4, 5, 6, 7, 8]);
+        assert!(errors[0].to_string().starts_with("steps.txt:1: "), "{}", errors[0]);
+        assert!(errors[0].message.contains("set LINK KNOB [CLASS] VALUE"));
+        assert!(errors[2].message.contains("not a command"));
+        assert!(errors[4].message.contains("not a whole number"));
+    }
+
+    #[test]
+    fn entries_are_sorted_by_time_and_keep_the_order_of_lines() {
+        let entries = parse("2s rate a 1Mbit/s\n1s rate b 1Mbit/s\n2s rate c 1Mbit/s", "f").unwrap();
+        let lines: Vec<usize> = entries.iter().map(|e| e.line).collect();
+        assert_eq!(lines, [2, 1, 3]);
+    }
+
+    #[test]
+    fn a_hash_in_quotes_is_no_comment() {
+        let entries = parse("1s discipline a { kind = \"x#y\" } # really", "f").unwrap();
+        assert_eq!(
+            entries[0].request,
+            Request::Discipline { link: "a".into(), value: "{ kind = \"x#y\" }".into() }
+        );
+    }
+
+    #[test]
+    fn a_table_may_follow_set() {
+        assert_eq!(
+            command("set sink ring { slots = 4, refill = \"any\" }").unwrap(),
+            set("sink".into(), "ring", None, "{ slots = 4, refill = \"any\" }")
+        );
     }
 }

@@ -1,11 +1,26 @@
 //! Answering requests: a thread per client, bounded, beside the worker.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fs, mem};
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Change, RouterConfig, parse_change};
 use evenkeel_router::{Command, CommandError, Reply};
+
+use crate::protocol::{Answer, MAX_LINE, Request};
+
+/// Clients served at the same time; further ones are told so and hung up on.
+pub const MAX_CLIENTS: usize = 32;
+/// How long a client may take to read its answer.
+const WRITE: Duration = Duration::from_secs(5);
 
 /// What carries out commands: a router's handle, or a stand-in in tests.
 pub trait Target: Send + Sync + 'static {
@@ -41,20 +56,71 @@ pub enum ServerError {
     },
 }
 
+impl ServerError {
+    /// The exit code a command should end with: 3 where permission is missing, else 2.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 3,
+            Self::Io { .. } | Self::InUse(_) | Self::NotASocket(_) => 2,
+        }
+    }
+}
+
 /// A running server. Dropping it stops it and removes the socket.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
+    /// Device and inode of the socket: only our own is removed.
+    identity: (u64, u64),
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+}
+
+/// What the listening thread, the clients' threads and the owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    stopping: AtomicBool,
+    /// Class names in the order of the running configuration.
+    classes: Mutex<Vec<String>>,
+    clients: Mutex<BTreeMap<u64, UnixStream>>,
+}
+
+/// Nothing that is done under these locks can leave what they guard half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {
-    /// Listens at `path` (mode 0600; missing folders are made; a socket left by a killed router is replaced) and answers with `target`.
-    /// `config` is what the router was started with: names of classes and links are looked up in it.
+    /// Listens at `path` (mode 0600; missing folders are made; a socket left by a killed router is replaced) and answers with
+    /// `target`. `config` is what the router was started with: names of classes are looked up in it.
     ///
     /// # Errors
     /// See [`ServerError`].
     pub fn start<T: Target>(path: &Path, config: &RouterConfig, target: Arc<T>) -> Result<Self, ServerError> {
-        todo!()
+        let failed = |source| ServerError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        remove_stale(path)?;
+        let socket = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let metadata = fs::symlink_metadata(path).map_err(failed)?;
+        let shared = Arc::new(Shared::default());
+        *lock(&shared.classes) = names(config);
+        let listener = thread::Builder::new()
+            .name("control".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || listen(&socket, &shared, &target)
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            identity: (metadata.dev(), metadata.ino()),
+            shared,
+            listener: Some(listener),
+        })
     }
 
     /// Where it listens.
@@ -63,6 +129,165 @@ impl Server {
         &self.path
     }
 
-    /// Stops: no new clients, the present ones are hung up on, the socket is removed.
-    pub fn stop(self) {}
+    /// Stops: no new clients, the present ones are hung up on once their current request is answered, the socket is removed.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        if ours {
+            // Wakes the listening thread out of `accept`.
+            drop(UnixStream::connect(&self.path));
+            let _ = fs::remove_file(&self.path);
+        }
+        for client in lock(&self.shared.clients).values() {
+            let _ = client.shutdown(Shutdown::Read);
+        }
+        if let Some(listener) = self.listener.take()
+            && ours
+        {
+            let _ = listener.join();
+        }
+    }
+}
+
+fn names(config: &RouterConfig) -> Vec<String> {
+    config.class_names().into_iter().map(str::to_owned).collect()
+}
+
+/// Removes a socket that nobody listens at any more.
+fn remove_stale(path: &Path) -> Result<(), ServerError> {
+    let failed = |source| ServerError::Io { path: path.to_owned(), source };
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ServerError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ServerError::InUse(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn listen<T: Target>(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<T>) {
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    for id in 0u64.. {
+        let accepted = socket.accept();
+        if shared.stopping.load(Ordering::SeqCst) {
+            break;
+        }
+        threads.retain(|thread| !thread.is_finished());
+        let Ok((stream, _)) = accepted else {
+            // Out of file descriptors or memory: let others finish instead of spinning.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        if stream.set_write_timeout(Some(WRITE)).is_err() {
+            continue;
+        }
+        if lock(&shared.clients).len() >= MAX_CLIENTS {
+            let text = format!("{MAX_CLIENTS} clients are connected, more are not served: try again later");
+            let _ = answer(&mut &stream, &Answer::Error(text));
+            continue;
+        }
+        let Ok(copy) = stream.try_clone() else { continue };
+        lock(&shared.clients).insert(id, copy);
+        let (shared_too, target) = (Arc::clone(shared), Arc::clone(target));
+        let spawned = thread::Builder::new().name(format!("control-{id}")).spawn(move || {
+            // Ends when the client hangs up, breaks off, or the server stops.
+            let _ = serve(&stream, &shared_too, &*target);
+            lock(&shared_too.clients).remove(&id);
+        });
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(_) => drop(lock(&shared.clients).remove(&id)),
+        }
+    }
+    for client in lock(&shared.clients).values() {
+        let _ = client.shutdown(Shutdown::Read);
+    }
+    for thread in threads {
+        let _ = thread.join();
+    }
+}
+
+fn serve(stream: &UnixStream, shared: &Shared, target: &dyn Target) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let length = (&mut reader).take(MAX_LINE + 1).read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if length as u64 > MAX_LINE {
+            // What follows cannot be told apart from the rest of this line: hang up.
+            return answer(
+                &mut &*stream,
+                &Answer::Error(format!("a request is longer than {MAX_LINE} bytes")),
+            );
+        }
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let reply = match serde_json::from_slice(&line) {
+            Ok(request) => carry_out(request, shared, target),
+            Err(error) => Err(format!("not a request: {error}")),
+        };
+        answer(&mut &*stream, &reply.unwrap_or_else(Answer::Error))?;
+        if shared.stopping.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+    }
+}
+
+fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    out.write_all(&line)
+}
+
+/// Turns a request into a command of the router. Errors are texts for the client; then nothing changed.
+fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<Answer, String> {
+    let (command, new_classes) = match request {
+        Request::Show => (Command::Show, None),
+        Request::Reload { text, file } => {
+            let config = RouterConfig::parse(&text, &file).map_err(|errors| errors.to_string())?;
+            let classes = names(&config);
+            (Command::Reload(Box::new(config)), Some(classes))
+        }
+        request => (change(&request, shared)?, None),
+    };
+    let reply = target.send(command).map_err(|error| error.to_string())?;
+    if let Some(mut classes) = new_classes {
+        mem::swap(&mut *lock(&shared.classes), &mut classes);
+    }
+    Ok(match reply {
+        Reply::Done => Answer::Ok(None),
+        Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),
+    })
+}
+
+fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
+    let (link, knob, class, value) = request.change().ok_or("not a change")?;
+    let classes = lock(&shared.classes).clone();
+    let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
+    let change = parse_change(knob, class, &value, &classes).map_err(|error| error.to_string())?;
+    let link = link.to_owned();
+    Ok(match change {
+        Change::Knob(knob) => Command::Set { link, knob },
+        Change::Rate(rate) => Command::SetRate { link, rate },
+        Change::Ring(ring) => Command::SetRing { link, ring },
+        Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
+    })
 }

@@ -1,0 +1,246 @@
+//! Server and client over a real socket, with a stand-in for the router.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use evenkeel_config::RouterConfig;
+use evenkeel_control::server::MAX_CLIENTS;
+use evenkeel_control::{Client, ClientError, Request, Server, ServerError, Target, script};
+use evenkeel_router::snapshot::{LinkSnapshot, Snapshot};
+use evenkeel_router::{Command, CommandError, Reply};
+
+const CONFIG: &str = r#"
+[[port]]
+name = "wan"
+interface = "eth0"
+[[class]]
+name = "rest"
+[[class]]
+name = "bulk"
+[[link]]
+port = "wan"
+rate = "100Mbit/s"
+[link.discipline]
+kind = "lct"
+"#;
+
+/// Notes what it was asked; knows one link, `wan`.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Target for Recorder {
+    fn send(&self, command: Command) -> Result<Reply, CommandError> {
+        let (link, text) = match command {
+            Command::Show => {
+                return Ok(Reply::Snapshot(Box::new(Snapshot {
+                    router: "r1".to_owned(),
+                    links: vec![LinkSnapshot { port: "wan".to_owned(), ..LinkSnapshot::default() }],
+                    ..Snapshot::default()
+                })));
+            }
+            Command::Set { link, knob } => (link, format!("{knob:?}")),
+            Command::SetRate { link, rate } => (link, format!("{rate:?}")),
+            Command::SetRing { link, ring } => (link, format!("{ring:?}")),
+            Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
+            Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
+        };
+        if link != "wan" {
+            return Err(CommandError::NoSuchLink { name: link, known: vec!["wan".to_owned()] });
+        }
+        self.0.lock().unwrap().push(text);
+        Ok(Reply::Done)
+    }
+}
+
+struct Setup {
+    folder: tempfile::TempDir,
+    recorder: Arc<Recorder>,
+    config: RouterConfig,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            recorder: Arc::default(),
+            config: RouterConfig::parse(CONFIG, "router.toml").unwrap(),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("sub/r1.sock")
+    }
+
+    fn start(&self) -> Server {
+        Server::start(&self.path(), &self.config, Arc::clone(&self.recorder)).unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.path()).unwrap()
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.recorder.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn show_and_changes_reach_the_router() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    assert_eq!(client.show().unwrap().router, "r1");
+    client.set("wan", "x_delay", Some("bulk"), "200us").unwrap();
+    client.set("wan", "module2", None, "false").unwrap();
+    client.send(&Request::Rate { link: "wan".into(), value: "50Mbit/s".into() }).unwrap();
+    client.send(&Request::Ring { link: "wan".into(), slots: 4, refill: "any".into() }).unwrap();
+    client.send(&Request::Discipline { link: "wan".into(), value: "fifo".into() }).unwrap();
+    let asked = setup.asked();
+    assert_eq!(asked[0], "XDelay(Class(1), Nanos(200000))");
+    assert_eq!(asked[1], "Module2(false)");
+    assert_eq!(asked[2], "Some(BitRate(50000000))");
+    assert!(asked[3].contains("slots: 4"), "{}", asked[3]);
+    assert_eq!(asked[4..], ["fifo"]);
+}
+
+#[test]
+fn wrong_values_are_refused_and_reach_nobody() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    for (knob, class, value, hint) in [
+        ("x_delay", Some("bulk"), "200", "us"),
+        ("x_delay", Some("bulk"), "100s", "range"),
+        ("x_delay", Some("blk"), "200us", "bulk"),
+        ("x_dely", Some("bulk"), "200us", "x_delay"),
+        ("ring", None, "{ slots = 0 }", "1"),
+    ] {
+        let error = client.set("wan", knob, class, value).unwrap_err();
+        assert!(matches!(error, ClientError::Refused(_)), "{error}");
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains(hint), "{knob} {value}: {error}");
+    }
+    assert_eq!(setup.asked(), [""; 0]);
+    let error = client.set("lan", "module2", None, "true").unwrap_err();
+    assert_eq!(error.to_string(), "no link \"lan\": links are wan");
+    // The connection is still good.
+    assert_eq!(client.show().unwrap().router, "r1");
+}
+
+#[test]
+fn a_reload_brings_its_own_class_names() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    let reload = |text: &str| Request::Reload { text: text.to_owned(), file: "new.toml".to_owned() };
+    let error = client.send(&reload("[[port]]\nname = 1")).unwrap_err().to_string();
+    assert!(error.starts_with("new.toml:2: "), "{error}");
+    client.send(&reload(&CONFIG.replace("bulk", "slow"))).unwrap();
+    assert_eq!(setup.asked(), ["reload [\"rest\", \"slow\"]"]);
+    client.set("wan", "x_delay", Some("slow"), "1ms").unwrap();
+    assert!(client.set("wan", "x_delay", Some("bulk"), "1ms").is_err());
+}
+
+#[test]
+fn the_socket_is_private_and_removed_on_stop() {
+    let setup = Setup::new();
+    let server = setup.start();
+    let mode = fs::metadata(setup.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut idle = setup.client();
+    server.stop();
+    assert!(!setup.path().exists());
+    assert!(matches!(idle.show(), Err(ClientError::Io { .. })));
+    assert!(matches!(Client::connect(&setup.path()), Err(ClientError::Connect { .. })));
+}
+
+#[test]
+fn a_socket_left_by_a_killed_router_is_replaced_and_a_living_one_is_not() {
+    let setup = Setup::new();
+    fs::create_dir_all(setup.path().parent().unwrap()).unwrap();
+    drop(UnixListener::bind(setup.path()).unwrap());
+    assert!(setup.path().exists());
+    let server = setup.start();
+    assert_eq!(setup.client().show().unwrap().router, "r1");
+    let second = Server::start(&setup.path(), &setup.config, Arc::clone(&setup.recorder));
+    assert!(matches!(second, Err(ServerError::InUse(_))));
+    // The refused start must not have taken the socket away.
+    assert_eq!(setup.client().show().unwrap().router, "r1");
+    server.stop();
+    fs::write(setup.path(), "mine").unwrap();
+    let third = Server::start(&setup.path(), &setup.config, Arc::clone(&setup.recorder));
+    assert!(matches!(third, Err(ServerError::NotASocket(_))));
+    assert_eq!(fs::read(setup.path()).unwrap(), b"mine");
+}
+
+#[test]
+fn garbage_is_answered_and_endless_lines_are_cut_off() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let stream = UnixStream::connect(setup.path()).unwrap();
+    let mut reader = BufReader::new(&stream);
+    let mut line = String::new();
+    for garbage in ["{", "[1]", "\u{fffd}", "{\"cmd\":\"dance\"}", "null"] {
+        (&stream).write_all(format!("{garbage}\n").as_bytes()).unwrap();
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        assert!(line.starts_with("{\"error\":\"not a request: "), "{garbage}: {line}");
+    }
+    (&stream).write_all(b"\n  \n{\"cmd\":\"show\"}\n").unwrap();
+    line.clear();
+    reader.read_line(&mut line).unwrap();
+    assert!(line.starts_with("{\"ok\":{"), "{line}");
+    // The server stops reading after a megabyte: the write may break off.
+    let _ = (&stream).write_all(&vec![b'x'; 3 << 20]);
+    line.clear();
+    let _ = reader.read_line(&mut line);
+    assert!(line.is_empty() || line.contains("longer than"), "{line}");
+    assert_eq!(setup.client().show().unwrap().router, "r1");
+}
+
+#[test]
+fn clients_are_bounded_and_places_become_free() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut clients: Vec<Client> = (0..MAX_CLIENTS).map(|_| setup.client()).collect();
+    for client in &mut clients {
+        client.show().unwrap();
+    }
+    let refused = setup.client().show();
+    assert!(refused.is_err());
+    clients.truncate(1);
+    let mut answered = false;
+    for _ in 0..200 {
+        answered = setup.client().show().is_ok();
+        if answered {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(answered);
+    clients[0].show().unwrap();
+}
+
+#[test]
+fn a_script_goes_on_after_a_refusal() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let entries = script::parse(
+        "20ms set wan x_delay bulk 1ms\n0s set wan module2 maybe\n40ms rate wan 1Mbit/s",
+        "steps",
+    )
+    .unwrap();
+    let mut lines = Vec::new();
+    let refused =
+        script::run(&mut setup.client(), &entries, |applied| lines.push(applied.to_string())).unwrap();
+    assert_eq!(refused, 1);
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].contains("refused (line 2)"), "{}", lines[0]);
+    assert!(lines[1].ends_with("set wan x_delay bulk 1ms"), "{}", lines[1]);
+    assert_eq!(setup.asked(), ["XDelay(Class(1), Nanos(1000000))", "Some(BitRate(1000000))"]);
+}
