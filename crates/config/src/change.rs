@@ -1,11 +1,15 @@
 //! Changes to a running link, in text: what `evenkeel ctl set` and the steps of a scenario say.
 
-use evenkeel_core::BitRate;
-use evenkeel_core::link::RingConfig;
+use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::Knob;
+use evenkeel_core::{BitRate, Class, Weight};
 use thiserror::Error;
 
-use crate::discipline::DisciplineConfig;
+use crate::discipline::{DisciplineConfig, multi_backlog, parse_discipline};
+use crate::read::{Fields, Reader, Value, parse_toml, suggest};
+use crate::schema::Kind;
+use crate::tables;
+use crate::tree::{Data, Node, single};
 
 /// A change to one link.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +29,23 @@ pub enum Change {
 #[error("{0}")]
 pub struct ChangeError(pub String);
 
-/// Reads a change: the name of a knob (`weight`, `x_delay`, `limit`, `module2`, `multi_backlog`, `rearm_empty`, `rate`,
-/// `ring`, `discipline`), the class it concerns (if it concerns one), and its value as it would stand in `router.toml`
-/// (without quotes: `200us`, `{ slots = 4, refill = "any" }`). `classes` are the router's class names in order.
+/// What can be changed while a router runs. Ranges and types are those of the same keys in `router.toml`.
+pub const NAMES: &[&str] = &[
+    "weight",
+    "x_delay",
+    "limit",
+    "module2",
+    "multi_backlog",
+    "rearm_empty",
+    "high_water",
+    "rate",
+    "ring",
+    "discipline",
+];
+
+/// Reads a change: the name of a knob (one of [`NAMES`]), the class it concerns (if it concerns one), and its value as it
+/// would stand in `router.toml`, without quotes: `200us`, `{ slots = 4, refill = "any" }`. `classes` are the router's
+/// class names in order.
 ///
 /// # Errors
 /// Unknown knob or class (with the nearest valid name), wrong unit, value out of range (with the range).
@@ -37,8 +55,22 @@ pub fn parse_change(
     value: &str,
     classes: &[&str],
 ) -> Result<Change, ChangeError> {
-    let _ = (knob, class, value, classes);
-    Err(ChangeError(String::new()))
+    let Some(name) = NAMES.iter().find(|name| **name == knob) else {
+        return Err(ChangeError(format!("no knob {knob:?}; {}", suggest(knob, NAMES))));
+    };
+    let class = class_of(name, class, classes)?;
+    let value = value.trim();
+    match *name {
+        "discipline" => parse_discipline(value, classes).map(Change::Discipline),
+        "rate" if value == "unpaced" => Ok(Change::Rate(None)),
+        _ => {
+            let kind = kind_of(name);
+            let (_, mut reader) = parse_toml("", "");
+            let item = reader.value(&kind, &node(&kind, value), name);
+            let change = item.and_then(|item| change(name, class, &item.value));
+            concluded(reader, change)
+        }
+    }
 }
 
 /// As [`parse_change`], for knobs of disciplines only.
@@ -51,6 +83,86 @@ pub fn parse_knob(
     value: &str,
     classes: &[&str],
 ) -> Result<Knob, ChangeError> {
-    let _ = (knob, class, value, classes);
-    Err(ChangeError(String::new()))
+    match parse_change(knob, class, value, classes)? {
+        Change::Knob(knob) => Ok(knob),
+        _ => Err(ChangeError(format!("{knob} is not a knob of a discipline but of the link"))),
+    }
+}
+
+fn class_of(knob: &str, class: Option<&str>, classes: &[&str]) -> Result<Option<Class>, ChangeError> {
+    let Some(name) = class else {
+        return match knob {
+            "weight" | "x_delay" => Err(ChangeError(format!(
+                "{knob} is of a class: say which; there are: {}",
+                classes.join(", ")
+            ))),
+            _ => Ok(None),
+        };
+    };
+    if !matches!(knob, "weight" | "x_delay" | "limit") {
+        return Err(ChangeError(format!("{knob} is of the whole link, not of a class")));
+    }
+    match classes.iter().position(|class| *class == name) {
+        Some(index) => Ok(u16::try_from(index).ok().map(Class)),
+        None => Err(ChangeError(format!("no class {name:?}; {}", suggest(name, classes)))),
+    }
+}
+
+/// What the key of this name holds in `router.toml`, for one class where it has one for each.
+fn kind_of(name: &str) -> Kind {
+    let sections = tables::DISCIPLINES.iter().map(|(_, section)| *section).chain([&tables::LINK]);
+    let kind = sections.filter_map(|section| section.key(name)).map(|key| key.kind).next();
+    match kind {
+        Some(Kind::ByClass(of, _)) => *of,
+        Some(kind) => kind,
+        None => Kind::Foreign("nothing"),
+    }
+}
+
+/// A text that is not in a TOML file as the node it would be there.
+fn node(kind: &Kind, text: &str) -> Node {
+    let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
+    match kind {
+        Kind::Switch | Kind::Integer { .. } | Kind::Number { .. } | Kind::Table(_) => {
+            single(text).unwrap_or_else(|_not_toml| plain())
+        }
+        _ => plain(),
+    }
+}
+
+fn change(name: &str, class: Option<Class>, value: &Value) -> Option<Change> {
+    let knob = match (name, value) {
+        ("weight", Value::Integer(weight)) => Knob::Weight(class?, Weight(u32::try_from(*weight).ok()?)),
+        ("x_delay", Value::Time(x)) => Knob::XDelay(class?, *x),
+        ("limit", Value::Integer(limit)) => Knob::QueueLimit(class, u32::try_from(*limit).ok()?),
+        ("module2", Value::Switch(on)) => Knob::Module2(*on),
+        ("rearm_empty", Value::Switch(on)) => Knob::RearmEmpty(*on),
+        ("multi_backlog", Value::Text(word)) => Knob::MultiBacklog(multi_backlog(word)),
+        ("high_water", Value::Size(bytes)) => Knob::HighWater(*bytes),
+        ("rate", Value::Rate(rate)) => return Some(Change::Rate(Some(*rate))),
+        ("ring", Value::Table(fields)) => return ring(fields).map(Change::Ring),
+        _ => return None,
+    };
+    Some(Change::Knob(knob))
+}
+
+/// The ring that a table says, which was read by its declaration.
+pub(crate) fn ring(fields: &Fields) -> Option<RingConfig> {
+    let slots = u32::try_from(fields.integer("slots")?).ok()?;
+    let refill = if fields.text("refill")? == "whole" { Refill::WholeRing } else { Refill::AnySlot };
+    Some(RingConfig { slots, refill })
+}
+
+/// The result, or all that was wrong in one message without a place.
+pub(crate) fn concluded<T>(reader: Reader, result: Option<T>) -> Result<T, ChangeError> {
+    reader.finish(result).map_err(|errors| {
+        let messages: Vec<_> = errors
+            .0
+            .into_iter()
+            .map(|error| {
+                if error.key.is_empty() { error.message } else { format!("{}: {}", error.key, error.message) }
+            })
+            .collect();
+        ChangeError(messages.join("; "))
+    })
 }

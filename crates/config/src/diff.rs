@@ -1,10 +1,175 @@
 //! What would change if a running router were given another file.
 
-use crate::model::RouterConfig;
+use evenkeel_core::link::{Refill, RingConfig};
+use evenkeel_core::schedule::MultiBacklog;
+use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect};
 
-/// The differences, one sentence each, in the order of the file; empty if there are none.
+use crate::discipline::DisciplineConfig;
+use crate::model::{LinkConfig, RouterConfig};
+use crate::quantity::{rate_text, size_text, time_text};
+
+/// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
 #[must_use]
 pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
-    let _ = (old, new);
-    Vec::new()
+    let mut out = Vec::new();
+    router(&mut out, old, new);
+    for port in &new.ports {
+        match old.ports.iter().find(|known| known.name == port.name) {
+            None => out.push(format!("port {} is new (needs a restart)", port.name)),
+            Some(known) if known.interface != port.interface => out.push(format!(
+                "port {}: interface {} becomes {} (needs a restart)",
+                port.name, known.interface, port.interface
+            )),
+            Some(_) => {}
+        }
+    }
+    for port in old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name)) {
+        out.push(format!("port {} goes (needs a restart)", port.name));
+    }
+    if old.class_names() != new.class_names() {
+        out.push(format!("classes {} become {}", old.class_names().join(", "), new.class_names().join(", ")));
+    } else {
+        for (was, is) in old.classes.iter().zip(&new.classes) {
+            if was.rules != is.rules {
+                out.push(format!("class {}: other rules", is.name));
+            }
+        }
+    }
+    for link in &new.links {
+        if let Some(known) = old.link(&link.port) {
+            links(&mut out, known, link, &old.class_names(), &new.class_names());
+        }
+    }
+    out
+}
+
+/// Notes a change of one value.
+fn value(out: &mut Vec<String>, what: &str, was: String, is: String) {
+    if was != is {
+        out.push(format!("{what}: {was} becomes {is}"));
+    }
+}
+
+fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
+    let (old, new) = (&old.router, &new.router);
+    let mut restart = |key: &str, was: String, is: String| {
+        if was != is {
+            out.push(format!("router.{key}: {was} becomes {is} (needs a restart)"));
+        }
+    };
+    restart("name", old.name.clone(), new.name.clone());
+    restart("mode", format!("{:?}", old.mode).to_lowercase(), format!("{:?}", new.mode).to_lowercase());
+    restart("control", old.control.display().to_string(), new.control.display().to_string());
+    restart("buffers", old.buffers.to_string(), new.buffers.to_string());
+    restart("buffer_size", size_text(old.buffer_size), size_text(new.buffer_size));
+    restart(
+        "hairpin",
+        format!("{:?}", old.hairpin).to_lowercase(),
+        format!("{:?}", new.hairpin).to_lowercase(),
+    );
+    restart("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
+    restart("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
+    restart("seed", old.seed.to_string(), new.seed.to_string());
+}
+
+fn links(
+    out: &mut Vec<String>,
+    old: &LinkConfig,
+    new: &LinkConfig,
+    old_classes: &[&str],
+    new_classes: &[&str],
+) {
+    let at = format!("link {}", new.port);
+    let rate = |link: &LinkConfig| link.rate.map_or_else(|| "unpaced".to_owned(), rate_text);
+    value(out, &format!("{at}: rate"), rate(old), rate(new));
+    value(out, &format!("{at}: ring"), ring_text(old.ring), ring_text(new.ring));
+    value(out, &format!("{at}: dequeue_time"), time_text(old.dequeue_time), time_text(new.dequeue_time));
+    let shaper = |link: &LinkConfig| {
+        link.shaper.map_or_else(
+            || "none".to_owned(),
+            |shaper| format!("{} with a burst of {}", rate_text(shaper.rate), size_text(shaper.burst)),
+        )
+    };
+    value(out, &format!("{at}: shaper"), shaper(old), shaper(new));
+    value(
+        out,
+        &format!("{at}: discipline"),
+        old.discipline.name().to_owned(),
+        new.discipline.name().to_owned(),
+    );
+    if old.discipline.name() != new.discipline.name() {
+        return;
+    }
+    let was = settings(&old.discipline, old_classes);
+    let is = settings(&new.discipline, new_classes);
+    for (key, is) in &is {
+        match was.iter().find(|(known, _)| known == key) {
+            Some((_, was)) => value(out, &format!("{at}: {key}"), was.clone(), is.clone()),
+            None => out.push(format!("{at}: {key} is {is}")),
+        }
+    }
+}
+
+/// A ring in a few words: `128 slots, refilled whole`.
+#[must_use]
+pub fn ring_text(ring: RingConfig) -> String {
+    let refill = match ring.refill {
+        Refill::AnySlot => "as slots become free",
+        Refill::WholeRing => "whole",
+    };
+    format!("{} slots, refilled {refill}", ring.slots)
+}
+
+/// The knobs of a discipline and their values as in a file; knobs of classes as `x_delay.voice`.
+#[must_use]
+pub fn settings(discipline: &DisciplineConfig, classes: &[&str]) -> Vec<(String, String)> {
+    let text = |key: &str, value: String| (key.to_owned(), value);
+    match discipline {
+        DisciplineConfig::Fifo(config) => vec![text("limit", config.limit.to_string())],
+        DisciplineConfig::WfqAltq(config) => {
+            let mut all = vec![match config.drop {
+                DropRule::TailPerQueue { limit } => text("limit", limit.to_string()),
+                DropRule::LongestHead { high_water } => text("high_water", size_text(high_water)),
+            }];
+            let select = match config.select {
+                QueueSelect::Class => "class",
+                QueueSelect::Hash(HashPolicy::Destination) => "hash-destination",
+                QueueSelect::Hash(HashPolicy::Source) => "hash-source",
+                QueueSelect::Hash(HashPolicy::SourcePort) => "hash-source-port",
+                QueueSelect::Hash(HashPolicy::Full) => "hash-full",
+            };
+            all.push(text("select", select.to_owned()));
+            if config.select != QueueSelect::Class {
+                all.push(text("queues", config.queues.to_string()));
+                return all;
+            }
+            all.extend(classes.iter().enumerate().map(|(index, class)| {
+                let weight = config.weights.get(index).copied().unwrap_or(DEFAULT_WEIGHT);
+                (format!("weight.{class}"), weight.to_string())
+            }));
+            all
+        }
+        DisciplineConfig::Lct(config) => {
+            let mut all = vec![
+                text("limit", config.limit.to_string()),
+                text("module2", config.module2.to_string()),
+                text("multi_backlog", multi_backlog_text(config.policy).to_owned()),
+                text("rearm_empty", config.rearm_empty.to_string()),
+                text("timer_tick", time_text(config.timer_tick)),
+            ];
+            let x = classes.iter().zip(&config.x_delay);
+            all.extend(x.map(|(class, x)| (format!("x_delay.{class}"), time_text(*x))));
+            all
+        }
+    }
+}
+
+/// The word of a configuration file.
+#[must_use]
+pub fn multi_backlog_text(policy: MultiBacklog) -> &'static str {
+    match policy {
+        MultiBacklog::MinX => "min-x",
+        MultiBacklog::Hold => "hold",
+        MultiBacklog::EarliestDue => "earliest-due",
+    }
 }

@@ -1,12 +1,17 @@
 //! The discipline of a link and its knobs.
 
-use evenkeel_core::Packet;
-use evenkeel_core::schedule::fifo::FifoConfig;
-use evenkeel_core::schedule::lct::LctConfig;
-use evenkeel_core::schedule::wfq_altq::WfqAltqConfig;
-use evenkeel_core::schedule::{AnyScheduler, Knob, KnobError};
+use evenkeel_core::queue::LIMIT_RANGE;
+use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::wfq_altq::{
+    DEFAULT_QUEUES, DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig,
+};
+use evenkeel_core::schedule::{AnyScheduler, Knob, KnobError, MultiBacklog};
+use evenkeel_core::{Class, Nanos, Packet, Weight};
 
 use crate::change::ChangeError;
+use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use crate::tables;
 
 /// `[link.discipline]`: per-class knobs resolved to vectors in the order of the classes, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,30 +35,205 @@ impl DisciplineConfig {
         }
     }
 
-    /// The scheduler, empty.
+    /// The scheduler, empty. `classes` is the number of classes of the router.
     ///
     /// # Errors
-    /// A value that the core refuses; none that came through this crate's parser.
+    /// A value that the core refuses, or a discipline made for another number of classes; neither comes out of this
+    /// crate's parser.
     pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, KnobError> {
-        let _ = classes;
-        todo!()
+        Ok(match self {
+            Self::Fifo(config) => AnyScheduler::Fifo(Fifo::new(*config)?),
+            Self::WfqAltq(config) => {
+                if config.select == QueueSelect::Class && config.queues < classes {
+                    return Err(KnobError::NoSuchClass {
+                        class: Class(config.queues),
+                        classes: config.queues,
+                    });
+                }
+                AnyScheduler::WfqAltq(WfqAltq::new(config.clone())?)
+            }
+            Self::Lct(config) => {
+                let known = u16::try_from(config.x_delay.len()).unwrap_or(u16::MAX);
+                if known != classes {
+                    return Err(KnobError::NoSuchClass { class: Class(known.min(classes)), classes: known });
+                }
+                AnyScheduler::Lct(Lct::new(config.clone())?)
+            }
+        })
     }
 
     /// Changes this configuration as [`Scheduler::set`](evenkeel_core::schedule::Scheduler::set) changes the scheduler.
+    /// The limit of a single class cannot be told here: it is refused as a class that does not exist.
     ///
     /// # Errors
-    /// The discipline has no such knob, or there is no such class.
+    /// The discipline has no such knob, or there is no such class. Nothing changed.
     pub fn apply(&mut self, knob: Knob) -> Result<(), KnobError> {
-        let _ = knob;
-        todo!()
+        let no_such_knob = KnobError::NoSuchKnob { knob: knob.name(), discipline: self.name() };
+        match (self, knob) {
+            (Self::Fifo(config), Knob::QueueLimit(None | Some(Class(0)), limit)) => config.limit = limit,
+            (Self::WfqAltq(config), Knob::QueueLimit(None, limit)) => match &mut config.drop {
+                DropRule::TailPerQueue { limit: old } => *old = limit,
+                DropRule::LongestHead { .. } => return Err(no_such_knob),
+            },
+            (Self::WfqAltq(config), Knob::HighWater(bytes)) => match &mut config.drop {
+                DropRule::LongestHead { high_water } => *high_water = bytes,
+                DropRule::TailPerQueue { .. } => return Err(no_such_knob),
+            },
+            (Self::WfqAltq(config), Knob::Weight(class, weight)) => {
+                if class.0 >= config.queues {
+                    return Err(KnobError::NoSuchClass { class, classes: config.queues });
+                }
+                if config.weights.len() <= class.index() {
+                    config.weights.resize(class.index() + 1, DEFAULT_WEIGHT);
+                }
+                config.weights[class.index()] = weight;
+            }
+            (Self::Lct(config), Knob::QueueLimit(None, limit)) => config.limit = limit,
+            (Self::Lct(config), Knob::XDelay(class, x)) => {
+                let classes = u16::try_from(config.x_delay.len()).unwrap_or(u16::MAX);
+                match config.x_delay.get_mut(class.index()) {
+                    Some(old) => *old = x,
+                    None => return Err(KnobError::NoSuchClass { class, classes }),
+                }
+            }
+            (Self::Lct(config), Knob::Module2(on)) => config.module2 = on,
+            (Self::Lct(config), Knob::MultiBacklog(policy)) => config.policy = policy,
+            (Self::Lct(config), Knob::RearmEmpty(on)) => config.rearm_empty = on,
+            (Self::Fifo(_) | Self::WfqAltq(_) | Self::Lct(_), Knob::QueueLimit(Some(class), _)) => {
+                return Err(KnobError::NoSuchClass { class, classes: 0 });
+            }
+            _ => return Err(no_such_knob),
+        }
+        Ok(())
+    }
+
+    /// Whether the discipline has this knob at all, whatever its value.
+    #[must_use]
+    pub fn has(&self, knob: Knob) -> bool {
+        !matches!(self.clone().apply(knob), Err(KnobError::NoSuchKnob { .. }))
     }
 }
 
 /// Reads a discipline from the text of a TOML inline table (`{ kind = "lct", limit = 50 }`) or of a table's body.
+/// `classes` are the router's class names in order.
 ///
 /// # Errors
 /// Everything that is wrong with it, in one message.
 pub fn parse_discipline(text: &str, classes: &[&str]) -> Result<DisciplineConfig, ChangeError> {
-    let _ = (text, classes);
-    Err(ChangeError(String::new()))
+    let text = text.trim();
+    let body =
+        if text.starts_with('{') { format!("discipline = {text}") } else { format!("[discipline]\n{text}") };
+    let (table, mut reader) = parse_toml(&body, "");
+    let kind = crate::schema::Kind::Variants(tables::DISCIPLINES);
+    let config = match table.get("discipline") {
+        Some(node) => match reader.value(&kind, node, "discipline") {
+            Some(Item { value: Value::Table(fields), .. }) => from_fields(&mut reader, &fields, classes),
+            _ => None,
+        },
+        None => None,
+    };
+    crate::change::concluded(reader, config)
+}
+
+/// The discipline that a table says, which was read by its declaration.
+pub(crate) fn from_fields(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &[&str],
+) -> Option<DisciplineConfig> {
+    match fields.kind? {
+        "fifo" => Some(DisciplineConfig::Fifo(FifoConfig { limit: limit(fields)? })),
+        "wfq-altq" => wfq_altq(reader, fields, classes).map(DisciplineConfig::WfqAltq),
+        "lct" => lct(reader, fields, classes).map(DisciplineConfig::Lct),
+        _ => None,
+    }
+}
+
+fn limit(fields: &Fields) -> Option<u32> {
+    let limit = u32::try_from(fields.integer("limit")?).ok()?;
+    LIMIT_RANGE.contains(&limit).then_some(limit)
+}
+
+fn wfq_altq(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<WfqAltqConfig> {
+    let select = match fields.text("select")? {
+        "hash-destination" => QueueSelect::Hash(HashPolicy::Destination),
+        "hash-source" => QueueSelect::Hash(HashPolicy::Source),
+        "hash-source-port" => QueueSelect::Hash(HashPolicy::SourcePort),
+        "hash-full" => QueueSelect::Hash(HashPolicy::Full),
+        _ => QueueSelect::Class,
+    };
+    let mut needs = |key: &str, what: &str| {
+        if fields.given(key) {
+            reader.fail(&fields.span(key), fields.path_of(key), format!("only together with {what}"));
+        }
+    };
+    let tail = fields.text("drop")? == "tail";
+    let drop = if tail {
+        needs("high_water", "drop = \"longest\"");
+        DropRule::TailPerQueue { limit: limit(fields)? }
+    } else {
+        needs("limit", "drop = \"tail\"");
+        DropRule::LongestHead { high_water: fields.size("high_water")? }
+    };
+    let (queues, weights) = if select == QueueSelect::Class {
+        needs("queues", "one of the select = \"hash-…\"");
+        let weights = by_class(reader, fields, "weight", classes, |value| match value {
+            Value::Integer(weight) => u32::try_from(*weight).ok().map(Weight),
+            _ => None,
+        })?;
+        (u16::try_from(classes.len()).ok()?, weights)
+    } else {
+        needs("weight", "select = \"class\"");
+        let queues = fields.integer("queues").unwrap_or(u64::from(DEFAULT_QUEUES));
+        (u16::try_from(queues).ok()?, Vec::new())
+    };
+    Some(WfqAltqConfig { queues, weights, select, drop })
+}
+
+fn lct(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<LctConfig> {
+    let x_delay: Vec<Nanos> = by_class(reader, fields, "x_delay", classes, |value| match value {
+        Value::Time(x) => Some(*x),
+        _ => None,
+    })?;
+    Some(LctConfig {
+        x_delay,
+        limit: limit(fields)?,
+        module2: fields.switch("module2")?,
+        policy: multi_backlog(fields.text("multi_backlog")?),
+        rearm_empty: fields.switch("rearm_empty")?,
+        timer_tick: fields.time("timer_tick")?,
+    })
+}
+
+/// The word of a configuration file, which its declaration has checked.
+pub(crate) fn multi_backlog(word: &str) -> MultiBacklog {
+    match word {
+        "hold" => MultiBacklog::Hold,
+        "earliest-due" => MultiBacklog::EarliestDue,
+        _ => MultiBacklog::MinX,
+    }
+}
+
+/// Values by class name as a vector in the order of the classes.
+fn by_class<T: Copy>(
+    reader: &mut Reader,
+    fields: &Fields,
+    key: &str,
+    classes: &[&str],
+    convert: impl Fn(&Value) -> Option<T>,
+) -> Option<Vec<T>> {
+    let items = fields.by_class(key)?;
+    let all = items.iter().find(|(name, _)| name.is_none()).and_then(|(_, item)| convert(&item.value))?;
+    let mut values = vec![all; classes.len()];
+    for (name, item) in items {
+        let Some(name) = name else { continue };
+        match classes.iter().position(|class| class == name) {
+            Some(index) => values[index] = convert(&item.value)?,
+            None => {
+                let path = format!("{}.{name}", fields.path_of(key));
+                reader.fail(&item.at, path, format!("no class {name:?}; {}", suggest(name, classes)));
+            }
+        }
+    }
+    Some(values)
 }

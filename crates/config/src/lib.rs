@@ -17,15 +17,23 @@
 
 pub mod change;
 pub mod diagnostic;
-mod diff;
+pub mod diff;
 pub mod discipline;
 pub mod model;
-mod parse;
+pub mod parse;
 pub mod quantity;
+pub mod read;
+pub mod reference;
+mod scalar;
+pub mod schema;
+pub mod tables;
+pub mod tree;
 
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use diff::diff;
 pub use discipline::{DisciplineConfig, parse_discipline};
 pub use model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+pub use parse::{PortSource, router_from_table};
 pub use quantity::{QuantityError, parse_rate, parse_size, parse_time, rate_text, size_text, time_text};
+pub use reference::reference_markdown;

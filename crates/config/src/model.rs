@@ -132,12 +132,14 @@ impl RouterConfig {
     /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.
     #[must_use]
     pub fn class_map(&self) -> ClassMap {
-        todo!()
+        let rules: Vec<Rule> = self.classes.iter().flat_map(|class| class.rules.iter().cloned()).collect();
+        // The parser has checked what `ClassMap::new` checks.
+        ClassMap::new(&rules).unwrap_or_default()
     }
 
     /// How many classes there are.
     #[must_use]
     pub fn class_count(&self) -> u16 {
-        u16::try_from(self.classes.len()).expect("the parser admits at most 256 classes")
+        u16::try_from(self.classes.len()).expect("the parser admits far fewer classes than 65536")
     }
 }

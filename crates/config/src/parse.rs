@@ -1,9 +1,31 @@
 //! From the text of `router.toml` to [`RouterConfig`].
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
-use crate::diagnostic::Diagnostics;
-use crate::model::RouterConfig;
+use evenkeel_core::Class;
+use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
+use evenkeel_core::link::ShaperConfig;
+
+use crate::change::ring;
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::discipline::from_fields;
+use crate::model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use crate::tables;
+use crate::tree::Table;
+
+/// Where the ports of a router come from.
+#[derive(Clone, Copy, Debug)]
+pub enum PortSource<'a> {
+    /// From `[[port]]`.
+    File,
+    /// From elsewhere; `[[port]]` is not allowed.
+    Given(&'a [PortConfig]),
+}
+
+/// The name of the class of a router whose file has none.
+const ONLY_CLASS: &str = "default";
 
 impl RouterConfig {
     /// Reads and checks a file.
@@ -11,8 +33,9 @@ impl RouterConfig {
     /// # Errors
     /// All that is wrong with it; also that it cannot be read.
     pub fn load(path: &Path) -> Result<Self, Diagnostics> {
-        let _ = path;
-        todo!()
+        let file = path.display().to_string();
+        let text = read_file(path)?;
+        Self::parse(&text, &file)
     }
 
     /// Checks a text; `file` is the name that errors say.
@@ -20,7 +43,207 @@ impl RouterConfig {
     /// # Errors
     /// All that is wrong with it.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
-        let _ = (text, file);
-        todo!()
+        let (table, mut reader) = parse_toml(text, file);
+        let config = router_from_table(&mut reader, &table, 0..0, "", PortSource::File);
+        reader.finish(config)
     }
+}
+
+/// Reads a file; what the system says about it as a diagnostic.
+///
+/// # Errors
+/// It is not there, not readable, or not UTF-8.
+pub fn read_file(path: &Path) -> Result<String, Diagnostics> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("cannot be read: {error}");
+        Diagnostics(vec![Diagnostic {
+            file: path.display().to_string(),
+            line: 0,
+            key: String::new(),
+            message,
+        }])
+    })
+}
+
+/// The configuration that a table says: a whole file, or a part of another file that stands at `path`. Errors go to the
+/// reader; `None` if there is not even something incomplete to return.
+pub fn router_from_table(
+    reader: &mut Reader,
+    table: &Table,
+    at: Span,
+    path: &str,
+    ports: PortSource<'_>,
+) -> Option<RouterConfig> {
+    let section = match ports {
+        PortSource::File => &tables::FILE,
+        PortSource::Given(_) => &tables::WITHOUT_PORTS,
+    };
+    let fields = reader.table(section, table, at, path);
+    let ports = match ports {
+        PortSource::File => ports_of(reader, &fields),
+        PortSource::Given(ports) => ports.to_vec(),
+    };
+    let classes = classes_of(reader, &fields);
+    let links = links_of(reader, &fields, &ports, &classes)?;
+    let router = router_section(fields.table("router")?)?;
+    Some(RouterConfig { router, ports, classes, links })
+}
+
+fn router_section(fields: &Fields) -> Option<RouterSection> {
+    Some(RouterSection {
+        name: fields.text("name")?.to_owned(),
+        mode: if fields.text("mode")? == "busy" { Mode::Busy } else { Mode::Event },
+        control: PathBuf::from(fields.text("control")?),
+        buffers: u32::try_from(fields.integer("buffers")?).ok()?,
+        buffer_size: fields.size("buffer_size")?,
+        hairpin: if fields.text("hairpin")? == "drop" { Hairpin::Drop } else { Hairpin::Forward },
+        icmp_per_second: u32::try_from(fields.integer("icmp_per_second")?).ok()?,
+        neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
+        seed: fields.integer("seed")?,
+    })
+}
+
+/// Finds what stands twice in tables of one kind.
+pub struct Unique<'a> {
+    /// What it is: `port`.
+    what: &'a str,
+    seen: HashMap<String, Span>,
+}
+
+impl<'a> Unique<'a> {
+    /// Nothing seen; `what` is for messages: `port name`.
+    #[must_use]
+    pub fn new(what: &'a str) -> Self {
+        Self { what, seen: HashMap::new() }
+    }
+
+    /// Takes note of the text of `key`, and of the error if it was there before.
+    pub fn check(&mut self, reader: &mut Reader, fields: &Fields, key: &str) {
+        let Some(text) = fields.text(key) else { return };
+        if self.seen.insert(text.to_owned(), fields.span(key)).is_some() {
+            let message = format!("{} {text:?} is there twice: it must be unique", self.what);
+            reader.fail(&fields.span(key), fields.path_of(key), message);
+        }
+    }
+}
+
+fn ports_of(reader: &mut Reader, file: &Fields) -> Vec<PortConfig> {
+    let (mut names, mut interfaces) = (Unique::new("port"), Unique::new("interface"));
+    let mut ports = Vec::new();
+    for fields in file.tables("port") {
+        names.check(reader, fields, "name");
+        interfaces.check(reader, fields, "interface");
+        // A port whose interface is wrong is still a port that links may name.
+        if let Some(name) = fields.text("name") {
+            let interface = fields.text("interface").unwrap_or_default().to_owned();
+            ports.push(PortConfig { name: name.to_owned(), interface });
+        }
+    }
+    ports
+}
+
+fn classes_of(reader: &mut Reader, file: &Fields) -> Vec<ClassConfig> {
+    let mut names = Unique::new("class");
+    let mut classes = Vec::new();
+    let mut rules = 0;
+    for fields in file.tables("class") {
+        names.check(reader, fields, "name");
+        let Some(name) = fields.text("name") else { continue };
+        let index = Class(u16::try_from(classes.len()).unwrap_or(u16::MAX));
+        let matches: Vec<_> = fields.tables("match").filter_map(|rule| rule_of(reader, rule)).collect();
+        rules += matches.len();
+        if rules > ClassMap::MAX_RULES {
+            let message = format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
+            reader.fail(&fields.span("match"), fields.path_of("match"), message);
+        }
+        let rules = matches.into_iter().map(|matching| Rule { matching, class: index }).collect();
+        classes.push(ClassConfig { name: name.to_owned(), rules });
+    }
+    if classes.is_empty() {
+        classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), rules: Vec::new() });
+    }
+    classes
+}
+
+fn rule_of(reader: &mut Reader, fields: &Fields) -> Option<Match> {
+    if tables::MATCH.keys.iter().all(|key| !fields.given(key.name)) {
+        let message =
+            "an empty rule would fit every packet; what no rule takes goes to the first class anyway";
+        reader.fail(&fields.at, fields.path.clone(), message);
+        return None;
+    }
+    let dscp = fields.given("dscp").then(|| {
+        let values = fields.list("dscp").iter().filter_map(|Item { value, .. }| match value {
+            Value::Integer(dscp) => u8::try_from(*dscp).ok(),
+            _ => None,
+        });
+        values.collect::<DscpSet>()
+    });
+    let (source, destination) = (fields.prefix("source"), fields.prefix("destination"));
+    if let (Some(source), Some(destination)) = (source, destination)
+        && source.addr.is_ipv4() != destination.addr.is_ipv4()
+    {
+        let message = "source and destination are of different IP versions: no packet would fit";
+        reader.fail(&fields.span("destination"), fields.path_of("destination"), message);
+    }
+    Some(Match {
+        dscp,
+        source,
+        destination,
+        protocol: fields.protocol("protocol"),
+        source_port: fields.ports("source_port"),
+        destination_port: fields.ports("destination_port"),
+    })
+}
+
+fn links_of(
+    reader: &mut Reader,
+    file: &Fields,
+    ports: &[PortConfig],
+    classes: &[ClassConfig],
+) -> Option<Vec<LinkConfig>> {
+    let port_names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+    let class_names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
+    let mut unique = Unique::new("a link of port");
+    let mut by_port = HashMap::new();
+    for fields in file.tables("link") {
+        unique.check(reader, fields, "port");
+        let link = link_of(reader, fields, &class_names);
+        let Some(port) = fields.text("port") else { continue };
+        if !port_names.contains(&port) {
+            let message = format!("no port {port:?}; {}", suggest(port, &port_names));
+            reader.fail(&fields.span("port"), fields.path_of("port"), message);
+        }
+        by_port.insert(port.to_owned(), link);
+    }
+    ports
+        .iter()
+        .map(|port| match by_port.remove(&port.name) {
+            Some(link) => link,
+            None => unpaced(&port.name),
+        })
+        .collect()
+}
+
+/// The link of a port that the file says nothing about: the defaults of `[[link]]`.
+fn unpaced(port: &str) -> Option<LinkConfig> {
+    let text = format!("port = {}", toml::Value::from(port));
+    let (table, mut reader) = parse_toml(&text, "");
+    let fields = reader.table(&tables::LINK, &table, 0..0, "");
+    link_of(&mut reader, &fields, &[])
+}
+
+fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<LinkConfig> {
+    let shaper = match fields.table("shaper") {
+        Some(shaper) => Some(ShaperConfig { rate: shaper.rate("rate")?, burst: shaper.size("burst")? }),
+        None => None,
+    };
+    Some(LinkConfig {
+        port: fields.text("port")?.to_owned(),
+        rate: fields.rate("rate"),
+        ring: ring(fields.table("ring")?)?,
+        dequeue_time: fields.time("dequeue_time")?,
+        shaper,
+        discipline: from_fields(reader, fields.table("discipline")?, classes)?,
+    })
 }

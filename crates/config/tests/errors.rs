@@ -1,0 +1,254 @@
+//! Every kind of mistake names file, line, key, what is wrong, the valid range, the nearest valid key; all at once.
+
+use evenkeel_config::{Diagnostics, RouterConfig};
+use proptest::prelude::*;
+
+fn errors(text: &str) -> Diagnostics {
+    RouterConfig::parse(text, "r.toml").expect_err("the text has errors")
+}
+
+/// The file with a good port, and `rest` from line 4 on.
+fn with_port(rest: &str) -> String {
+    format!("[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n{rest}")
+}
+
+#[track_caller]
+fn says(text: &str, wanted: &[&str]) {
+    let printed = errors(text).to_string();
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines.len(), wanted.len(), "{printed}");
+    for (line, wanted) in lines.iter().zip(wanted) {
+        assert!(line.contains(wanted), "\n  {line}\nlacks\n  {wanted}");
+    }
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    says(
+        &with_port("[router]\nmod = \"busy\""),
+        &["r.toml:5: router.mod: unknown key; did you mean `mode`?"],
+    );
+    says(&with_port("[routr]"), &["r.toml:4: routr: unknown key; did you mean `router`?"]);
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nzzz = 1"),
+        &["r.toml:6: link.zzz: unknown key; valid keys: port, rate, ring, dequeue_time, shaper, discipline"],
+    );
+}
+
+#[test]
+fn a_misspelt_required_key_is_one_error() {
+    says(
+        "[[port]]\nname = \"lan\"\ninterfce = \"eth1\"",
+        &["r.toml:3: port.interfce: unknown key; did you mean `interface`?"],
+    );
+}
+
+#[test]
+fn missing_keys_say_what_is_wanted() {
+    says("", &["required key `port` is missing: tables [[port]]"]);
+    says(
+        "[[port]]\nname = \"lan\"",
+        &["r.toml:1: port: required key `interface` is missing: the name of a network"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nshaper = {}"),
+        &["r.toml:6: link.shaper: required key `rate` is missing: a rate such as"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { limit = 3 }"),
+        &[
+            "r.toml:6: link.discipline: required key `kind` is missing: kind = `\"fifo\"`, kind = `\"wfq-altq\"`",
+        ],
+    );
+}
+
+#[test]
+fn wrong_types_say_what_is_wanted_and_what_is_there() {
+    says(
+        &with_port("[router]\nbuffers = \"many\""),
+        &["r.toml:5: router.buffers: expected a whole number, 256 to 1048576 buffers, found \"many\""],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nrate = 100"),
+        &[
+            "link.rate: expected a rate such as \"100Mbit/s\" (units: bit/s, kbit/s, Mbit/s, Gbit/s), found the whole number 100",
+        ],
+    );
+    says(
+        &with_port("[port2]\n[class]\nname = \"x\""),
+        &["port2", "r.toml:5: class: expected tables [[class]], found a table"],
+    );
+    says("port = 3", &["r.toml:1: port: expected tables [[port]], found the whole number 3"]);
+}
+
+#[test]
+fn wrong_units_name_the_right_ones() {
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nrate = \"100Mbps\""),
+        &["r.toml:6: link.rate: \"100Mbps\" is not a rate: unit \"Mbps\" is not known here, write `Mbit/s`"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\ndequeue_time = \"5\""),
+        &["link.dequeue_time: \"5\" is not a length of time: its unit is missing"],
+    );
+}
+
+#[test]
+fn values_out_of_range_name_the_range() {
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nring = { slots = 0 }"),
+        &["r.toml:6: link.ring.slots: 0 is out of range; valid: 1 to 4096 packets"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\nrate = \"1bit/s\""),
+        &["link.rate: 1bit/s is out of range; valid: 1kbit/s to 1000Gbit/s"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"lct\", x_delay = \"61s\" }"),
+        &["link.discipline.x_delay: 61s is out of range; valid: 0s to 60s"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"lct\", limit = -1 }"),
+        &["link.discipline.limit: -1 is out of range; valid: 1 to 65536 packets"],
+    );
+}
+
+#[test]
+fn names_must_be_unique_and_known() {
+    let two = "[[port]]\nname = \"a\"\ninterface = \"eth1\"\n[[port]]\nname = \"a\"\ninterface = \"eth1\"";
+    says(
+        two,
+        &[
+            "r.toml:5: port.name: port \"a\" is there twice",
+            "r.toml:6: port.interface: interface \"eth1\" is there twice",
+        ],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lam\""),
+        &["r.toml:5: link.port: no port \"lam\"; did you mean \"lan\"?"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\n[[link]]\nport = \"lan\""),
+        &["r.toml:7: link.port: a link of port \"lan\" is there twice"],
+    );
+    says(
+        &with_port(
+            "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n[[link]]\nport = \"lan\"\n[link.discipline]\nkind = \"lct\"\nx_delay = { voise = \"1us\" }",
+        ),
+        &["r.toml:12: link.discipline.x_delay.voise: no class \"voise\"; did you mean \"voice\"?"],
+    );
+}
+
+#[test]
+fn knobs_of_other_disciplines_say_whose_they_are() {
+    says(
+        &with_port("[[link]]\nport = \"lan\"\n[link.discipline]\nkind = \"fifo\"\nx_delay = \"1us\""),
+        &["r.toml:8: link.discipline.x_delay: fifo has no such knob; it is one of lct"],
+    );
+    says(
+        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq\" }"),
+        &["link.discipline.kind: \"wfq\" is not a kind; there are: fifo, wfq-altq, lct"],
+    );
+    says(
+        &with_port(
+            "[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq-altq\", high_water = \"64KiB\", select = \"hash-full\", weight = 3 }",
+        ),
+        &[
+            "link.discipline.high_water: only together with drop = \"longest\"",
+            "link.discipline.weight: only together with select = \"class\"",
+        ],
+    );
+}
+
+#[test]
+fn rules_that_fit_nothing_or_everything_are_errors() {
+    let class = |rule: &str| with_port(&format!("[[class]]\nname = \"x\"\nmatch = [{rule}]"));
+    says(&class("{}"), &["r.toml:6: class.match: an empty rule would fit every packet"]);
+    says(&class("{ dscp = [] }"), &["class.match.dscp: the list is empty"]);
+    says(&class("{ dscp = [64] }"), &["class.match.dscp: 64 is out of range; valid: 0 to 63"]);
+    says(&class("{ source = \"10.0.0.0/8\", destination = \"::/0\" }"), &["different IP versions"]);
+    says(&class("{ source = \"10.0.0.1/8\" }"), &["did you mean \"10.0.0.0/8\"?"]);
+    says(&class("{ source = \"10.0.0.0/33\" }"), &["\"33\" is no prefix length; valid: 0 to 32"]);
+    says(&class("{ destination_port = \"20-10\" }"), &["expected a port or a range of ports"]);
+    says(&class("{ protocol = \"ucp\" }"), &["expected a protocol"]);
+}
+
+#[test]
+fn all_errors_come_at_once_in_order_of_their_lines() {
+    let text = "[router]\nmodus = 1\nbuffers = 1\n[[port]]\nname = \"lan\"\n[[link]]\nport = \"wan\"\nrate = \"fast\"\n";
+    says(text, &["r.toml:2:", "r.toml:3:", "r.toml:4:", "r.toml:7:", "r.toml:8:"]);
+}
+
+#[test]
+fn syntax_errors_have_a_line_and_hide_nothing() {
+    let printed = errors("[[port]]\nname = = 3\ninterfac = \"eth1\"\n").to_string();
+    assert!(printed.contains("r.toml:2: "), "{printed}");
+    assert!(printed.contains("r.toml:3: port.interfac: unknown key"), "{printed}");
+    assert!(
+        errors("[router]\nmode = \"busy\"\nmode = \"busy\"").to_string().contains("r.toml:3: "),
+        "duplicate keys"
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    let error = RouterConfig::load(std::path::Path::new("/nonexistent/r.toml")).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent/r.toml: cannot be read: "), "{error}");
+}
+
+/// Pieces that make texts which get past the syntax.
+fn nearly_right() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "[router]",
+        "[[port]]",
+        "[[class]]",
+        "[[link]]",
+        "[link.discipline]",
+        "[link.ring]",
+        "name = \"a\"",
+        "name = 1",
+        "interface = \"eth0\"",
+        "port = \"a\"",
+        "rate = \"1Mbit/s\"",
+        "rate = \"1us\"",
+        "kind = \"lct\"",
+        "kind = \"wfq-altq\"",
+        "kind = 3",
+        "weight = { a = 1, b = \"x\" }",
+        "weight = -1",
+        "x_delay = \"5us\"",
+        "x_delay = { a = 1 }",
+        "limit = 99999999999999999999",
+        "match = [{ dscp = [1, 2] }, {}, 3]",
+        "match = {}",
+        "ring = 3",
+        "slots = 1.5",
+        "shaper = { rate = \"1Gbit/s\" }",
+        "select = \"hash-full\"",
+        "queues = 5",
+        "drop = \"longest\"",
+        "[",
+        "]]",
+        "= =",
+        "\"",
+        "router = []",
+        "link.a.b = 1",
+    ]);
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| pieces.join("\n"))
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC*") {
+        let _ = RouterConfig::parse(&text, "r.toml");
+    }
+
+    #[test]
+    fn no_nearly_right_text_panics(text in nearly_right()) {
+        if let Err(errors) = RouterConfig::parse(&text, "r.toml") {
+            prop_assert!(!errors.0.is_empty());
+            let lines = text.lines().count().max(1) + 1;
+            prop_assert!(errors.0.iter().all(|error| (1..=lines).contains(&error.line)), "{errors}");
+        }
+    }
+}

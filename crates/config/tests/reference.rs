@@ -1,0 +1,65 @@
+//! The reference in `docs/` is what the tables of keys say, and the example file is read as its comments say.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_config::{DisciplineConfig, RouterConfig, diff, reference_markdown, tables};
+use evenkeel_core::{BitRate, Nanos, Weight};
+
+fn docs(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
+}
+
+#[test]
+fn the_reference_is_up_to_date() {
+    let path = docs("reference-router.md");
+    let generated = reference_markdown();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == generated,
+        "{} is out of date: UPDATE_DOCS=1 cargo test -p evenkeel-config",
+        path.display()
+    );
+}
+
+#[test]
+fn every_key_is_documented() {
+    let page = reference_markdown();
+    for section in tables::ALL {
+        for key in section.keys {
+            assert!(page.contains(&format!("| `{}` |", key.name)), "{}", key.name);
+            assert!(key.doc.ends_with('.'), "{}: {}", key.name, key.doc);
+        }
+    }
+}
+
+#[test]
+fn the_example_says_what_its_comments_say() {
+    let config =
+        RouterConfig::load(&docs("examples/router.toml")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(config.class_names(), ["rest", "voice", "bulk"]);
+    let wan = config.link("wan").unwrap();
+    assert_eq!(wan.rate, Some(BitRate::from_mbps(95)));
+    let DisciplineConfig::Lct(lct) = &wan.discipline else { panic!("{wan:?}") };
+    assert_eq!(lct.x_delay, [Nanos::from_micros(100), Nanos::ZERO, Nanos::from_millis(2)]);
+    let DisciplineConfig::WfqAltq(wfq) = &config.link("lan").unwrap().discipline else {
+        panic!("{config:?}")
+    };
+    assert_eq!(wfq.weights, [100, 1000, 30].map(Weight));
+    assert!(diff(&config, &config).is_empty());
+}
+
+#[test]
+fn the_example_shows_every_key() {
+    let text = std::fs::read_to_string(docs("examples/router.toml")).unwrap();
+    for section in tables::ALL {
+        for key in section.keys {
+            let shown =
+                text.contains(&format!("{} = ", key.name)) || text.contains(&format!("[{}]", key.name));
+            let elsewhere = ["queues", "high_water"].contains(&key.name); // need another `select` and `drop`
+            assert!(shown || elsewhere || text.contains(&format!("[link.{}]", key.name)), "{}", key.name);
+        }
+    }
+}
