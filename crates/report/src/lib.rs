@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
-mod describe;
 #[cfg(test)]
 mod fixture;
 pub mod html;
