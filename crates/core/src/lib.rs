@@ -1,7 +1,46 @@
 //! Fair packet scheduling, dropping and measuring as pure state machines.
 //!
 //! Nothing here reads a clock, does I/O or allocates per packet: `now` is an argument, and whatever is dropped is
-//! handed back with a [`Reason`](reason::Reason). A router, a simulator, a bench and a fuzzer run the same code.
+//! handed back with a [`Reason`]. A router, a simulator, a bench and a fuzzer run the same code.
+//!
+//! Two classes share a 10 Mbit/s link by weight, in virtual time:
+//!
+//! ```
+//! use evenkeel_core::link::{Link, LinkConfig};
+//! use evenkeel_core::packet::Descriptor;
+//! use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+//! use evenkeel_core::{BitRate, Bytes, Class, Nanos, Weight};
+//!
+//! let wfq = WfqAltq::new(WfqAltqConfig {
+//!     queues: 2,
+//!     weights: vec![Weight(100), Weight(300)],
+//!     select: QueueSelect::Class,
+//!     drop: DropRule::TailPerQueue { limit: 50 },
+//! })?;
+//! let mut link = Link::new(LinkConfig::paced(BitRate::from_mbps(10)), wfq, 2)?;
+//! // Each class alone offers twice what the link can carry, for ten seconds.
+//! for n in 0..16_000 {
+//!     let now = Nanos::from_micros(n * 615);
+//!     for class in [Class(0), Class(1)] {
+//!         let _ = link.enqueue(now, Descriptor::new(class, Bytes(1500), now), &mut ());
+//!     }
+//! }
+//! let sent = [0, 1].map(|class| link.qostat().class(Class(class)).sent_packets);
+//! println!("sent {sent:?}: 1 : {:.2}", sent[1] as f64 / sent[0] as f64);
+//! # assert!((2.95..3.05).contains(&(sent[1] as f64 / sent[0] as f64)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC |
+//! | [`link`] | scheduler, shaper, transmit ring and paced wire as one machine of events |
+//! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
+//! | [`class_map`] | rules that give each packet its class |
+//! | [`shape`] | the token bucket |
+//! | [`queue`] | bounded queues of packets |
+//! | [`reference`](mod@reference) | ideal systems to compare with |
+//! | [`units`], [`reason`], [`packet`] | the words all of them use |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -81,3 +81,60 @@ pub trait Packet {
 
 /// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8, gap 12.
 pub const ETHERNET_WIRE_OVERHEAD: Bytes = Bytes(38);
+
+/// What Ethernet pads shorter IP packets to.
+pub const ETHERNET_MIN_PAYLOAD: Bytes = Bytes(46);
+
+/// A packet without contents: for simulations, tests and examples. Real packets implement [`Packet`] themselves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Descriptor {
+    /// Its class.
+    pub class: Class,
+    /// Length of the IP packet.
+    pub ip_len: Bytes,
+    /// When it was put into the router's input queue.
+    pub arrival: Nanos,
+    /// Its flow.
+    pub flow: FlowKey,
+    /// A hash of its flow.
+    pub flow_hash: u64,
+}
+
+impl Descriptor {
+    /// A packet of the only flow of its class: UDP between unspecified addresses, the class as source port.
+    #[must_use]
+    pub const fn new(class: Class, ip_len: Bytes, arrival: Nanos) -> Self {
+        let unspecified = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
+        let flow = FlowKey {
+            source: unspecified,
+            destination: unspecified,
+            protocol: 17,
+            source_port: class.0,
+            destination_port: 0,
+            flow_label: 0,
+        };
+        Self { class, ip_len, arrival, flow, flow_hash: class.0 as u64 }
+    }
+}
+
+impl Packet for Descriptor {
+    fn ip_len(&self) -> Bytes {
+        self.ip_len
+    }
+    /// That of an Ethernet frame without a VLAN tag, padded to the minimum.
+    fn wire_len(&self) -> Bytes {
+        self.ip_len.max(ETHERNET_MIN_PAYLOAD) + ETHERNET_WIRE_OVERHEAD
+    }
+    fn class(&self) -> Class {
+        self.class
+    }
+    fn flow(&self) -> &FlowKey {
+        &self.flow
+    }
+    fn flow_hash(&self) -> u64 {
+        self.flow_hash
+    }
+    fn arrival(&self) -> Nanos {
+        self.arrival
+    }
+}

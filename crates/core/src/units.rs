@@ -197,15 +197,14 @@ impl fmt::Display for Cycles {
 /// Writes `value` in the largest unit it reaches, with up to three decimals and no trailing zeros.
 fn scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
     let last = units.len() - 1;
-    let (unit, name) =
-        units.iter().copied().find(|(unit, _)| value >= *unit).unwrap_or(units[last]);
+    let (unit, name) = units.iter().copied().find(|(unit, _)| value >= *unit).unwrap_or(units[last]);
     let whole = value / unit;
     let mut thousandths = (u128::from(value % unit) * 1_000 / u128::from(unit)) as u64;
     if thousandths == 0 {
         return write!(f, "{whole} {name}");
     }
     let mut digits = 3;
-    while thousandths % 10 == 0 {
+    while thousandths.is_multiple_of(10) {
         thousandths /= 10;
         digits -= 1;
     }

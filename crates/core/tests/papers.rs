@@ -126,11 +126,8 @@ fn table_1_follows_from_the_transmit_ring() {
     let of = |key| numbers(&table, "table1", key);
     let (none, one, many) = (of("none"), of("one"), of("many"));
     // Calls and packets sent, as measured here.
-    let frozen = [
-        ([1876, 4958, 3618], [4262, 4265]),
-        ([0, 1267, 7309], [1871, 6656]),
-        ([0, 0, 8576], [775, 7752]),
-    ];
+    let frozen =
+        [([1876, 4958, 3618], [4262, 4265]), ([0, 1267, 7309], [1871, 6656]), ([0, 0, 8576], [775, 7752])];
     for (i, limit) in of("queue_packets").into_iter().enumerate() {
         let meters = run(config(CARD, Nanos::ZERO), wfq(limit as u32, 100, 1000), &FULL_RATE, STEADY);
         assert_eq!((meters.calls, sent(&meters, [1, 3])), frozen[i], "queue {limit}");
@@ -207,12 +204,9 @@ fn longer_queues_bring_the_weights_back() {
 /// The cure: with a small ring, or one that is refilled slot by slot, 50 packets are enough.
 #[test]
 fn a_small_ring_differentiates_at_queue_50() {
-    for (slots, refill) in [
-        (1, Refill::WholeRing),
-        (16, Refill::WholeRing),
-        (16, Refill::AnySlot),
-        (128, Refill::AnySlot),
-    ] {
+    for (slots, refill) in
+        [(1, Refill::WholeRing), (16, Refill::WholeRing), (16, Refill::AnySlot), (128, Refill::AnySlot)]
+    {
         let ring = RingConfig { slots, refill };
         let meters = run(config(ring, Nanos::ZERO), wfq(50, 100, 1000), &FULL_RATE, STEADY);
         let [s1, s3] = sent(&meters, [1, 3]).map(|n| n as f64);
@@ -244,11 +238,7 @@ fn lct_differentiates_at_queue_50() {
         .iter()
         .map(|x3| {
             let meters = two_classes(50, *x3, true, CALL, FREEBSD_TICK);
-            println!(
-                "X3 {x3} us: sent {:?}, delay {:?} us",
-                sent(&meters, [1, 3]),
-                delay(&meters, [1, 3])
-            );
+            println!("X3 {x3} us: sent {:?}, delay {:?} us", sent(&meters, [1, 3]), delay(&meters, [1, 3]));
             (sent(&meters, [1, 3]), delay(&meters, [1, 3]))
         })
         .collect();
@@ -304,11 +294,7 @@ fn lct_differentiates_at_queue_20() {
         .iter()
         .map(|x3| {
             let meters = two_classes(20, *x3, true, CALL, FREEBSD_TICK);
-            println!(
-                "X3 {x3} us: sent {:?}, delay {:?} us",
-                sent(&meters, [1, 3]),
-                delay(&meters, [1, 3])
-            );
+            println!("X3 {x3} us: sent {:?}, delay {:?} us", sent(&meters, [1, 3]), delay(&meters, [1, 3]));
             sent(&meters, [1, 3])
         })
         .collect();

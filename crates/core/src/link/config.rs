@@ -59,7 +59,7 @@ pub enum LinkError {
         min: u64,
         /// The largest valid value.
         max: u64,
-        /// The unit of all three.
+        /// The unit of all three; empty for plain numbers.
         unit: &'static str,
     },
 }
@@ -67,7 +67,8 @@ pub enum LinkError {
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::OutOfRange { key, value, min, max, unit } = self;
-        write!(f, "{key} {value} {unit} is out of range: {min} to {max} {unit}")
+        let space = if unit.is_empty() { "" } else { " " };
+        write!(f, "{key} {value}{space}{unit} is out of range: {min} to {max}{space}{unit}")
     }
 }
 

@@ -58,6 +58,12 @@ pub trait LinkSink<P> {
     fn dropped(&mut self, at: Nanos, packet: P, reason: Reason);
 }
 
+/// Lets every packet go: the link's meters have counted it.
+impl<P> LinkSink<P> for () {
+    fn transmitted(&mut self, _at: Nanos, _packet: P) {}
+    fn dropped(&mut self, _at: Nanos, _packet: P, _reason: Reason) {}
+}
+
 /// How many packets a link holds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Held {
@@ -136,7 +142,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// [`LinkError`] if a value is out of its range.
     pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, LinkError> {
         config.check()?;
-        let range = (1, u64::from(LinkConfig::MAX_CLASSES), "classes");
+        let range = (1, u64::from(LinkConfig::MAX_CLASSES), "");
         config::within("classes", u64::from(classes), range)?;
         Ok(Self {
             config,
@@ -318,7 +324,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             } else if self.tick == Some(at) {
                 self.tick = Some(self.ticked(at));
                 if let Start::Idle { .. } = self.start {
-                    self.still_idle(at);
+                    match self.scheduler.next_wake(at) {
+                        Some(wake) if wake <= at => self.kick(at),
+                        _ => self.idle(at),
+                    }
                 }
             } else if let Start::Idle { .. } = self.start {
                 self.kick(at);

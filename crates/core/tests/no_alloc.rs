@@ -1,0 +1,73 @@
+//! A link does not allocate per packet: everything is there after construction.
+
+mod wire;
+
+use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::{AnyScheduler, Knob};
+use evenkeel_core::shape::ShaperConfig;
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Weight};
+use wire::{TestPacket, packet};
+
+/// Counts, and forgets the packets.
+#[derive(Default)]
+struct Counter {
+    sent: u64,
+    dropped: u64,
+}
+
+impl LinkSink<TestPacket> for Counter {
+    fn transmitted(&mut self, _: Nanos, _: TestPacket) {
+        self.sent += 1;
+    }
+    fn dropped(&mut self, _: Nanos, _: TestPacket, _: Reason) {
+        self.dropped += 1;
+    }
+}
+
+#[test]
+fn enqueue_advance_and_set_do_not_allocate() {
+    let wfq = |drop| {
+        let weights = [1, 30, 100, 1_000].map(Weight).to_vec();
+        let config = WfqAltqConfig { queues: 4, weights, select: QueueSelect::Class, drop };
+        AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap())
+    };
+    let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
+    let disciplines = [
+        AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 200 }).unwrap()),
+        wfq(DropRule::TailPerQueue { limit: 50 }),
+        wfq(DropRule::LongestHead { high_water: Bytes(65_536) }),
+        AnyScheduler::Lct(Lct::new(LctConfig { x_delay, limit: 50, ..LctConfig::default() }).unwrap()),
+    ];
+    // The counter counts.
+    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1);
+    let shaper = ShaperConfig { rate: BitRate::from_mbps(90), burst: Bytes(6_000) };
+    for discipline in disciplines {
+        let config = LinkConfig {
+            rate: Some(BitRate::from_mbps(100)),
+            ring: RingConfig { slots: 128, refill: Refill::WholeRing },
+            dequeue_time: Nanos(4_500),
+            shaper: Some(shaper),
+        };
+        let mut link = Link::new(config, discipline, 4).unwrap();
+        let mut counter = Counter::default();
+        let allocated = allocation_counter::measure(|| {
+            for id in 0..20_000u64 {
+                let now = Nanos(id * 50_000);
+                let length = Bytes(40 + id * 37 % 1_460);
+                let _ = link.enqueue(now, packet(id, (id % 4) as u16, length, now), &mut counter);
+                if id % 100 == 0 {
+                    link.advance(now + Nanos(20_000), &mut counter);
+                    let _ = link.set(now, Knob::XDelay(Class(1), Nanos(id)), &mut counter);
+                    let _ = link.set(now, Knob::Weight(Class(1), Weight(1 + id as u32 % 99)), &mut counter);
+                }
+            }
+            link.advance(Nanos::from_secs(100), &mut counter);
+        });
+        assert_eq!(allocated.count_total, 0);
+        assert!(counter.sent > 5_000, "{} sent", counter.sent);
+        assert_eq!(counter.sent + counter.dropped, 20_000);
+    }
+}
