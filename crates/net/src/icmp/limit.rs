@@ -109,16 +109,10 @@ mod tests {
             (0..RateLimiter::MAX + 5).filter(|_| largest.allow(Nanos::ZERO)).count(),
             RateLimiter::MAX as usize
         );
-        assert!(RateLimiter::new(3, 1).unwrap_err_or_interval() == 333_333_334);
-    }
-
-    trait Interval {
-        fn unwrap_err_or_interval(self) -> u64;
-    }
-
-    impl Interval for Result<RateLimiter, LimitError> {
-        fn unwrap_err_or_interval(self) -> u64 {
-            self.unwrap().interval
-        }
+        assert_eq!(
+            RateLimiter::new(3, 1).map(|limiter| limiter.interval),
+            Ok(333_333_334),
+            "never above the rate"
+        );
     }
 }

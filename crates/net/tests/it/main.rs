@@ -1,6 +1,11 @@
 //! Tests of the public interface, in one program: it links once.
 
 mod common;
+mod fib;
+mod fragment;
 mod frame;
+mod hash;
+mod icmp;
+mod neighbour;
 mod oracles;
 mod rewrite;
