@@ -11,6 +11,8 @@ use proptest::prelude::*;
 const PORT: PortIndex = PortIndex(0);
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 
+const NOBODY: [IpAddr; 0] = [];
+
 fn host(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, n))
 }
@@ -88,7 +90,7 @@ fn silence_fails_after_the_timeout_and_is_forgiven_after_the_retry_time() {
     let failed = timeout + Nanos(5);
     asks(&mut t);
     assert_eq!(t.resolve(failed, PORT, host(1), 3), Resolution::Unreachable(3));
-    assert_eq!(asks(&mut t), [host(0); 0], "not asked for while it has failed");
+    assert_eq!(asks(&mut t), NOBODY, "not asked for while it has failed");
     assert_eq!(t.next_deadline(), Some(timeout + Nanos(9)));
     // Forgiven without a call to `expire`.
     assert_eq!(t.resolve(failed + retry, PORT, host(1), 4), Resolution::Wait);
@@ -142,11 +144,11 @@ fn stale_neighbours_in_use_are_named_once_per_look() {
         t.stale_in_use(|_, address| seen.push(address));
         seen
     };
-    assert_eq!(look(&mut t), [host(0); 0]);
+    assert_eq!(look(&mut t), NOBODY);
     assert_eq!(t.mac(PORT, host(1)), Some(MAC));
     let _ = t.resolve(Nanos(0), PORT, host(3), 0);
     assert_eq!(look(&mut t), [host(1)]);
-    assert_eq!(look(&mut t), [host(0); 0], "not used since");
+    assert_eq!(look(&mut t), NOBODY, "not used since");
     assert_eq!(t.resolve(Nanos(0), PORT, host(2), 0), Resolution::Mac(MAC, 0));
     assert_eq!(look(&mut t), [host(2)]);
     assert_eq!(t.state(PORT, host(1)), Some(NeighbourState::Stale));
