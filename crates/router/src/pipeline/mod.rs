@@ -51,6 +51,7 @@ pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use forward::Packet;
 pub use packet::QueuedPacket;
+pub use tables::LinkState;
 use tables::OwnAddresses;
 
 /// Frames taken from one port in one round.

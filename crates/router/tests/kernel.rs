@@ -1,0 +1,302 @@
+//! The router on real interfaces between network namespaces, with real tools. Needs root; says so and passes otherwise.
+
+mod common;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::assert_conserved;
+use common::netns::{Namespaces, available, eventually, has_tool, text};
+use evenkeel_config::RouterConfig;
+use evenkeel_router::{Handle, Options, Router, Snapshot};
+
+/// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router, `10.2.0.0/24` and `2001:db8:2::/64` behind it.
+struct Lab {
+    // Stops before the namespaces go.
+    router: Option<Handle>,
+    net: Namespaces,
+    runtime: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new(test: &str) -> Option<Self> {
+        if !available(test) {
+            return None;
+        }
+        let net = Namespaces::new(&["a", "r", "b"]);
+        net.wire(("a", "a0"), ("r", "lan"));
+        net.wire(("b", "b0"), ("r", "wan"));
+        net.sysctl("r", "net.ipv4.ip_forward=1");
+        net.sysctl("r", "net.ipv6.conf.all.forwarding=1");
+        for (namespace, interface, host) in [
+            ("a", "a0", "10.1.0.2/24"),
+            ("r", "lan", "10.1.0.1/24"),
+            ("b", "b0", "10.2.0.2/24"),
+            ("r", "wan", "10.2.0.1/24"),
+        ] {
+            net.ip(namespace, &format!("address add {host} dev {interface}"));
+        }
+        for (namespace, interface, host) in [
+            ("a", "a0", "2001:db8:1::2/64"),
+            ("r", "lan", "2001:db8:1::1/64"),
+            ("b", "b0", "2001:db8:2::2/64"),
+            ("r", "wan", "2001:db8:2::1/64"),
+        ] {
+            net.ip(namespace, &format!("address add {host} dev {interface} nodad"));
+        }
+        net.ip("a", "route add default via 10.1.0.1");
+        net.ip("b", "route add default via 10.2.0.1");
+        net.ip("a", "-6 route add default via 2001:db8:1::1");
+        net.ip("b", "-6 route add default via 2001:db8:2::1");
+        Some(Self { router: None, net, runtime: tempfile::tempdir().unwrap() })
+    }
+
+    fn start(&mut self, rest: &str) {
+        let text =
+            "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n";
+        let config =
+            RouterConfig::parse(&format!("{text}{rest}"), "test.toml").unwrap_or_else(|e| panic!("{e}"));
+        let options = Options {
+            runtime_dir: self.runtime.path().to_owned(),
+            netns: Some(self.net.name("r")),
+            report: Some(|text| eprintln!("report: {text}")),
+            ..Options::default()
+        };
+        self.router = Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
+    }
+
+    fn started(test: &str, rest: &str) -> Option<Self> {
+        let mut lab = Self::new(test)?;
+        lab.start(rest);
+        Some(lab)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let snapshot = self.router.as_ref().unwrap().snapshot().unwrap();
+        assert_conserved(&snapshot);
+        snapshot
+    }
+
+    /// All packets that were forwarded from a port, and all that were dropped there.
+    fn forwarded(&self, port: &str) -> u64 {
+        self.snapshot().port(port).unwrap().forwarded
+    }
+
+    fn dropped(&self, port: &str, reason: &str) -> u64 {
+        self.snapshot().port(port).unwrap().dropped.get(reason).copied().unwrap_or(0)
+    }
+
+    /// Pings `to` from `a`; all must come back.
+    fn ping(&self, to: &str, count: u32) {
+        let output = self.net.output("a", &format!("ping -n -c {count} -i 0.05 -W 2 {to}"));
+        assert!(output.contains(" 0% packet loss"), "{output}");
+        // A second copy, forwarded by the kernel, would be told as a duplicate.
+        assert!(!output.contains("DUP!"), "{output}");
+    }
+}
+
+#[test]
+fn ping_passes_through_and_the_router_not_the_kernel_forwards() {
+    let Some(lab) = Lab::started("ping", "") else { return };
+    for to in ["10.2.0.2", "2001:db8:2::2"] {
+        lab.ping(to, 20);
+    }
+    let snapshot = lab.snapshot();
+    let (lan, wan) = (snapshot.port("lan").unwrap(), snapshot.port("wan").unwrap());
+    assert!(lan.forwarded >= 40 && wan.forwarded >= 40, "{snapshot:?}");
+    assert_eq!((lan.ring_loss, wan.ring_loss), (0, 0));
+    // The kernel of the router has forwarded nothing.
+    let counters = lab.net.output("r", "cat /proc/net/snmp");
+    let forwarded = counters.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+    let by_kernel: u64 = forwarded.split_whitespace().nth(6).unwrap().parse().unwrap();
+    assert!(by_kernel <= 2, "the kernel forwarded {by_kernel} packets: {counters}");
+}
+
+#[test]
+fn the_routers_own_addresses_answer() {
+    let Some(lab) = Lab::started("own", "") else { return };
+    for to in ["10.1.0.1", "10.2.0.1", "2001:db8:1::1", "2001:db8:2::1"] {
+        lab.ping(to, 3);
+    }
+    assert!(lab.snapshot().port("lan").unwrap().to_host >= 12);
+}
+
+#[test]
+fn traceroute_shows_the_hop() {
+    if !has_tool("traceroute", "traceroute", "traceroute") {
+        return;
+    }
+    let Some(lab) = Lab::started("traceroute", "") else { return };
+    for (to, hop) in [("10.2.0.2", "10.1.0.1"), ("2001:db8:2::2", "2001:db8:1::1")] {
+        let output = lab.net.output("a", &format!("traceroute -n -q 1 -w 1 -m 4 {to}"));
+        let hops: Vec<_> = output.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(hops, [hop, to], "{output}");
+    }
+}
+
+#[test]
+fn packets_that_are_too_big_are_told_the_mtu() {
+    let Some(lab) = Lab::new("mtu") else { return };
+    let mut lab = lab;
+    lab.net.ip("r", "link set wan mtu 1300");
+    lab.start("");
+    let output = text(&lab.net.run("a", "ping -n -c 1 -W 1 -M do -s 1400 10.2.0.2"));
+    assert!(output.contains("Frag needed") && output.contains("mtu = 1300"), "{output}");
+    let output = text(&lab.net.run("a", "ping -n -c 1 -W 1 -M do -s 1400 2001:db8:2::2"));
+    assert!(output.contains("Packet too big") && output.contains("mtu=1300"), "{output}");
+    assert_eq!(lab.dropped("lan", "too_big"), 2);
+    // Without "do not fragment" it passes in fragments. The far host's answer is as long, and its own link takes it.
+    lab.net.ip("a", "route flush cache");
+    let output = lab.net.output("a", "ping -n -c 3 -i 0.1 -W 2 -M dont -s 1400 10.2.0.2");
+    assert!(output.contains(" 0% packet loss"), "{output}");
+    assert!(lab.snapshot().port("lan").unwrap().fragmented >= 3);
+}
+
+#[test]
+fn tcp_completes_with_default_offloads_and_no_checksum_is_bad() {
+    if !has_tool("tcp", "iperf3", "iperf3") || !has_tool("tcp", "tcpdump", "tcpdump") {
+        return;
+    }
+    let Some(lab) = Lab::started("tcp", "") else { return };
+    let dump = lab.net.start("b", "tcpdump -i b0 -nn -vvv -Q in -c 4000 tcp");
+    let server = lab.net.start("b", "iperf3 -s");
+    sleep(Duration::from_millis(500));
+    for family in ["-4 -c 10.2.0.2", "-6 -c 2001:db8:2::2"] {
+        let output = lab.net.output("a", &format!("iperf3 {family} -t 2 -f m"));
+        let receiver =
+            output.lines().find(|line| line.ends_with("receiver")).unwrap_or_else(|| panic!("{output}"));
+        let rate: f64 =
+            receiver.split("Mbits/sec").next().unwrap().split_whitespace().last().unwrap().parse().unwrap();
+        // Not a speed test: with super-frames dropped or checksums wrong it would be near zero.
+        assert!(rate > 20.0, "{output}");
+    }
+    drop(server);
+    let dump = dump.finish();
+    assert!(dump.contains("cksum"), "{dump}");
+    assert!(
+        !dump.contains("incorrect") && !dump.contains("bad cksum"),
+        "{}",
+        dump.lines()
+            .filter(|l| l.contains("incorrect") || l.contains("bad"))
+            .take(5)
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+    assert_eq!(lab.dropped("lan", "frame_too_long"), 0);
+}
+
+#[test]
+fn a_change_of_routes_is_followed() {
+    let Some(lab) = Lab::started("routes", "") else { return };
+    lab.net.ip("b", "address add 192.0.2.1/32 dev lo");
+    let unreachable = text(&lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1"));
+    assert!(unreachable.contains("Net Unreachable"), "{unreachable}");
+    lab.net.ip("r", "route add 192.0.2.0/24 via 10.2.0.2");
+    eventually("the new route", || lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1").status.success());
+    lab.net.ip("r", "route replace prohibit 192.0.2.0/24");
+    eventually("the route that refuses", || {
+        text(&lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1")).contains("Packet filtered")
+    });
+    lab.net.ip("r", "route del prohibit 192.0.2.0/24");
+    eventually("no route", || {
+        text(&lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1")).contains("Net Unreachable")
+    });
+}
+
+#[test]
+fn a_neighbour_is_resolved_from_cold_and_one_that_is_not_there_is_told() {
+    let Some(lab) = Lab::started("neighbour", "") else { return };
+    lab.net.ip("r", "neigh flush all");
+    eventually("the neighbours to be forgotten", || lab.snapshot().neighbours <= 2);
+    // The very first packet waits for the answer and then passes.
+    for to in ["10.2.0.2", "2001:db8:2::2"] {
+        let output = lab.net.output("a", &format!("ping -n -c 1 -W 3 {to}"));
+        assert!(output.contains(" 0% packet loss"), "{output}");
+    }
+    let output = text(&lab.net.run("a", "ping -n -c 1 -W 6 10.2.0.99"));
+    assert!(output.contains("Destination Host Unreachable"), "{output}");
+    assert!(lab.dropped("lan", "host_unreachable") >= 1);
+    assert_eq!(lab.snapshot().port("lan").unwrap().waiting, 0);
+}
+
+#[test]
+fn an_interface_that_vanishes_is_used_again_when_it_returns() {
+    let Some(lab) = Lab::started("vanish", "") else { return };
+    lab.ping("10.2.0.2", 3);
+    lab.net.ip("r", "link del wan");
+    eventually("the port to be down", || !lab.snapshot().port("wan").unwrap().up);
+    assert!(!lab.net.run("a", "ping -n -c 2 -i 0.1 -W 1 10.2.0.2").status.success());
+    // The other port goes on.
+    lab.ping("10.1.0.1", 2);
+
+    lab.net.wire(("b", "b0"), ("r", "wan"));
+    lab.net.ip("b", "address add 10.2.0.2/24 dev b0");
+    lab.net.ip("b", "route add default via 10.2.0.1");
+    lab.net.ip("r", "address add 10.2.0.1/24 dev wan");
+    eventually("the port to be back", || lab.snapshot().port("wan").unwrap().up);
+    eventually("traffic to pass again", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    let before = lab.forwarded("lan");
+    lab.ping("10.2.0.2", 10);
+    assert!(lab.forwarded("lan") >= before + 10, "the router, not the kernel, forwards");
+}
+
+#[test]
+fn a_link_that_goes_down_takes_its_routes_along() {
+    let Some(lab) = Lab::started("down", "") else { return };
+    lab.ping("10.2.0.2", 3);
+    lab.net.ip("r", "link set wan down");
+    eventually("the port to be down", || !lab.snapshot().port("wan").unwrap().up);
+    eventually("the route to be gone", || {
+        text(&lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2")).contains("Net Unreachable")
+    });
+    lab.net.ip("r", "link set wan up");
+    eventually("traffic to pass again", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    let before = lab.forwarded("lan");
+    lab.ping("10.2.0.2", 5);
+    assert!(lab.forwarded("lan") >= before + 5);
+}
+
+#[test]
+fn after_a_stop_the_kernel_forwards_again_and_the_next_start_works() {
+    let Some(mut lab) = Lab::started("stop", "") else { return };
+    lab.ping("10.2.0.2", 3);
+    for _ in 0..2 {
+        let last = lab.router.take().unwrap().stop().unwrap();
+        assert_conserved(&last);
+        lab.ping("10.2.0.2", 3);
+        lab.start("");
+        let before = lab.forwarded("lan");
+        lab.ping("10.2.0.2", 3);
+        assert!(lab.forwarded("lan") >= before + 3);
+    }
+}
+
+#[test]
+fn a_paced_link_and_busy_mode_work_on_real_interfaces() {
+    let rest = "[router]\nmode = \"busy\"\n[[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
+    let Some(lab) = Lab::started("busy", rest) else { return };
+    lab.ping("10.2.0.2", 5);
+    let snapshot = lab.snapshot();
+    let link = snapshot.link("wan").unwrap();
+    assert_eq!(link.rate_bps, Some(10_000_000));
+    assert!(link.classes[0].sent_packets >= 5);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    if !available("missing") {
+        return;
+    }
+    let net = Namespaces::new(&["r"]);
+    let config =
+        RouterConfig::parse("[[port]]\nname = \"lan\"\ninterface = \"nosuch0\"", "test.toml").unwrap();
+    let runtime = tempfile::tempdir().unwrap();
+    let options =
+        Options { runtime_dir: runtime.path().to_owned(), netns: Some(net.name("r")), ..Options::default() };
+    let error = Router::start(config, options).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert_eq!(
+        error.to_string(),
+        "port lan: there is no interface \"nosuch0\": create it or correct `interface`"
+    );
+}
