@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use evenkeel_core::{Bytes, Nanos};
+use evenkeel_core::measure::Histogram;
+use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_ports::sys::{self, UdpReceiver, UdpSender};
 use evenkeel_report::Delays;
 use evenkeel_traffic::{Source, SourceConfig};
@@ -79,7 +80,8 @@ impl Sender {
     /// The namespace, the socket or the source configuration.
     pub(crate) fn start(spec: &FlowSpec, config: SourceConfig, cpu: Option<usize>) -> Result<Self, LabError> {
         let invalid = |why: String| LabError::BadInput(format!("traffic {}: {why}", spec.name));
-        let source = Source::new(SourceConfig { catch_up: CATCH_UP, ..config }).map_err(|e| invalid(e.to_string()))?;
+        let source =
+            Source::new(SourceConfig { catch_up: CATCH_UP, ..config }).map_err(|e| invalid(e.to_string()))?;
         let length = payload::payload_len(config.ip_len, spec.destination.ip())
             .ok_or_else(|| invalid(format!("{} leaves no room for a time stamp", config.ip_len)))?;
         let socket = open(spec, &spec.from, || {
@@ -167,14 +169,46 @@ pub(crate) struct Arrived {
     /// Packets whose number came right after itself.
     pub(crate) repeated: u64,
     /// From the sender's stamp to the kernel of the receiving host.
-    pub(crate) delays: Delays,
+    pub(crate) delays: HostDelays,
+}
+
+/// Delays from host to host.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostDelays {
+    count: u64,
+    sum: Nanos,
+    max: Nanos,
+    histogram: Histogram,
+}
+
+impl HostDelays {
+    fn record(&mut self, delay: Nanos) {
+        self.count += 1;
+        self.sum += delay;
+        self.max = self.max.max(delay);
+        self.histogram.record(delay);
+    }
+
+    /// Adds the packets of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+        self.histogram.merge(&other.histogram);
+    }
+
+    /// As results carry them.
+    pub(crate) fn told(&self) -> Delays {
+        let buckets = self.histogram.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect();
+        Delays { count: self.count, sum_ns: self.sum.0, max_ns: self.max.0, buckets }
+    }
 }
 
 /// A thread that receives one flow. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Sink {
     window: Arc<Mutex<Arrived>>,
-    thread: Stopping,
+    _thread: Stopping,
 }
 
 impl Sink {
@@ -195,17 +229,12 @@ impl Sink {
         let thread = Stopping::spawn(&format!("sink {}", spec.name), cpu, move |stop| {
             receive(receiver, flow, overhead, &shared, stop);
         })?;
-        Ok(Self { window, thread })
+        Ok(Self { window, _thread: thread })
     }
 
     /// What arrived since the last call.
     pub(crate) fn take(&self) -> Arrived {
         std::mem::take(&mut *self.window.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Ends the thread.
-    pub(crate) fn stop(&mut self) {
-        self.thread.stop();
     }
 }
 
@@ -220,7 +249,9 @@ fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<A
         }
         let mut arrived = window.lock().unwrap_or_else(PoisonError::into_inner);
         for datagram in burst {
-            let Some(stamp) = Stamp::read(datagram.bytes).filter(|stamp| stamp.flow == flow) else { continue };
+            let Some(stamp) = Stamp::read(datagram.bytes).filter(|stamp| stamp.flow == flow) else {
+                continue;
+            };
             arrived.packets += 1;
             arrived.bytes += datagram.len as u64 + overhead;
             if stamp.seq + 1 == next {
@@ -229,11 +260,7 @@ fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<A
                 arrived.reordered += 1;
             }
             next = next.max(stamp.seq + 1);
-            let delay = datagram.arrival.saturating_sub(stamp.at);
-            arrived.delays.count += 1;
-            arrived.delays.sum_ns += delay.0;
-            arrived.delays.max_ns = arrived.delays.max_ns.max(delay.0);
-            arrived.delays.histogram.record(delay);
+            arrived.delays.record(datagram.arrival.saturating_sub(stamp.at));
         }
     }
 }
@@ -244,9 +271,10 @@ fn open<T: Send>(
     namespace: &str,
     make: impl FnOnce() -> std::io::Result<T> + Send,
 ) -> Result<T, LabError> {
-    sys::in_netns(namespace, make)
-        .and_then(|made| made)
-        .map_err(|source| LabError::System { what: format!("open a socket for traffic {}", spec.name), source })
+    sys::in_netns(namespace, make).and_then(|made| made).map_err(|source| LabError::System {
+        what: format!("open a socket for traffic {}", spec.name),
+        source,
+    })
 }
 
 /// A thread that is asked to end, and waited for, when its owner goes.
@@ -297,6 +325,107 @@ impl Drop for Stopping {
 }
 
 /// Bits of IP packets per second as packets per second.
-pub(crate) fn packet_rate(rate: evenkeel_core::BitRate, ip_len: Bytes) -> f64 {
+pub(crate) fn packet_rate(rate: BitRate, ip_len: Bytes) -> f64 {
     rate.0 as f64 / (ip_len.0 as f64 * 8.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{NodePlan, Ping, Plan};
+    use crate::world::World;
+    use evenkeel_traffic::Process;
+
+    /// Two hosts on one wire, no router between them.
+    fn two_hosts() -> Option<World> {
+        if !sys::is_root() {
+            eprintln!("skipped: making network namespaces needs root");
+            return None;
+        }
+        let mut world = World::new().expect("a folder");
+        let host = |node: &str, peer: &str, address: &str| NodePlan {
+            node: node.into(),
+            settings: vec![("ipv6/conf/all/accept_dad", "0"), ("ipv6/conf/default/accept_dad", "0")],
+            batch: vec![
+                "link set dev lo up".into(),
+                format!("addr add 10.1.0.{address}/24 dev {peer}"),
+                format!("addr add fd00:1::{address}/64 dev {peer} nodad"),
+                format!("link set dev {peer} up"),
+            ],
+            offloads: vec![peer.into()],
+        };
+        let (a, b) = (world.namespace("a"), world.namespace("b"));
+        let plan = Plan {
+            nodes: vec![host("a", "b", "1"), host("b", "a", "2")],
+            wires: vec![format!("link add name b netns {a} type veth peer name a netns {b}")],
+            pings: ["10.1.0.2", "fd00:1::2"]
+                .map(|to| Ping { from: "a".into(), to: to.parse().expect("an address") })
+                .to_vec(),
+        };
+        world.build(&plan).expect("namespaces");
+        world.warm_up(&plan.pings).expect("both answer");
+        Some(world)
+    }
+
+    fn spec(world: &World, from: &str, to: &str) -> FlowSpec {
+        FlowSpec {
+            name: "flow".into(),
+            number: 7,
+            from: world.namespace("a"),
+            to: world.namespace("b"),
+            source: from.parse().expect("an address"),
+            destination: to.parse().expect("an address"),
+            dscp: 46,
+        }
+    }
+
+    #[test]
+    fn all_that_is_sent_arrives_in_order_and_is_counted_on_both_sides() {
+        let Some(world) = two_hosts() else { return };
+        for (from, to) in [("10.1.0.1:4000", "10.1.0.2:5000"), ("[fd00:1::1]:4000", "[fd00:1::2]:5000")] {
+            let spec = spec(&world, from, to);
+            let sink = Sink::start(&spec, None).expect("a sink");
+            let start = sys::monotonic_now() + Nanos::from_millis(50);
+            let config = SourceConfig {
+                start,
+                stop: start + Nanos::from_millis(300),
+                random_phase: false,
+                ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate::from_mbps(40), Bytes(1000))
+            };
+            let mut sender = Sender::start(&spec, config, None).expect("a sender");
+            while !sender.is_finished() {
+                thread::sleep(Duration::from_millis(10));
+            }
+            sender.stop();
+            thread::sleep(Duration::from_millis(100));
+            let (sent, arrived) = (sender.sent(), sink.take());
+            // 5000 packets/s for 0.3 s; those that a slow machine left out are counted.
+            assert_eq!(sent.packets + sent.skipped + sent.refused, 1_500);
+            assert_eq!(arrived.packets, sent.packets, "to {to}");
+            assert_eq!(arrived.bytes, sent.packets * 1_000, "bytes are those of IP packets");
+            assert_eq!((arrived.reordered, arrived.repeated), (0, 0));
+            assert_eq!(arrived.delays.told().count, sent.packets);
+            assert!(arrived.delays.told().max_ns > 0);
+            assert_eq!(sink.take().packets, 0, "a window is taken once");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_when_the_world_goes_even_in_a_panic() {
+        let Some(world) = two_hosts() else { return };
+        let (name, folder) = (world.namespace("a"), world.folder().to_owned());
+        let mut sleeper = std::process::Command::new("sleep");
+        sys::spawn_in_netns(sleeper.arg("1000"), &name).expect("the namespace is there");
+        let mut sleeper = sleeper.spawn().expect("sleep starts");
+        assert!(std::path::Path::new("/run/netns").join(&name).exists() && folder.exists());
+        let panic = thread::spawn(move || {
+            let _world = world;
+            panic!("on purpose");
+        })
+        .join();
+        assert!(panic.is_err());
+        assert!(!std::path::Path::new("/run/netns").join(&name).exists(), "the namespace is gone");
+        assert!(!folder.exists(), "its files are gone");
+        assert!(!sleeper.wait().expect("it ended").success(), "what ran inside was ended");
+    }
 }

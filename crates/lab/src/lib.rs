@@ -8,9 +8,22 @@
 //! left is swept away by the next one. Needs root.
 #![forbid(unsafe_code)]
 
+mod checks;
 mod demo;
+mod describe;
 mod error;
+mod flow;
+mod netns;
+mod payload;
+mod plan;
+mod progress;
+mod router_process;
+mod router_toml;
 mod run;
+mod sampling;
+mod shell;
+mod tools;
+mod world;
 
 use std::path::PathBuf;
 

@@ -83,8 +83,7 @@ fn remove(name: &str) {
 /// Removes the namespaces of labs that are no longer there. Returns how many.
 pub(crate) fn sweep() -> usize {
     let Ok(entries) = fs::read_dir(FOLDER) else { return 0 };
-    let names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     let dead = left_behind(&names, start_time);
     for name in &dead {
         remove(name);
@@ -147,10 +146,7 @@ mod tests {
             12 => Some(900),
             _ => None,
         };
-        assert_eq!(
-            left_behind(&names, start_of),
-            ["ekl11-500-0-h1", "ekl12-500-3-r-1", "ekl10-501-0-h1"]
-        );
+        assert_eq!(left_behind(&names, start_of), ["ekl11-500-0-h1", "ekl12-500-3-r-1", "ekl10-501-0-h1"]);
     }
 
     #[test]

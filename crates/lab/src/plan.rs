@@ -69,7 +69,7 @@ impl Plan {
             .map(|wire| {
                 let [a, b] = &wire.ends;
                 format!(
-                    "link add {} mtu {} netns {} type veth peer name {} mtu {} netns {}",
+                    "link add name {} mtu {} netns {} type veth peer name {} mtu {} netns {}",
                     a.interface,
                     wire.mtu,
                     namespace(&a.node),
@@ -102,13 +102,13 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
     if router {
         settings.extend(ROUTERS);
     }
-    let mut batch = vec!["link set lo up".to_owned()];
+    let mut batch = vec!["link set dev lo up".to_owned()];
     let interfaces = scenario.interfaces(node);
     for interface in &interfaces {
         let name = &interface.name;
         batch.push(format!("addr add {}/{} dev {name}", interface.v4, interface.prefix4));
         batch.push(format!("addr add {}/{} dev {name} nodad", interface.v6, interface.prefix6));
-        batch.push(format!("link set {name} up"));
+        batch.push(format!("link set dev {name} up"));
     }
     for route in scenario.routes(node) {
         batch.push(format!(

@@ -1,17 +1,40 @@
 //! One scenario, from the first namespace to the written report.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use evenkeel_report::Judgement;
-use evenkeel_scenario::Scenario;
+use evenkeel_core::Nanos;
+use evenkeel_ports::sys::{self, Signals};
+use evenkeel_report::{Judgement, Report, Run, StepMark};
+use evenkeel_router::Snapshot;
+use evenkeel_scenario::{Scenario, ScenarioError, Tool, Traffic, TrafficKind, World as Where};
+use evenkeel_traffic::{Process, SourceConfig};
 
+use crate::checks;
+use crate::describe;
+use crate::flow::{FlowSpec, Sender, Sent, Sink};
+use crate::netns;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::router_process::{RouterProcess, cpu_time};
+use crate::sampling::{self, HostWindow, Places};
+use crate::shell;
+use crate::tools::{self, ToolFlow};
+use crate::world::World;
 use crate::{LabError, LabOptions};
+
+/// From the first sender's thread being made to the first packet.
+const LEAD: Nanos = Nanos::from_millis(200);
+/// How long queues may take to empty after the last packet was sent.
+const DRAIN: Duration = Duration::from_secs(3);
+/// A source that leaves out more than this part of its packets did not offer what the scenario says.
+const BEHIND: f64 = 0.02;
 
 /// What came out of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The samples, as they went into the report.
-    pub run: evenkeel_report::Run,
+    pub run: Run,
     /// The expectations, judged.
     pub judgements: Vec<Judgement>,
     /// Things the user should know: a source that fell behind its schedule, packets lost by the lab itself.
@@ -40,6 +63,421 @@ impl Outcome {
 /// Missing root, kernel features or programs ([`LabError::exit_code`] 3), values that a router refuses (2), failures on the way
 /// (1). Everything is torn down before it returns.
 pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabError> {
-    let _ = (scenario, options);
-    Err(LabError::NotRoot)
+    let scenario = prepared(scenario, options)?;
+    let progress = Progress::new(options.progress, &[(&scenario.name, scenario.duration)]);
+    let measured = measure(&scenario, &options.binary, &progress)?;
+    progress.finish();
+    let judgements = evenkeel_report::judge::judge(&scenario, &measured.run, Where::Lab);
+    let report = Report::of_scenario(&scenario, vec![measured.run.clone()], judgements.clone());
+    let files = evenkeel_report::write_all(&options.out_dir, &report).map_err(write_error)?;
+    if !options.quiet {
+        print_result(&measured, &judgements, &files);
+    }
+    Ok(Outcome { run: measured.run, judgements, warnings: measured.warnings, files })
+}
+
+/// The scenario with the options applied.
+fn prepared(scenario: &Scenario, options: &LabOptions) -> Result<Scenario, LabError> {
+    let invalid = |error: ScenarioError| LabError::BadInput(error.to_string());
+    let mut scenario = scenario.clone();
+    if let Some(name) = &options.without {
+        scenario = scenario.with_ablation(name).map_err(invalid)?;
+    }
+    if options.time_scale != 1.0 {
+        scenario = scenario.scaled(options.time_scale).map_err(invalid)?;
+    }
+    Ok(scenario)
+}
+
+pub(crate) fn write_error(error: evenkeel_report::WriteError) -> LabError {
+    LabError::Write { path: error.path, source: error.source }
+}
+
+fn print_result(measured: &Measured, judgements: &[Judgement], files: &[PathBuf]) {
+    println!("{}", evenkeel_report::table::steps(&measured.run));
+    println!("{}", evenkeel_report::table::judgements(judgements));
+    for note in &measured.run.notes {
+        println!("{note}");
+    }
+    for warning in &measured.warnings {
+        eprintln!("warning: {warning}");
+    }
+    if let Some(page) = files.last() {
+        println!("report: {}", page.display());
+    }
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    /// The samples.
+    pub(crate) run: Run,
+    /// What the user should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Runs a scenario whose times and mechanisms are as they shall be. Everything is torn down when it returns.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn measure(
+    scenario: &Scenario,
+    binary: &std::path::Path,
+    progress: &Progress,
+) -> Result<Measured, LabError> {
+    require(scenario)?;
+    let signals =
+        Signals::block().map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
+    netns::sweep();
+    progress.say("making namespaces");
+    let places = Places::new(scenario)?;
+    let mut world = World::new()?;
+    let plan = Plan::new(scenario, |node| world.namespace(node))?;
+    world.build(&plan)?;
+    world.warm_up(&plan.pings)?;
+    progress.say("starting routers");
+    let mut lab = Lab {
+        scenario,
+        places,
+        signals,
+        progress,
+        routers: Vec::new(),
+        flows: flows(scenario, &world)?,
+        sources: Vec::new(),
+        arrived: 0,
+        sinks: Vec::new(),
+        world,
+    };
+    lab.start_routers(binary)?;
+    lab.check()?;
+    lab.measure()
+}
+
+/// Finds out whether everything that the scenario needs is there.
+fn require(scenario: &Scenario) -> Result<(), LabError> {
+    if !sys::is_root() {
+        return Err(LabError::NotRoot);
+    }
+    for tool in shell::ALWAYS {
+        shell::require(tool)?;
+    }
+    tools::require(&scenario.traffic)
+}
+
+/// The flows of the scenario between their namespaces.
+fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> {
+    let numbered = scenario.traffic.iter().zip(0..);
+    numbered
+        .map(|(traffic, number)| {
+            let key = sampling::flow_key(scenario, traffic)
+                .ok_or_else(|| LabError::BadInput(format!("traffic {}: a host has no wire", traffic.name)))?;
+            Ok(FlowSpec {
+                name: traffic.name.clone(),
+                number,
+                from: world.namespace(&traffic.from),
+                to: world.namespace(&traffic.to),
+                source: (key.source, key.source_port).into(),
+                destination: (key.destination, key.destination_port).into(),
+                dscp: traffic.dscp,
+            })
+        })
+        .collect()
+}
+
+/// The source of a flow; times count from `start`.
+fn source_config(scenario: &Scenario, traffic: &Traffic, number: u32, start: Nanos) -> SourceConfig {
+    let process = match traffic.kind {
+        TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
+        TrafficKind::Poisson => Process::Poisson,
+        TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
+    };
+    SourceConfig {
+        start: start.saturating_add(traffic.start),
+        stop: start.saturating_add(traffic.stop),
+        seed: scenario.seed,
+        stream: u64::from(number),
+        ..SourceConfig::new(process, traffic.rate, traffic.size)
+    }
+}
+
+/// What makes the packets of one flow.
+enum Driver {
+    Own(Sender),
+    Tool(ToolFlow),
+}
+
+impl Driver {
+    fn sent(&self) -> Sent {
+        match self {
+            Self::Own(sender) => sender.sent(),
+            Self::Tool(_) => Sent::default(),
+        }
+    }
+}
+
+/// A run that is going on. Fields go in this order: senders, sinks, routers, then the namespaces they are in.
+struct Lab<'a> {
+    sources: Vec<Driver>,
+    sinks: Vec<Option<Sink>>,
+    routers: Vec<RouterProcess>,
+    world: World,
+    flows: Vec<FlowSpec>,
+    /// Packets that arrived at sinks since the start.
+    arrived: u64,
+    places: Places,
+    signals: Signals,
+    scenario: &'a Scenario,
+    progress: &'a Progress,
+}
+
+/// What the routers and hosts had counted at one instant.
+struct Counters {
+    routers: Vec<Snapshot>,
+    sent: Vec<Sent>,
+}
+
+impl Lab<'_> {
+    fn start_routers(&mut self, binary: &std::path::Path) -> Result<(), LabError> {
+        for router in &self.scenario.routers {
+            let namespace = self.world.namespace(&router.name);
+            let process = RouterProcess::start(router, &namespace, self.world.folder(), binary)?;
+            self.routers.push(process);
+            self.look_for_signals()?;
+        }
+        Ok(())
+    }
+
+    fn look_for_signals(&self) -> Result<(), LabError> {
+        match self.signals.take() {
+            Some(_) => Err(LabError::Interrupted),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the routers, and not their kernels, forward.
+    fn check(&mut self) -> Result<(), LabError> {
+        self.progress.say("checking who forwards");
+        for (index, spec) in self.flows.iter().enumerate() {
+            checks::router_forwards(spec, self.places.of_flow(index), &mut self.routers)?;
+            self.look_for_signals()?;
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Result<Counters, LabError> {
+        let routers = self.routers.iter_mut().map(RouterProcess::snapshot).collect::<Result<_, _>>()?;
+        Ok(Counters { routers, sent: self.sources.iter().map(Driver::sent).collect() })
+    }
+
+    /// Starts sinks, then sources.
+    fn start_traffic(&mut self, start: Nanos) -> Result<(), LabError> {
+        for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
+            let sink = (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec, None)).transpose()?;
+            self.sinks.push(sink);
+        }
+        for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
+            self.sources.push(match traffic.tool {
+                Tool::Evenkeel => {
+                    let config = source_config(self.scenario, traffic, spec.number, start);
+                    Driver::Own(Sender::start(spec, config, None)?)
+                }
+                Tool::Iperf3 | Tool::DItg => {
+                    Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?)
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until `due`, watching signals, routers and tools. Shows how far the run is.
+    fn wait(&mut self, start: Nanos, due: Nanos) -> Result<(), LabError> {
+        loop {
+            self.look_for_signals()?;
+            let now = sys::monotonic_now();
+            self.progress.at(now.saturating_sub(start));
+            if now >= due {
+                return Ok(());
+            }
+            let left = Duration::from_nanos((due - now).0);
+            if left > Duration::from_millis(100) {
+                self.routers.iter_mut().try_for_each(RouterProcess::check_alive)?;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(100)));
+        }
+    }
+
+    fn measure(mut self) -> Result<Measured, LabError> {
+        let scenario = self.scenario;
+        let start = sys::monotonic_now() + LEAD;
+        self.start_traffic(start)?;
+        self.progress.say(&scenario.name);
+        let mut run = describe::run(scenario);
+        let first = self.counters()?;
+        let mut last =
+            Counters { routers: first.routers.clone(), sent: vec![Sent::default(); self.flows.len()] };
+        let cpu_before = (cpu_time("self"), self.router_cpu());
+        self.wait(start, start)?;
+
+        let mut steps = scenario.steps.iter().peekable();
+        let mut window_end = Nanos::ZERO;
+        let mut unbalanced = Vec::new();
+        while window_end < scenario.duration {
+            // A window that ends when a step is due is sampled first: it belongs to the step before.
+            while let Some(step) = steps.next_if(|step| step.at <= window_end) {
+                run.steps.push(self.apply(step, start)?);
+            }
+            window_end = window_end.saturating_add(scenario.sample).min(scenario.duration);
+            while let Some(step) = steps.next_if(|step| step.at < window_end) {
+                self.wait(start, start + step.at)?;
+                run.steps.push(self.apply(step, start)?);
+            }
+            self.wait(start, start + window_end)?;
+            let now = self.counters()?;
+            let hosts = self.host_window(&last, &now);
+            for (earlier, later) in last.routers.iter().zip(&now.routers) {
+                let (samples, calls) = sampling::rows(earlier, later, start, &self.places, &hosts);
+                run.samples.extend(samples);
+                run.calls.extend(calls);
+                unbalanced.extend(checks::conservation(later));
+            }
+            last = now;
+        }
+        let wall = scenario.duration.as_secs_f64();
+        let own = (cpu_time("self") - cpu_before.0).as_secs_f64() / wall;
+        let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;
+        let mut warnings = self.finish(&first, &mut run)?;
+        warnings.extend(unbalanced.into_iter().take(1));
+        run.notes.push(format!(
+            "Processor time: sources and sinks {:.0} %, routers {:.0} % of one processor.",
+            own * 100.0,
+            routers * 100.0
+        ));
+        Ok(Measured { run, warnings })
+    }
+
+    /// From host to host nothing disappears either, as far as the lab's own hosts send.
+    fn unexplained(&mut self, first: &Counters, last: &Counters) -> Option<String> {
+        if self.sources.iter().any(|source| matches!(source, Driver::Tool(_))) {
+            return None;
+        }
+        // What is on its way between router and sink is neither here nor there.
+        std::thread::sleep(Duration::from_millis(50));
+        let rest: u64 = self.sinks.iter().flatten().map(|sink| sink.take().packets).sum();
+        let sent = self.sources.iter().map(|source| source.sent().packets).sum();
+        let lost = first.routers.iter().zip(&last.routers).map(|(a, b)| checks::lost(a, b)).sum();
+        disappeared(sent, self.arrived + rest, lost)
+    }
+
+    fn router_cpu(&self) -> Duration {
+        self.routers.iter().map(RouterProcess::cpu_time).sum()
+    }
+
+    fn apply(&mut self, step: &evenkeel_scenario::Step, start: Nanos) -> Result<StepMark, LabError> {
+        for change in &step.set {
+            let router = self.routers.iter_mut().find(|router| router.name == change.router);
+            let router = router.ok_or_else(|| {
+                LabError::BadInput(format!("step {}: there is no router {}", step.name, change.router))
+            })?;
+            router.set(change)?;
+        }
+        Ok(StepMark {
+            name: step.name.clone(),
+            at_s: sys::monotonic_now().saturating_sub(start).as_secs_f64(),
+            changes: step.set.iter().map(describe::change).collect(),
+        })
+    }
+
+    fn host_window(&mut self, last: &Counters, now: &Counters) -> HostWindow {
+        let sent = now.sent.iter().zip(&last.sent).map(|(now, last)| now.packets - last.packets).collect();
+        let arrived: Vec<_> =
+            self.sinks.iter().map(|sink| sink.as_ref().map(Sink::take).unwrap_or_default()).collect();
+        self.arrived += arrived.iter().map(|flow| flow.packets).sum::<u64>();
+        HostWindow { sent, arrived }
+    }
+
+    /// Ends the sources, waits until the routers are empty, and checks that nothing disappeared.
+    fn finish(&mut self, first: &Counters, run: &mut Run) -> Result<Vec<String>, LabError> {
+        self.progress.say("emptying queues");
+        for source in &mut self.sources {
+            match source {
+                Driver::Own(sender) => sender.stop(),
+                Driver::Tool(tool) => tool.stop(),
+            }
+        }
+        let begin = std::time::Instant::now();
+        let mut warnings = Vec::new();
+        let last = loop {
+            self.look_for_signals()?;
+            let now = self.counters()?;
+            let held: u64 =
+                now.routers.iter().flat_map(|r| &r.links).map(|link| link.queued + link.in_ring).sum();
+            if held == 0 {
+                break now;
+            }
+            if begin.elapsed() > DRAIN {
+                warnings.push(format!("{held} packets were still queued {DRAIN:?} after the last was sent"));
+                break now;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        warnings.extend(last.routers.iter().flat_map(checks::conservation));
+        warnings.extend(self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())));
+        warnings.extend(self.unexplained(first, &last));
+        run.notes.extend(self.sources.iter().filter_map(|source| match source {
+            Driver::Tool(tool) => Some(tool.report()),
+            Driver::Own(_) => None,
+        }));
+        run.notes.push(format!(
+            "{} packets were forwarded by the routers, as their own counters show; their kernels forwarded none of the probe packets.",
+            forwarded(first, &last)
+        ));
+        Ok(warnings)
+    }
+}
+
+/// A sentence about packets that hosts sent, that did not arrive, and that no router counted as dropped or lost.
+fn disappeared(sent: u64, arrived: u64, lost: u64) -> Option<String> {
+    (sent != arrived + lost).then(|| {
+        let difference = sent as i128 - (arrived + lost) as i128;
+        format!(
+            "hosts sent {sent} packets, {arrived} arrived and routers dropped {lost}: {difference} unexplained (lost in the hosts' own kernels)"
+        )
+    })
+}
+
+/// Packets that left the links of the routers between two instants.
+fn forwarded(first: &Counters, last: &Counters) -> u64 {
+    let sent = |counters: &Counters| -> u64 {
+        let links = counters.routers.iter().flat_map(|router| &router.links);
+        links.flat_map(|link| &link.classes).map(|class| class.sent_packets).sum()
+    };
+    sent(last).saturating_sub(sent(first))
+}
+
+/// A warning if a source offered clearly less than it was told to.
+fn behind(flow: &str, sent: Sent) -> Option<String> {
+    let asked = sent.packets + sent.skipped + sent.refused;
+    let missing = (sent.skipped + sent.refused) as f64 / asked.max(1) as f64;
+    (missing > BEHIND).then(|| {
+        format!(
+            "{flow} fell behind its schedule: {:.1} % of {asked} packets were not sent in time (late by up to {}); the machine is too slow for this scenario",
+            missing * 100.0,
+            sent.worst_late
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_falls_behind_is_named() {
+        let sent = |packets, skipped| Sent { packets, skipped, ..Sent::default() };
+        assert_eq!(behind("a", sent(1_000, 0)), None);
+        assert_eq!(behind("a", sent(980, 20)), None);
+        let text = behind("a", sent(970, 30)).expect("3 % is too much");
+        assert!(text.starts_with("a fell behind its schedule: 3.0 % of 1000 packets"), "{text}");
+        assert_eq!(behind("a", Sent::default()), None);
+    }
 }

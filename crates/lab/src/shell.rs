@@ -7,11 +7,10 @@ use std::process::{Command, Output, Stdio};
 use crate::LabError;
 
 /// The programs that every run needs, what for, and the Debian package that has each.
-pub(crate) const ALWAYS: [(&str, &str, &str); 4] = [
+pub(crate) const ALWAYS: [(&str, &str, &str); 3] = [
     ("ip", "namespaces, veth pairs, addresses, routes", "iproute2"),
     ("ping", "checking the wires before the run", "iputils-ping"),
     ("ethtool", "switching off the offloads of hosts", "ethtool"),
-    ("setpriv", "routers that end when the lab does", "util-linux"),
 ];
 
 /// Whether `program` stands in one of the folders where programs are.
@@ -34,7 +33,8 @@ pub(crate) fn require(
 /// A command that looks for its program where system programs are, also when `PATH` lacks `/sbin`.
 pub(crate) fn command(words: &[&str]) -> Command {
     let (program, arguments) = words.split_first().expect("a command has at least its program");
-    let found = ["/usr/sbin", "/sbin"].iter().map(|folder| Path::new(folder).join(program)).find(|p| p.is_file());
+    let found =
+        ["/usr/sbin", "/sbin"].iter().map(|folder| Path::new(folder).join(program)).find(|p| p.is_file());
     let mut command = Command::new(found.unwrap_or_else(|| program.into()));
     command.args(arguments);
     command

@@ -70,8 +70,10 @@ impl World {
             let namespace = self.namespace(&node.node);
             shell::feed(&["ip", "-n", &namespace, "-batch", "-"], &lines(&node.batch))?;
             for interface in &node.offloads {
-                let words =
-                    ["ip", "netns", "exec", &namespace, "ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off"];
+                let words = [
+                    "ip", "netns", "exec", &namespace, "ethtool", "-K", interface, "tx", "off", "tso", "off",
+                    "gso", "off",
+                ];
                 shell::output(&words)?;
             }
         }
@@ -87,7 +89,9 @@ impl World {
                 match fs::write(&path, value) {
                     // A kernel without IPv6 has none of its settings.
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                    Err(source) => Err(LabError::System { what: format!("write {}", path.display()), source }),
+                    Err(source) => {
+                        Err(LabError::System { what: format!("write {}", path.display()), source })
+                    }
                     Ok(()) => Ok(()),
                 }
             })

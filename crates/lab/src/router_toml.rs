@@ -1,0 +1,160 @@
+//! A router's configuration as the text of a `router.toml`: what the lab starts `evenkeel run` with.
+//!
+//! Every value is written out, defaults too, so that the file says what was measured.
+
+use evenkeel_config::{
+    DisciplineConfig, Hairpin, LinkConfig, Mode, RouterConfig, rate_text, size_text, time_text,
+};
+use evenkeel_core::class_map::{Match, Rule};
+use evenkeel_core::link::{Refill, RingConfig};
+use evenkeel_core::schedule::MultiBacklog;
+use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect};
+use toml::{Table, Value};
+
+/// The text that `evenkeel_config` reads as `config`.
+pub(crate) fn text(config: &RouterConfig) -> String {
+    let names = config.class_names();
+    let mut file = Table::new();
+    file.insert("router".into(), Value::Table(router(config)));
+    let ports = config.ports.iter().map(|port| {
+        table([("name", port.name.as_str().into()), ("interface", port.interface.as_str().into())])
+    });
+    file.insert("port".into(), Value::Array(ports.collect()));
+    let classes = config.classes.iter().map(|class| {
+        let mut entry = Table::new();
+        entry.insert("name".into(), class.name.as_str().into());
+        if !class.rules.is_empty() {
+            entry.insert("match".into(), Value::Array(class.rules.iter().map(rule).collect()));
+        }
+        Value::Table(entry)
+    });
+    file.insert("class".into(), Value::Array(classes.collect()));
+    file.insert("link".into(), Value::Array(config.links.iter().map(|l| link(l, &names)).collect()));
+    file.to_string()
+}
+
+fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+    Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+fn router(config: &RouterConfig) -> Table {
+    let section = &config.router;
+    let mode = match section.mode {
+        Mode::Event => "event",
+        Mode::Busy => "busy",
+    };
+    let hairpin = match section.hairpin {
+        Hairpin::Forward => "forward",
+        Hairpin::Drop => "drop",
+    };
+    [
+        ("name", section.name.as_str().into()),
+        ("mode", mode.into()),
+        ("control", section.control.to_string_lossy().into_owned().into()),
+        ("buffers", i64::from(section.buffers).into()),
+        ("buffer_size", size_text(section.buffer_size).into()),
+        ("hairpin", hairpin.into()),
+        ("icmp_per_second", i64::from(section.icmp_per_second).into()),
+        ("neighbour_wait", i64::from(section.neighbour_wait).into()),
+        // TOML has no numbers above 2^63; the seed of a hash loses nothing by one bit.
+        ("seed", ((section.seed & i64::MAX as u64) as i64).into()),
+    ]
+    .into_iter()
+    .map(|(key, value): (&str, Value)| (key.to_owned(), value))
+    .collect()
+}
+
+fn rule(rule: &Rule) -> Value {
+    let Match { dscp, source, destination, protocol, source_port, destination_port } = &rule.matching;
+    let mut entry = Table::new();
+    if let Some(set) = dscp {
+        let values = (0..64u8).filter(|value| set.contains(*value)).map(|value| i64::from(value).into());
+        entry.insert("dscp".into(), Value::Array(values.collect()));
+    }
+    let prefixes = [("source", source), ("destination", destination)];
+    for (key, prefix) in prefixes.iter().filter_map(|(key, prefix)| prefix.map(|prefix| (key, prefix))) {
+        entry.insert((*key).into(), prefix.to_string().into());
+    }
+    if let Some(protocol) = protocol {
+        entry.insert("protocol".into(), i64::from(*protocol).into());
+    }
+    for (key, range) in [("source_port", source_port), ("destination_port", destination_port)] {
+        if let Some(range) = range {
+            entry.insert(key.into(), format!("{}-{}", range.start(), range.end()).into());
+        }
+    }
+    Value::Table(entry)
+}
+
+fn link(link: &LinkConfig, classes: &[&str]) -> Value {
+    let mut entry = Table::new();
+    entry.insert("port".into(), link.port.as_str().into());
+    if let Some(rate) = link.rate {
+        entry.insert("rate".into(), rate_text(rate).into());
+    }
+    entry.insert("ring".into(), ring(link.ring));
+    entry.insert("dequeue_time".into(), time_text(link.dequeue_time).into());
+    if let Some(shaper) = link.shaper {
+        let shaper =
+            table([("rate", rate_text(shaper.rate).into()), ("burst", size_text(shaper.burst).into())]);
+        entry.insert("shaper".into(), shaper);
+    }
+    entry.insert("discipline".into(), discipline(&link.discipline, classes));
+    Value::Table(entry)
+}
+
+fn ring(ring: RingConfig) -> Value {
+    let refill = match ring.refill {
+        Refill::AnySlot => "any",
+        Refill::WholeRing => "whole",
+    };
+    table([("slots", i64::from(ring.slots).into()), ("refill", refill.into())])
+}
+
+fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
+    let kind = discipline.name().into();
+    match discipline {
+        DisciplineConfig::Fifo(fifo) => table([("kind", kind), ("limit", i64::from(fifo.limit).into())]),
+        DisciplineConfig::WfqAltq(wfq) => {
+            let (drop, limit) = match wfq.drop {
+                DropRule::TailPerQueue { limit } => ("tail", ("limit", i64::from(limit).into())),
+                DropRule::LongestHead { high_water } => {
+                    ("longest", ("high_water", size_text(high_water).into()))
+                }
+            };
+            let hashed = |policy| (policy, ("queues", i64::from(wfq.queues).into()));
+            let (select, queues) = match wfq.select {
+                QueueSelect::Class => {
+                    let weights = wfq.weights.iter().map(|weight| i64::from(weight.0).into());
+                    ("class", ("weight", by_class(classes, weights)))
+                }
+                QueueSelect::Hash(HashPolicy::Destination) => hashed("hash-destination"),
+                QueueSelect::Hash(HashPolicy::SourcePort) => hashed("hash-source-port"),
+                QueueSelect::Hash(HashPolicy::Full) => hashed("hash-full"),
+                QueueSelect::Hash(HashPolicy::Source) => hashed("hash-source"),
+            };
+            table([("kind", kind), ("select", select.into()), queues, ("drop", drop.into()), limit])
+        }
+        DisciplineConfig::Lct(lct) => {
+            let policy = match lct.policy {
+                MultiBacklog::MinX => "min-x",
+                MultiBacklog::Hold => "hold",
+                MultiBacklog::EarliestDue => "earliest-due",
+            };
+            let delays = lct.x_delay.iter().map(|x| time_text(*x).into());
+            table([
+                ("kind", kind),
+                ("limit", i64::from(lct.limit).into()),
+                ("x_delay", by_class(classes, delays)),
+                ("module2", lct.module2.into()),
+                ("multi_backlog", policy.into()),
+                ("rearm_empty", lct.rearm_empty.into()),
+                ("timer_tick", time_text(lct.timer_tick).into()),
+            ])
+        }
+    }
+}
+
+fn by_class(classes: &[&str], values: impl Iterator<Item = Value>) -> Value {
+    Value::Table(classes.iter().map(|class| (*class).to_owned()).zip(values).collect())
+}

@@ -1,0 +1,167 @@
+//! From counters of routers, senders and sinks to the rows of a result: pure, given the snapshots.
+
+use std::collections::HashMap;
+
+use evenkeel_control::window;
+use evenkeel_core::{FlowKey, Nanos};
+use evenkeel_report::{CallsSample, Delays, Sample};
+use evenkeel_router::Snapshot;
+use evenkeel_scenario::{Scenario, Tool, Traffic};
+
+use crate::LabError;
+use crate::flow::{Arrived, HostDelays};
+
+/// A class on an outgoing link of a router.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Place {
+    /// The router.
+    pub(crate) router: String,
+    /// The link: its port's name.
+    pub(crate) link: String,
+    /// The class.
+    pub(crate) class: String,
+}
+
+/// Which flows pass where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    by_place: HashMap<Place, Vec<usize>>,
+    by_flow: Vec<Vec<Place>>,
+    measured: Vec<bool>,
+}
+
+impl Places {
+    /// Follows every flow of the scenario through the routers on its path.
+    ///
+    /// # Errors
+    /// [`LabError::BadInput`] if no path leads from its source to its destination.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Self, LabError> {
+        let mut places = Self::default();
+        for (index, traffic) in scenario.traffic.iter().enumerate() {
+            let path = scenario.path_between(&traffic.from, &traffic.to).ok_or_else(|| {
+                let Traffic { name, from, to, .. } = traffic;
+                LabError::BadInput(format!("traffic {name}: no path leads from {from} to {to}"))
+            })?;
+            let mut along = Vec::new();
+            for pair in path.windows(2) {
+                let [node, next] = pair else { continue };
+                let Some(router) = scenario.router(node) else { continue };
+                let interfaces = scenario.interfaces(node);
+                let Some(interface) = interfaces.iter().find(|i| i.peer == *next) else { continue };
+                let Some(key) = flow_key(scenario, traffic) else { continue };
+                let class = router.config.class_map().classify(&key, traffic.dscp);
+                let Some(class) = router.config.classes.get(class.index()) else { continue };
+                let place =
+                    Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() };
+                places.by_place.entry(place.clone()).or_default().push(index);
+                along.push(place);
+            }
+            places.by_flow.push(along);
+            places.measured.push(traffic.tool == Tool::Evenkeel);
+        }
+        Ok(places)
+    }
+
+    /// Where a flow passes, in order.
+    pub(crate) fn of_flow(&self, flow: usize) -> &[Place] {
+        &self.by_flow[flow]
+    }
+
+    /// Whether any flow leaves `router` by `link`.
+    pub(crate) fn passes(&self, router: &str, link: &str) -> bool {
+        self.by_place.keys().any(|place| place.router == router && place.link == link)
+    }
+
+    /// The flows that pass `place`, if all of them are measured by the lab's own hosts.
+    fn measured_flows(&self, place: &Place) -> Option<&[usize]> {
+        let flows = self.by_place.get(place)?;
+        flows.iter().all(|flow| self.measured[*flow]).then_some(flows)
+    }
+}
+
+/// Addresses, ports and protocol of a flow's packets.
+pub(crate) fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
+    let (source, destination) =
+        (scenario.address(&traffic.from, traffic.ipv6)?, scenario.address(&traffic.to, traffic.ipv6)?);
+    let protocol = if traffic.tcp { 6 } else { 17 };
+    Some(FlowKey {
+        source,
+        destination,
+        protocol,
+        source_port: traffic.source_port,
+        destination_port: traffic.port,
+        flow_label: 0,
+    })
+}
+
+/// What hosts measured in one window, by flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostWindow {
+    /// Packets that each flow's sender gave to its kernel.
+    pub(crate) sent: Vec<u64>,
+    /// What arrived of each flow.
+    pub(crate) arrived: Vec<Arrived>,
+}
+
+/// The rows of one window of one router: for the links that flows pass, and the classes there that flows or other packets were
+/// in. `start` is the beginning of the run.
+pub(crate) fn rows(
+    earlier: &Snapshot,
+    later: &Snapshot,
+    start: Nanos,
+    places: &Places,
+    hosts: &HostWindow,
+) -> (Vec<Sample>, Vec<CallsSample>) {
+    let window = window::between(earlier, later);
+    let t_s = Nanos(window.end_ns).saturating_sub(start).as_secs_f64();
+    let window_s = Nanos(window.length_ns).as_secs_f64();
+    let (mut samples, mut calls) = (Vec::new(), Vec::new());
+    for link in window.links.iter().filter(|link| places.passes(&window.router, &link.port)) {
+        let [none, one, many] = link.calls;
+        calls.push(CallsSample {
+            t_s,
+            window_s,
+            router: window.router.clone(),
+            link: link.port.clone(),
+            none,
+            one,
+            many,
+        });
+        for class in &link.classes {
+            let place =
+                Place { router: window.router.clone(), link: link.port.clone(), class: class.name.clone() };
+            let quiet =
+                later.link(&link.port).and_then(|l| l.class(&class.name)).is_none_or(|c| c.in_packets == 0);
+            if quiet && !places.by_place.contains_key(&place) {
+                continue;
+            }
+            let flows = places.measured_flows(&place);
+            let end_to_end = flows.map(|flows| {
+                let mut all = HostDelays::default();
+                flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
+                all.told()
+            });
+            samples.push(Sample {
+                t_s,
+                window_s,
+                router: place.router,
+                link: place.link,
+                class: place.class,
+                offered: flows.map(|flows| flows.iter().map(|flow| hosts.sent[*flow]).sum()),
+                sent: class.sent,
+                sent_bytes: class.sent_bytes,
+                dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
+                qlen: class.queued,
+                transit: Delays {
+                    count: class.delay.count,
+                    sum_ns: class.delay.sum_ns,
+                    max_ns: class.delay.max_ns,
+                    buckets: class.delay.buckets.clone(),
+                },
+                end_to_end,
+                goodput_bytes: flows.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
+            });
+        }
+    }
+    (samples, calls)
+}

@@ -1,0 +1,232 @@
+//! Flows of real programs: iperf3 and D-ITG.
+//!
+//! What they send is not stamped by the lab, so rows of their classes have no offered rate and no end-to-end delay; the routers' counters and the
+//! programs' own reports stand.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use evenkeel_core::Nanos;
+use evenkeel_ports::sys;
+use evenkeel_scenario::{Tool, Traffic};
+
+use crate::LabError;
+use crate::flow::{FlowSpec, packet_rate};
+use crate::payload;
+use crate::shell;
+
+/// First port of D-ITG's signalling; each flow has its own receiver and so its own port.
+const DITG_SIGNALLING: u32 = 20_000;
+/// From the server's start to the client's: a server that does not listen yet refuses.
+const SERVER_LEAD: Duration = Duration::from_millis(300);
+
+/// Server and client of one flow. Dropping it ends both.
+#[derive(Debug)]
+pub(crate) struct ToolFlow {
+    name: String,
+    tool: Tool,
+    server: Child,
+    client: Child,
+    output: PathBuf,
+}
+
+impl ToolFlow {
+    /// Starts the server now and the client when the flow begins; times count from `start`. What the client prints goes into `folder`.
+    ///
+    /// # Errors
+    /// The namespaces, or a program that cannot be started.
+    pub(crate) fn start(
+        spec: &FlowSpec,
+        traffic: &Traffic,
+        start: Nanos,
+        folder: &Path,
+    ) -> Result<Self, LabError> {
+        let (server, client) = match traffic.tool {
+            Tool::DItg => ditg(spec, traffic),
+            Tool::Iperf3 | Tool::Evenkeel => iperf3(spec, traffic),
+        };
+        let output = folder.join(format!("{}.out", spec.name));
+        let begin = start.saturating_add(traffic.start).saturating_sub(sys::monotonic_now());
+        let wait = Duration::from_nanos(begin.0).max(SERVER_LEAD);
+        let server = spawn(&spec.to, &server, Duration::ZERO, None)?;
+        let client = spawn(&spec.from, &client, wait, Some(&output));
+        match client {
+            Ok(client) => Ok(Self { name: spec.name.clone(), tool: traffic.tool, server, client, output }),
+            Err(error) => {
+                end(server);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the client a moment to end by itself and to report, then ends both.
+    pub(crate) fn stop(&mut self) {
+        for _ in 0..100 {
+            if !matches!(self.client.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for child in [&mut self.client, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What the program says about the flow, in one sentence.
+    pub(crate) fn report(&self) -> String {
+        let text = fs::read_to_string(&self.output).unwrap_or_default();
+        let told = match self.tool {
+            Tool::Iperf3 => iperf3_report(&text),
+            Tool::DItg | Tool::Evenkeel => None,
+        };
+        let last = || text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        format!("{}: {}", self.name, told.unwrap_or_else(|| last().trim().to_owned()))
+    }
+}
+
+impl Drop for ToolFlow {
+    fn drop(&mut self) {
+        for child in [&mut self.client, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Starts a command inside a namespace after a while. `exec` keeps the process number, so killing it kills the program.
+fn spawn(
+    namespace: &str,
+    words: &[String],
+    wait: Duration,
+    output: Option<&Path>,
+) -> Result<Child, LabError> {
+    let failed = |source| LabError::System { what: format!("start {}", words[0]), source };
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("sleep {:.3}; exec \"$@\"", wait.as_secs_f64()), "sh"]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(path) = output {
+        command.stdout(File::create(path).map_err(failed)?);
+    }
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    sys::die_with_parent(&mut command);
+    sys::spawn_in_netns(&mut command, namespace).map_err(failed)?;
+    command.spawn().map_err(failed)
+}
+
+/// Length of the flow, in seconds and as the scenario has it.
+fn seconds(traffic: &Traffic) -> f64 {
+    traffic.stop.saturating_sub(traffic.start).as_secs_f64()
+}
+
+fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
+    let address = spec.destination.ip().to_string();
+    let port = traffic.port.to_string();
+    let server = ["iperf3", "-s", "-1", "-B", &address, "-p", &port].map(str::to_owned).to_vec();
+    let whole_seconds = (seconds(traffic).ceil() as u64).max(1).to_string();
+    let tos = (u32::from(spec.dscp) << 2).to_string();
+    let mut client: Vec<_> = ["iperf3", "-c", &address, "-p", &port, "-t", &whole_seconds, "-S", &tos, "-J"]
+        .map(str::to_owned)
+        .into();
+    let (rate, payload) = payload_rate(spec, traffic);
+    client.extend(["-b".into(), format!("{rate:.0}")]);
+    if !traffic.tcp {
+        client.extend(["-u".into(), "-l".into(), payload.to_string()]);
+    }
+    (server, client)
+}
+
+/// Bits of payload per second, and payload of a packet, that make the scenario's rate and size of IP packets.
+fn payload_rate(spec: &FlowSpec, traffic: &Traffic) -> (f64, u64) {
+    let payload = traffic.size.0.saturating_sub(payload::headers(spec.destination.ip()));
+    (traffic.rate.0 as f64 * payload as f64 / traffic.size.0 as f64, payload)
+}
+
+fn ditg(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
+    let signalling = (DITG_SIGNALLING + spec.number).to_string();
+    let server = ["ITGRecv", "-Sp", &signalling].map(str::to_owned).to_vec();
+    let (_, payload) = payload_rate(spec, traffic);
+    let distribution = match traffic.kind {
+        evenkeel_scenario::TrafficKind::Poisson => "-O",
+        _ => "-C",
+    };
+    let client = [
+        "ITGSend",
+        "-a",
+        &spec.destination.ip().to_string(),
+        "-Sdp",
+        &signalling,
+        "-rp",
+        &traffic.port.to_string(),
+        "-sp",
+        &traffic.source_port.to_string(),
+        "-T",
+        "UDP",
+        "-b",
+        &(u32::from(spec.dscp) << 2).to_string(),
+        distribution,
+        &format!("{:.3}", packet_rate(traffic.rate, traffic.size)),
+        "-c",
+        &payload.to_string(),
+        "-t",
+        &format!("{:.0}", seconds(traffic) * 1e3),
+    ];
+    (server, client.map(str::to_owned).to_vec())
+}
+
+/// The sums of iperf3's JSON report.
+fn iperf3_report(text: &str) -> Option<String> {
+    let report: serde_json::Value = serde_json::from_str(text).ok()?;
+    if let Some(error) = report["error"].as_str() {
+        return Some(format!("iperf3 says: {error}"));
+    }
+    let end = &report["end"];
+    let received = [&end["sum_received"], &end["sum"]].into_iter().find(|sum| sum.is_object())?;
+    let rate = received["bits_per_second"].as_f64()? / 1e6;
+    Some(match (received["lost_packets"].as_u64(), received["packets"].as_u64()) {
+        (Some(lost), Some(packets)) => {
+            format!("iperf3 says: {rate:.2} Mbit/s of payload, {lost} of {packets} packets lost")
+        }
+        _ => format!("iperf3 says: {rate:.2} Mbit/s of payload received"),
+    })
+}
+
+/// What the tools of a scenario need installed.
+///
+/// # Errors
+/// [`LabError::MissingTool`].
+pub(crate) fn require(traffic: &[Traffic]) -> Result<(), LabError> {
+    let used = |tool| traffic.iter().any(|traffic| traffic.tool == tool);
+    if used(Tool::Iperf3) {
+        shell::require(("iperf3", "traffic with tool = \"iperf3\"", "iperf3"))?;
+    }
+    if used(Tool::DItg) {
+        shell::require(("ITGSend", "traffic with tool = \"d-itg\"", "d-itg"))?;
+        shell::require(("ITGRecv", "traffic with tool = \"d-itg\"", "d-itg"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_iperf3_are_read() {
+        let udp = r#"{"end":{"sum":{"bits_per_second":9.5e6,"lost_packets":3,"packets":1000}}}"#;
+        let says = iperf3_report(udp).expect("it is a report");
+        assert_eq!(says, "iperf3 says: 9.50 Mbit/s of payload, 3 of 1000 packets lost");
+        let tcp = r#"{"end":{"sum_sent":{"bits_per_second":5e6},"sum_received":{"bits_per_second":4e6}}}"#;
+        assert_eq!(iperf3_report(tcp).expect("it is"), "iperf3 says: 4.00 Mbit/s of payload received");
+        let error = r#"{"end":{},"error":"unable to connect to server"}"#;
+        assert_eq!(iperf3_report(error).expect("it is"), "iperf3 says: unable to connect to server");
+        assert_eq!(iperf3_report("no JSON"), None);
+    }
+}
