@@ -1,0 +1,232 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use evenkeel_config::parse_time;
+
+/// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
+#[derive(Debug, Parser)]
+#[command(
+    name = "evenkeel",
+    version,
+    after_help = "Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 missing privilege or kernel feature."
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the router of a router.toml until SIGTERM or Ctrl-C; SIGHUP reads the file again.
+    Run(RunArgs),
+    /// Check a router.toml and say what it means.
+    Check(CheckArgs),
+    /// Ask or change a running router.
+    Ctl(CtlArgs),
+    /// Run a scenario on real packets between network namespaces (needs root).
+    Lab(LabArgs),
+    /// Show the LCT testbed on real packets: FIFO, WFQ/ALTQ and LCT-UC side by side (needs root).
+    Demo(DemoArgs),
+    /// Look at scenario files.
+    Scenario(ScenarioArgs),
+    /// Print the reference of a file format as Markdown.
+    Reference {
+        /// Which format.
+        format: Format,
+    },
+}
+
+/// A file format.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// router.toml
+    Router,
+}
+
+/// Arguments of `run`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct RunArgs {
+    /// The router.toml.
+    pub(crate) file: PathBuf,
+    /// Control socket, instead of the one in the file.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Network namespace (a name under /run/netns) of the ports.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netns: Option<String>,
+    /// CPU to pin the worker to.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+    /// Folder for what must survive a crash; also EVENKEEL_RUNTIME_DIR [default: /run/evenkeel].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) runtime_dir: Option<PathBuf>,
+}
+
+/// Arguments of `check`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct CheckArgs {
+    /// The router.toml.
+    pub(crate) file: PathBuf,
+    /// Another router.toml: say what would change from that one to FILE.
+    #[arg(long, value_name = "OLD")]
+    pub(crate) against: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `ctl`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct CtlArgs {
+    /// Control socket of the router.
+    #[arg(long, global = true, value_name = "PATH", default_value = "/run/evenkeel/control.sock")]
+    pub(crate) socket: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: CtlCommand,
+}
+
+/// What to ask or change.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CtlCommand {
+    /// Show every counter.
+    Show,
+    /// Change a knob: evenkeel ctl set wan x_delay bulk 200us
+    Set {
+        /// The link, named by its port.
+        link: String,
+        /// weight, x_delay, limit, module2, multi_backlog, rearm_empty, rate, ring or discipline.
+        knob: String,
+        /// The class (for knobs of a class), then the value as in router.toml.
+        #[arg(required = true, num_args = 1..=2, value_names = ["CLASS", "VALUE"])]
+        class_and_value: Vec<String>,
+    },
+    /// QoStat: one row per class and interval.
+    Watch {
+        /// How often to read the counters: 1s, 200ms.
+        #[arg(long, default_value = "1s", value_parser = interval)]
+        interval: Duration,
+        /// Stop after so many intervals.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+        /// Only this link.
+        #[arg(long)]
+        link: Option<String>,
+    },
+    /// Apply a file of `time command` lines: 25s set wan x_delay bulk 10us
+    Script {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Put another discipline on a link; what is queued is kept: evenkeel ctl discipline wan '{ kind = "lct", limit = 50 }'
+    Discipline {
+        /// The link.
+        link: String,
+        /// Its kind, or its table as in router.toml.
+        value: String,
+    },
+    /// Change the rate of a link: 50Mbit/s, or unpaced.
+    Rate {
+        /// The link.
+        link: String,
+        /// The rate.
+        value: String,
+    },
+    /// Change the transmit ring of a link.
+    Ring {
+        /// The link.
+        link: String,
+        /// Slots.
+        slots: u32,
+        /// Refilled when `any` slot is free, or when the `whole` ring has been sent.
+        #[arg(default_value = "any")]
+        refill: String,
+    },
+    /// Make the running router as a router.toml says: links and classes.
+    Reload {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Arguments of `lab`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct LabArgs {
+    /// The scenario.
+    pub(crate) file: PathBuf,
+    /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) time_scale: f64,
+    /// Switch off the mechanism of this [[without]]: the expectations it names must then fail.
+    #[arg(long, value_name = "NAME", conflicts_with = "all_without")]
+    pub(crate) without: Option<String>,
+    /// One run for each [[without]].
+    #[arg(long)]
+    pub(crate) all_without: bool,
+    /// Folder for the results [default: out/NAME].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print only what is not as expected.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Print the summary as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `demo`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct DemoArgs {
+    /// Folder for the results.
+    #[arg(long, value_name = "DIR", default_value = "out/demo")]
+    pub(crate) out: PathBuf,
+    /// Print nothing but the table.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// Arguments of `scenario`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ScenarioArgs {
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: ScenarioCommand,
+}
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScenarioCommand {
+    /// Check scenario files.
+    Check {
+        /// The files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// List the scenarios below a folder.
+    List {
+        /// The folder.
+        #[arg(default_value = "scenarios")]
+        folder: PathBuf,
+    },
+    /// Say what a scenario runs and expects.
+    Show {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Shortest interval of `watch`: below, reading the counters would disturb what they count.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = Duration::from_nanos(parse_time(text).map_err(|error| error.to_string())?.0);
+    if time < SHORTEST { Err(format!("{text} is out of range: 10ms or more")) } else { Ok(time) }
+}

@@ -1,0 +1,121 @@
+//! `evenkeel check`: what a router.toml means, or what is wrong with it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use evenkeel_config::diff::{ring_text, settings};
+use evenkeel_config::{RouterConfig, diff, rate_text, size_text};
+use evenkeel_report::table::Table;
+use serde_json::{Value, json};
+
+use crate::args::CheckArgs;
+use crate::failure::{Failure, Outcome};
+use crate::out::{print, print_json};
+
+pub(crate) fn check(args: &CheckArgs) -> Outcome {
+    let loaded = load(&args.file).and_then(|new| {
+        let old = args.against.as_deref().map(load).transpose()?;
+        Ok((old.map(|old| diff(&old, &new)), new))
+    });
+    let (changes, config) = match loaded {
+        Err(errors) if args.json => {
+            print_json(
+                &json!({ "ok": false, "errors": errors.0.iter().map(error_json).collect::<Vec<_>>() }),
+            )?;
+            return Ok(2);
+        }
+        loaded => loaded?,
+    };
+    if args.json {
+        let mut value = meaning_json(&config);
+        value["ok"] = json!(true);
+        if let Some(changes) = changes {
+            value["changes"] = json!(changes);
+        }
+        return print_json(&value);
+    }
+    let mut text = format!("{}: no errors\n\n{}", args.file.display(), meaning(&config));
+    if let Some(changes) = changes {
+        text.push_str("\nchanges:\n");
+        for change in &changes {
+            let _ = writeln!(text, "  {change}");
+        }
+        if changes.is_empty() {
+            text.push_str("  none\n");
+        }
+    }
+    print(&text)
+}
+
+/// Reads and checks a router.toml.
+pub(crate) fn load(file: &Path) -> Result<RouterConfig, evenkeel_config::Diagnostics> {
+    RouterConfig::load(file)
+}
+
+fn error_json(error: &evenkeel_config::Diagnostic) -> Value {
+    json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
+}
+
+/// Ports, links and classes as tables.
+pub(crate) fn meaning(config: &RouterConfig) -> String {
+    let router = &config.router;
+    let text = format!(
+        "router {}: control socket {}, {} buffers of {}\n\n",
+        router.name,
+        router.control.display(),
+        router.buffers,
+        size_text(router.buffer_size)
+    );
+    let mut links = Table::new(["port", "interface", "rate", "ring", "discipline"]);
+    for port in &config.ports {
+        let mut row = vec![port.name.clone(), port.interface.clone()];
+        if let Some(link) = config.link(&port.name) {
+            row.push(link.rate.map_or_else(|| "unpaced".to_owned(), rate_text));
+            row.push(ring_text(link.ring));
+            row.push(discipline_text(config, &link.discipline));
+        }
+        links.row(row);
+    }
+    let mut classes = Table::new(["class", "takes"]);
+    for (index, class) in config.classes.iter().enumerate() {
+        let takes = match (index, class.rules.len()) {
+            (0, 0) => "what no rule takes".to_owned(),
+            (0, n) => format!("{}, and what no rule takes", rules(n)),
+            (_, n) => rules(n),
+        };
+        classes.row([class.name.clone(), takes]);
+    }
+    text + &links.render() + "\n" + &classes.render()
+}
+
+fn rules(n: usize) -> String {
+    if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") }
+}
+
+fn discipline_text(config: &RouterConfig, discipline: &evenkeel_config::DisciplineConfig) -> String {
+    let settings = settings(discipline, &config.class_names());
+    let settings: Vec<String> = settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+    format!("{}: {}", discipline.name(), settings.join(", "))
+}
+
+fn meaning_json(config: &RouterConfig) -> Value {
+    let classes = config.class_names();
+    json!({
+        "router": { "name": config.router.name, "control": config.router.control, "buffers": config.router.buffers },
+        "classes": config.classes.iter().map(|c| json!({ "name": c.name, "rules": c.rules.len() })).collect::<Vec<_>>(),
+        "ports": config.ports.iter().map(|p| json!({ "name": p.name, "interface": p.interface })).collect::<Vec<_>>(),
+        "links": config.links.iter().map(|link| json!({
+            "port": link.port,
+            "rate_bps": link.rate.map(|rate| rate.0),
+            "ring_slots": link.ring.slots,
+            "discipline": link.discipline.name(),
+            "settings": settings(&link.discipline, &classes).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+/// Reads a file that is not TOML.
+pub(crate) fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::input(format!("cannot read {}: {error}", file.display())))
+}

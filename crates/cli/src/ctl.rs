@@ -1,0 +1,183 @@
+//! `evenkeel ctl`: a running router asked and changed.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use evenkeel_config::rate_text;
+use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
+use evenkeel_control::{Client, ClientError, Request, script};
+use evenkeel_core::BitRate;
+use evenkeel_report::table::Table;
+use evenkeel_router::Snapshot;
+use serde_json::json;
+
+use crate::args::{CtlArgs, CtlCommand};
+use crate::check::read;
+use crate::failure::{Failure, Outcome};
+use crate::out::{closed, print, print_json};
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::new(error.exit_code(), error)
+    }
+}
+
+pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
+    let connect = || Client::connect(&args.socket);
+    let change = |request: &Request| {
+        connect()?.send(request)?;
+        if args.json { print_json(&json!({ "ok": true })) } else { Ok(0) }
+    };
+    match &args.command {
+        CtlCommand::Show => {
+            let snapshot = connect()?.show()?;
+            if args.json {
+                return print_json(&json!(snapshot));
+            }
+            print(&show(&snapshot))
+        }
+        CtlCommand::Set { link, knob, class_and_value } => {
+            let (value, class) = class_and_value.split_last().expect("the parser asks for one at least");
+            change(&Request::Set {
+                link: link.clone(),
+                knob: knob.clone(),
+                class: class.first().cloned(),
+                value: value.clone(),
+            })
+        }
+        CtlCommand::Discipline { link, value } => {
+            change(&Request::Discipline { link: link.clone(), value: value.clone() })
+        }
+        CtlCommand::Rate { link, value } => {
+            change(&Request::Rate { link: link.clone(), value: value.clone() })
+        }
+        CtlCommand::Ring { link, slots, refill } => {
+            change(&Request::Ring { link: link.clone(), slots: *slots, refill: refill.clone() })
+        }
+        CtlCommand::Reload { file } => {
+            change(&Request::Reload { text: read(file)?, file: file.display().to_string() })
+        }
+        CtlCommand::Watch { interval, count, link } => {
+            let format = if args.json { Format::Json } else { Format::Csv };
+            let mut client = connect()?;
+            let rows = RowWriter::new(io::stdout().lock(), format).map_err(WatchError::Write);
+            let watched =
+                rows.and_then(|mut rows| watch(&mut client, &mut rows, *interval, *count, link.as_deref()));
+            match watched {
+                Ok(()) => Ok(0),
+                Err(WatchError::Write(error)) => closed(Err(error)),
+                Err(WatchError::Client(error)) => Err(error.into()),
+                Err(error @ WatchError::NoSuchLink { .. }) => Err(Failure::input(error)),
+            }
+        }
+        CtlCommand::Script { file } => run_script(file, &mut connect()?, args.json),
+    }
+}
+
+fn run_script(file: &Path, client: &mut Client, json: bool) -> Outcome {
+    let entries = script::parse(&read(file)?, &file.display().to_string()).map_err(|errors| Failure {
+        text: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        code: 2,
+    })?;
+    let refused = script::run(client, &entries, |applied| {
+        if json {
+            let error = applied.result.as_ref().err().map(ToString::to_string);
+            println!(
+                "{}",
+                json!({ "t": applied.at.as_secs_f64(), "line": applied.entry.line, "command": applied.entry.text, "error": error })
+            );
+        } else {
+            println!("{applied}");
+        }
+    })?;
+    match refused {
+        0 => Ok(0),
+        n => Err(Failure::input(format!("{n} of {} changes were refused", entries.len()))),
+    }
+}
+
+/// Ports and links as tables.
+fn show(snapshot: &Snapshot) -> String {
+    let uptime = snapshot.uptime_ns as f64 / 1e9;
+    let mut text = format!(
+        "router {}: up {uptime:.1} s, {} routes, {} neighbours, {} of {} buffers free\n\n",
+        snapshot.router, snapshot.routes, snapshot.neighbours, snapshot.buffers.free, snapshot.buffers.total
+    );
+    let mut ports = Table::new([
+        "port",
+        "interface",
+        "state",
+        "received",
+        "forwarded",
+        "to kernel",
+        "sent",
+        "dropped",
+        "lost",
+    ]);
+    for port in &snapshot.ports {
+        let counts = [
+            port.rx_packets,
+            port.forwarded,
+            port.to_host,
+            port.tx_packets,
+            port.dropped.values().chain(port.tx_dropped.values()).sum(),
+            port.ring_loss,
+        ];
+        let state = if port.up { "up" } else { "down" };
+        let names = [port.name.clone(), port.interface.clone(), state.to_owned()];
+        ports.row(names.into_iter().chain(counts.map(|n| n.to_string())));
+    }
+    text += &ports.render();
+    for link in &snapshot.links {
+        let rate = link.rate_bps.map_or_else(|| "unpaced".to_owned(), |bps| rate_text(BitRate(bps)));
+        let [none, one, many] = link.calls;
+        let _ = writeln!(
+            text,
+            "\nlink {}: {}, {rate}, {} of {} ring slots in use; scheduler calls: {none} none, {one} one, {many} several queues busy",
+            link.port, link.discipline, link.in_ring, link.ring_slots
+        );
+        let mut classes = Table::new([
+            "class",
+            "offered",
+            "sent",
+            "dropped",
+            "queued",
+            "mean delay us",
+            "max us",
+            "drops by reason",
+        ]);
+        for class in &link.classes {
+            let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            let mean = match class.out_packets {
+                0 => "–".to_owned(),
+                n => format!("{:.1}", class.delay_sum_ns as f64 / n as f64 / 1e3),
+            };
+            classes.row([
+                class.name.clone(),
+                class.in_packets.to_string(),
+                class.sent_packets.to_string(),
+                class.dropped.values().sum::<u64>().to_string(),
+                class.queued_packets.to_string(),
+                mean,
+                format!("{:.1}", class.delay_max_ns as f64 / 1e3),
+                by.join(", "),
+            ]);
+        }
+        text += &classes.render();
+    }
+    if let Some(dropped) = drops_before_links(snapshot) {
+        let _ = writeln!(text, "\ndropped before any link: {dropped}");
+    }
+    text
+}
+
+/// Drops of the ports by reason; `None` if there are none.
+fn drops_before_links(snapshot: &Snapshot) -> Option<String> {
+    let of_port = |port: &evenkeel_router::snapshot::PortSnapshot| {
+        let by: Vec<String> = port.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        (!by.is_empty()).then(|| format!("{}: {}", port.name, by.join(", ")))
+    };
+    let all: Vec<String> = snapshot.ports.iter().filter_map(of_port).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}

@@ -1,0 +1,96 @@
+//! `evenkeel lab` and `evenkeel demo`: real packets between namespaces.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use evenkeel_lab::{DemoOptions, LabError, LabOptions, Outcome as LabOutcome};
+use evenkeel_report::{Judgement, table};
+use evenkeel_scenario::Scenario;
+
+use crate::args::{DemoArgs, LabArgs};
+use crate::failure::{Failure, Outcome};
+use crate::out::print;
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        Self::new(error.exit_code(), error)
+    }
+}
+
+pub(crate) fn lab(args: &LabArgs) -> Outcome {
+    let scenario = Scenario::load(&args.file)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    if !args.all_without {
+        return one(args, &scenario, args.without.clone(), out);
+    }
+    if scenario.ablations.is_empty() {
+        eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.file.display());
+    }
+    let mut worst = 0;
+    for ablation in &scenario.ablations {
+        if !args.quiet && !args.json {
+            print(&format!("without: {}\n\n", ablation.name))?;
+        }
+        worst = worst.max(one(
+            args,
+            &scenario,
+            Some(ablation.name.clone()),
+            out.join(file_name(&ablation.name)),
+        )?);
+    }
+    Ok(worst)
+}
+
+fn one(args: &LabArgs, scenario: &Scenario, without: Option<String>, out_dir: PathBuf) -> Outcome {
+    let outcome = evenkeel_lab::run(
+        scenario,
+        &LabOptions {
+            time_scale: args.time_scale,
+            without,
+            out_dir,
+            binary: own_path()?,
+            progress: progress(args.quiet),
+            quiet: args.quiet || args.json,
+        },
+    )?;
+    if args.json {
+        print_summary(&outcome)?;
+    } else if args.quiet {
+        let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
+        eprint!("{}", table::judgements(&bad));
+        for warning in &outcome.warnings {
+            eprintln!("warning: {warning}");
+        }
+    }
+    Ok(outcome.exit_code())
+}
+
+/// The summary that the run has written.
+fn print_summary(outcome: &LabOutcome) -> Outcome {
+    let file = outcome.files.iter().find(|file| file.ends_with("summary.json"));
+    file.map_or(Ok(0), |file| print(&crate::check::read(file)?))
+}
+
+pub(crate) fn demo(args: &DemoArgs) -> Outcome {
+    let outcome = evenkeel_lab::demo(&DemoOptions {
+        out_dir: args.out.clone(),
+        binary: own_path()?,
+        progress: progress(args.quiet),
+        quiet: args.quiet,
+    })?;
+    Ok(outcome.exit_code())
+}
+
+fn own_path() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(1, format!("cannot find this program's own file: {error}")))
+}
+
+fn progress(quiet: bool) -> bool {
+    !quiet && std::io::stderr().is_terminal()
+}
+
+/// A name as a single part of a path.
+fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
+}

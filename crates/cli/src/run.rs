@@ -1,0 +1,108 @@
+//! `evenkeel run`: a router until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evenkeel_config::RouterConfig;
+use evenkeel_control::{Client, Request, Server};
+use evenkeel_core::Nanos;
+use evenkeel_ports::sys::{Poller, Signal, Signals};
+use evenkeel_router::{Handle, Options, Router, Snapshot};
+
+use crate::args::RunArgs;
+use crate::check;
+use crate::failure::{Failure, Outcome};
+
+/// How often the worker is looked after.
+const LOOK: Nanos = Nanos::from_millis(500);
+
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let mut config = check::load(&args.file)?;
+    if let Some(socket) = &args.socket {
+        config.router.control.clone_from(socket);
+    }
+    let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
+    // Before the first thread: all of them inherit the block, so that signals arrive here only.
+    let signals = Signals::block().map_err(system("watching for signals"))?;
+    print!("{}", check::meaning(&config));
+
+    let options = Options {
+        runtime_dir: runtime_dir(args),
+        netns: args.netns.clone(),
+        cpu: args.cpu,
+        report: Some(|text| eprintln!("evenkeel: {text}")),
+        ..Options::default()
+    };
+    let socket = config.router.control.clone();
+    let handle = Router::start(config.clone(), options)
+        .map_err(|error| Failure::new(error.exit_code(), format!("{}: {error}", args.file.display())))?;
+    let handle = Arc::new(handle);
+    let server = Server::start(&socket, &config, Arc::clone(&handle))
+        .map_err(|error| Failure::new(error.exit_code(), error))?;
+    println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
+
+    let asked = wait(&signals, &handle, args, &config, &socket);
+    server.stop();
+    let last = handle.stop().map_err(|error| Failure::new(1, error))?;
+    asked?;
+    println!("stopped: {}", totals(&last));
+    Ok(0)
+}
+
+fn runtime_dir(args: &RunArgs) -> PathBuf {
+    let from_environment = || std::env::var_os("EVENKEEL_RUNTIME_DIR").map(PathBuf::from);
+    args.runtime_dir.clone().or_else(from_environment).unwrap_or_else(|| Options::default().runtime_dir)
+}
+
+/// Returns when a signal says so, or when the worker has ended by itself.
+fn wait(
+    signals: &Signals,
+    handle: &Handle,
+    args: &RunArgs,
+    config: &RouterConfig,
+    socket: &Path,
+) -> Result<(), Failure> {
+    let system = |error| Failure::new(1, format!("waiting for signals: {error}"));
+    let mut poller = Poller::new().map_err(system)?;
+    poller.add(signals.fd(), 0).map_err(system)?;
+    let mut events = Vec::new();
+    while handle.is_running() {
+        poller.wait(&mut events, Some(LOOK)).map_err(system)?;
+        while let Some(signal) = signals.take() {
+            match signal {
+                Signal::Terminate | Signal::Interrupt => return Ok(()),
+                Signal::HangUp => match reload(&args.file, config, socket) {
+                    Ok(()) => println!("{} was read again", args.file.display()),
+                    Err(text) => eprintln!("{text}\nevenkeel: nothing was changed"),
+                },
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
+fn reload(file: &Path, running: &RouterConfig, socket: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    if running.router.control != socket {
+        return Err("the control socket was moved".to_owned());
+    }
+    let mut client = Client::connect(socket).map_err(|error| error.to_string())?;
+    client
+        .send(&Request::Reload { text, file: file.display().to_string() })
+        .map_err(|error| error.to_string())
+}
+
+/// What the router did in its life, in a line.
+fn totals(last: &Snapshot) -> String {
+    let sum =
+        |of: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| last.ports.iter().map(of).sum::<u64>();
+    let classes = || last.links.iter().flat_map(|link| &link.classes);
+    let sent: u64 = classes().map(|class| class.sent_packets).sum();
+    let dropped: u64 = classes().flat_map(|class| class.dropped.values()).sum();
+    format!(
+        "{} packets received, {} left to the kernel, {sent} sent, {dropped} dropped on links",
+        sum(|port| port.rx_packets),
+        sum(|port| port.to_host)
+    )
+}

@@ -1,0 +1,181 @@
+//! `evenkeel scenario`: scenario files checked, listed, shown.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_config::{rate_text, size_text};
+use evenkeel_report::table::Table;
+use evenkeel_scenario::Scenario;
+use serde_json::{Value, json};
+
+use crate::args::{ScenarioArgs, ScenarioCommand};
+use crate::check;
+use crate::failure::{Failure, Outcome};
+use crate::out::{print, print_json};
+
+pub(crate) fn scenario(args: &ScenarioArgs) -> Outcome {
+    match &args.command {
+        ScenarioCommand::Check { files } => check_all(files, args.json),
+        ScenarioCommand::List { folder } => list(folder, args.json),
+        ScenarioCommand::Show { file } => {
+            let scenario = Scenario::load(file)?;
+            if args.json { print_json(&scenario_json(&scenario)) } else { print(&show(&scenario)) }
+        }
+    }
+}
+
+fn check_all(files: &[PathBuf], as_json: bool) -> Outcome {
+    let mut code = 0;
+    let mut values = Vec::new();
+    for file in files {
+        match Scenario::load(file) {
+            Ok(scenario) if as_json => {
+                values.push(json!({ "file": file, "ok": true, "name": scenario.name }))
+            }
+            Ok(scenario) => drop(print(&format!("{}: no errors ({})\n", file.display(), scenario.name))?),
+            Err(errors) => {
+                code = 2;
+                if as_json {
+                    values.push(json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() }));
+                } else {
+                    eprintln!("{errors}");
+                }
+            }
+        }
+    }
+    if as_json {
+        print_json(&Value::Array(values))?;
+    }
+    Ok(code)
+}
+
+fn list(folder: &Path, as_json: bool) -> Outcome {
+    let mut files = Vec::new();
+    collect(folder, &mut files)
+        .map_err(|error| Failure::input(format!("cannot read {}: {error}", folder.display())))?;
+    files.sort();
+    let mut table = Table::new(["file", "title", "seconds", "expectations", "without"]);
+    let mut values = Vec::new();
+    let mut code = 0;
+    for file in &files {
+        match Scenario::load(file) {
+            Ok(s) => {
+                table.row([
+                    file.display().to_string(),
+                    s.title.clone(),
+                    format!("{:.0}", s.duration.as_secs_f64()),
+                    s.expectations.len().to_string(),
+                    s.ablations.len().to_string(),
+                ]);
+                values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": s.duration.as_secs_f64() }));
+            }
+            Err(errors) => {
+                code = 2;
+                eprintln!("{errors}");
+            }
+        }
+    }
+    if as_json {
+        print_json(&Value::Array(values))?;
+    } else {
+        print(&table.render())?;
+    }
+    Ok(code)
+}
+
+/// Scenario files below `folder`: TOML files, without those in folders that hold published numbers.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "published" {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn show(s: &Scenario) -> String {
+    let mut text = format!("{}: {}\n", s.name, s.title);
+    for line in [&s.source, &s.notes].into_iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "{line}");
+    }
+    let _ = writeln!(
+        text,
+        "\n{:.1} s, windows of {}, {} left out after each step, seed {}\n",
+        s.duration.as_secs_f64(),
+        s.sample,
+        s.settle,
+        s.seed
+    );
+    let mut wires = Table::new(["wire", "addresses", ""]);
+    for wire in &s.wires {
+        let [a, b] = &wire.ends;
+        wires.row([
+            format!("{} – {}", a.node, b.node),
+            format!("{}/{} – {}", a.v4, wire.prefix4, b.v4),
+            format!("{}/{} – {}", a.v6, wire.prefix6, b.v6),
+        ]);
+    }
+    text += &wires.render();
+    for router in &s.routers {
+        let _ = write!(text, "\n{}", check::meaning(&router.config));
+    }
+    let mut traffic = Table::new(["traffic", "from", "to", "class", "rate", "size"]);
+    for t in &s.traffic {
+        let class = t.class.clone().unwrap_or_default();
+        traffic.row([
+            t.name.clone(),
+            t.from.clone(),
+            t.to.clone(),
+            class,
+            rate_text(t.rate),
+            size_text(t.size),
+        ]);
+    }
+    let _ = write!(text, "\n{}", traffic.render());
+    let mut steps = Table::new(["at", "step", "changes"]);
+    for step in &s.steps {
+        let changes: Vec<String> = step
+            .set
+            .iter()
+            .map(|c| {
+                format!("{} {} {} {}", c.link, c.knob, c.class.as_deref().unwrap_or(""), c.value)
+                    .replace("  ", " ")
+            })
+            .collect();
+        steps.row([step.at.to_string(), step.name.clone(), changes.join("; ")]);
+    }
+    let _ = write!(text, "\n{}", steps.render());
+    for expectation in &s.expectations {
+        let _ =
+            write!(text, "\nexpects {}: {}\n  {}\n", expectation.name, expectation.claim, expectation.that);
+        if !expectation.note.is_empty() {
+            let _ = writeln!(text, "  {}", expectation.note);
+        }
+    }
+    for ablation in &s.ablations {
+        let _ = write!(text, "\nwithout {}: must fail: {}\n", ablation.name, ablation.fails.join(", "));
+    }
+    text
+}
+
+fn scenario_json(s: &Scenario) -> Value {
+    json!({
+        "name": s.name,
+        "title": s.title,
+        "source": s.source,
+        "duration_s": s.duration.as_secs_f64(),
+        "hosts": s.hosts.iter().map(|h| &h.name).collect::<Vec<_>>(),
+        "routers": s.routers.iter().map(|r| &r.name).collect::<Vec<_>>(),
+        "steps": s.steps.iter().map(|step| json!({ "name": step.name, "at_s": step.at.as_secs_f64() })).collect::<Vec<_>>(),
+        "traffic": s.traffic.iter().map(|t| json!({ "name": t.name, "from": t.from, "to": t.to, "rate_bps": t.rate.0, "size": t.size.0 })).collect::<Vec<_>>(),
+        "expectations": s.expectations.iter().map(|e| json!({ "name": e.name, "claim": e.claim, "that": e.that, "reproduced": e.reproduced })).collect::<Vec<_>>(),
+        "without": s.ablations.iter().map(|a| json!({ "name": a.name, "fails": a.fails })).collect::<Vec<_>>(),
+    })
+}
