@@ -1,0 +1,216 @@
+//! The disciplines alone, in memory: one packet out and one in, with a standing backlog in every class.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+
+use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::{AnyScheduler, MultiBacklog};
+use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
+
+/// As large as what the router queues: a handle to a frame and what the disciplines ask for.
+#[derive(Clone)]
+pub struct Probe {
+    flow: FlowKey,
+    hash: u64,
+    arrival: Nanos,
+    len: u16,
+    class: Class,
+}
+
+impl Packet for Probe {
+    fn ip_len(&self) -> Bytes {
+        Bytes(u64::from(self.len))
+    }
+    fn wire_len(&self) -> Bytes {
+        Bytes(u64::from(self.len) + 38)
+    }
+    fn class(&self) -> Class {
+        self.class
+    }
+    fn flow(&self) -> &FlowKey {
+        &self.flow
+    }
+    fn flow_hash(&self) -> u64 {
+        self.hash
+    }
+    fn arrival(&self) -> Nanos {
+        self.arrival
+    }
+}
+
+/// Packets that wait in each class while packets are exchanged.
+const DEPTH: u16 = 8;
+/// Nanoseconds between two exchanges, so that clocks and due times advance: 10 Mpps.
+const SPACING: u64 = 100;
+
+fn probe(class: u16, number: u64) -> Probe {
+    let address = |last: u64| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 | last as u32));
+    Probe {
+        flow: FlowKey {
+            source: address(u64::from(class)),
+            destination: address(0x1_0000 + number),
+            protocol: 17,
+            source_port: 5000,
+            destination_port: 5001,
+            flow_label: 0,
+        },
+        hash: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        arrival: Nanos::ZERO,
+        len: 46 + (number % 1400) as u16,
+        class: Class(class),
+    }
+}
+
+/// A discipline with `classes` classes, by its name in configuration files; `lct` once with all classes due at
+/// once and once (`lct-delay`) with one class at `X_DELAY` 0 and the others at 10 to 200 us.
+fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
+    let limit = u32::from(DEPTH) * 2;
+    let lct = |x_delay| {
+        AnyScheduler::Lct(
+            Lct::new(LctConfig {
+                x_delay,
+                limit,
+                module2: true,
+                policy: MultiBacklog::MinX,
+                rearm_empty: true,
+                timer_tick: Nanos::ZERO,
+            })
+            .expect("the knobs are in range"),
+        )
+    };
+    match kind {
+        "fifo" => AnyScheduler::Fifo(
+            Fifo::new(FifoConfig { limit: limit * u32::from(classes) }).expect("the limit is in range"),
+        ),
+        "wfq-altq" => AnyScheduler::WfqAltq(
+            WfqAltq::new(WfqAltqConfig {
+                queues: classes,
+                weights: (0..classes).map(|c| Weight(30 + 970 * u32::from(c % 4) / 3)).collect(),
+                select: QueueSelect::Class,
+                drop: DropRule::TailPerQueue { limit },
+            })
+            .expect("the knobs are in range"),
+        ),
+        "lct" => lct(vec![Nanos::ZERO; usize::from(classes)]),
+        "lct-delay" => {
+            lct((0..classes).map(|c| Nanos::from_micros([0, 10, 50, 200][usize::from(c % 4)])).collect())
+        }
+        other => unreachable!("no such case: {other}"),
+    }
+}
+
+/// The cases: name of the discipline and number of classes.
+pub const CASES: [(&str, u16); 8] = [
+    ("fifo", 4),
+    ("fifo", 256),
+    ("wfq-altq", 4),
+    ("wfq-altq", 256),
+    ("lct", 4),
+    ("lct", 256),
+    ("lct-delay", 4),
+    ("lct-delay", 256),
+];
+
+/// A discipline with its backlog, ready to exchange packets.
+pub struct Exchange {
+    scheduler: AnyScheduler<Probe>,
+    now: Nanos,
+}
+
+impl Exchange {
+    /// Fills every class to [`DEPTH`] packets.
+    pub fn new(kind: &str, classes: u16) -> Self {
+        let mut scheduler = scheduler(kind, classes);
+        for number in 0..u64::from(classes) * u64::from(DEPTH) {
+            let packet = probe((number % u64::from(classes)) as u16, number);
+            let treated = scheduler.enqueue(Nanos::ZERO, packet, &mut |_, reason: Reason| {
+                unreachable!("the backlog fits: {reason}");
+            });
+            let _ = black_box(treated);
+        }
+        Self { scheduler, now: Nanos::ZERO }
+    }
+
+    /// Takes the next packet out and puts it in again, `times` times.
+    pub fn run(&mut self, times: u64) {
+        for _ in 0..times {
+            self.now += Nanos(SPACING);
+            let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+            if let Some(mut packet) = self.scheduler.dequeue(self.now, &mut lost) {
+                packet.arrival = self.now;
+                let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
+            }
+        }
+    }
+
+    /// Nanoseconds per packet (one `dequeue` and one `enqueue`) over `times` packets.
+    pub fn time(&mut self, times: u64) -> f64 {
+        let begin = Instant::now();
+        self.run(times);
+        begin.elapsed().as_nanos() as f64 / times as f64
+    }
+}
+
+/// A whole outgoing link (meters, ring and paced wire too) that is kept busy by two classes at twice its rate.
+pub struct BusyLink {
+    link: Link<Probe, AnyScheduler<Probe>>,
+    now: Nanos,
+    sink: Counted,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Counted {
+    sent: u64,
+    dropped: u64,
+}
+
+impl LinkSink<Probe> for Counted {
+    fn transmitted(&mut self, _at: Nanos, packet: Probe) {
+        self.sent += 1;
+        black_box(packet);
+    }
+    fn dropped(&mut self, _at: Nanos, packet: Probe, _reason: Reason) {
+        self.dropped += 1;
+        black_box(packet);
+    }
+}
+
+impl BusyLink {
+    /// A 10 Gbit/s link with a 64-slot ring.
+    pub fn new(kind: &str, classes: u16) -> Self {
+        let config = LinkConfig {
+            rate: Some(evenkeel_core::BitRate::from_mbps(10_000)),
+            ring: RingConfig { slots: 64, refill: Refill::AnySlot },
+            dequeue_time: Nanos::ZERO,
+            shaper: None,
+        };
+        let link = Link::new(config, scheduler(kind, classes), classes).expect("the link is in range");
+        Self { link, now: Nanos::ZERO, sink: Counted::default(), number: 0 }
+    }
+
+    /// `times` arrivals of 746-byte packets (on average), each in half its time on the wire.
+    pub fn run(&mut self, times: u64) {
+        let classes = 4;
+        for _ in 0..times {
+            self.now += Nanos(313);
+            self.number += 1;
+            let mut packet = probe((self.number % classes) as u16, self.number);
+            packet.arrival = self.now;
+            let _ = black_box(self.link.enqueue(self.now, packet, &mut self.sink));
+        }
+    }
+
+    /// Nanoseconds per arriving packet, half of which are dropped.
+    pub fn time(&mut self, times: u64) -> f64 {
+        let begin = Instant::now();
+        self.run(times);
+        let elapsed = begin.elapsed().as_nanos() as f64;
+        assert!(self.sink.sent > 0 && self.sink.dropped > 0, "the link was not overloaded");
+        elapsed / times as f64
+    }
+}

@@ -1,0 +1,65 @@
+//! `evenkeel-bench instructions`: instructions per packet, counted by valgrind, because virtual machines rarely have
+//! hardware counters. The same binary, inputs and environment give the same count whatever else the machine does.
+//!
+//! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs, set-up left out.
+
+use std::process::{Command, Stdio};
+
+use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::pipeline::Forwarding;
+
+const PACKETS: u64 = 20_000;
+
+/// Every case that [`one`] knows.
+fn names() -> Vec<String> {
+    let mut names: Vec<String> = CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
+    names.push("link:wfq-altq".into());
+    names.extend(["fifo", "wfq-altq", "lct"].map(|kind| format!("pipeline:{kind}")));
+    names
+}
+
+/// Runs one case: what valgrind is given.
+pub fn one(case: &str, packets: u64) {
+    match case.split_once(':') {
+        Some(("pipeline", kind)) => Forwarding::new(kind, 64).run(packets),
+        Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
+        Some((kind, classes)) => {
+            let classes = classes.parse().expect("a number of classes");
+            Exchange::new(kind, classes).run(packets);
+        }
+        None => panic!("no such case: {case}"),
+    }
+}
+
+/// Instructions that valgrind counts for a run of this program; `None` if it cannot be run.
+fn count(case: &str, packets: u64) -> Option<u64> {
+    let program = std::env::current_exe().ok()?;
+    let done = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["one", case, &packets.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    let line = said.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+pub fn run() {
+    println!("Instructions per packet (valgrind; exact, the machine's speed has no part in them)");
+    for case in names() {
+        match (count(&case, PACKETS), count(&case, 2 * PACKETS)) {
+            (Some(once), Some(twice)) => {
+                println!("  {case:<46} {:>9.0}", (twice - once) as f64 / PACKETS as f64);
+            }
+            _ => {
+                println!(
+                    "  skipped: valgrind is missing or failed (Debian package valgrind; make setup installs it)"
+                );
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `evenkeel-bench memory`: nanoseconds and allocations per packet, without any I/O.
+
+use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::pipeline::Forwarding;
+use crate::timing::Rounds;
+
+const ROUNDS: usize = 7;
+const PACKETS: u64 = 400_000;
+
+type Case<'a> = (String, Box<dyn FnMut() -> f64 + 'a>);
+
+/// Allocations per packet while `run` handles that many packets, after a first run that warms up.
+fn allocations(packets: u64, mut run: impl FnMut(u64)) -> f64 {
+    run(packets);
+    let counted = allocation_counter::measure(|| run(packets));
+    counted.count_total as f64 / packets as f64
+}
+
+pub fn run() {
+    disciplines();
+    pipeline();
+}
+
+fn disciplines() {
+    println!(
+        "Disciplines in memory: one dequeue and one enqueue, 8 packets waiting in every class ({ROUNDS} rounds in turn)"
+    );
+    let allocated: Vec<f64> = CASES
+        .iter()
+        .map(|(kind, classes)| {
+            let mut exchange = Exchange::new(kind, *classes);
+            allocations(PACKETS, |times| exchange.run(times))
+        })
+        .chain([{
+            let mut link = BusyLink::new("wfq-altq", 4);
+            allocations(PACKETS, |times| link.run(times))
+        }])
+        .collect();
+    let mut cases: Vec<Case<'_>> = CASES
+        .iter()
+        .map(|&(kind, classes)| {
+            let mut exchange = Exchange::new(kind, classes);
+            exchange.run(PACKETS);
+            let name = format!("{kind}, {classes} classes");
+            let case: Box<dyn FnMut() -> f64> = Box::new(move || exchange.time(PACKETS));
+            (name, case)
+        })
+        .collect();
+    let mut link = BusyLink::new("wfq-altq", 4);
+    cases.push(("whole link, wfq-altq, 4 classes, overloaded".into(), Box::new(move || link.time(PACKETS))));
+    print(&Rounds::run(ROUNDS, &mut cases), &allocated, "fifo, 4 classes");
+}
+
+fn pipeline() {
+    println!(
+        "\nWhole pipeline in memory (receive, parse, route, neighbour, classify, rewrite, schedule, transmit), bursts of 32"
+    );
+    let variants =
+        [("fifo", 64), ("fifo", 1500), ("wfq-altq", 64), ("wfq-altq", 1500), ("lct", 64), ("lct", 1500)];
+    let allocated: Vec<f64> = variants
+        .iter()
+        .map(|(kind, size)| {
+            let mut forwarding = Forwarding::new(kind, *size);
+            allocations(PACKETS, |times| forwarding.run(times))
+        })
+        .collect();
+    let mut cases: Vec<Case<'_>> = variants
+        .iter()
+        .map(|&(kind, size)| {
+            let mut forwarding = Forwarding::new(kind, size);
+            forwarding.run(PACKETS);
+            let case: Box<dyn FnMut() -> f64> = Box::new(move || forwarding.time(PACKETS));
+            (format!("{kind}, {size}-byte frames"), case)
+        })
+        .collect();
+    print(&Rounds::run(ROUNDS, &mut cases), &allocated, "fifo, 64-byte frames");
+}
+
+fn print(rounds: &Rounds, allocated: &[f64], base: &str) {
+    println!("  {:<46} {:>9}  {:>17} {:>9} {:>12}", "", "ns/packet", "(min to max)", "ratio", "allocations");
+    for (index, (name, spread)) in rounds.rows().enumerate() {
+        println!(
+            "  {name:<46} {:>9.1}  {:>17} {:>9.2} {:>12}",
+            spread.median,
+            format!("({:.1} to {:.1})", spread.min, spread.max),
+            rounds.ratio(index, 0),
+            allocated[index],
+        );
+    }
+    println!("  ratio: to \"{base}\", round by round; {}", rounds.verdict());
+    assert!(allocated.iter().all(|a| *a == 0.0), "something allocates per packet: {allocated:?}");
+}

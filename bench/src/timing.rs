@@ -1,0 +1,85 @@
+//! Timing that admits noise: rounds in turn, medians with their range, and a calibration loop that notices when the machine itself
+//! is slow.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Median, smallest and largest of some measurements.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of a non-empty set.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        assert!(!values.is_empty(), "a spread of nothing");
+        values.sort_by(f64::total_cmp);
+        Self { median: values[values.len() / 2], min: values[0], max: values[values.len() - 1] }
+    }
+}
+
+/// Nanoseconds per step of a loop that only depends on the processor: about 20 ms of multiply and rotate.
+pub fn calibrate() -> f64 {
+    const STEPS: u64 = 10_000_000;
+    let begin = Instant::now();
+    let mut x = black_box(0x9e37_79b9_7f4a_7c15_u64);
+    for i in 0..STEPS {
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31) ^ i;
+    }
+    black_box(x);
+    begin.elapsed().as_nanos() as f64 / STEPS as f64
+}
+
+/// Measurements of several cases, taken in turn so that a slow phase of the machine meets all of them.
+pub struct Rounds {
+    names: Vec<String>,
+    values: Vec<Vec<f64>>,
+    speed: Vec<f64>,
+}
+
+impl Rounds {
+    /// Runs every case `rounds` times, one after the other, the calibration loop before and after each round.
+    pub fn run(rounds: usize, cases: &mut [(String, Box<dyn FnMut() -> f64 + '_>)]) -> Self {
+        let names = cases.iter().map(|(name, _)| name.clone()).collect();
+        let mut values = vec![Vec::with_capacity(rounds); cases.len()];
+        let mut speed = vec![calibrate()];
+        for _ in 0..rounds {
+            for ((_, case), values) in cases.iter_mut().zip(&mut values) {
+                values.push(case());
+            }
+            speed.push(calibrate());
+        }
+        Self { names, values, speed }
+    }
+
+    /// Name and spread of every case, in their order.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, Spread)> {
+        self.names.iter().map(String::as_str).zip(self.values.iter().map(|v| Spread::of(v.clone())))
+    }
+
+    /// The median over rounds of case `index` divided by case `base` of the same round.
+    pub fn ratio(&self, index: usize, base: usize) -> f64 {
+        let pairs = self.values[index].iter().zip(&self.values[base]);
+        Spread::of(pairs.map(|(a, b)| a / b).collect()).median
+    }
+
+    /// What the calibration loop saw: whether absolute numbers of this run can be trusted.
+    pub fn verdict(&self) -> String {
+        let s = Spread::of(self.speed.clone());
+        let steady = s.max / s.min < 1.25;
+        format!(
+            "calibration loop {:.2} ns a step ({:.2} to {:.2}): {}",
+            s.median,
+            s.min,
+            s.max,
+            if steady {
+                "the machine was steady"
+            } else {
+                "the machine changed its speed during the run; trust ratios, not nanoseconds"
+            }
+        )
+    }
+}
