@@ -127,6 +127,25 @@ fn longest_queue_loses_its_head_worked_by_hand() {
 }
 
 #[test]
+fn the_longest_queue_is_found_by_integer_percent() {
+    let weights = [100, 1_000, 10_000];
+    let mark = DropRule::LongestHead { high_water: Bytes(1500) };
+    // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes first of two equals.
+    let mut b = Bench::new(&weights, mark);
+    [(2, 800), (0, 60), (1, 609)].map(|(class, length)| b.queued(class, length));
+    assert_eq!(b.arrive(2, 80), (Treated::Queued, vec![1]));
+    // 61, 655 / 10 = 65, 7.
+    let mut b = Bench::new(&weights, mark);
+    [(2, 700), (0, 61), (1, 655)].map(|(class, length)| b.queued(class, length));
+    assert_eq!(b.arrive(2, 90), (Treated::Queued, vec![2]));
+    // A new weight counts at once: 600 / 2 = 300, 500, 450.
+    let mut b = Bench::new(&[100; 3], mark);
+    [(0, 600), (1, 500)].map(|(class, length)| b.queued(class, length));
+    assert!(b.wfq.set(Nanos::ZERO, Knob::Weight(Class(0), Weight(200))).is_ok());
+    assert_eq!(b.arrive(2, 450), (Treated::Queued, vec![1]));
+}
+
+#[test]
 fn a_packet_above_the_mark_drops_itself() {
     let mut b = Bench::new(&[100], DropRule::LongestHead { high_water: Bytes(1500) });
     assert_eq!(b.arrive(0, 2000), (Treated::Dropped(Reason::LongestQueue), vec![0]));
