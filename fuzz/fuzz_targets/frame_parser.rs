@@ -43,9 +43,8 @@ fuzz_target!(|input: (u16, &[u8])| {
     assert!(headers.l3 < headers.l4 && usize::from(headers.l4) <= headers.frame_len());
     bytes.truncate(headers.frame_len());
     assert_eq!(accepted(&bytes), Some(headers), "padding does not matter");
-    bytes.pop();
-    assert!(frame::parse(&bytes).is_err(), "one byte less than promised");
-    bytes.push(0);
+    let one_less = &bytes[..bytes.len() - 1];
+    assert!(frame::parse(one_less).is_err(), "one byte less than promised");
 
     let mut changed = headers;
     match rewrite::decrement_ttl(&mut bytes, &mut changed) {
