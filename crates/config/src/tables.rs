@@ -142,7 +142,7 @@ pub static ROUTER: Section = Section {
             name: "seed",
             kind: Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
             presence: Presence::Default("1"),
-            doc: "Seed of the flow hash, which chooses among equal routes and among hashed queues.",
+            doc: "Seed of the flow hash, which chooses among equal routes.",
         },
     ],
 };

@@ -7,13 +7,19 @@
 
 pub mod expr;
 pub mod model;
+mod parse;
+mod published;
+pub mod reference;
+pub mod tables;
 pub mod topology;
+mod vary;
 
 pub use expr::{Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
-    Ablation, AblationChange, Expectation, Host, Published, Router, Scenario, ScenarioError, SetChange, Step, Tool,
-    Traffic, TrafficKind, World,
+    Ablation, AblationChange, Expectation, Host, Published, Router, Scenario, ScenarioError, SetChange, Step,
+    Tool, Traffic, TrafficKind, World,
 };
+pub use reference::reference_markdown;
 pub use topology::{End, Interface, Route, Wire};
 
 pub use evenkeel_config::{Diagnostic, Diagnostics};

@@ -1,8 +1,8 @@
 //! What a scenario says, with types: every default filled in, every name resolved.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use evenkeel_config::{Change, Diagnostics, RouterConfig};
+use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use thiserror::Error;
 
@@ -88,7 +88,8 @@ pub struct Traffic {
     pub size: Bytes,
     /// Random part of the spacing of constant-rate packets, 0 to 1.
     pub jitter: f64,
-    /// The class it falls into at every router on its path (checked); `None` if the file does not say.
+    /// The class it falls into at every router on its path, as the class rules say; if the file says a class too, it is this
+    /// one.
     pub class: Option<String>,
     /// First packet not before.
     pub start: Nanos,
@@ -244,44 +245,6 @@ pub enum ScenarioError {
 }
 
 impl Scenario {
-    /// Reads and checks a file, the router files and published numbers it names.
-    ///
-    /// # Errors
-    /// All that is wrong with it.
-    pub fn load(path: &Path) -> Result<Self, Diagnostics> {
-        let _ = path;
-        todo!()
-    }
-
-    /// Checks a text; `file` is the name that errors say; files that it names are looked for beside and above `folder`.
-    ///
-    /// # Errors
-    /// All that is wrong with it.
-    pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self, Diagnostics> {
-        let _ = (text, file, folder);
-        todo!()
-    }
-
-    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run multiplied. `X_DELAY`, rates,
-    /// rings and queue limits stay.
-    ///
-    /// # Errors
-    /// `scale` is not within 0.001 to 100, or shrinks the sampling window below 10 ms.
-    pub fn scaled(&self, scale: f64) -> Result<Self, ScenarioError> {
-        let _ = scale;
-        todo!()
-    }
-
-    /// The same scenario with a mechanism switched off. Overrides that hold always are put into the routers' configurations,
-    /// and steps no longer change those knobs.
-    ///
-    /// # Errors
-    /// There is no such ablation.
-    pub fn with_ablation(&self, name: &str) -> Result<Self, ScenarioError> {
-        let _ = name;
-        todo!()
-    }
-
     /// The router with this name.
     #[must_use]
     pub fn router(&self, name: &str) -> Option<&Router> {

@@ -1,5 +1,6 @@
 //! Wires, addresses and routes: all follow from the order of the wires in the file.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::model::Scenario;
@@ -64,33 +65,156 @@ pub struct Route {
     pub interface: String,
 }
 
+impl Wire {
+    /// The end at a node, and the end at the other.
+    #[must_use]
+    pub fn from_node(&self, node: &str) -> Option<(&End, &End)> {
+        let [a, b] = &self.ends;
+        if a.node == node {
+            Some((a, b))
+        } else if b.node == node {
+            Some((b, a))
+        } else {
+            None
+        }
+    }
+
+    /// The network addresses of its subnets.
+    #[must_use]
+    pub fn subnets(&self) -> (Ipv4Addr, Ipv6Addr) {
+        let mask4 = u32::MAX.checked_shl(u32::from(32 - self.prefix4.min(32))).unwrap_or(0);
+        let mask6 = u128::MAX.checked_shl(u32::from(128 - self.prefix6.min(128))).unwrap_or(0);
+        let end = &self.ends[0];
+        (Ipv4Addr::from_bits(end.v4.to_bits() & mask4), Ipv6Addr::from_bits(end.v6.to_bits() & mask6))
+    }
+}
+
 impl Scenario {
     /// The interfaces of a node, in the order of the wires.
     #[must_use]
     pub fn interfaces(&self, node: &str) -> Vec<Interface> {
-        let _ = node;
-        todo!()
+        let ends = self.wires.iter().enumerate().filter_map(|(index, wire)| {
+            let (near, far) = wire.from_node(node)?;
+            Some(Interface {
+                name: near.interface.clone(),
+                wire: index,
+                peer: far.node.clone(),
+                v4: near.v4,
+                prefix4: wire.prefix4,
+                v6: near.v6,
+                prefix6: wire.prefix6,
+                mtu: wire.mtu,
+            })
+        });
+        ends.collect()
     }
 
     /// The routes a node needs to reach every subnet that is not its own: shortest paths through routers, the first wire of the file
     /// among equals.
     #[must_use]
     pub fn routes(&self, node: &str) -> Vec<Route> {
-        let _ = node;
-        todo!()
+        let reached = self.reach(node);
+        let mut routes = Vec::new();
+        for wire in &self.wires {
+            if wire.from_node(node).is_some() {
+                continue;
+            }
+            // The nearer end; hosts do not forward, so only a router leads onto a wire.
+            let nearer = wire
+                .ends
+                .iter()
+                .filter(|end| self.is_router(&end.node))
+                .filter_map(|end| reached.get(end.node.as_str()))
+                .min_by_key(|reach| reach.distance);
+            let Some(reach) = nearer else { continue };
+            let Some((near, far)) = self.wires.get(reach.first_wire).and_then(|wire| wire.from_node(node))
+            else {
+                continue;
+            };
+            let (v4, v6) = wire.subnets();
+            let interface = near.interface.clone();
+            let v4_route = Route {
+                destination: v4.into(),
+                prefix: wire.prefix4,
+                via: far.v4.into(),
+                interface: interface.clone(),
+            };
+            let v6_route =
+                Route { destination: v6.into(), prefix: wire.prefix6, via: far.v6.into(), interface };
+            routes.extend([v4_route, v6_route]);
+        }
+        routes
     }
 
     /// The address of a host that traffic is sent to: that of its first wire.
     #[must_use]
     pub fn address(&self, host: &str, ipv6: bool) -> Option<IpAddr> {
-        let _ = (host, ipv6);
-        todo!()
+        let end = self.wires.iter().find_map(|wire| wire.from_node(host)).map(|(end, _)| end)?;
+        Some(if ipv6 { end.v6.into() } else { end.v4.into() })
     }
 
-    /// The nodes that packets from one host to another pass, both included; `None` if no path leads there.
+    /// The nodes that packets from one host to another pass, both included, when they are sent to the address that
+    /// [`Scenario::address`] gives and follow [`Scenario::routes`]; `None` if no path leads there.
     #[must_use]
     pub fn path_between(&self, from: &str, to: &str) -> Option<Vec<String>> {
-        let _ = (from, to);
-        todo!()
+        let target = self.wires.iter().position(|wire| wire.from_node(to).is_some())?;
+        let mut path = vec![from.to_owned()];
+        let mut here = from;
+        while here != to {
+            let next = match self.wires.get(target)?.from_node(here) {
+                Some(_) => to,
+                None => self.next_hop(here, target)?,
+            };
+            path.push(next.to_owned());
+            here = next;
+            if path.len() > self.hosts.len() + self.routers.len() {
+                return None;
+            }
+        }
+        Some(path)
     }
+
+    fn next_hop(&self, from: &str, wire: usize) -> Option<&str> {
+        let reached = self.reach(from);
+        let ends = self.wires.get(wire)?.ends.iter().filter(|end| self.is_router(&end.node));
+        let reach =
+            ends.filter_map(|end| reached.get(end.node.as_str())).min_by_key(|reach| reach.distance)?;
+        let (_, far) = self.wires.get(reach.first_wire)?.from_node(from)?;
+        Some(&far.node)
+    }
+
+    fn is_router(&self, node: &str) -> bool {
+        self.routers.iter().any(|router| router.name == node)
+    }
+
+    /// How far every node is that can be reached through routers, and over which wire the way begins.
+    fn reach(&self, from: &str) -> BTreeMap<&str, Reach> {
+        let mut reached: BTreeMap<&str, Reach> = BTreeMap::new();
+        let mut waiting = VecDeque::from([(from, None)]);
+        while let Some((node, here)) = waiting.pop_front() {
+            for (index, wire) in self.wires.iter().enumerate() {
+                let Some((_, far)) = wire.from_node(node) else { continue };
+                let known = far.node == from || reached.contains_key(far.node.as_str());
+                if known {
+                    continue;
+                }
+                let reach = match here {
+                    None => Reach { distance: 1, first_wire: index },
+                    Some(Reach { distance, first_wire }) => Reach { distance: distance + 1, first_wire },
+                };
+                reached.insert(&far.node, reach);
+                if self.is_router(&far.node) {
+                    waiting.push_back((&far.node, Some(reach)));
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// How a node is reached.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    distance: usize,
+    first_wire: usize,
 }

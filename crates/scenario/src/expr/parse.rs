@@ -1,0 +1,323 @@
+//! From text to [`Expr`]: recursive descent, names resolved on the way.
+
+use std::fmt;
+
+use evenkeel_config::read::{nearest, suggest};
+
+use super::lex::{Token, Word, words};
+use super::{Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject};
+
+/// Deepest nesting of parentheses and minus signs.
+const DEPTH: usize = 50;
+
+/// Most words: bounds the depth of the tree, which sums build to the left.
+const WORDS: usize = 1000;
+
+/// What is wrong with an expression.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ExprError {
+    /// Where: bytes from the begin of the text.
+    pub at: usize,
+    /// What.
+    pub message: String,
+    /// Whether the text itself is malformed, whatever names there are.
+    pub syntax: bool,
+}
+
+impl ExprError {
+    pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into(), syntax: true }
+    }
+
+    fn name(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into(), syntax: false }
+    }
+}
+
+impl fmt::Display for ExprError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at character {}: {}", self.at + 1, self.message)
+    }
+}
+
+impl std::error::Error for ExprError {}
+
+/// What the names in an expression may be.
+pub trait Names {
+    /// The subject that a text names for a metric.
+    ///
+    /// # Errors
+    /// It names none, or not one clearly; says what there is.
+    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, String>;
+    /// The names of the steps, in order.
+    fn steps(&self) -> Vec<&str>;
+    /// The number at a path of the published entry, `weights[1]`.
+    ///
+    /// # Errors
+    /// There is none; says what there is.
+    fn published(&self, path: &str) -> Result<f64, String>;
+}
+
+/// Parses an expectation.
+pub(crate) fn parse(text: &str, names: &dyn Names) -> Result<Expr, ExprError> {
+    let words = words(text, |name| metric_of(name).is_some())?;
+    if let Some(word) = words.get(WORDS) {
+        return Err(ExprError::new(word.at, format!("longer than {WORDS} words")));
+    }
+    let mut parser = Parser { text, words, next: 0, depth: 0, names, terms: Vec::new() };
+    let mut comparisons = vec![parser.comparison()?];
+    while parser.take_name("and") {
+        comparisons.push(parser.comparison()?);
+    }
+    match parser.words.get(parser.next) {
+        None => Ok(Expr { comparisons, terms: parser.terms }),
+        Some(word) => Err(ExprError::new(word.at, "an operator or `and` is expected here")),
+    }
+}
+
+fn metric_of(name: &str) -> Option<Metric> {
+    Metric::ALL.iter().copied().find(|metric| metric.name() == name)
+}
+
+struct Parser<'t, 'n> {
+    text: &'t str,
+    words: Vec<Word<'t>>,
+    next: usize,
+    depth: usize,
+    names: &'n dyn Names,
+    terms: Vec<Source>,
+}
+
+impl<'t> Parser<'t, '_> {
+    fn peek(&self) -> Option<Token<'t>> {
+        self.words.get(self.next).map(|word| word.token)
+    }
+
+    fn at(&self) -> usize {
+        self.words.get(self.next).map_or(self.text.len(), |word| word.at)
+    }
+
+    fn take_symbol(&mut self, symbol: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Symbol(s)) if s == symbol);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn take_name(&mut self, name: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::Name(n)) if n == name);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn expect_symbol(&mut self, symbol: &str) -> Result<(), ExprError> {
+        let at = self.at();
+        if self.take_symbol(symbol) {
+            Ok(())
+        } else {
+            Err(ExprError::new(at, format!("`{symbol}` is expected here")))
+        }
+    }
+
+    fn comparison(&mut self) -> Result<Comparison, ExprError> {
+        let mut sides = vec![self.side()?];
+        if self.take_symbol("~") {
+            sides.push(self.side()?);
+            while self.take_symbol("~") {
+                sides.push(self.side()?);
+            }
+            return Ok(Comparison { sides, relation: Relation::Near(self.tolerance()?) });
+        }
+        let mut orders = Vec::new();
+        while let Some(order) = self.order() {
+            orders.push(order);
+            sides.push(self.side()?);
+        }
+        if orders.is_empty() {
+            return Err(ExprError::new(
+                self.at(),
+                "a comparison is expected here: <, <=, >, >= or ~ … within …%",
+            ));
+        }
+        Ok(Comparison { sides, relation: Relation::Order(orders) })
+    }
+
+    fn order(&mut self) -> Option<Order> {
+        let order = match self.peek()? {
+            Token::Symbol("<") => Order::Less,
+            Token::Symbol("<=") => Order::LessEqual,
+            Token::Symbol(">") => Order::Greater,
+            Token::Symbol(">=") => Order::GreaterEqual,
+            _ => return None,
+        };
+        self.next += 1;
+        Some(order)
+    }
+
+    fn tolerance(&mut self) -> Result<f64, ExprError> {
+        let at = self.at();
+        if !self.take_name("within") {
+            return Err(ExprError::new(at, "`within`, a number and `%` must follow a comparison with ~"));
+        }
+        match self.peek() {
+            Some(Token::Number(percent)) => {
+                self.next += 1;
+                self.expect_symbol("%")?;
+                Ok(percent)
+            }
+            _ => Err(ExprError::new(self.at(), "a number is expected here")),
+        }
+    }
+
+    fn side(&mut self) -> Result<Side, ExprError> {
+        let from = self.at();
+        let node = self.sum()?;
+        let to = self.words.get(self.next.wrapping_sub(1)).map_or(from, |word| word.end);
+        Ok(Side { text: self.text.get(from..to).unwrap_or("").to_owned(), node })
+    }
+
+    fn sum(&mut self) -> Result<Node, ExprError> {
+        let mut node = self.product()?;
+        loop {
+            let operation = match self.peek() {
+                Some(Token::Symbol("+")) => Binary::Add,
+                Some(Token::Symbol("-")) => Binary::Subtract,
+                _ => return Ok(node),
+            };
+            self.next += 1;
+            node = Node::Binary(operation, Box::new(node), Box::new(self.product()?));
+        }
+    }
+
+    fn product(&mut self) -> Result<Node, ExprError> {
+        let mut node = self.factor()?;
+        loop {
+            let operation = match self.peek() {
+                Some(Token::Symbol("*")) => Binary::Multiply,
+                Some(Token::Symbol("/")) => Binary::Divide,
+                _ => return Ok(node),
+            };
+            self.next += 1;
+            node = Node::Binary(operation, Box::new(node), Box::new(self.factor()?));
+        }
+    }
+
+    fn factor(&mut self) -> Result<Node, ExprError> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(ExprError::new(self.at(), format!("nested more than {DEPTH} deep")));
+        }
+        let at = self.at();
+        let node = match self.peek() {
+            Some(Token::Symbol("-")) => {
+                self.next += 1;
+                Node::Negative(Box::new(self.factor()?))
+            }
+            Some(Token::Symbol("(")) => {
+                self.next += 1;
+                let inner = self.sum()?;
+                self.expect_symbol(")")?;
+                inner
+            }
+            Some(Token::Number(number)) => {
+                self.next += 1;
+                Node::Number(number)
+            }
+            Some(Token::Name(name)) => {
+                self.next += 1;
+                self.named(name, at)?
+            }
+            _ => {
+                return Err(ExprError::new(
+                    at,
+                    "a number, a metric, `published` or a parenthesis is expected here",
+                ));
+            }
+        };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn named(&mut self, name: &'t str, at: usize) -> Result<Node, ExprError> {
+        if let Some(metric) = metric_of(name) {
+            return self.measured(metric, at);
+        }
+        match name {
+            "published" => self.published(at),
+            "abs" => {
+                let [inner] = <[Node; 1]>::try_from(self.arguments()?)
+                    .map_err(|_several| ExprError::new(at, "abs takes one number"))?;
+                Ok(Node::Abs(Box::new(inner)))
+            }
+            "min" => self.arguments().map(Node::Min),
+            "max" => self.arguments().map(Node::Max),
+            _ => {
+                let known = Metric::ALL.iter().map(|metric| metric.name());
+                let known: Vec<_> = known.chain(["published", "abs", "min", "max"]).collect();
+                Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
+            }
+        }
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Node>, ExprError> {
+        self.expect_symbol("(")?;
+        let mut arguments = vec![self.sum()?];
+        while self.take_symbol(",") {
+            arguments.push(self.sum()?);
+        }
+        self.expect_symbol(")")?;
+        Ok(arguments)
+    }
+
+    fn measured(&mut self, metric: Metric, at: usize) -> Result<Node, ExprError> {
+        let Some(Token::Subject(subject)) = self.peek() else {
+            let what = if metric.is_of_link() { "link" } else { "class" };
+            return Err(ExprError::new(self.at(), format!("`({what})@step` must follow {}", metric.name())));
+        };
+        let subject_at = self.at();
+        self.next += 1;
+        let Some(Token::Step(step)) = self.peek() else {
+            return Err(ExprError::new(self.at(), "`@` and the name of a step must follow"));
+        };
+        let step_at = self.at();
+        self.next += 1;
+        let resolved =
+            self.names.subject(metric, subject).map_err(|message| ExprError::name(subject_at, message))?;
+        let steps = self.names.steps();
+        let Some(index) = steps.iter().position(|known| *known == step) else {
+            let spaced = step.split('-').next().filter(|first| steps.contains(first) && *first != step);
+            let hint = match spaced {
+                Some(first) => format!("for a difference write `@{first} - …` with spaces"),
+                None => match nearest(step, steps.iter().copied()) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => format!("there are: {}", steps.join(", ")),
+                },
+            };
+            return Err(ExprError::name(step_at, format!("no step {step:?}; {hint}")));
+        };
+        Ok(self.term(at, Origin::Measured(metric, resolved, index)))
+    }
+
+    fn published(&mut self, at: usize) -> Result<Node, ExprError> {
+        let Some(Token::Path(path)) = self.peek() else {
+            return Err(ExprError::new(self.at(), "`.` and a key of the published entry must follow"));
+        };
+        let path_at = self.at();
+        self.next += 1;
+        let number = self
+            .names
+            .published(path.trim_start_matches('.'))
+            .map_err(|message| ExprError::name(path_at, message))?;
+        Ok(self.term(at, Origin::Published(number)))
+    }
+
+    /// The term that ends before the next word; the same one if it was there before.
+    fn term(&mut self, from: usize, origin: Origin) -> Node {
+        let to = self.words.get(self.next.wrapping_sub(1)).map_or(from, |word| word.end);
+        let text = self.text.get(from..to).unwrap_or("").to_owned();
+        let index = self.terms.iter().position(|known| known.origin == origin && known.text == text);
+        Node::Term(index.unwrap_or_else(|| {
+            self.terms.push(Source { text, origin });
+            self.terms.len() - 1
+        }))
+    }
+}

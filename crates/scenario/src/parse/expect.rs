@@ -1,0 +1,177 @@
+//! Expectations: expressions whose every name is known, over numbers that will be there.
+
+use evenkeel_config::parse::Unique;
+use evenkeel_config::read::{Fields, Reader, suggest};
+
+use crate::expr::{self, Metric, Names, Subject};
+use crate::model::{Expectation, Scenario, Tool, Traffic, World};
+use crate::published;
+
+pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
+    let mut names = Unique::new("expectation");
+    // With errors elsewhere names may be missing that are only misspelt there: syntax is checked all the same.
+    let whole = reader.is_clean();
+    for fields in file.tables("expect") {
+        names.check(reader, fields, "name");
+        let reproduced = fields.switch("reproduced").unwrap_or(true);
+        if !reproduced && fields.text("note").is_none_or(str::is_empty) {
+            let message = "a claim that is not reproduced needs a `note` that says why";
+            reader.fail(&fields.span("reproduced"), fields.path_of("reproduced"), message);
+        }
+        let Some(that) = fields.text("that") else { continue };
+        let expr = match expr::parse(that, &Scope(scenario)) {
+            Ok(expr) => expr,
+            Err(error) => {
+                if whole || error.syntax {
+                    reader.fail(&fields.span("that"), fields.path_of("that"), error.to_string());
+                }
+                continue;
+            }
+        };
+        for (metric, subject, step) in expr.needs() {
+            if let Some(message) = never_sampled(scenario, metric, &subject, step) {
+                reader.fail(&fields.span("that"), fields.path_of("that"), message);
+            }
+        }
+        let (Some(name), Some(claim)) = (fields.text("name"), fields.text("claim")) else { continue };
+        let world = |name: &str| if name == "sim" { World::Sim } else { World::Lab };
+        scenario.expectations.push(Expectation {
+            name: name.to_owned(),
+            claim: claim.to_owned(),
+            that: that.to_owned(),
+            expr,
+            worlds: fields.texts("worlds").map(|(name, _)| world(name)).collect(),
+            reproduced,
+            note: fields.text("note").unwrap_or_default().to_owned(),
+        });
+    }
+}
+
+/// Why a number that an expectation asks for will not be there.
+fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: usize) -> Option<String> {
+    let begin = scenario.steps.get(step)?;
+    let end = scenario.step_end(step);
+    let (from, name) = (begin.at.saturating_add(scenario.settle), &begin.name);
+    if from.saturating_add(scenario.sample) > end {
+        return Some(format!(
+            "step {name:?} is too short to be measured: settling and one sampling window do not fit into {}",
+            evenkeel_config::time_text(end.saturating_sub(begin.at))
+        ));
+    }
+    let class = subject.class.as_ref()?;
+    let flows: Vec<_> = flows_of(scenario, class).collect();
+    let during = |traffic: &&&Traffic| traffic.start < end && traffic.stop > from;
+    if !flows.iter().any(|traffic| during(&traffic)) {
+        return Some(format!(
+            "no traffic of class {class:?} is sent during step {name:?}: nothing is measured"
+        ));
+    }
+    if metric.needs_stamps() && !flows.iter().any(|traffic| traffic.tool == Tool::Evenkeel) {
+        return Some(format!(
+            "{} of class {class:?} is not measured: only tool = \"evenkeel\" stamps its packets",
+            metric.name()
+        ));
+    }
+    None
+}
+
+fn flows_of<'s>(scenario: &'s Scenario, class: &'s str) -> impl Iterator<Item = &'s Traffic> {
+    scenario.traffic.iter().filter(move |traffic| traffic.class.as_deref() == Some(class))
+}
+
+/// The names that a scenario has.
+struct Scope<'s>(&'s Scenario);
+
+impl Scope<'_> {
+    /// Router and outgoing link of every hop of the flows of a class; of all flows if `None`. Each once.
+    fn hops(&self, class: Option<&str>) -> Vec<(String, String)> {
+        let mut hops = Vec::new();
+        let flows =
+            self.0.traffic.iter().filter(|traffic| class.is_none() || traffic.class.as_deref() == class);
+        for traffic in flows {
+            let path = self.0.path_between(&traffic.from, &traffic.to).unwrap_or_default();
+            for pair in path.windows(2) {
+                let hop = (pair[0].clone(), pair[1].clone());
+                if self.0.router(&pair[0]).is_some() && !hops.contains(&hop) {
+                    hops.push(hop);
+                }
+            }
+        }
+        hops
+    }
+
+    fn one(&self, hops: Vec<(String, String)>, text: &str) -> Result<(String, String), String> {
+        match <[_; 1]>::try_from(hops) {
+            Ok([hop]) => Ok(hop),
+            Err(hops) if hops.is_empty() => Err(format!("no traffic passes {text:?}: nothing is measured")),
+            Err(hops) => {
+                let names: Vec<_> = hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
+                Err(format!("{text:?} is measured on several links: say which of {}", names.join(", ")))
+            }
+        }
+    }
+}
+
+impl Names for Scope<'_> {
+    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, String> {
+        let mut parts: Vec<_> = text.split('/').map(str::trim).collect();
+        let class = if metric.is_of_link() { None } else { parts.pop() };
+        if let Some(class) = class {
+            let known: Vec<_> =
+                self.0.traffic.iter().filter_map(|traffic| traffic.class.as_deref()).collect();
+            if !known.contains(&class) {
+                let exists = self.0.routers.iter().any(|router| router.config.class_names().contains(&class));
+                return Err(match exists {
+                    true => format!("no traffic is of class {class:?}: nothing is measured"),
+                    false => format!("no class {class:?}; {}", suggest(class, &distinct(&known))),
+                });
+            }
+        }
+        let hops = self.hops(class);
+        let (router, link) = match parts.as_slice() {
+            [] => self.one(hops, text)?,
+            [link] => {
+                let here: Vec<_> = hops.iter().filter(|(_, l)| l == link).cloned().collect();
+                if here.is_empty() {
+                    return Err(no_link(link, &hops));
+                }
+                self.one(here, text)?
+            }
+            [router, link] => {
+                let hop = ((*router).to_owned(), (*link).to_owned());
+                if !hops.contains(&hop) {
+                    return Err(no_link(&format!("{router}/{link}"), &hops));
+                }
+                hop
+            }
+            _ => return Err(format!("{text:?} has too many parts: write router/link/class")),
+        };
+        Ok(Subject { router, link, class: class.map(str::to_owned) })
+    }
+
+    fn steps(&self) -> Vec<&str> {
+        self.0.steps.iter().map(|step| step.name.as_str()).collect()
+    }
+
+    fn published(&self, path: &str) -> Result<f64, String> {
+        match &self.0.published {
+            Some(entry) => published::number(&entry.entry, path),
+            None => Err("the scenario names no `published` entry".to_owned()),
+        }
+    }
+}
+
+fn no_link(text: &str, hops: &[(String, String)]) -> String {
+    let names: Vec<_> = hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
+    format!("no traffic passes link {text:?}; traffic passes {}", names.join(", "))
+}
+
+fn distinct<'n>(names: &[&'n str]) -> Vec<&'n str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(name) {
+            distinct.push(name);
+        }
+    }
+    distinct
+}

@@ -1,0 +1,206 @@
+//! Hosts, routers, wires: names, addresses, configurations.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use evenkeel_config::diagnostic::Span;
+use evenkeel_config::parse::{Unique, read_file};
+use evenkeel_config::read::{Fields, Reader, parse_toml, suggest};
+use evenkeel_config::tree::{Data, Table};
+use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
+use evenkeel_core::class_map::Prefix;
+
+use crate::model::{Host, Router, Scenario};
+use crate::topology::{End, Wire};
+
+/// Names of interfaces that every namespace has, and of files that lists of interfaces have.
+const RESERVED: &[&str] = &["lo", "all", "default"];
+
+pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: &mut Scenario) {
+    let mut names = Unique::new("node");
+    for fields in file.tables("host").chain(file.tables("router")) {
+        names.check(reader, fields, "name");
+        if let Some(name) = fields.text("name").filter(|name| RESERVED.contains(name)) {
+            reader.fail(&fields.span("name"), fields.path_of("name"), format!("{name:?} cannot name a node"));
+        }
+    }
+    let hosts: Vec<_> = file.tables("host").filter_map(|fields| fields.text("name")).collect();
+    let routers: Vec<_> = file.tables("router").filter_map(|fields| fields.text("name")).collect();
+    scenario.hosts = hosts.iter().map(|name| Host { name: (*name).to_owned() }).collect();
+    wires(reader, file, &hosts, &routers, scenario);
+    for fields in file.tables("host").chain(file.tables("router")) {
+        let Some(name) = fields.text("name") else { continue };
+        if !scenario.wires.iter().any(|wire| wire.from_node(name).is_some()) {
+            reader.fail(&fields.at, fields.path.clone(), format!("no [[wire]] leads to {name:?}"));
+        }
+    }
+    for fields in file.tables("router") {
+        let Some(name) = fields.text("name") else { continue };
+        if let Some(config) = config(reader, fields, folder, name, scenario) {
+            scenario.routers.push(Router { name: name.to_owned(), config });
+        }
+    }
+}
+
+fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], scenario: &mut Scenario) {
+    let known: Vec<_> = hosts.iter().chain(routers).copied().collect();
+    let mut pairs = HashSet::new();
+    let mut subnets: Vec<(Prefix, Span)> = Vec::new();
+    for (index, fields) in file.tables("wire").enumerate() {
+        let ends: Vec<_> = fields.texts("ends").map(|(name, at)| (name, at.clone())).collect();
+        let mut good = true;
+        for (name, at) in &ends {
+            if !known.contains(name) {
+                good = false;
+                reader.fail(
+                    at,
+                    fields.path_of("ends"),
+                    format!("no host or router {name:?}; {}", suggest(name, &known)),
+                );
+            }
+        }
+        let [(a, _), (b, _)] = ends.as_slice() else {
+            if good && fields.given("ends") {
+                let message = format!("a wire has two ends, not {}", ends.len());
+                reader.fail(&fields.span("ends"), fields.path_of("ends"), message);
+            }
+            continue;
+        };
+        if a == b {
+            reader.fail(&fields.span("ends"), fields.path_of("ends"), "both ends are the same node");
+            continue;
+        }
+        if !pairs.insert((*a.min(b), *a.max(b))) {
+            let message = format!(
+                "{a:?} and {b:?} have a wire already: ports are named after the node at the other end"
+            );
+            reader.fail(&fields.span("ends"), fields.path_of("ends"), message);
+            continue;
+        }
+        let number = index + 1;
+        let subnet = subnet(reader, fields, number);
+        let overlaps =
+            subnets.iter().any(|(other, _)| subnet.contains(other.addr) || other.contains(subnet.addr));
+        if overlaps {
+            let message = format!("address clash: {subnet} overlaps with the subnet of an earlier wire");
+            reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
+        }
+        subnets.push((subnet, fields.span("subnet")));
+        if good {
+            let mtu = fields.integer("mtu").and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1500);
+            let is_router = [a, b].map(|name| routers.contains(name));
+            scenario.wires.push(wire(number, subnet, [a, b], is_router, mtu));
+        }
+    }
+}
+
+/// The given subnet, or that of the wire with this number.
+fn subnet(reader: &mut Reader, fields: &Fields, number: usize) -> Prefix {
+    let own = Prefix {
+        addr: IpAddr::V4(Ipv4Addr::new(10, u8::try_from(number).unwrap_or(u8::MAX), 0, 0)),
+        len: 24,
+    };
+    match fields.prefix("subnet") {
+        None => own,
+        Some(given) if given.addr.is_ipv4() && (8..=29).contains(&given.len) => given,
+        Some(given) => {
+            let message = format!("{given} cannot be a wire's subnet; valid: IPv4, /8 to /29");
+            reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
+            own
+        }
+    }
+}
+
+/// Addresses: hosts count up from .1, routers down from .254 (the last but one of the subnet).
+fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], mtu: u16) -> Wire {
+    let IpAddr::V4(network) = subnet.addr else { unreachable!("`subnet` returns IPv4 only") };
+    let last = (u32::MAX >> subnet.len) - 1;
+    let places = match is_router {
+        [false, false] => [(1, 1), (2, 2)],
+        [false, true] => [(1, 1), (last, 0xfe)],
+        [true, false] => [(last, 0xfe), (1, 1)],
+        [true, true] => [(last, 0xfe), (last - 1, 0xfd)],
+    };
+    let end = |index: usize| {
+        let (v4, v6) = places[index];
+        End {
+            node: nodes[index].to_owned(),
+            interface: nodes[1 - index].to_owned(),
+            v4: Ipv4Addr::from_bits(network.to_bits() | v4),
+            v6: Ipv6Addr::new(0xfd00, number as u16, 0, 0, 0, 0, 0, v6),
+        }
+    };
+    Wire { ends: [end(0), end(1)], prefix4: subnet.len, prefix6: 64, mtu }
+}
+
+fn config(
+    reader: &mut Reader,
+    fields: &Fields,
+    folder: &Path,
+    name: &str,
+    scenario: &Scenario,
+) -> Option<RouterConfig> {
+    let ports: Vec<_> = scenario
+        .interfaces(name)
+        .into_iter()
+        .map(|interface| PortConfig { name: interface.name.clone(), interface: interface.name })
+        .collect();
+    let ports = PortSource::Given(&ports);
+    let empty = Table::default();
+    let path = fields.path_of("config");
+    let mut config = match (fields.foreign("config"), fields.text("file")) {
+        (Some(_), Some(_)) => {
+            reader.fail(
+                &fields.span("file"),
+                fields.path_of("file"),
+                "only one of `config` and `file` is possible",
+            );
+            None
+        }
+        (Some(node), None) => match &node.data {
+            Data::Table(table) => router_from_table(reader, table, node.at.clone(), &path, ports),
+            other => {
+                let message = format!("expected a table [router.config], found {}", other.found());
+                reader.fail(&node.at, path.clone(), message);
+                None
+            }
+        },
+        (None, Some(file)) => from_file(reader, fields, &folder.join(file), ports),
+        (None, None) => router_from_table(reader, &empty, fields.at.clone(), &path, ports),
+    }?;
+    name.clone_into(&mut config.router.name);
+    let longest = scenario.interfaces(name).iter().map(|interface| interface.mtu).max().unwrap_or(0);
+    let needed = u64::from(longest) + 256;
+    if config.router.buffer_size.0 < needed {
+        let message = format!(
+            "router.buffer_size is too small for the MTU of its wires, {longest}; at least {needed}B"
+        );
+        reader.fail(&fields.at, path, message);
+    }
+    Some(config)
+}
+
+fn from_file(
+    reader: &mut Reader,
+    fields: &Fields,
+    path: &Path,
+    ports: PortSource<'_>,
+) -> Option<RouterConfig> {
+    let text = match read_file(path) {
+        Ok(text) => text,
+        Err(errors) => {
+            let message = errors
+                .0
+                .into_iter()
+                .map(|error| format!("{}: {}", error.file, error.message))
+                .collect::<String>();
+            reader.fail(&fields.span("file"), fields.path_of("file"), message);
+            return None;
+        }
+    };
+    let (mut table, mut inner) = parse_toml(&text, &path.display().to_string());
+    table.entries.retain(|entry| entry.name != "port");
+    let config = router_from_table(&mut inner, &table, 0..0, "", ports);
+    inner.finish(config).map_err(|errors| reader.adopt(errors)).ok()
+}

@@ -1,0 +1,189 @@
+//! Steps and ablations: timed changes, each checked against the discipline that the link has at that time.
+
+use std::collections::HashMap;
+
+use evenkeel_config::parse::Unique;
+use evenkeel_config::read::{Fields, Reader, suggest};
+use evenkeel_config::{Change, DisciplineConfig, parse_change};
+use evenkeel_core::Nanos;
+
+use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
+
+/// The step that is there in any case.
+const FIRST: &str = "start";
+/// When an override holds from the start and is never changed back.
+const ALWAYS: &str = "always";
+
+pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
+    let mut names = Unique::new("step");
+    let mut disciplines = Disciplines::of(scenario);
+    for fields in file.tables("step") {
+        names.check(reader, fields, "name");
+        let at = fields.time("at");
+        if let (Some(at), true) = (at, scenario.steps.is_empty())
+            && at > Nanos::ZERO
+        {
+            scenario.steps.push(Step { name: FIRST.to_owned(), at: Nanos::ZERO, set: Vec::new() });
+            if fields.text("name") == Some(FIRST) {
+                reader.fail(&fields.span("name"), fields.path_of("name"), "the step at 0 is named `start`");
+            }
+        }
+        if let (Some(at), Some(last)) = (at, scenario.steps.last())
+            && at <= last.at
+        {
+            let message = format!("steps stand in order of time: this is not after {:?}", last.name);
+            reader.fail(&fields.span("at"), fields.path_of("at"), message);
+        }
+        if at.is_some_and(|at| at >= scenario.duration) {
+            let message = "the step is not before the end of the run";
+            reader.fail(&fields.span("at"), fields.path_of("at"), message);
+        }
+        let set =
+            fields.tables("set").filter_map(|set| set_change(reader, set, scenario, Some(&mut disciplines)));
+        let set = set.collect();
+        if let (Some(name), Some(at)) = (fields.text("name"), at) {
+            scenario.steps.push(Step { name: name.to_owned(), at, set });
+        }
+    }
+    if scenario.steps.is_empty() {
+        scenario.steps.push(Step { name: FIRST.to_owned(), at: Nanos::ZERO, set: Vec::new() });
+    }
+}
+
+pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
+    let mut names = Unique::new("without");
+    for fields in file.tables("without") {
+        names.check(reader, fields, "name");
+        let set: Vec<_> = fields.tables("set").filter_map(|set| override_of(reader, set, scenario)).collect();
+        let known: Vec<_> = scenario.expectations.iter().map(|expect| expect.name.as_str()).collect();
+        let mut fails = Vec::new();
+        for (name, at) in fields.texts("fails") {
+            match scenario.expectations.iter().find(|expect| expect.name == name) {
+                // An expectation with an error of its own is missing here; its error has been told.
+                None if reader.is_clean() => {
+                    reader.fail(
+                        at,
+                        fields.path_of("fails"),
+                        format!("no expectation {name:?}; {}", suggest(name, &known)),
+                    );
+                }
+                Some(expect) if !expect.reproduced => {
+                    let message = format!("{name:?} is not reproduced: that it fails proves nothing");
+                    reader.fail(at, fields.path_of("fails"), message);
+                }
+                _ => {}
+            }
+            fails.push(name.to_owned());
+        }
+        if let Some(name) = fields.text("name") {
+            scenario.ablations.push(Ablation { name: name.to_owned(), set, fails });
+        }
+    }
+}
+
+fn override_of(reader: &mut Reader, fields: &Fields, scenario: &Scenario) -> Option<AblationChange> {
+    // Whatever discipline an ablation meets, knobs that it has not are left out there.
+    let set = set_change(reader, fields, scenario, None);
+    let at = fields.text("at")?;
+    let steps: Vec<_> = scenario.steps.iter().map(|step| step.name.as_str()).chain([ALWAYS]).collect();
+    if !steps.contains(&at) {
+        reader.fail(
+            &fields.span("at"),
+            fields.path_of("at"),
+            format!("no step {at:?}; {}", suggest(at, &steps)),
+        );
+    }
+    Some(AblationChange { set: set?, at: (at != ALWAYS).then(|| at.to_owned()) })
+}
+
+/// The discipline that each link has while the steps go by.
+struct Disciplines(HashMap<(String, String), DisciplineConfig>);
+
+impl Disciplines {
+    fn of(scenario: &Scenario) -> Self {
+        let links = scenario.routers.iter().flat_map(|router| {
+            router
+                .config
+                .links
+                .iter()
+                .map(|link| ((router.name.clone(), link.port.clone()), link.discipline.clone()))
+        });
+        Self(links.collect())
+    }
+
+    /// Follows a change; what is wrong with it.
+    fn follow(&mut self, router: &str, link: &str, change: &Change) -> Result<(), String> {
+        let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.to_owned())) else { return Ok(()) };
+        match change {
+            Change::Discipline(other) => *discipline = other.clone(),
+            Change::Knob(knob) if !discipline.has(*knob) => {
+                return Err(format!(
+                    "the link's discipline is then {}, which has no {}",
+                    discipline.name(),
+                    knob.name()
+                ));
+            }
+            Change::Knob(_) | Change::Rate(_) | Change::Ring(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn set_change(
+    reader: &mut Reader,
+    fields: &Fields,
+    scenario: &Scenario,
+    disciplines: Option<&mut Disciplines>,
+) -> Option<SetChange> {
+    let known: Vec<_> = scenario.routers.iter().map(|router| router.name.as_str()).collect();
+    let router = match (fields.text("router"), known.as_slice()) {
+        (Some(router), _) => router,
+        (None, [only]) => only,
+        (None, _) if fields.given("router") => return None,
+        (None, _) => {
+            reader.fail(
+                &fields.at,
+                fields.path.clone(),
+                "there are several routers: say which with `router`",
+            );
+            return None;
+        }
+    };
+    let Some(config) = scenario.router(router).map(|router| &router.config) else {
+        // A router with an error of its own is missing here; its error has been told.
+        if reader.is_clean() {
+            let message = format!("no router {router:?}; {}", suggest(router, &known));
+            reader.fail(&fields.span("router"), fields.path_of("router"), message);
+        }
+        return None;
+    };
+    let link = fields.text("link")?;
+    if config.link(link).is_none() {
+        let links: Vec<_> = config.links.iter().map(|link| link.port.as_str()).collect();
+        let message = format!("router {router:?} has no link {link:?}; {}", suggest(link, &links));
+        reader.fail(&fields.span("link"), fields.path_of("link"), message);
+        return None;
+    }
+    let (knob, class) = (fields.text("knob")?, fields.text("class"));
+    let value = fields.foreign("value")?.data.plain();
+    let change = match parse_change(knob, class, &value, &config.class_names()) {
+        Ok(change) => change,
+        Err(error) => {
+            reader.fail(&fields.span("value"), fields.path.clone(), error.0);
+            return None;
+        }
+    };
+    if let Some(disciplines) = disciplines
+        && let Err(message) = disciplines.follow(router, link, &change)
+    {
+        reader.fail(&fields.span("knob"), fields.path_of("knob"), message);
+    }
+    Some(SetChange {
+        router: router.to_owned(),
+        link: link.to_owned(),
+        knob: knob.to_owned(),
+        class: class.map(str::to_owned),
+        value,
+        change,
+    })
+}

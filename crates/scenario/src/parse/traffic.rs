@@ -1,0 +1,174 @@
+//! Flows: who to whom, and whether the class rules agree.
+
+use std::collections::HashSet;
+
+use evenkeel_config::parse::Unique;
+use evenkeel_config::read::{Fields, Reader, suggest};
+use evenkeel_core::FlowKey;
+
+use crate::model::{Scenario, Tool, Traffic, TrafficKind};
+
+/// Ports of flows whose file says none are these plus the flow's number, from 1.
+const PORTS_AFTER: u16 = 5_000;
+const SOURCE_PORTS_AFTER: u16 = 40_000;
+
+pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
+    let mut names = Unique::new("traffic");
+    let mut ports = HashSet::new();
+    for (number, fields) in (1..).zip(file.tables("traffic")) {
+        names.check(reader, fields, "name");
+        let Some(mut traffic) = traffic(reader, fields, number, scenario) else { continue };
+        if !ports.insert((traffic.to.clone(), traffic.port, traffic.ipv6)) {
+            let message = format!("another flow to {:?} has port {}", traffic.to, traffic.port);
+            reader.fail(&fields.span("port"), fields.path_of("port"), message);
+        }
+        path(reader, fields, scenario, &mut traffic);
+        scenario.traffic.push(traffic);
+    }
+}
+
+fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenario) -> Option<Traffic> {
+    let hosts: Vec<_> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
+    let mut known = true;
+    for key in ["from", "to"] {
+        if let Some(name) = fields.text(key).filter(|name| !hosts.contains(name)) {
+            known = false;
+            let router = scenario.routers.iter().any(|router| router.name == name);
+            let what = if router {
+                "is a router; traffic is between hosts:".to_owned()
+            } else {
+                "is no host;".to_owned()
+            };
+            reader.fail(
+                &fields.span(key),
+                fields.path_of(key),
+                format!("{name:?} {what} {}", suggest(name, &hosts)),
+            );
+        }
+    }
+    let (from, to) = (fields.text("from")?, fields.text("to")?);
+    if known && from == to {
+        reader.fail(
+            &fields.span("to"),
+            fields.path_of("to"),
+            "a host does not send to itself through a router",
+        );
+        known = false;
+    }
+    let kind = match fields.text("kind")? {
+        "poisson" => TrafficKind::Poisson,
+        "on-off" => {
+            TrafficKind::OnOff { mean_on: fields.time("mean_on")?, mean_off: fields.time("mean_off")? }
+        }
+        _ => TrafficKind::Cbr,
+    };
+    let tool = match fields.text("tool")? {
+        "iperf3" => Tool::Iperf3,
+        "d-itg" => Tool::DItg,
+        _ => Tool::Evenkeel,
+    };
+    let tcp = fields.switch("tcp")?;
+    let only = |reader: &mut Reader, key: &str, with: &str| {
+        reader.fail(&fields.span(key), fields.path_of(key), format!("only together with {with}"));
+    };
+    if tcp && tool != Tool::Iperf3 {
+        only(reader, "tcp", "tool = \"iperf3\"");
+    }
+    for key in ["mean_on", "mean_off"] {
+        if fields.given(key) && !matches!(kind, TrafficKind::OnOff { .. }) {
+            only(reader, key, "kind = \"on-off\"");
+        }
+    }
+    if fields.given("jitter") && kind != TrafficKind::Cbr {
+        only(reader, "jitter", "kind = \"cbr\"");
+    }
+    let (start, stop) = (fields.time("start")?, fields.time("stop").unwrap_or(scenario.duration));
+    if start >= stop || stop > scenario.duration {
+        let message = "a flow starts before it stops, and stops before the end of the run";
+        let key = if fields.given("stop") { "stop" } else { "start" };
+        reader.fail(&fields.span(key), fields.path_of(key), message);
+    }
+    let port = |key: &str, after: u16| match fields.integer(key) {
+        Some(port) => u16::try_from(port).ok(),
+        None => Some(after + number),
+    };
+    let traffic = Traffic {
+        name: fields.text("name")?.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        kind,
+        tool,
+        rate: fields.rate("rate")?,
+        size: fields.size("size")?,
+        jitter: fields.number("jitter")?,
+        class: fields.text("class").map(str::to_owned),
+        start,
+        stop,
+        ipv6: fields.switch("ipv6")?,
+        dscp: u8::try_from(fields.integer("dscp")?).ok()?,
+        port: port("port", PORTS_AFTER)?,
+        source_port: port("source_port", SOURCE_PORTS_AFTER)?,
+        tcp,
+    };
+    known.then_some(traffic)
+}
+
+/// Follows the flow: there must be a way, its packets must fit the wires, and every router must give it the same class.
+fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut Traffic) {
+    // A router whose configuration is wrong is missing here; its error has been told.
+    if !reader.is_clean() {
+        return;
+    }
+    let Some(path) = scenario.path_between(&traffic.from, &traffic.to) else {
+        let message = format!("no path leads from {:?} to {:?} through routers", traffic.from, traffic.to);
+        reader.fail(&fields.span("to"), fields.path_of("to"), message);
+        return;
+    };
+    for pair in path.windows(2) {
+        let wire = scenario
+            .wires
+            .iter()
+            .find(|wire| wire.from_node(&pair[0]).is_some_and(|(_, far)| far.node == pair[1]));
+        if let Some(wire) = wire.filter(|wire| traffic.size.0 > u64::from(wire.mtu)) {
+            let message = format!(
+                "{} bytes do not fit the wire {}–{}: its MTU is {}",
+                traffic.size.0, pair[0], pair[1], wire.mtu
+            );
+            reader.fail(&fields.span("size"), fields.path_of("size"), message);
+        }
+    }
+    let Some(flow) = flow_key(scenario, traffic) else { return };
+    for router in path.iter().filter_map(|node| scenario.router(node)) {
+        let classes = router.config.class_names();
+        let given = classes.get(router.config.class_map().classify(&flow, traffic.dscp).index()).copied();
+        match (&traffic.class, given) {
+            (None, Some(given)) => traffic.class = Some(given.to_owned()),
+            (Some(meant), given) if Some(meant.as_str()) != given => {
+                let message = if classes.contains(&meant.as_str()) {
+                    format!(
+                        "the class rules of {:?} put this flow ({flow}, dscp {}) into {:?}, not {meant:?}",
+                        router.name,
+                        traffic.dscp,
+                        given.unwrap_or_default()
+                    )
+                } else {
+                    format!("router {:?} has no class {meant:?}; {}", router.name, suggest(meant, &classes))
+                };
+                reader.fail(&fields.span("class"), fields.path_of("class"), message);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the routers see of a flow; `None` if its hosts have no addresses.
+fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
+    Some(FlowKey {
+        source: scenario.address(&traffic.from, traffic.ipv6)?,
+        destination: scenario.address(&traffic.to, traffic.ipv6)?,
+        protocol: if traffic.tcp { 6 } else { 17 },
+        source_port: traffic.source_port,
+        destination_port: traffic.port,
+        flow_label: 0,
+    })
+}
