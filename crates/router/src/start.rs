@@ -18,8 +18,8 @@ use evenkeel_ports::{Port, PortError};
 use thiserror::Error;
 
 use crate::command::{Command, CommandError, Reply};
-use crate::mirror::Mirror;
-use crate::pipeline::{BURST, Pipeline};
+use crate::mirror::{Mirror, MirrorEvent};
+use crate::pipeline::{BURST, LinkState, Pipeline};
 use crate::snapshot::Snapshot;
 use crate::worker::{Attachment, Request, Worker};
 
@@ -219,6 +219,7 @@ fn prepare(
             watched: None,
             guard: None,
             offloads: Some(offloads),
+            link: None,
             retry: None,
         });
     }
@@ -227,6 +228,9 @@ fn prepare(
     let (mirror, known) = Mirror::start(interfaces, mirror_ready.clone())
         .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
     for event in known {
+        if let MirrorEvent::Link { port, link } = event {
+            attachments[port.index()].link = link.map(LinkState::from);
+        }
         pipeline.apply(now, event);
     }
     let local = pipeline.host_addresses();

@@ -25,7 +25,7 @@ use evenkeel_ports::{Port, PortError};
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::decode::KernelRouteKind;
 use crate::mirror::{Mirror, MirrorEvent};
-use crate::pipeline::Pipeline;
+use crate::pipeline::{LinkState, Pipeline};
 use crate::snapshot::Snapshot;
 
 /// Sleeping and waking costs about this: a shorter wait is spent polling.
@@ -34,6 +34,8 @@ const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
 const RETRY_SEND: Nanos = Nanos::from_micros(50);
 /// How long a port whose descriptor has failed is left alone.
 const RETRY_PORT: Nanos = Nanos::from_millis(100);
+/// How long an interface that could not be taken into use is left alone.
+const RETRY_USE: Nanos = Nanos::SECOND;
 /// How often a guard that checks for our life is told of it.
 const BEAT: Nanos = Nanos::from_millis(100);
 /// Batches of mirror events taken over between two rounds: some 0.1 ms.
@@ -57,6 +59,8 @@ pub(crate) struct Attachment {
     pub(crate) watched: Option<i32>,
     pub(crate) guard: Option<Guard>,
     pub(crate) offloads: Option<Offloads>,
+    /// What the mirror told of the interface last.
+    pub(crate) link: Option<LinkState>,
     /// When to look at a port again whose descriptor has failed.
     pub(crate) retry: Option<Nanos>,
 }
@@ -204,13 +208,11 @@ impl Worker {
             batches += 1;
             for event in batch {
                 local_changed |= concerns_host(&event);
-                let link = match event {
-                    MirrorEvent::Link { port, link } => Some((port, link.is_some())),
-                    _ => None,
-                };
-                self.pipeline.apply(now, event);
-                if let Some((port, there)) = link {
-                    self.interface_changed(port, there);
+                match event {
+                    MirrorEvent::Link { port, link } => {
+                        self.interface_changed(now, port, link.map(LinkState::from))
+                    }
+                    event => self.pipeline.apply(now, event),
                 }
             }
         }
@@ -219,7 +221,7 @@ impl Worker {
         }
         for at in 0..self.attachments.len() {
             if self.attachments[at].retry.is_some_and(|due| due <= now) {
-                self.look_again(at);
+                self.look_again(now, at);
             }
         }
         batches == BATCHES_PER_ROUND
@@ -243,12 +245,14 @@ impl Worker {
         }
     }
 
-    fn interface_changed(&mut self, port: PortIndex, there: bool) {
+    fn interface_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
         let at = port.index();
-        if there {
-            self.look_again(at);
+        self.attachments[at].link = link;
+        if link.is_some() {
+            self.look_again(now, at);
             return;
         }
+        self.pipeline.set_link(now, port, None);
         let attachment = &mut self.attachments[at];
         let text =
             format!("port {}: interface {} is gone; the others go on", attachment.name, attachment.interface);
@@ -261,23 +265,31 @@ impl Worker {
         self.say(&text);
     }
 
-    /// Looks at the interface of a port again, and takes it (back) into use.
-    fn look_again(&mut self, at: usize) {
+    /// Looks at the interface of a port again, and takes it (back) into use. A port whose interface cannot be guarded is down for us: the
+    /// kernel forwards what comes in there, and we must not do it too.
+    fn look_again(&mut self, now: Nanos, at: usize) {
         self.attachments[at].retry = None;
         let result = self.take_into_use(at);
         let attachment = &mut self.attachments[at];
-        let text = match result {
-            Ok(false) => return,
-            Ok(true) => {
-                format!("port {}: interface {} is back in use", attachment.name, attachment.interface)
+        let port = PortIndex(at as u16);
+        let (text, link) = match result {
+            Ok(was_out) => {
+                let text =
+                    format!("port {}: interface {} is in use again", attachment.name, attachment.interface);
+                (was_out.then_some(text), attachment.link)
             }
+            // The mirror will tell when it is back.
             Err(PortError::NoInterface(_)) => return,
             Err(error) => {
-                attachment.retry = Some(sys::monotonic_now() + Nanos::SECOND);
-                format!("port {}: {error}", attachment.name)
+                attachment.retry = Some(now + RETRY_USE);
+                let text = format!("port {}: {error}; trying again each {RETRY_USE}", attachment.name);
+                (Some(text), attachment.link.map(|link| LinkState { up: false, ..link }))
             }
         };
-        self.say(&text);
+        self.pipeline.set_link(now, port, link);
+        if let Some(text) = text {
+            self.say(&text);
+        }
     }
 
     /// True if the port was out of use.
@@ -292,9 +304,10 @@ impl Worker {
         }
         let attachment = &mut self.attachments[at];
         if renewed || was_out {
-            attachment.offloads = Some(Offloads::disable(&attachment.interface, &self.runtime_dir)?);
-            // The old one belongs to an interface that is no more.
+            // The old ones belong to an interface that is no more.
             attachment.guard = None;
+            attachment.offloads = None;
+            attachment.offloads = Some(Offloads::disable(&attachment.interface, &self.runtime_dir)?);
             attachment.guard = Some(Guard::attach(&attachment.interface, GuardKind::Auto, &self.local)?);
         }
         Ok(was_out)

@@ -50,6 +50,9 @@ impl Pipeline {
         let count = &mut self.ports[packet.port.index()].count;
         count.rx_packets += 1;
         count.rx_bytes += packet.frame.len() as u64;
+        if !self.ports[packet.port.index()].up {
+            return self.drop(packet, Reason::LinkDown);
+        }
         let bytes = self.pool.bytes(&packet.frame);
         let (Some(destination), Some(source)) = (frame::destination_mac(bytes), frame::source_mac(bytes))
         else {

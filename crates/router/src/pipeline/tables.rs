@@ -9,7 +9,7 @@ use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
 use super::Pipeline;
 use crate::mirror::decode::{KernelNeighbourState, KernelRouteKind};
-use crate::mirror::{MirrorEvent, MirroredRoute};
+use crate::mirror::{MirrorEvent, MirroredLink, MirroredRoute};
 
 /// The addresses of this machine.
 #[derive(Debug, Default)]
@@ -46,7 +46,8 @@ impl OwnAddresses {
 }
 
 impl Pipeline {
-    /// The state of a port's interface. `None`: it is gone. What is queued for a port that goes down is dropped as [`Reason::LinkDown`].
+    /// The state of a port's interface. `None`: it is gone. What is queued for a port that goes down is dropped as
+    /// [`Reason::LinkDown`], and so is what is received there until it is up again.
     pub fn set_link(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
         let Some(slot) = self.ports.get_mut(port.index()) else { return };
         let up = link.is_some_and(|link| link.up);
@@ -71,8 +72,7 @@ impl Pipeline {
     pub fn apply(&mut self, now: Nanos, event: MirrorEvent) {
         match event {
             MirrorEvent::Link { port, link } => {
-                let state = link.map(|link| LinkState { mac: link.mac, mtu: link.mtu, up: link.up });
-                self.set_link(now, port, state);
+                self.set_link(now, port, link.map(LinkState::from));
             }
             MirrorEvent::Local { address, prefix_len, port, present } => {
                 self.own.set((address, prefix_len, port), present);
@@ -149,6 +149,12 @@ pub struct LinkState {
     pub mtu: u32,
     /// Up and with carrier.
     pub up: bool,
+}
+
+impl From<MirroredLink> for LinkState {
+    fn from(link: MirroredLink) -> Self {
+        Self { mac: link.mac, mtu: link.mtu, up: link.up }
+    }
 }
 
 fn kind(route: &MirroredRoute) -> RouteKind {
