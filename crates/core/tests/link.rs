@@ -364,6 +364,17 @@ fn pacing_can_be_turned_off_and_on() {
 }
 
 #[test]
+fn what_a_full_port_left_in_the_ring_is_paced_again() {
+    let mut link = Link::new(ring(4, Refill::AnySlot), fifo(), 1).unwrap();
+    let mut out = Out { room: 0, ..Out::default() };
+    burst(&mut link, Nanos::ZERO, 2, &mut out);
+    link.reconfigure(Nanos(10), LinkConfig::default(), &mut out).unwrap();
+    link.reconfigure(Nanos(20), ring(1, Refill::AnySlot), &mut out).unwrap();
+    link.advance(Nanos::SECOND, &mut out);
+    assert_eq!(instants(&out), [20 + TIME, 20 + 2 * TIME]);
+}
+
+#[test]
 fn a_drained_link_gives_everything_back_and_works_again() {
     for refill in [Refill::AnySlot, Refill::WholeRing] {
         let mut link = Link::new(ring(4, refill), fifo(), 1).unwrap();

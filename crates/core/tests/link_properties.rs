@@ -34,6 +34,8 @@ enum Op {
     Swap(Discipline),
     Reconfigure(LinkConfig),
     Drain,
+    /// The port says how many frames it can take.
+    Room(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -142,7 +144,12 @@ fn ops(rate: BoxedStrategy<Option<BitRate>>) -> impl Strategy<Value = Vec<Op>> {
         1 => discipline().prop_map(Op::Swap),
         1 => config(rate).prop_map(Op::Reconfigure),
     ];
-    let op = prop_oneof![60 => op, 1 => Just(Op::Drain)];
+    let op = prop_oneof![
+        60 => op,
+        1 => Just(Op::Drain),
+        4 => (0usize..6).prop_map(Op::Room),
+        1 => Just(Op::Room(usize::MAX)),
+    ];
     prop::collection::vec(op, 1..200)
 }
 
@@ -185,6 +192,7 @@ fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out
             Op::Swap(discipline) => link.swap(now, discipline.build(), &mut out),
             Op::Reconfigure(config) => link.reconfigure(now, config, &mut out).unwrap(),
             Op::Drain => link.drain(now, Reason::LinkDown, &mut out),
+            Op::Room(room) => out.room = room,
         }
         assert_conserved(&link, &out);
         assert!(link.next_wake().is_none_or(|at| at > now), "everything due has happened");
@@ -193,6 +201,8 @@ fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out
             assert!(before <= at && at <= now);
         }
     }
+    out.room = usize::MAX;
+    link.advance(now, &mut out);
     while let Some(at) = link.next_wake() {
         link.advance(at, &mut out);
     }

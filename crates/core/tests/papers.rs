@@ -10,7 +10,7 @@ use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::{BitRate, Class, Nanos, Scheduler, Weight};
 use wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 
@@ -107,15 +107,27 @@ fn numbers(table: &toml::Table, section: &str, key: &str) -> Vec<u64> {
     values.iter().map(|v| v.as_integer().unwrap() as u64).collect()
 }
 
+fn number(table: &toml::Table, section: &str, key: &str) -> u64 {
+    table[section][key].as_integer().unwrap() as u64
+}
+
 /// WFQ/ALTQ with a queue per class, as the papers ran it: tail drop at `limit` packets.
-fn wfq(limit: u32, weight1: u32, weight3: u32) -> WfqAltq<TestPacket> {
+fn wfq(limit: u64, weights: &[u64]) -> WfqAltq<TestPacket> {
+    let [class1, class3] = weights else { panic!("two weights are published: {weights:?}") };
+    let idle = DEFAULT_WEIGHT;
     WfqAltq::new(WfqAltqConfig {
         queues: 4,
-        weights: [100, weight1, 100, weight3].map(Weight).to_vec(),
+        weights: vec![idle, Weight(*class1 as u32), idle, Weight(*class3 as u32)],
         select: QueueSelect::Class,
-        drop: DropRule::TailPerQueue { limit },
+        drop: DropRule::TailPerQueue { limit: limit as u32 },
     })
     .unwrap()
+}
+
+/// WFQ/ALTQ with the weights of Table 1 and figure 5 behind a ring.
+fn uneven(table: &toml::Table, limit: u64, ring: RingConfig, window: (Nanos, Nanos)) -> Qostat {
+    let weights = numbers(table, "fig5_queue_lengths", "weights");
+    run(config(ring, Nanos::ZERO), wfq(limit, &weights), &FULL_RATE, window)
 }
 
 /// "How Unfair can WFQ be?", Table 1 and figure 5: ring and refill rule alone give the published shares of calls, and with
@@ -129,7 +141,7 @@ fn table_1_follows_from_the_transmit_ring() {
     let frozen =
         [([1876, 4958, 3618], [4262, 4265]), ([0, 1267, 7309], [1871, 6656]), ([0, 0, 8576], [775, 7752])];
     for (i, limit) in of("queue_packets").into_iter().enumerate() {
-        let meters = run(config(CARD, Nanos::ZERO), wfq(limit as u32, 100, 1000), &FULL_RATE, STEADY);
+        let meters = uneven(&table, limit, CARD, STEADY);
         assert_eq!((meters.calls, sent(&meters, [1, 3])), frozen[i], "queue {limit}");
         let (ours, theirs) = (percent(meters.calls), percent([none[i], one[i], many[i]]));
         println!("queue {limit}: none/one/many {ours:.1?} %, published {theirs:.1?} %");
@@ -143,7 +155,8 @@ fn table_1_follows_from_the_transmit_ring() {
 #[test]
 fn the_first_two_seconds_include_the_filling_of_the_ring() {
     let window = (Nanos::ZERO, Nanos::from_secs(2));
-    let calls = |limit| run(config(CARD, Nanos::ZERO), wfq(limit, 100, 1000), &FULL_RATE, window).calls;
+    let table = published("wfq_altq.toml");
+    let calls = |limit| uneven(&table, limit, CARD, window).calls;
     assert_eq!(calls(50), [3851, 9970, 7182]);
     assert_eq!(calls(100), [127, 2682, 14470]);
     assert_eq!(calls(200), [127, 186, 16966]);
@@ -157,7 +170,7 @@ fn queue_50_follows_from_counting() {
     let rings = 67;
     let from = Nanos(PACKET_TIME * 128 * 80);
     let window = (from, from + Nanos(PACKET_TIME * 128 * rings));
-    let meters = run(config(CARD, Nanos::ZERO), wfq(50, 100, 1000), &FULL_RATE, window);
+    let meters = uneven(&published("wfq_altq.toml"), 50, CARD, window);
     assert_eq!(meters.calls, [28 * rings, 74 * rings, 54 * rings]);
     assert_eq!(sent(&meters, [1, 3]).iter().sum::<u64>(), 128 * rings);
     for (calls, by_hand) in meters.calls.into_iter().zip([29, 73, 55]) {
@@ -169,14 +182,18 @@ fn queue_50_follows_from_counting() {
 #[test]
 fn weights_rule_only_where_queues_outlast_the_ring() {
     let table = published("wfq_altq.toml");
+    let fixed = number(&table, "fig3_fig4_weights", "class1_weight");
+    // Shares follow the whole bytes of quota per visit, 512 * weight / 100.
+    let quota = |weight: u64| (512 * weight / 100) as f64;
     for weight in numbers(&table, "fig3_fig4_weights", "class3_weight") {
-        let at = |limit| run(config(CARD, Nanos::ZERO), wfq(limit, 100, weight as u32), &FULL_RATE, STEADY);
+        let scheduler = |limit| wfq(limit, &[fixed, weight]);
+        let at = |limit| run(config(CARD, Nanos::ZERO), scheduler(limit), &FULL_RATE, STEADY);
         let (short, long) = (at(50), at(200));
         let [s1, s3] = sent(&short, [1, 3]).map(|n| n as f64);
         assert!((s3 / s1 - 1.0).abs() < 0.01, "weight {weight}, queue 50: {s1} : {s3}");
         let [l1, l3] = sent(&long, [1, 3]).map(|n| n as f64);
-        let wanted = (512 * weight / 100) as f64 / 512.0;
-        println!("weights 100 : {weight}: queue 50 {:.3}, queue 200 {:.3}", s3 / s1, l3 / l1);
+        let wanted = quota(weight) / quota(fixed);
+        println!("weights {fixed} : {weight}: queue 50 {:.3}, queue 200 {:.3}", s3 / s1, l3 / l1);
         assert!((l3 / l1 / wanted - 1.0).abs() < 0.03, "weight {weight}, queue 200: {l1} : {l3}");
         assert!(delay(&long, [1])[0] > 2 * delay(&short, [1])[0]);
     }
@@ -189,7 +206,7 @@ fn longer_queues_bring_the_weights_back() {
     let limits = numbers(&table, "fig5_queue_lengths", "queue_packets");
     let claims = table["fig5_queue_lengths"]["sent_ratio"].as_array().unwrap();
     for (limit, claim) in limits.into_iter().zip(claims) {
-        let meters = run(config(CARD, Nanos::ZERO), wfq(limit as u32, 100, 1000), &FULL_RATE, STEADY);
+        let meters = uneven(&table, limit, CARD, STEADY);
         let [s1, s3] = sent(&meters, [1, 3]).map(|n| n as f64);
         let range = match claim.as_str().unwrap() {
             "1:1" => 0.99..1.01,
@@ -208,7 +225,7 @@ fn a_small_ring_differentiates_at_queue_50() {
         [(1, Refill::WholeRing), (16, Refill::WholeRing), (16, Refill::AnySlot), (128, Refill::AnySlot)]
     {
         let ring = RingConfig { slots, refill };
-        let meters = run(config(ring, Nanos::ZERO), wfq(50, 100, 1000), &FULL_RATE, STEADY);
+        let meters = uneven(&published("wfq_altq.toml"), 50, ring, STEADY);
         let [s1, s3] = sent(&meters, [1, 3]).map(|n| n as f64);
         assert!((9.9..10.1).contains(&(s3 / s1)), "{ring:?}: 1 : {:.2}", s3 / s1);
     }
@@ -218,30 +235,49 @@ fn a_small_ring_differentiates_at_queue_50() {
 const CALL: Nanos = Nanos(4_500);
 
 /// LCT-UC with classes 1 to 3, class 0 without traffic.
-fn lct(limit: u32, x_us: [u64; 3], module2: bool, policy: MultiBacklog, tick: Nanos) -> Lct<TestPacket> {
+fn lct(limit: u64, x_us: [u64; 3], module2: bool, policy: MultiBacklog, tick: Nanos) -> Lct<TestPacket> {
     let x_delay = [0, x_us[0], x_us[1], x_us[2]].map(Nanos::from_micros).to_vec();
-    Lct::new(LctConfig { x_delay, limit, module2, policy, rearm_empty: true, timer_tick: tick }).unwrap()
+    Lct::new(LctConfig { x_delay, limit: limit as u32, module2, policy, rearm_empty: true, timer_tick: tick })
+        .unwrap()
 }
 
-/// Classes 1 (X = 0) and 3 (X = `x3`) at full rate.
-fn two_classes(limit: u32, x3: u64, module2: bool, dequeue_time: Nanos, tick: Nanos) -> Qostat {
-    let scheduler = lct(limit, [0, 0, x3], module2, MultiBacklog::MinX, tick);
-    run(config(CARD, dequeue_time), scheduler, &FULL_RATE, STEADY)
+/// What figures 4, 6 and 7 measure: classes 1 (X = 0) and 3 at full rate.
+struct TwoClasses {
+    limit: u64,
+    steps: Vec<u64>,
+}
+
+impl TwoClasses {
+    fn of(figure: &str) -> Self {
+        let table = published("lct.toml");
+        Self {
+            limit: number(&table, figure, "queue_packets"),
+            steps: numbers(&table, figure, "x_delay_class3_us"),
+        }
+    }
+
+    fn run(&self, x3: u64, module2: bool, dequeue_time: Nanos, tick: Nanos) -> Qostat {
+        let scheduler = lct(self.limit, [0, 0, x3], module2, MultiBacklog::MinX, tick);
+        run(config(CARD, dequeue_time), scheduler, &FULL_RATE, STEADY)
+    }
+
+    /// Packets sent and mean delays of classes 1 and 3 at each step, on the testbed.
+    fn measure(&self) -> Vec<([u64; 2], [u64; 2])> {
+        let step = |x3: &u64| {
+            let meters = self.run(*x3, true, CALL, FREEBSD_TICK);
+            let measured = (sent(&meters, [1, 3]), delay(&meters, [1, 3]));
+            println!("X3 {x3} us: sent and delay in us {measured:?}");
+            measured
+        };
+        self.steps.iter().map(step).collect()
+    }
 }
 
 /// Figure 4 (T1) with MINX: step by step class 3 waits longer and sends less, class 1 the opposite. Needed for the small
 /// X_DELAYs: calls that take time, a clock read at each, and time-outs that fire on FreeBSD's 10 ms tick only.
 #[test]
 fn lct_differentiates_at_queue_50() {
-    let steps = numbers(&published("lct.toml"), "fig4", "x_delay_class3_us");
-    let measured: Vec<_> = steps
-        .iter()
-        .map(|x3| {
-            let meters = two_classes(50, *x3, true, CALL, FREEBSD_TICK);
-            println!("X3 {x3} us: sent {:?}, delay {:?} us", sent(&meters, [1, 3]), delay(&meters, [1, 3]));
-            (sent(&meters, [1, 3]), delay(&meters, [1, 3]))
-        })
-        .collect();
+    let measured = TwoClasses::of("fig4").measure();
     let frozen = [
         ([4264, 4263], [8390, 8344]),
         ([4623, 3904], [7172, 10186]),
@@ -265,20 +301,23 @@ fn small_x_delays_need_slow_calls_and_coarse_timers() {
         let [s1, s3] = sent(meters, [1, 3]);
         s1.abs_diff(s3)
     };
-    for x3 in [10, 15] {
-        assert!(apart(&two_classes(50, x3, true, CALL, FREEBSD_TICK)) > 700);
-        assert!(apart(&two_classes(50, x3, true, CALL, Nanos::ZERO)) < 20);
-        assert!(apart(&two_classes(50, x3, true, Nanos::from_micros(8), FREEBSD_TICK)) < 20);
+    let figure = TwoClasses::of("fig4");
+    let [_, small @ .., _, large] = &figure.steps[..] else { panic!("{:?}", figure.steps) };
+    for x3 in small {
+        assert!(apart(&figure.run(*x3, true, CALL, FREEBSD_TICK)) > 700);
+        assert!(apart(&figure.run(*x3, true, CALL, Nanos::ZERO)) < 20);
+        assert!(apart(&figure.run(*x3, true, Nanos::from_micros(8), FREEBSD_TICK)) < 20);
     }
     // Large ones act with any timer.
-    assert!(apart(&two_classes(50, 200, true, CALL, Nanos::ZERO)) > 4_000);
+    assert!(apart(&figure.run(*large, true, CALL, Nanos::ZERO)) > 4_000);
 }
 
 /// Figure 6 (T2): no differentiation while module 2 is off.
 #[test]
 fn without_module_2_nothing_differs_at_queue_50() {
-    for x3 in numbers(&published("lct.toml"), "fig6", "x_delay_class3_us") {
-        let off = two_classes(50, x3, false, CALL, FREEBSD_TICK);
+    let figure = TwoClasses::of("fig6");
+    for x3 in &figure.steps {
+        let off = figure.run(*x3, false, CALL, FREEBSD_TICK);
         let [s1, s3] = sent(&off, [1, 3]);
         assert!(s1.abs_diff(s3) * 50 < s1, "X3 {x3} us: {s1} and {s3} sent");
         let [d1, d3] = delay(&off, [1, 3]);
@@ -289,23 +328,22 @@ fn without_module_2_nothing_differs_at_queue_50() {
 /// Figure 7 (T3): queue 20, X in milliseconds: clear differentiation; class 3 sends one packet per X or so.
 #[test]
 fn lct_differentiates_at_queue_20() {
-    let steps = numbers(&published("lct.toml"), "fig7", "x_delay_class3_us");
-    let measured: Vec<_> = steps
-        .iter()
-        .map(|x3| {
-            let meters = two_classes(20, *x3, true, CALL, FREEBSD_TICK);
-            println!("X3 {x3} us: sent {:?}, delay {:?} us", sent(&meters, [1, 3]), delay(&meters, [1, 3]));
-            sent(&meters, [1, 3])
-        })
-        .collect();
+    let figure = TwoClasses::of("fig7");
+    let measured: Vec<_> = figure.measure().into_iter().map(|(sent, _)| sent).collect();
     assert_eq!(measured, [[4264, 4263], [8227, 300], [8330, 197], [8429, 98], [8477, 50]]);
     // With module 2 off the same X does next to nothing.
-    let off = two_classes(20, 20_000, false, CALL, FREEBSD_TICK);
+    let off = figure.run(*figure.steps.last().unwrap(), false, CALL, FREEBSD_TICK);
     assert_eq!(sent(&off, [1, 3]), [4337, 4190]);
 }
 
-fn three_classes(limit: u32, module2: bool, policy: MultiBacklog) -> Qostat {
-    let scheduler = lct(limit, [7_500, 10_000, 0], module2, policy, Nanos::ZERO);
+/// What figures 8 and 9 measure, at the published step after the first that has module 2 as told.
+fn three_classes(figure: &str, module2: bool, policy: MultiBacklog) -> Qostat {
+    let table = published("lct.toml");
+    let steps = table["fig8"]["steps"].as_array().unwrap().iter().skip(1);
+    let step = steps.map(|s| s.as_table().unwrap()).find(|s| s["module2"].as_bool() == Some(module2));
+    let x_us = step.unwrap()["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap() as u64);
+    let x_us = x_us.collect::<Vec<_>>().try_into().unwrap();
+    let scheduler = lct(number(&table, figure, "queue_packets"), x_us, module2, policy, Nanos::ZERO);
     run(config(CARD, CALL), scheduler, &THREE_AT_45, STEADY)
 }
 
@@ -313,11 +351,11 @@ fn three_classes(limit: u32, module2: bool, policy: MultiBacklog) -> Qostat {
 /// has it, is not reproduced: with it class 2 gets one packet per X.
 #[test]
 fn figure_8_differentiates_with_and_without_module_2() {
-    let off = three_classes(50, false, MultiBacklog::MinX);
+    let off = three_classes("fig8", false, MultiBacklog::MinX);
     assert_eq!(sent(&off, [1, 2, 3]), [3460, 1594, 3473]);
     assert_eq!(dropped(&off, [1, 2, 3]), [375, 2254, 362]);
     assert_eq!(delay(&off, [1, 2, 3]), [7979, 28737, 7714]);
-    let on = three_classes(50, true, MultiBacklog::MinX);
+    let on = three_classes("fig8", true, MultiBacklog::MinX);
     assert_eq!(sent(&on, [1, 2, 3]), [3837, 100, 3837]);
     assert_eq!(dropped(&on, [1, 2, 3]), [0, 3737, 0]);
 }
@@ -326,14 +364,14 @@ fn figure_8_differentiates_with_and_without_module_2() {
 /// classes 1 and 2 wait longer than class 3.
 #[test]
 fn figure_9_without_module_2_fits_min_x() {
-    let off = three_classes(20, false, MultiBacklog::MinX);
+    let off = three_classes("fig9", false, MultiBacklog::MinX);
     assert_eq!(sent(&off, [1, 2, 3]), [2864, 2788, 2875]);
     assert_eq!(dropped(&off, [1, 2, 3]), [978, 1046, 979]);
     let [d1, d2, d3] = delay(&off, [1, 2, 3]);
     assert_eq!([d1, d2, d3], [3042, 3221, 3020]);
     assert!(d3 < d1 && d1 < d2);
     // HOLD does not fit: it never lets the held classes use what class 3 leaves.
-    let hold = three_classes(20, false, MultiBacklog::Hold);
+    let hold = three_classes("fig9", false, MultiBacklog::Hold);
     assert_eq!(sent(&hold, [1, 2, 3]), [134, 100, 3837]);
 }
 
@@ -341,11 +379,11 @@ fn figure_9_without_module_2_fits_min_x() {
 /// go free as the smaller X of the two held classes.
 #[test]
 fn figure_9_with_module_2_fits_hold() {
-    let on = three_classes(20, true, MultiBacklog::Hold);
+    let on = three_classes("fig9", true, MultiBacklog::Hold);
     assert_eq!(sent(&on, [1, 2, 3]), [133, 100, 3837]);
     assert_eq!(dropped(&on, [1, 2, 3]), [3704, 3737, 0]);
-    let off = three_classes(20, false, MultiBacklog::MinX);
+    let off = three_classes("fig9", false, MultiBacklog::MinX);
     let ([on1, on2, on3], [off1, off2, off3]) = (delay(&on, [1, 2, 3]), delay(&off, [1, 2, 3]));
     assert!(on3 < off3 && on1 > 10 * off1 && on2 > 10 * off2);
-    assert_eq!(sent(&three_classes(20, true, MultiBacklog::MinX), [1, 2, 3]), [3837, 100, 3837]);
+    assert_eq!(sent(&three_classes("fig9", true, MultiBacklog::MinX), [1, 2, 3]), [3837, 100, 3837]);
 }

@@ -51,7 +51,8 @@ impl Wire {
             None => (self.late - bits, 0),
             Some(rest) => {
                 let time = rest.div_ceil(rate.0);
-                ((u128::from(time) * u128::from(rate.0) - u128::from(rest)) as u64, time)
+                // Below the rate, so the lower 64 bits of product and difference are all of it.
+                (time.wrapping_mul(rate.0).wrapping_sub(rest), time)
             }
         };
         self.late = owed;
