@@ -1,4 +1,4 @@
-//! What the kernel says of an interface, through the classic ioctls. All of it in the network namespace of the calling thread.
+//! What the kernel says of an interface, through the classic ioctls.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,7 +16,8 @@ pub(crate) struct Interface {
     pub(crate) running: bool,
 }
 
-/// A socket for ioctls; which kind does not matter to them.
+/// A socket for ioctls, which kind does not matter to them. It belongs for ever to the network namespace of the thread that opened it.
+#[derive(Debug)]
 pub(crate) struct Control {
     fd: OwnedFd,
 }

@@ -60,8 +60,9 @@ impl RouteSocket {
     pub(crate) fn request(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = message.bytes;
         self.sequence += 1;
-        let dump = u16::from_ne_bytes([bytes[6], bytes[7]]) & libc::NLM_F_DUMP as u16 != 0;
-        let flags = u16::from_ne_bytes([bytes[6], bytes[7]]) | if dump { 0 } else { libc::NLM_F_ACK as u16 };
+        // A dump has an end of its own; the two bits that mean "dump" mean "replace" and "exclusive" elsewhere.
+        let (flags, all) = (u16::from_ne_bytes([bytes[6], bytes[7]]), libc::NLM_F_DUMP as u16);
+        let flags = if flags & all == all { flags } else { flags | libc::NLM_F_ACK as u16 };
         let length = bytes.len() as u32;
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         bytes[6..8].copy_from_slice(&flags.to_ne_bytes());

@@ -140,8 +140,8 @@ pub trait Port: Send {
         None
     }
 
-    /// Looks at the interface again: after a change that netlink reported, or to come back after it had vanished. Returns
-    /// true if the descriptor of [`Port::fd`] is a new one and must be registered again.
+    /// Looks at the interface again: after a change that netlink reported, or to come back after it had vanished; called
+    /// in the network namespace in which the port was opened. Returns true if the descriptor of [`Port::fd`] is a new one and must be registered again.
     ///
     /// # Errors
     /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be opened.

@@ -86,6 +86,8 @@ pub struct AfPacketPort {
     // The ring is unmapped before its socket is closed.
     ring: Ring,
     socket: OwnedFd,
+    // Belongs to the port's namespace, whichever the calling thread is in later.
+    control: Control,
     interface: Interface,
     state: PortState,
     looked: Nanos,
@@ -100,13 +102,15 @@ impl AfPacketPort {
     /// There is no such interface, it is not Ethernet, an option is out of range, or the process lacks CAP_NET_RAW.
     pub fn open(interface: &str, options: AfPacketOptions) -> Result<Self, PortError> {
         options.check()?;
-        let found = Control::open()?.interface(interface)?;
+        let control = Control::open()?;
+        let found = control.interface(interface)?;
         let (socket, ring) = open_socket(interface, found.index, &options)?;
         Ok(Self {
             name: interface.to_owned(),
             options,
             ring,
             socket,
+            control,
             interface: found,
             state: if found.running { PortState::Up } else { PortState::Down },
             looked: Nanos::ZERO,
@@ -123,10 +127,10 @@ impl AfPacketPort {
 
     /// Looks at the interface as it is now, by its number. It may have been renamed; the port's name stays.
     fn look(&mut self) {
-        let Ok(control) = Control::open() else { return };
-        let found = control
+        let found = self
+            .control
             .name_of(self.interface.index)
-            .and_then(|name| control.interface(&name).ok())
+            .and_then(|name| self.control.interface(&name).ok())
             .filter(|found| found.index == self.interface.index);
         match found {
             Some(found) => {
@@ -338,11 +342,13 @@ impl Port for AfPacketPort {
         if self.state != PortState::Gone {
             return Ok(false);
         }
-        let found = Control::open()?.interface(&self.name)?;
+        let control = Control::open()?;
+        let found = control.interface(&self.name)?;
         self.read_loss();
         let (socket, ring) = open_socket(&self.name, found.index, &self.options)?;
         self.ring = ring;
         self.socket = socket;
+        self.control = control;
         self.interface = found;
         self.state = if found.running { PortState::Up } else { PortState::Down };
         Ok(true)

@@ -1,0 +1,279 @@
+//! The guard between namespaces, with a kernel that forwards. Needs root.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+
+use common::{Lab, able, eventually, try_run};
+use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
+use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::sys::spawn_in_netns;
+use evenkeel_ports::{FramePool, Port};
+
+/// a - r - b, IPv4 and IPv6, and the kernel of r forwards.
+fn lab() -> Lab {
+    let lab = Lab::new(&["a", "r", "b"]);
+    lab.exec("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    lab.veth(("a", "va"), ("r", "ra"));
+    lab.veth(("b", "vb"), ("r", "rb"));
+    for (name, interface, address) in
+        [("a", "va", "1.2"), ("r", "ra", "1.1"), ("r", "rb", "2.1"), ("b", "vb", "2.2")]
+    {
+        let (net, host) = address.split_once('.').unwrap();
+        lab.ip(name, &format!("addr add 10.77.{net}.{host}/24 dev {interface}"));
+        lab.ip(name, &format!("addr add fd77:{net}::{host}/64 dev {interface} nodad"));
+    }
+    for (name, net) in [("a", 1), ("b", 2)] {
+        lab.ip(name, &format!("route add default via 10.77.{net}.1"));
+        lab.ip(name, &format!("-6 route add default via fd77:{net}::1"));
+    }
+    lab
+}
+
+fn local() -> Vec<IpAddr> {
+    ["10.77.1.1", "10.77.2.1", "10.77.1.255", "10.77.2.255", "fd77:1::1", "fd77:2::1"]
+        .map(|text| text.parse().unwrap())
+        .to_vec()
+}
+
+fn pings(lab: &Lab, to: &str) -> bool {
+    lab.try_exec("a", &format!("ping -n -c 1 -W 0.5 {to}")).0
+}
+
+/// Neighbours known, so that one lost ping means what it says.
+fn warm_up(lab: &Lab) {
+    for to in ["10.77.2.2", "fd77:2::2"] {
+        eventually("the kernel forwarding", || pings(lab, to).then_some(()));
+    }
+}
+
+fn guards(lab: &Lab, kind: GuardKind) -> Vec<Guard> {
+    lab.inside("r", || ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into())
+}
+
+#[test]
+fn while_the_guard_lives_the_kernel_answers_but_does_not_forward() {
+    if !able("guard") {
+        return;
+    }
+    let lab = lab();
+    warm_up(&lab);
+    for kind in [GuardKind::Link, GuardKind::Filter] {
+        let guards = guards(&lab, kind);
+        assert!(guards.iter().all(|guard| guard.kind() == kind));
+        // A filter's heart must beat while we look.
+        std::thread::scope(|scope| {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let guards = &guards;
+            scope.spawn(move || {
+                while stopped.recv_timeout(std::time::Duration::from_millis(100)).is_err() {
+                    guards.iter().for_each(Guard::beat);
+                }
+            });
+            for to in ["10.77.1.1", "10.77.2.1", "fd77:1::1", "fd77:2::1"] {
+                assert!(pings(&lab, to), "{kind:?}: the router itself answers at {to}");
+            }
+            // Neighbour discovery is for the router itself, link-local addresses and multicast too.
+            lab.ip("a", "neigh flush dev va");
+            assert!(pings(&lab, "10.77.1.1") && pings(&lab, "fd77:1::1"));
+            for (to, count) in [("10.77.2.2", 1), ("fd77:2::2", 2)] {
+                assert!(!pings(&lab, to), "{kind:?}: nothing is forwarded to {to}");
+                assert_eq!(guards[0].dropped(), count);
+            }
+            stop.send(()).unwrap();
+        });
+        drop(guards);
+        assert!(pings(&lab, "10.77.2.2"), "{kind:?}: forwarding goes on afterwards");
+        assert!(pings(&lab, "fd77:2::2"));
+        let left = lab.exec("r", "tc qdisc show dev ra");
+        assert!(!left.contains("clsact"), "{kind:?} leaves nothing behind: {left}");
+    }
+}
+
+#[test]
+fn a_new_address_is_local_at_once_and_an_old_one_no_longer() {
+    if !able("guard's addresses") {
+        return;
+    }
+    let lab = lab();
+    warm_up(&lab);
+    let mut guards = guards(&lab, GuardKind::Auto);
+    lab.ip("r", "addr add 10.77.3.1/32 dev lo");
+    assert!(!pings(&lab, "10.77.3.1"));
+    let mut more = local();
+    more.push("10.77.3.1".parse().unwrap());
+    guards[0].set_local(&more).unwrap();
+    assert!(pings(&lab, "10.77.3.1"));
+    guards[0].set_local(&local()).unwrap();
+    assert!(!pings(&lab, "10.77.3.1") && pings(&lab, "10.77.1.1"));
+    let many: Vec<IpAddr> = (0..5000u32).map(|i| IpAddr::from(i.to_be_bytes())).collect();
+    assert!(guards[0].set_local(&many).unwrap_err().to_string().contains("0 to 4096"));
+    assert!(pings(&lab, "10.77.1.1"), "a refused set changes nothing");
+    // A full set can be exchanged for another full one.
+    guards[0].set_local(&many[..4096]).unwrap();
+    guards[0].set_local(&many[904..]).unwrap();
+    guards[0].set_local(&local()).unwrap();
+    assert!(pings(&lab, "10.77.1.1"));
+}
+
+/// An IPv4 or IPv6 frame behind some tags.
+fn frame(to: [u8; 6], tags: &[[u8; 4]], destination: IpAddr) -> Vec<u8> {
+    let mut frame = Vec::from(to);
+    frame.extend([2, 0, 0, 0, 0, 1]);
+    frame.extend(tags.iter().flatten());
+    match destination {
+        IpAddr::V4(v4) => {
+            frame.extend([8, 0, 0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 77, 1, 2]);
+            frame.extend(v4.octets());
+        }
+        IpAddr::V6(v6) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 59, 64]);
+            frame.extend([0xfd, 0x77, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+            frame.extend(v6.octets());
+        }
+    }
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
+    if !able("guard's rules") {
+        return;
+    }
+    let lab = lab();
+    let mut port = lab.inside("a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let router = lab.inside("r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
+    let broadcast = [0xff; 6];
+    let vlan = [0x81, 0x00, 0x00, 0x05];
+    let service = [0x88, 0xa8, 0x00, 0x06];
+    let cases: &[([u8; 6], &[[u8; 4]], &str, u64)] = &[
+        (router, &[], "10.77.2.2", 1),
+        (router, &[vlan], "10.77.2.2", 1),
+        (router, &[service], "10.77.2.2", 1),
+        (router, &[service, vlan], "10.77.2.2", 1),
+        (router, &[vlan, vlan, vlan], "10.77.2.2", 0),
+        (router, &[], "fd77:2::2", 1),
+        (router, &[vlan], "fd77:2::2", 1),
+        (router, &[], "10.77.1.1", 0),
+        (router, &[vlan], "10.77.1.1", 0),
+        (router, &[], "10.77.2.255", 0),
+        (router, &[], "fd77:2::1", 0),
+        (router, &[], "224.0.0.5", 0),
+        (router, &[], "239.255.255.255", 0),
+        (router, &[], "240.0.0.1", 1),
+        (router, &[], "255.255.255.255", 0),
+        (router, &[], "255.255.255.254", 1),
+        (router, &[], "ff02::5", 0),
+        (router, &[], "fe80::1234", 0),
+        (router, &[], "febf::1", 0),
+        (router, &[], "fec0::1", 1),
+        (broadcast, &[], "10.77.2.2", 0),
+        ([2, 9, 9, 9, 9, 9], &[], "10.77.2.2", 0),
+    ];
+    let mut pool = FramePool::new(4);
+    for kind in [GuardKind::Link, GuardKind::Filter] {
+        let guard = lab.inside("r", || Guard::attach("ra", kind, &local()).unwrap());
+        for (to, tags, destination, expected) in cases {
+            let bytes = frame(*to, tags, destination.parse().unwrap());
+            let mut frames = VecDeque::from([pool.alloc_from(&bytes).unwrap()]);
+            guard.beat();
+            let before = guard.dropped();
+            // On a veth pair the far end has treated the frame when this returns, or very soon after.
+            assert_eq!(port.tx_burst(&mut pool, &mut frames), 1);
+            let what = format!("{kind:?}: {destination} behind {} tags to {to:x?}", tags.len());
+            if *expected > 0 {
+                eventually(&what, || (guard.dropped() - before == *expected).then_some(()));
+            } else {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                assert_eq!(guard.dropped(), before, "{what}");
+            }
+        }
+    }
+}
+
+/// Not a test of its own: what the test below starts as a process and kills.
+#[test]
+fn helper_that_holds_guards() {
+    let Ok(kind) = std::env::var("EVENKEEL_TEST_HOLD_GUARDS") else { return };
+    let kind = if kind == "link" { GuardKind::Link } else { GuardKind::Filter };
+    let guards = ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap());
+    // Standard output belongs to the test harness until the process ends.
+    eprintln!("holding");
+    loop {
+        guards.iter().for_each(Guard::beat);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// A process that is killed when its owner is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start(lab: &Lab, kind: &str) -> Self {
+        use std::io::BufRead;
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "helper_that_holds_guards", "--nocapture"])
+            .env("EVENKEEL_TEST_HOLD_GUARDS", kind)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let child = spawn_in_netns(&mut command, &lab.ns("r")).unwrap().spawn().unwrap();
+        let mut holder = Self(child);
+        let lines = std::io::BufReader::new(holder.0.stderr.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("holding")));
+        holder
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[test]
+fn after_kill_9_the_kernel_forwards_again() {
+    if !able("kill -9") {
+        return;
+    }
+    let lab = lab();
+    warm_up(&lab);
+    for kind in ["link", "filter"] {
+        let mut holder = Holder::start(&lab, kind);
+        assert!(!pings(&lab, "10.77.2.2"), "{kind}: held");
+        assert!(pings(&lab, "10.77.1.1"), "{kind}: local");
+        holder.kill();
+        eventually("forwarding after a kill", || pings(&lab, "10.77.2.2").then_some(()));
+    }
+    // The filter is still there, inert; the next start takes its place, and a clean stop removes all of it.
+    let filters = lab.exec("r", "tc filter show dev ra ingress");
+    assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
+    let guards = guards(&lab, GuardKind::Filter);
+    let filters = lab.exec("r", "tc filter show dev ra ingress");
+    assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
+    assert!(!pings(&lab, "10.77.2.2"));
+    drop(guards);
+    assert!(pings(&lab, "10.77.2.2"));
+    assert!(!lab.exec("r", "tc qdisc show dev ra").contains("clsact"));
+}
+
+#[test]
+fn somebody_elses_qdisc_stays() {
+    if !able("foreign clsact") {
+        return;
+    }
+    let lab = lab();
+    lab.exec("r", "tc qdisc add dev ra clsact");
+    lab.exec("r", "tc filter add dev ra ingress protocol ip prio 5 u32 match u32 0 0 flowid 1:1");
+    drop(lab.inside("r", || Guard::attach("ra", GuardKind::Filter, &local()).unwrap()));
+    let (ok, left) = try_run(&format!("tc -n {} filter show dev ra ingress", lab.ns("r")));
+    assert!(ok && left.contains("u32") && !left.contains("evenkeel"), "{left}");
+}
