@@ -1,5 +1,5 @@
-//! Operation sequences for the disciplines: bytes to operations, and the harness that checks every contract after each. Both are
-//! those of the property tests, so a find of the fuzzer is a test case as it stands.
+//! Operation sequences for the disciplines: bytes to operations, and the harness that checks every contract after
+//! each. Both are those of the property tests, so a find of the fuzzer is a test case as it stands.
 
 use arbitrary::{Arbitrary, Unstructured};
 

@@ -52,7 +52,8 @@ impl Bench {
 #[test]
 fn positions_one_and_two_give_visited_empty_classes_a_new_time() {
     let mut b = Bench::new(&[0, 50, 200], |_| ());
-    // Alone, from the pointer at 0: class 0 is visited empty and due, 10 + 0; class 1 too, 10 + 50; class 2 is served, 10 + 200.
+    // Alone, from the pointer at 0: class 0 is visited empty and due, 10 + 0; class 1 too, 10 + 50; class 2 is
+    // served, 10 + 200.
     b.arrive(2); // 0
     assert_eq!((b.send(10), b.due()), (Some(0), vec![10, 60, 210]));
     // The pointer went round to 0. Class 0 waits and is due: nobody else is visited.
@@ -119,7 +120,8 @@ fn several_wait_and_none_is_due_is_a_matter_of_policy() {
         (0..3).for_each(|class| b.arrive(class)); // 3, 4, 5
         b
     };
-    // Classes 1 and 2 have the smallest X; 1 comes first from the pointer at 0. Then 2 comes first from the pointer at 2.
+    // Classes 1 and 2 have the smallest X; 1 comes first from the pointer at 0. Then 2 comes first from the pointer
+    // at 2.
     let mut min_x = b(MultiBacklog::MinX);
     assert_eq!((min_x.send(95), min_x.due()), (Some(4), vec![110, 175, 170]));
     min_x.arrive(1); // 6

@@ -1,5 +1,5 @@
-//! WFQ/ALTQ: sequences worked by hand, a model that turns the ring visit by visit, shares against the integer quanta, and the
-//! hash policies.
+//! WFQ/ALTQ: sequences worked by hand, a model that turns the ring visit by visit, shares against the integer quanta,
+//! and the hash policies.
 
 mod common;
 
@@ -120,8 +120,8 @@ fn longest_queue_loses_its_head_worked_by_hand() {
     // 1700. By weight: 700, 150, 700. From the pointer the order is 1, 2, 0: queue 2 loses packet 2.
     assert_eq!(b.arrive(0, 700), (Treated::Queued, vec![2])); // 7
     assert_eq!((b.ring(), b.quotas()), (vec![1, 2, 0], vec![0, 524, 0]));
-    // 2800. By weight: 700, 1700 / 2 = 850, 400: packet 4. 2500: 700, 1400 / 2 = 700, 400: queue 1 is first, and now its head
-    // is the arriving packet.
+    // 2800. By weight: 700, 1700 / 2 = 850, 400: packet 4. 2500: 700, 1400 / 2 = 700, 400: queue 1 is first, and now
+    // its head is the arriving packet.
     assert_eq!(b.arrive(1, 1400), (Treated::Dropped(Reason::LongestQueue), vec![4, 8]));
     assert_eq!(b.wfq.meters().backlog.bytes, Bytes(1100));
 }
@@ -130,17 +130,18 @@ fn longest_queue_loses_its_head_worked_by_hand() {
 fn the_longest_queue_is_found_by_integer_percent() {
     let weights = [100, 1_000, 10_000];
     let mark = DropRule::LongestHead { high_water: Bytes(1500) };
-    // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes first of two equals.
+    // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes first of two
+    // equals.
     let mut b = Bench::new(&weights, mark);
-    [(2, 800), (0, 60), (1, 609)].map(|(class, length)| b.queued(class, length));
+    [(2, 800), (0, 60), (1, 609)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert_eq!(b.arrive(2, 80), (Treated::Queued, vec![1]));
     // 61, 655 / 10 = 65, 7.
     let mut b = Bench::new(&weights, mark);
-    [(2, 700), (0, 61), (1, 655)].map(|(class, length)| b.queued(class, length));
+    [(2, 700), (0, 61), (1, 655)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert_eq!(b.arrive(2, 90), (Treated::Queued, vec![2]));
     // A new weight counts at once: 600 / 2 = 300, 500, 450.
     let mut b = Bench::new(&[100; 3], mark);
-    [(0, 600), (1, 500)].map(|(class, length)| b.queued(class, length));
+    [(0, 600), (1, 500)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert!(b.wfq.set(Nanos::ZERO, Knob::Weight(Class(0), Weight(200))).is_ok());
     assert_eq!(b.arrive(2, 450), (Treated::Queued, vec![1]));
 }
@@ -152,6 +153,17 @@ fn a_packet_above_the_mark_drops_itself() {
     assert_eq!((b.send(), b.ring()), (None, vec![0]));
     b.queued(0, 1500);
     assert_eq!(b.send(), Some(1));
+}
+
+#[test]
+fn packets_shorter_than_ip_allows_are_bounded_too() {
+    // 1500 bytes have room for 75 packets of 20 bytes; the store has no more, whatever lengths are claimed.
+    for length in [0, 1, 19] {
+        let mut b = Bench::new(&[100, 100], DropRule::LongestHead { high_water: Bytes(1500) });
+        let dropped: usize = (0..100).map(|i| b.arrive(i % 2, length).1.len()).sum();
+        assert_eq!((dropped, b.wfq.meters().backlog.packets), (25, 75));
+        assert_eq!(std::iter::from_fn(|| b.send()).count(), 75);
+    }
 }
 
 #[test]
@@ -259,7 +271,7 @@ fn shares_follow_a_weight_changed_live() {
             .filter(|_| {
                 (0..2).for_each(|c| {
                     while b.wfq.class_backlog(Class(c)).packets < 2 {
-                        b.queued(c, 1428)
+                        b.queued(c, 1428);
                     }
                 });
                 b.wfq.dequeue(Nanos::ZERO, &mut |_, _| ()).unwrap().class == Class(class)

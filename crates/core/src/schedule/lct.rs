@@ -11,21 +11,21 @@
 //! | Q, the queue limit | `LctConfig::limit` | packets, per class |
 //! | timer | `LctConfig::timer_tick`, told by `next_wake` | nanoseconds |
 //!
-//! Module 1: classes are visited in ring order from RR; the first with packets whose DT has passed is served, its DT becomes
-//! now + X, and RR moves behind it. A class alone is served at once. Module 2: not even a class alone is served before its DT,
-//! so that classes with X above zero may not use idle capacity; the packet is held and a timer set. What the paper leaves
-//! open when several classes wait and none is due is a choice, [`MultiBacklog`]. Empty classes visited past their DT
-//! get a new one (the paper's positions 1 and 2), so that the first packet of an idle class waits too; `rearm_empty`
-//! turns that off.
+//! Module 1: classes are visited in ring order from RR; the first with packets whose DT has passed is served, its DT
+//! becomes now + X, and RR moves behind it. A class alone is served at once. Module 2: not even a class alone is
+//! served before its DT, so that classes with X above zero may not use idle capacity; the packet is held and a timer
+//! set. What the paper leaves open when several classes wait and none is due is a choice, [`MultiBacklog`]. Empty
+//! classes visited past their DT get a new one (the paper's positions 1 and 2), so that the first packet of an idle
+//! class waits too; `rearm_empty` turns that off.
 //!
-//! Complexity: dequeue is O(classes): a bitmap finds those with packets, 64 at a time; giving visited empty classes a new DT
-//! is one pass over consecutive numbers without branches. Enqueue is constant time.
+//! Complexity: dequeue is O(classes): a bitmap finds those with packets, 64 at a time; giving visited empty classes a
+//! new DT is one pass over consecutive numbers without branches. Enqueue is constant time.
 //!
-//! Bound: with module 2, a class alone sends at most one packet per X. A class with X = 0 is never held. Without module 2, and
-//! with a policy other than `Hold`, the discipline is work conserving.
+//! Bound: with module 2, a class alone sends at most one packet per X. A class with X = 0 is never held. Without
+//! module 2, and with a policy other than `Hold`, the discipline is work conserving.
 //!
-//! Not implemented: setting X from measured delay (the paper's plan). Difference: a timer that was set for a packet which
-//! then left earlier does not fire in vain.
+//! Not implemented: setting X from measured delay (the paper's plan). Difference: a timer that was set for a packet
+//! which then left earlier does not fire in vain.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -170,35 +170,25 @@ impl<P: Packet> Lct<P> {
         self.rearm_empty
     }
 
-    /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new DTs of empty classes
-    /// have no bearing on the choice of the same call.
+    /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new DTs of empty
+    /// classes have no bearing on the choice of the same call.
     fn search(&self, now: Nanos) -> Option<Search> {
         let steps_to = |k: usize| if k >= self.rr { k - self.rr } else { k + self.dt.len() - self.rr };
-        let mut waiting = self.busy.ring(self.rr);
-        let first = waiting.next()?;
-        if now >= self.dt[first] {
-            return Some(Search { found: Ok(first), passed: steps_to(first) });
+        let waiting = || self.busy.ring(self.rr);
+        if let Some(k) = waiting().find(|k| now >= self.dt[*k]) {
+            return Some(Search { found: Ok(k), passed: steps_to(k) });
         }
+        let first = waiting().next()?;
         if self.busy.count == 1 {
             let found = if self.module2 { Err(self.dt[first]) } else { Ok(first) };
             return Some(Search { found, passed: steps_to(first) });
         }
-        let (mut smallest_x, mut earliest) = (first, first);
-        for k in waiting {
-            if now >= self.dt[k] {
-                return Some(Search { found: Ok(k), passed: steps_to(k) });
-            }
-            if self.x[k] < self.x[smallest_x] {
-                smallest_x = k;
-            }
-            if self.dt[k] < self.dt[earliest] {
-                earliest = k;
-            }
-        }
+        // `min_by_key` gives the first of equals.
+        let earliest = || waiting().min_by_key(|k| self.dt[*k]).unwrap_or(first);
         let found = match self.policy {
-            MultiBacklog::MinX => Ok(smallest_x),
-            MultiBacklog::EarliestDue => Ok(earliest),
-            MultiBacklog::Hold => Err(self.dt[earliest]),
+            MultiBacklog::MinX => Ok(waiting().min_by_key(|k| self.x[*k]).unwrap_or(first)),
+            MultiBacklog::EarliestDue => Ok(earliest()),
+            MultiBacklog::Hold => Err(self.dt[earliest()]),
         };
         Some(Search { found, passed: self.dt.len() })
     }
@@ -297,6 +287,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     }
 
     fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        // What may go earlier than was told, now or at an earlier time, must be asked for again.
         let before = self.next_wake(now);
         self.change(now, knob)?;
         Ok(if self.next_wake(now) < before { Wake::Now } else { Wake::No })

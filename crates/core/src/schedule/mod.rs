@@ -180,8 +180,8 @@ pub struct Meters {
 /// A discipline: takes packets in and says which goes next.
 ///
 /// Contract: times given are monotonic (`now` never before that of an earlier call). Every packet given to `enqueue`
-/// comes back exactly once: from `dequeue`, through `dropped`, or through `drain`. No call allocates, except `drain` and
-/// changes of configuration.
+/// comes back exactly once: from `dequeue`, through `dropped`, or through `drain`. No call allocates, except `drain`
+/// and changes of configuration.
 pub trait Scheduler<P: Packet> {
     /// Takes the packet in and says how it was treated. Whatever is dropped for it, it or another, goes to `dropped`
     /// with the reason. When another packet was dropped for it the answer is still `Queued`.
@@ -199,7 +199,8 @@ pub trait Scheduler<P: Packet> {
         None
     }
 
-    /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None` where it would give none.
+    /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None` where it would give
+    /// none.
     fn peek_len(&self, now: Nanos) -> Option<Bytes>;
 
     /// Changes a knob; says whether the transmit side must be started.

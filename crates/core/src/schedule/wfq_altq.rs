@@ -12,23 +12,25 @@
 //! | hwm, the limit over all queues | `DropRule::LongestHead::high_water` | bytes |
 //! | Q, the limit of each queue | `DropRule::TailPerQueue::limit` | packets |
 //!
-//! A packet is sent when the queue at the ring pointer has a positive quota; its length is taken off, maybe below zero.
-//! A queue without quota passes the pointer on, and the queue that gets it gets its quantum. A queue that enters the ring
-//! enters just before the pointer with quota zero, except the very first, which keeps what it had and gets a quantum.
-//! A queue that ran empty stays in the ring, keeping its debt, until it is visited with a positive quota.
+//! A packet is sent when the queue at the ring pointer has a positive quota; its length is taken off, maybe below
+//! zero. A queue without quota passes the pointer on, and the queue that gets it gets its quantum. A queue that
+//! enters the ring enters just before the pointer with quota zero, except the very first, which keeps what it had and
+//! gets a quantum. A queue that ran empty stays in the ring, keeping its debt, until it is visited with a positive
+//! quota.
 //!
-//! Complexity: enqueue is constant time, plus a scan of all queues per packet dropped from the longest. Dequeue takes a
-//! visit per queue passed. Rounds in which nobody's quota turns positive are added in one go, so a packet costs at
-//! most two rounds of the ring even at weight 1, whose quota of 5 bytes would need hundreds.
+//! Complexity: enqueue is constant time, plus a scan of all queues per packet dropped from the longest. Dequeue takes
+//! a visit per queue passed. Rounds in which nobody's quota turns positive are added in one go, so a packet costs at
+//! most two rounds of the ring, and two for each queue that leaves it meanwhile, even at weight 1, whose quota of 5
+//! bytes would need hundreds.
 //!
-//! Bound: work conserving. Over any time in which a set of queues is always backlogged, the bytes each sends follow the
-//! *integer* quanta (weight 30: 153 bytes, not 153.6) within one quantum and the largest packet.
+//! Bound: work conserving. Over any time in which a set of queues is always backlogged, the bytes each sends follow
+//! the *integer* quanta (weight 30: 153 bytes, not 153.6) within one quantum and the largest packet.
 //!
-//! Not implemented: the token bucket that ALTQ puts below the discipline (the link has a shaper). Differences: weights
-//! below 1 are refused (they divide by zero and loop); the source address is always looked at where a policy hashes it
-//! (the original's filter never asked for it); addresses and ports are read as little-endian numbers of the bytes on the
-//! wire, as the original did on a PC; the drop search passes over empty queues. IPv6 flow labels are folded like addresses:
-//! unfolded, the byte that decides among 256 queues is always zero.
+//! Not implemented: the token bucket that ALTQ puts below the discipline (the link has a shaper). Differences:
+//! weights below 1 are refused (they divide by zero and loop); the source address is always looked at where a policy
+//! hashes it (the original's filter never asked for it); addresses and ports are read as little-endian numbers of the
+//! bytes on the wire, as the original did on a PC; the drop search passes over empty queues. IPv6 flow labels are
+//! folded like addresses: unfolded, the byte that decides among 256 queues is always zero.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -111,8 +113,8 @@ pub enum QueueSelect {
 /// Which packet goes when there are too many.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DropRule {
-    /// ALTQ's: while all queues together hold more than `high_water`, the head of the queue with the most bytes by weight.
-    /// It biases the discipline: drops alone already push the backlogs towards the weights.
+    /// ALTQ's: while all queues together hold more than `high_water`, the head of the queue with the most bytes by
+    /// weight. It biases the discipline: drops alone already push the backlogs towards the weights.
     LongestHead {
         /// Limit over all queues; in [`HIGH_WATER_RANGE`].
         high_water: Bytes,
@@ -183,8 +185,8 @@ pub struct WfqAltq<P> {
     ring: usize,
     select: QueueSelect,
     drop: DropRule,
-    /// Under `LongestHead`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept apart from the slots
-    /// so that the search for the largest reads consecutive memory.
+    /// Under `LongestHead`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept apart from the
+    /// slots so that the search for the largest reads consecutive memory.
     loads: Vec<u32>,
 }
 
@@ -195,8 +197,8 @@ impl<P: Packet> WfqAltq<P> {
     /// The discipline with empty queues.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range, [`KnobError::NoSuchClass`] if there are more weights than
-    /// queues.
+    /// [`KnobError::OutOfRange`] if a number is out of range, [`KnobError::NoSuchClass`] if there are more weights
+    /// than queues.
     pub fn new(config: WfqAltqConfig) -> Result<Self, KnobError> {
         let queues = config.queues;
         let (min, max) = (u64::from(*QUEUES_RANGE.start()), u64::from(*QUEUES_RANGE.end()));
@@ -381,7 +383,8 @@ impl<P: Packet> WfqAltq<P> {
         -visited_with / quantum + 1
     }
 
-    /// The queue that `dequeue` would serve. Passing an empty queue costs nobody a visit, so only those with packets count.
+    /// The queue that `dequeue` would serve. Passing an empty queue costs nobody a visit, so only those with packets
+    /// count.
     fn next_queue(&self) -> Option<u16> {
         let mut best = None;
         let mut rounds = i64::MAX;
@@ -421,7 +424,8 @@ impl<P: Packet> WfqAltq<P> {
         self.ring().map(usize::from).find(|q| self.loads[*q] == most)
     }
 
-    /// Drops from the longest queue until the limit over all queues is kept. Whether the last packet of `arrived` went.
+    /// Drops from the longest queue until the limit over all queues is kept. Whether the last packet of `arrived`
+    /// went.
     fn shed(&mut self, high_water: Bytes, arrived: usize, dropped: &mut dyn DropSink<P>) -> Treated {
         let mut treated = Treated::Queued;
         while self.queues.total().bytes > high_water

@@ -1,5 +1,5 @@
-//! A packet to test with, operations that a few bytes stand for, and a harness that does them to a discipline and checks
-//! after each what holds for every discipline. The property tests and the fuzz targets share it.
+//! A packet to test with, operations that a few bytes stand for, and a harness that does them to a discipline and
+//! checks after each what holds for every discipline. The property tests and the fuzz targets share it.
 #![allow(dead_code, unreachable_pub, reason = "each test and each fuzz target uses a part")]
 
 use std::collections::VecDeque;
@@ -83,8 +83,8 @@ pub enum Op {
 pub const OP_BYTES: usize = 6;
 
 impl Op {
-    /// The operation that these bytes stand for: mostly arrivals and departures, of sensible lengths, with knobs in and
-    /// out of range, and classes in and out of existence (0 to 9).
+    /// The operation that these bytes stand for: mostly arrivals and departures, of sensible lengths, with knobs in
+    /// and out of range, and classes in and out of existence (0 to 9).
     pub fn from_bytes(code: [u8; OP_BYTES]) -> Self {
         let [op, a, b, c, d, e] = code;
         let number = u32::from(u16::from_le_bytes([b, c]));
