@@ -150,9 +150,9 @@ impl Worker {
             }
             if armed != Some(wake) {
                 if wake == Nanos::MAX {
-                    self.timer.disarm()?
+                    self.timer.disarm()?;
                 } else {
-                    self.timer.arm(wake)?
+                    self.timer.arm(wake)?;
                 }
                 armed = Some(wake);
             }
@@ -210,7 +210,7 @@ impl Worker {
                 local_changed |= concerns_host(&event);
                 match event {
                     MirrorEvent::Link { port, link } => {
-                        self.interface_changed(now, port, link.map(LinkState::from))
+                        self.interface_changed(now, port, link.map(LinkState::from));
                     }
                     event => self.pipeline.apply(now, event),
                 }

@@ -51,18 +51,28 @@ impl Lab {
         Some(Self { router: None, net, runtime: tempfile::tempdir().unwrap() })
     }
 
-    fn start(&mut self, rest: &str) {
+    fn config(rest: &str) -> RouterConfig {
         let text =
             "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n";
-        let config =
-            RouterConfig::parse(&format!("{text}{rest}"), "test.toml").unwrap_or_else(|e| panic!("{e}"));
+        RouterConfig::parse(&format!("{text}{rest}"), "test.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Packets that the kernel of the router forwarded.
+    fn forwarded_by_kernel(&self) -> u64 {
+        let counters = self.net.output("r", "cat /proc/net/snmp");
+        let values = counters.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+        values.split_whitespace().nth(6).unwrap().parse().unwrap()
+    }
+
+    fn start(&mut self, rest: &str) {
         let options = Options {
             runtime_dir: self.runtime.path().to_owned(),
             netns: Some(self.net.name("r")),
             report: Some(|text| eprintln!("report: {text}")),
             ..Options::default()
         };
-        self.router = Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
+        self.router =
+            Some(Router::start(Self::config(rest), options).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn started(test: &str, rest: &str) -> Option<Self> {
@@ -105,11 +115,8 @@ fn ping_passes_through_and_the_router_not_the_kernel_forwards() {
     let (lan, wan) = (snapshot.port("lan").unwrap(), snapshot.port("wan").unwrap());
     assert!(lan.forwarded >= 40 && wan.forwarded >= 40, "{snapshot:?}");
     assert_eq!((lan.ring_loss, wan.ring_loss), (0, 0));
-    // The kernel of the router has forwarded nothing.
-    let counters = lab.net.output("r", "cat /proc/net/snmp");
-    let forwarded = counters.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
-    let by_kernel: u64 = forwarded.split_whitespace().nth(6).unwrap().parse().unwrap();
-    assert!(by_kernel <= 2, "the kernel forwarded {by_kernel} packets: {counters}");
+    let by_kernel = lab.forwarded_by_kernel();
+    assert!(by_kernel <= 2, "the kernel forwarded {by_kernel} packets");
 }
 
 #[test]
@@ -270,6 +277,79 @@ fn after_a_stop_the_kernel_forwards_again_and_the_next_start_works() {
         lab.ping("10.2.0.2", 3);
         assert!(lab.forwarded("lan") >= before + 3);
     }
+}
+
+/// A router in a process of its own, to be killed: this test binary, started again with the name of a namespace.
+#[test]
+fn router_process() {
+    let (Ok(namespace), Ok(runtime)) = (std::env::var("EK_TEST_NETNS"), std::env::var("EK_TEST_RUNTIME"))
+    else {
+        return;
+    };
+    let options = Options { runtime_dir: runtime.into(), netns: Some(namespace), ..Options::default() };
+    let _router = Router::start(Lab::config(""), options).unwrap();
+    println!("forwarding");
+    sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn after_kill_9_the_kernel_forwards_again_and_the_next_start_works() {
+    let Some(mut lab) = Lab::new("kill") else { return };
+    let before = lab.net.output("r", "ethtool -k wan");
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["router_process", "--exact", "--nocapture"])
+        .env("EK_TEST_NETNS", lab.net.name("r"))
+        .env("EK_TEST_RUNTIME", lab.runtime.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let printed = std::io::BufReader::new(process.stdout.take().unwrap());
+    assert!(
+        std::io::BufRead::lines(printed).any(|line| line.unwrap().ends_with("forwarding")),
+        "it did not start"
+    );
+    lab.ping("10.2.0.2", 3);
+    let by_kernel = lab.forwarded_by_kernel();
+    process.kill().unwrap();
+    process.wait().unwrap();
+
+    // Where the guard is a filter, it takes a second to notice.
+    eventually("the kernel to forward", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    lab.ping("10.2.0.2", 5);
+    assert!(lab.forwarded_by_kernel() >= by_kernel + 10, "the kernel forwards");
+
+    lab.start("");
+    let before_ping = lab.forwarded("lan");
+    lab.ping("10.2.0.2", 5);
+    assert!(lab.forwarded("lan") >= before_ping + 5);
+    lab.router.take().unwrap().stop().unwrap();
+    assert_eq!(
+        lab.net.output("r", "ethtool -k wan"),
+        before,
+        "the next start restores what the killed one had changed"
+    );
+}
+
+#[test]
+fn tens_of_thousands_of_routes_in_one_burst_arrive() {
+    let Some(lab) = Lab::started("burst", "") else { return };
+    let before = lab.snapshot().routes;
+    let batch = lab.runtime.path().join("routes");
+    let count = 50_000;
+    let lines = |verb: &str| -> String {
+        (0..count).map(|i| format!("route {verb} 100.{}.{}.0/24 via 10.2.0.2\n", i / 256, i % 256)).collect()
+    };
+    for (verb, expected) in [("add", before + count), ("del", before)] {
+        std::fs::write(&batch, lines(verb)).unwrap();
+        lab.net.output("r", &format!("ip -batch {}", batch.display()));
+        eventually("all routes to have been followed", || lab.snapshot().routes == expected);
+        lab.ping("10.2.0.2", 2);
+    }
+    // Without one message per route: the interface takes its routes along.
+    std::fs::write(&batch, lines("add")).unwrap();
+    lab.net.output("r", &format!("ip -batch {}", batch.display()));
+    lab.net.ip("r", "link set wan down");
+    eventually("the routes to be gone with the link", || lab.snapshot().routes < before);
 }
 
 #[test]

@@ -62,7 +62,7 @@ impl Pipeline {
             return self.drop(packet, Reason::OwnFrame);
         }
         if destination.is_group() {
-            return self.to_host(packet);
+            return self.leave_to_host(packet);
         }
         if destination != self.ports[packet.port.index()].mac {
             return self.drop(packet, Reason::OtherStation);
@@ -75,7 +75,7 @@ impl Pipeline {
         let bytes = self.pool.bytes(&packet.frame);
         let headers = match frame::parse(bytes) {
             Ok(Parsed::Ip(headers)) => headers,
-            Ok(Parsed::Other { .. }) => return self.to_host(packet),
+            Ok(Parsed::Other { .. }) => return self.leave_to_host(packet),
             Err(reason) => return self.drop(packet, reason),
         };
         let flow_hash = self.hasher.hash(&headers.flow);
@@ -84,7 +84,7 @@ impl Pipeline {
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
-            return self.to_host(packet);
+            return self.leave_to_host(packet);
         }
         if !packet.originated {
             if let Err(reason) = headers.check_transit() {
@@ -257,7 +257,7 @@ impl Pipeline {
     }
 
     /// The kernel has its own copy of every frame: ours is not needed.
-    fn to_host(&mut self, packet: Packet) {
+    fn leave_to_host(&mut self, packet: Packet) {
         if packet.originated {
             // An answer to this machine itself, whose packets do not come through here.
             return self.drop(packet, Reason::NoRoute);

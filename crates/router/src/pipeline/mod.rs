@@ -70,7 +70,7 @@ pub struct Round {
     pub sent: usize,
     /// Whether some port had more frames than a burst: do the next round at once.
     pub more: bool,
-    /// Whether frames wait that a port could not take.
+    /// Whether packets wait for a port to take them, and for nothing else: try again in a while.
     pub blocked: bool,
 }
 
@@ -226,7 +226,7 @@ impl Pipeline {
             sent = self.send(ports);
             round.sent += sent;
         }
-        round.blocked = self.ports.iter().any(|slot| slot.up && !slot.tx.is_empty());
+        round.blocked = self.ports.iter().any(PortSlot::is_blocked);
         round
     }
 
@@ -374,6 +374,12 @@ impl Pipeline {
 }
 
 impl PortSlot {
+    /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
+    fn is_blocked(&self) -> bool {
+        let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
+        self.up && (!self.tx.is_empty() || link_waits())
+    }
+
     /// Drops the frames that left the link but that the port has not taken.
     fn discard_sent(&mut self, pool: &mut FramePool, reason: Reason) {
         for frame in self.tx.drain(..) {
