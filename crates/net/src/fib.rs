@@ -172,8 +172,57 @@ pub enum Decision {
     Prohibit,
 }
 
-/// The routes of one prefix, best first; never empty.
-type Routes = Vec<Route>;
+/// The routes of one prefix.
+#[derive(Clone)]
+struct Routes {
+    /// What the best of them says, beside the trie's own node: the common look-up ends here.
+    active: Active,
+    /// Best first; never empty.
+    all: Vec<Route>,
+}
+
+#[derive(Clone)]
+enum Active {
+    Only(NextHop),
+    Several(NextHops),
+    Fixed(Decision),
+}
+
+impl Routes {
+    /// None yet.
+    const fn new() -> Self {
+        Self { active: Active::Fixed(Decision::Blackhole), all: Vec::new() }
+    }
+
+    /// To be called after every change of `all`.
+    fn choose(&mut self) {
+        let Some(best) = self.all.first() else {
+            return;
+        };
+        self.active = match &best.kind {
+            RouteKind::Unicast(hops) => match hops.as_slice() {
+                [only] => Active::Only(*only),
+                _ => Active::Several(hops.clone()),
+            },
+            RouteKind::Local => Active::Fixed(Decision::Local),
+            RouteKind::Broadcast => Active::Fixed(Decision::Broadcast),
+            RouteKind::Multicast => Active::Fixed(Decision::Multicast),
+            RouteKind::Blackhole => Active::Fixed(Decision::Blackhole),
+            RouteKind::Unreachable => Active::Fixed(Decision::Unreachable),
+            RouteKind::Prohibit => Active::Fixed(Decision::Prohibit),
+        };
+    }
+
+    /// The next hop of a flow, or what else to do.
+    #[inline]
+    fn select(&self, flow_hash: u64) -> Result<NextHop, Decision> {
+        match &self.active {
+            Active::Only(hop) => Ok(*hop),
+            Active::Several(hops) => Ok(*hops.select(flow_hash)),
+            Active::Fixed(decision) => Err(*decision),
+        }
+    }
+}
 
 /// The forwarding table.
 #[derive(Clone, Default)]
@@ -193,17 +242,19 @@ impl Fib {
     /// Adds a route. One with the same prefix and precedence is replaced and given back.
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Option<Route> {
         let routes = match prefix.address() {
-            IpAddr::V4(a) => self.v4.entry((a.to_bits(), prefix.len())).or_default(),
-            IpAddr::V6(a) => self.v6.entry((a.to_bits(), prefix.len())).or_default(),
+            IpAddr::V4(a) => self.v4.entry((a.to_bits(), prefix.len())).or_insert_with(Routes::new),
+            IpAddr::V6(a) => self.v6.entry((a.to_bits(), prefix.len())).or_insert_with(Routes::new),
         };
-        match routes.binary_search_by_key(&route.precedence(), Route::precedence) {
-            Ok(at) => Some(core::mem::replace(&mut routes[at], route)),
+        let replaced = match routes.all.binary_search_by_key(&route.precedence(), Route::precedence) {
+            Ok(at) => Some(core::mem::replace(&mut routes.all[at], route)),
             Err(at) => {
-                routes.insert(at, route);
+                routes.all.insert(at, route);
                 self.routes += 1;
                 None
             }
-        }
+        };
+        routes.choose();
+        replaced
     }
 
     /// Removes the route with this prefix and precedence and gives it back; the next best becomes active.
@@ -212,10 +263,11 @@ impl Fib {
             IpAddr::V4(a) => self.v4.get_mut(&(a.to_bits(), prefix.len())),
             IpAddr::V6(a) => self.v6.get_mut(&(a.to_bits(), prefix.len())),
         }?;
-        let at = routes.binary_search_by_key(&precedence, Route::precedence).ok()?;
-        let removed = routes.remove(at);
+        let at = routes.all.binary_search_by_key(&precedence, Route::precedence).ok()?;
+        let removed = routes.all.remove(at);
+        routes.choose();
         self.routes -= 1;
-        if routes.is_empty() {
+        if routes.all.is_empty() {
             match prefix.address() {
                 IpAddr::V4(a) => drop(self.v4.remove(&(a.to_bits(), prefix.len()))),
                 IpAddr::V6(a) => drop(self.v6.remove(&(a.to_bits(), prefix.len()))),
@@ -235,10 +287,11 @@ impl Fib {
     pub fn retain(&mut self, mut keep: impl FnMut(Prefix, &Route) -> bool) {
         let mut removed = 0;
         let mut filter = |prefix: Prefix, routes: &mut Routes| {
-            let before = routes.len();
-            routes.retain(|route| keep(prefix, route));
-            removed += before - routes.len();
-            !routes.is_empty()
+            let before = routes.all.len();
+            routes.all.retain(|route| keep(prefix, route));
+            routes.choose();
+            removed += before - routes.all.len();
+            !routes.all.is_empty()
         };
         let mut empty_v4 = Vec::new();
         for (key, routes) in self.v4.iter_mut() {
@@ -270,17 +323,9 @@ impl Fib {
             IpAddr::V4(a) => self.v4.get_lpm(&(a.to_bits(), 32))?.1,
             IpAddr::V6(a) => self.v6.get_lpm(&(a.to_bits(), 128))?.1,
         };
-        Some(match &routes.first()?.kind {
-            RouteKind::Unicast(hops) => {
-                let hop = hops.select(flow_hash);
-                Decision::Forward { port: hop.port, next_hop: hop.gateway.unwrap_or(destination) }
-            }
-            RouteKind::Local => Decision::Local,
-            RouteKind::Broadcast => Decision::Broadcast,
-            RouteKind::Multicast => Decision::Multicast,
-            RouteKind::Blackhole => Decision::Blackhole,
-            RouteKind::Unreachable => Decision::Unreachable,
-            RouteKind::Prohibit => Decision::Prohibit,
+        Some(match routes.select(flow_hash) {
+            Ok(hop) => Decision::Forward { port: hop.port, next_hop: hop.gateway.unwrap_or(destination) },
+            Err(decision) => decision,
         })
     }
 
@@ -291,14 +336,14 @@ impl Fib {
             IpAddr::V4(a) => self.v4.get_lpm(&(a.to_bits(), 32)).map(|(k, r)| (prefix_v4(k), r)),
             IpAddr::V6(a) => self.v6.get_lpm(&(a.to_bits(), 128)).map(|(k, r)| (prefix_v6(k), r)),
         }?;
-        Some((prefix, routes.first()?))
+        Some((prefix, routes.all.first()?))
     }
 
     /// Every route, by family and prefix, best first within a prefix.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, &Route)> {
         let v4 = self.v4.iter().map(|(key, routes)| (prefix_v4(key), routes));
         let v6 = self.v6.iter().map(|(key, routes)| (prefix_v6(key), routes));
-        v4.chain(v6).flat_map(|(prefix, routes)| routes.iter().map(move |route| (prefix, route)))
+        v4.chain(v6).flat_map(|(prefix, routes)| routes.all.iter().map(move |route| (prefix, route)))
     }
 
     /// How many routes there are, inactive ones included.

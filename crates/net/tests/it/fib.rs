@@ -111,6 +111,19 @@ fn flows_are_spread_by_weight_and_stay() {
     }
     assert_eq!(hops.select(0).port, PortIndex(0));
     assert_eq!(hops.select(u64::MAX).port, PortIndex(2));
+    let route = Route { kind: RouteKind::Unicast(hops.clone()), metric: 5 };
+    let mut fib: Fib = [(Prefix::ALL_V4, route)].into_iter().collect();
+    for hash in [0, u64::MAX / 5, u64::MAX] {
+        let port = hops.select(hash).port;
+        let expected = Decision::Forward { port, next_hop: address("192.0.2.77") };
+        assert_eq!(fib.lookup(address("192.0.2.77"), hash), Some(expected));
+    }
+    fib.insert(Prefix::ALL_V4, via(7, "192.0.2.1", 4));
+    assert_eq!(
+        fib.lookup(address("192.0.2.77"), u64::MAX),
+        forward(7, "192.0.2.1"),
+        "a better one takes over"
+    );
     // The lower half of the hash is left to tables.
     assert_eq!(hops.select(u64::from(u32::MAX)).port, PortIndex(0));
 }
