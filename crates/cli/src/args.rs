@@ -45,6 +45,8 @@ pub(crate) enum Command {
 pub(crate) enum Format {
     /// router.toml
     Router,
+    /// scenario.toml
+    Scenario,
 }
 
 /// Arguments of `run`.

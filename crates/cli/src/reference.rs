@@ -7,5 +7,6 @@ use crate::out::print;
 pub(crate) fn reference(format: Format) -> Outcome {
     print(&match format {
         Format::Router => evenkeel_config::reference_markdown(),
+        Format::Scenario => evenkeel_scenario::reference_markdown(),
     })
 }

@@ -7,7 +7,7 @@ use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
-use evenkeel_router::{Handle, Options, Router, Snapshot};
+use evenkeel_router::{Handle, Options, Router, Snapshot, StartError};
 
 use crate::args::RunArgs;
 use crate::check;
@@ -34,8 +34,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         ..Options::default()
     };
     let socket = config.router.control.clone();
-    let handle = Router::start(config.clone(), options)
-        .map_err(|error| Failure::new(error.exit_code(), format!("{}: {error}", args.file.display())))?;
+    let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
     let handle = Arc::new(handle);
     let server = Server::start(&socket, &config, Arc::clone(&handle))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
@@ -52,6 +51,26 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 fn runtime_dir(args: &RunArgs) -> PathBuf {
     let from_environment = || std::env::var_os("EVENKEEL_RUNTIME_DIR").map(PathBuf::from);
     args.runtime_dir.clone().or_else(from_environment).unwrap_or_else(|| Options::default().runtime_dir)
+}
+
+/// Names the line of the interface that is missing, and those that are there.
+fn not_started(file: &Path, error: &StartError) -> Failure {
+    let StartError::MissingInterface { interface, .. } = error else {
+        return Failure::new(error.exit_code(), format!("{}: {error}", file.display()));
+    };
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let quoted = format!("\"{interface}\"");
+    let line = text.lines().position(|line| line.contains("interface") && line.contains(&quoted));
+    let place = line.map_or_else(String::new, |line| format!("{}:", line + 1));
+    let known = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut known: Vec<String> =
+        known.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    known.sort();
+    let known = if known.is_empty() { String::new() } else { format!("; there are: {}", known.join(", ")) };
+    Failure {
+        text: format!("{}:{place} port.interface: {error}{known}", file.display()),
+        code: error.exit_code(),
+    }
 }
 
 /// Returns when a signal says so, or when the worker has ended by itself.

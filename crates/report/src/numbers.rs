@@ -5,13 +5,13 @@ use evenkeel_scenario::Term;
 /// Between groups of thousands: a no-break space, so that tables and pages never wrap inside a number.
 const GROUP: char = '\u{a0}';
 
-/// A rate or count with three significant digits or more, thousands grouped: `4 275`, `12.3`, `0.42`.
+/// A rate or count with two significant digits or more, thousands grouped: `4 275`, `12`, `1.3`, `0.42`.
 #[must_use]
 pub(crate) fn grouped(value: f64) -> String {
     let magnitude = value.abs();
     let digits = match magnitude {
-        m if m >= 99.95 || m == 0.0 => 0,
-        m if m >= 9.995 => 1,
+        m if m >= 9.95 || m == 0.0 => 0,
+        m if m >= 0.995 => 1,
         _ => 2,
     };
     let text = format!("{magnitude:.digits$}");
@@ -29,14 +29,13 @@ pub(crate) fn grouped(value: f64) -> String {
     out + rest
 }
 
-/// Microseconds as milliseconds with three significant digits or more: `0.412`, `8.31`, `143`.
+/// Microseconds as milliseconds with two decimals, or with three where two would say little: `8.31`, `143.20`, `0.042`.
 #[must_use]
 pub(crate) fn micros(us: f64) -> String {
     let ms = us / 1e3;
     match ms {
-        m if m >= 99.95 => grouped(m),
-        m if m >= 9.995 => format!("{m:.1}"),
-        m if m >= 0.9995 => format!("{m:.2}"),
+        m if m >= 999.995 => grouped(m),
+        m if m >= 0.0995 => format!("{m:.2}"),
         m => format!("{m:.3}"),
     }
 }
@@ -107,12 +106,15 @@ mod tests {
     fn thousands_are_grouped_and_small_numbers_keep_digits() {
         assert_eq!(grouped(4275.4), "4\u{a0}275");
         assert_eq!(grouped(1_002_311.0), "1\u{a0}002\u{a0}311");
-        assert_eq!(grouped(12.34), "12.3");
+        assert_eq!(grouped(12.34), "12");
+        assert_eq!(grouped(1.34), "1.3");
         assert_eq!(grouped(0.0), "0");
         assert_eq!(grouped(0.4242), "0.42");
-        assert_eq!(micros(412.4), "0.412");
+        assert_eq!(micros(412.4), "0.41");
+        assert_eq!(micros(42.4), "0.042");
         assert_eq!(micros(8_306.0), "8.31");
-        assert_eq!(micros(143_000.0), "143");
+        assert_eq!(micros(143_204.0), "143.20");
+        assert_eq!(micros(2_143_204.0), "2\u{a0}143");
     }
 
     #[test]

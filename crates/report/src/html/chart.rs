@@ -9,7 +9,9 @@ use crate::run::StepMark;
 /// Room around the plotting area, in SVG units (pixels at full width).
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 8.0;
-const TOP: f64 = 40.0;
+const TOP: f64 = 26.0;
+/// More of it, for the names of steps.
+const STEP_NAMES: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
 /// Estimated advance of a character of a step's name; names that do not fit are replaced by numbers.
 const STEP_CHAR: f64 = 5.7;
@@ -88,6 +90,8 @@ pub(super) struct Canvas<'a> {
     pub(super) settle_s: f64,
     /// The steps.
     pub(super) steps: &'a [StepMark],
+    /// Whether the time axis is named: in the lowest row of a grid.
+    pub(super) named_axis: bool,
 }
 
 impl Canvas<'_> {
@@ -95,8 +99,18 @@ impl Canvas<'_> {
         LEFT + (t_s / self.duration_s.max(1e-9)).clamp(0.0, 1.0) * (self.width - LEFT - RIGHT)
     }
 
+    /// Upper edge of the plotting area.
+    fn top(&self) -> f64 {
+        if self.steps.len() > 1 { TOP + STEP_NAMES } else { TOP }
+    }
+
+    /// Height of the plotting area.
+    fn tall(&self) -> f64 {
+        self.height - self.top() - BOTTOM
+    }
+
     fn y(&self, place: f64) -> f64 {
-        TOP + (1.0 - place.clamp(0.0, 1.0)) * (self.height - TOP - BOTTOM)
+        self.top() + (1.0 - place.clamp(0.0, 1.0)) * self.tall()
     }
 
     /// Where each step begins and ends.
@@ -123,7 +137,7 @@ impl Canvas<'_> {
 
     /// Alternating bands, settling times, and the steps' names where they fit, else their numbers.
     fn steps_behind(&self, svg: &mut String) {
-        let (top, height) = (TOP, self.height - TOP - BOTTOM);
+        let (top, height) = (self.top(), self.tall());
         let fits =
             self.spans().all(|(_, s, from, to)| s.name.chars().count() as f64 * STEP_CHAR + 6.0 <= to - from);
         for (i, step, from, to) in self.spans() {
@@ -163,7 +177,7 @@ impl Canvas<'_> {
                 let _ = write!(
                     svg,
                     "<line class=\"stepline\" x1=\"{from:.1}\" x2=\"{from:.1}\" y1=\"{:.1}\" y2=\"{bottom:.1}\"><title>{}</title></line>",
-                    TOP - 14.0,
+                    self.top() - STEP_NAMES,
                     escape(&step.name)
                 );
             }
@@ -190,9 +204,15 @@ impl Canvas<'_> {
         }
         let _ = write!(
             svg,
-            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom:.1}\" y2=\"{bottom:.1}\"/><text class=\"unit\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">time, s</text>",
-            bottom + 30.0
+            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom:.1}\" y2=\"{bottom:.1}\"/>"
         );
+        if self.named_axis {
+            let _ = write!(
+                svg,
+                "<text class=\"unit\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">time, s</text>",
+                bottom + 31.0
+            );
+        }
     }
 
     fn gridlines(&self, svg: &mut String, scale: &Scale) {
@@ -207,7 +227,7 @@ impl Canvas<'_> {
     }
 
     fn hovers(&self, svg: &mut String, hovers: &[Hover]) {
-        let (top, height) = (TOP, self.height - TOP - BOTTOM);
+        let (top, height) = (self.top(), self.tall());
         for hover in hovers {
             let (from, to) = (self.x(hover.from_s), self.x(hover.to_s));
             let _ = write!(
@@ -285,7 +305,8 @@ impl Canvas<'_> {
                 let _ = write!(
                     svg,
                     "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{high:.1}\" width=\"{:.2}\" height=\"{:.1}\"/>",
-                    (to - from).max(0.5),
+                    // A little over the next one: no seam between them.
+                    to - from + 0.4,
                     low - high
                 );
             }
@@ -347,7 +368,14 @@ mod tests {
     #[test]
     fn a_value_that_was_not_measured_breaks_the_line() {
         let steps = [StepMark { name: "start".into(), at_s: 0.0, changes: vec![] }];
-        let canvas = Canvas { width: 500.0, height: 200.0, duration_s: 4.0, settle_s: 0.0, steps: &steps };
+        let canvas = Canvas {
+            width: 500.0,
+            height: 200.0,
+            duration_s: 4.0,
+            settle_s: 0.0,
+            steps: &steps,
+            named_axis: true,
+        };
         let line = Line {
             index: 0,
             points: vec![(0.0, Some(1.0)), (1.0, Some(1.0)), (2.0, None), (3.0, Some(1.0)), (4.0, Some(1.0))],

@@ -12,7 +12,7 @@ mod topology;
 use evenkeel_scenario::Scenario;
 
 use crate::judge::Judgement;
-use crate::run::Run;
+use crate::run::{Run, Topology};
 use text::{escape, paragraphs};
 
 /// Everything the page shows.
@@ -71,9 +71,9 @@ impl Report {
             include_str!("style.css")
         );
         page += &self.head();
-        page += &self.expectations();
-        page += &self.measurements(&mut figures);
         page += &self.setup(&mut figures);
+        page += &self.measurements(&mut figures);
+        page += &self.expectations();
         page += &format!(
             "<footer>Evenkeel {} · rows behind every figure: samples.csv, calls.csv; numbers for programs: summary.json</footer>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION")
@@ -95,9 +95,35 @@ impl Report {
                 escape(&self.published_claim)
             );
         }
-        html += &format!("<div class=\"outcome\">{}</div>", paragraphs(&self.notes));
+        html += &format!("<div class=\"notes\">{}</div>", paragraphs(&self.notes));
+        if !self.judgements.is_empty() {
+            let (class, sign) = if self.failed() { ("bad", "✗") } else { ("good", "✓") };
+            html += &format!(
+                "<p><a class=\"badge {class}\" href=\"#expectations\">{sign} {}</a></p>\n",
+                self.verdict_sentence()
+            );
+        }
         html += &format!("<ul class=\"meta\">{}</ul>\n</header>\n", self.meta());
         html
+    }
+
+    /// The topology of all runs; labels on which they differ are left to the table of parameters.
+    fn topology(&self) -> Option<Topology> {
+        let (first, rest) = self.runs.split_first()?;
+        let mut topology = first.topology.clone();
+        for other in rest.iter().map(|run| &run.topology) {
+            for node in &mut topology.nodes {
+                if other.nodes.iter().any(|n| n.name == node.name && n.labels != node.labels) {
+                    node.labels.clear();
+                }
+            }
+            for wire in &mut topology.wires {
+                if other.wires.iter().any(|w| w.ends == wire.ends && w.label != wire.label) {
+                    wire.label.clear();
+                }
+            }
+        }
+        (!topology.nodes.is_empty()).then_some(topology)
     }
 
     fn meta(&self) -> String {
@@ -124,17 +150,20 @@ impl Report {
         if self.judgements.is_empty() {
             return String::new();
         }
-        let good = self.judgements.iter().filter(|j| !j.verdict.is_bad()).count();
-        let all = self.judgements.len();
-        let sentence = match all - good {
-            0 if all == 1 => "As expected.".to_owned(),
-            0 => format!("All {all} as expected."),
-            bad => format!("{bad} of {all} not as expected."),
-        };
         format!(
-            "<section>\n<h2>Expectations</h2>\n<p>{sentence}</p>\n{}\n</section>\n",
+            "<section>\n<h2 id=\"expectations\">Expectations</h2>\n<p>{}</p>\n{}\n</section>\n",
+            self.verdict_sentence(),
             tables::expectations(&self.judgements)
         )
+    }
+
+    fn verdict_sentence(&self) -> String {
+        let all = self.judgements.len();
+        match self.judgements.iter().filter(|j| j.verdict.is_bad()).count() {
+            0 if all == 1 => "The expectation came out as it should.".to_owned(),
+            0 => format!("All {all} expectations came out as they should."),
+            bad => format!("{bad} of {all} expectations did not come out as they should."),
+        }
     }
 
     fn measurements(&self, figures: &mut Figures) -> String {
@@ -179,35 +208,25 @@ impl Report {
 
     fn setup(&self, figures: &mut Figures) -> String {
         let mut html = String::from("<section>\n<h2>Setup</h2>\n");
-        for (i, run) in self.runs.iter().enumerate() {
-            let same = |other: &&Run| other.topology == run.topology;
-            if !self.runs[..i].iter().any(|other| same(&other)) && !run.topology.nodes.is_empty() {
-                let which = if self.runs.iter().all(|r| r.topology == run.topology) {
-                    String::new()
-                } else {
-                    format!(", run <b>{}</b>", escape(&run.name))
-                };
-                html += &format!(
-                    "<figure>{}{}</figure>\n",
-                    topology::draw(&run.topology),
-                    figures.caption(&format!(
-                        "Topology{which}: senders left, receivers right. Unlabelled wires are not paced."
-                    ))
-                );
-            }
+        if let Some(topology) = self.topology() {
+            let caption = "Topology: senders left, receivers right. Wires without a rate are not paced.";
+            html += &format!("<figure>{}{}</figure>\n", topology::draw(&topology), figures.caption(caption));
+        }
+        match self.runs.as_slice() {
+            [run] => html += &tables::parameters(&run.parameters),
+            runs => html += &tables::parameters_of(runs),
         }
         for run in &self.runs {
-            if self.runs.len() > 1 {
+            let named = self.runs.len() > 1 && (run.steps.len() > 1 || !run.notes.is_empty());
+            if named {
                 html += &format!("<h3>{}</h3>\n", escape(&run.name));
             }
-            html += &tables::parameters(&run.parameters);
             if run.steps.len() > 1 {
                 html += "<h3>Steps</h3>\n";
                 html += &tables::steps(run);
             }
-            for note in &run.notes {
-                html += &format!("<p style=\"margin-top:12px\">{}</p>\n", escape(note));
-            }
+            let notes = run.notes.iter().map(|note| format!("<p class=\"remark\">{}</p>\n", escape(note)));
+            html.extend(notes);
         }
         html + "</section>\n"
     }

@@ -110,7 +110,8 @@ pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str
             html += &format!("<h3 style=\"margin:0 0 -4px\">{}</h3>", escape(&run.name));
         }
     }
-    for quantity in &QUANTITIES {
+    for (place, quantity) in QUANTITIES.iter().enumerate() {
+        let lowest = place + columns.div_ceil(runs.len().max(1)) >= QUANTITIES.len();
         let of_link = |run: &'_ Run| -> Vec<Sample> {
             run.samples.iter().filter(|s| s.router == router && s.link == link).cloned().collect()
         };
@@ -122,7 +123,8 @@ pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str
             Scale::linear(values.iter().copied().fold(0.0, f64::max))
         };
         for run in &runs {
-            html += &panel(run, &of_link(run), quantity, &scale, classes, columns);
+            let canvas = Canvas { named_axis: lowest, ..canvas(run, columns) };
+            html += &panel(run, &of_link(run), quantity, &scale, classes, &canvas);
         }
     }
     html + "</div>"
@@ -134,7 +136,7 @@ fn panel(
     quantity: &Quantity,
     scale: &Scale,
     classes: &[&str],
-    columns: usize,
+    canvas: &Canvas<'_>,
 ) -> String {
     let lines: Vec<Line> = classes
         .iter()
@@ -149,7 +151,7 @@ fn panel(
         })
         .filter(|line| !line.points.is_empty())
         .collect();
-    canvas(run, columns).lines(quantity.title, quantity.unit, scale, &lines, &hovers(run, samples, quantity))
+    canvas.lines(quantity.title, quantity.unit, scale, &lines, &hovers(run, samples, quantity))
 }
 
 /// One per window: the values of all classes.
@@ -179,7 +181,7 @@ fn hovers(run: &Run, samples: &[Sample], quantity: &Quantity) -> Vec<Hover> {
 pub(super) fn calls(runs: &[Run], (router, link): (&str, &str)) -> String {
     let runs: Vec<&Run> =
         runs.iter().filter(|run| run.calls.iter().any(|c| c.router == router && c.link == link)).collect();
-    let columns = runs.len().max(2);
+    let columns = runs.len();
     let mut html = grid(columns);
     for run in runs.iter().copied() {
         let mut windows = Vec::new();
@@ -218,13 +220,19 @@ fn grid(columns: usize) -> String {
 }
 
 fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
+    let columns = columns.max(1);
     let width = (1084.0 - 20.0 * (columns as f64 - 1.0)) / columns as f64;
     let last = run.samples.iter().map(|s| s.t_s).fold(run.duration_s, f64::max);
     Canvas {
         width: width.round(),
-        height: if columns > 2 { 218.0 } else { 262.0 },
+        height: match columns {
+            1 => 190.0,
+            2 => 254.0,
+            _ => 212.0,
+        },
         duration_s: last,
         settle_s: run.settle_s,
         steps: &run.steps,
+        named_axis: true,
     }
 }

@@ -25,6 +25,46 @@ pub(super) fn parameters(parameters: &[Parameter]) -> String {
     html + "</div>"
 }
 
+/// Parameters of several runs side by side; what is the same for all stands once.
+pub(super) fn parameters_of(runs: &[Run]) -> String {
+    let mut keys: Vec<(&str, &str)> = Vec::new();
+    for p in runs.iter().flat_map(|run| &run.parameters) {
+        let key = (p.group.as_str(), p.name.as_str());
+        if !keys.contains(&key) {
+            // Beside its group, so that groups stay together.
+            let at = keys.iter().rposition(|(group, _)| *group == p.group).map_or(keys.len(), |at| at + 1);
+            keys.insert(at, key);
+        }
+    }
+    let heads: String = runs.iter().map(|run| format!("<th>{}</th>", escape(&run.name))).collect();
+    let mut html = format!(
+        "<div class=\"scroll\"><table class=\"wide matrix\"><thead><tr><th></th>{heads}</tr></thead>"
+    );
+    let mut group = None;
+    for (of, name) in keys {
+        if group != Some(of) {
+            html += if group.is_some() { "</tbody><tbody>" } else { "<tbody>" };
+            html += &format!("<tr><th colspan=\"{}\">{}</th></tr>", runs.len() + 1, escape(of));
+            group = Some(of);
+        }
+        let values: Vec<&str> = runs
+            .iter()
+            .map(|run| {
+                let found = run.parameters.iter().find(|p| p.group == of && p.name == name);
+                found.map_or("–", |p| p.value.as_str())
+            })
+            .collect();
+        html += &format!("<tr><td class=\"key\">{}</td>", escape(name));
+        if values.iter().all(|value| *value == values[0]) {
+            html += &format!("<td colspan=\"{}\">{}</td>", runs.len(), escape(values[0]));
+        } else {
+            html += &values.iter().map(|value| format!("<td>{}</td>", escape(value))).collect::<String>();
+        }
+        html += "</tr>";
+    }
+    html + if group.is_some() { "</tbody></table></div>" } else { "</table></div>" }
+}
+
 /// The steps: number, time, name, what changed.
 pub(super) fn steps(run: &Run) -> String {
     let mut rows = String::new();

@@ -1,0 +1,239 @@
+//! What the command says, and ends with, when it is given what it cannot use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+fn evenkeel(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(arguments).output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+const GOOD: &str = r#"
+[[port]]
+name = "wan"
+interface = "ek-not-there"
+
+[[class]]
+name = "rest"
+
+[[class]]
+name = "voice"
+match = [{ dscp = [46] }]
+
+[[link]]
+port = "wan"
+rate = "100Mbit/s"
+
+[link.discipline]
+kind = "lct"
+limit = 50
+x_delay = { rest = "200us" }
+"#;
+
+/// Checks `GOOD` with `was` replaced by `is`; both `check` and `run` must refuse it alike.
+fn refused(was: &str, is: &str, line: usize, wanted: &[&str]) {
+    let folder = Folder::new();
+    assert!(GOOD.contains(was), "{was}");
+    let file = folder.write("router.toml", &GOOD.replace(was, is));
+    for command in ["check", "run"] {
+        let output = evenkeel(&[command, file.to_str().unwrap()]);
+        assert_eq!(code(&output), 2, "{command}: {}", errors(&output));
+        let said = errors(&output);
+        let place = format!("{}:{line}: ", file.display());
+        assert!(said.lines().any(|l| l.starts_with(&place)), "{command}: no {place} in\n{said}");
+        for part in wanted {
+            assert!(said.contains(part), "{command}: no {part:?} in\n{said}");
+        }
+        assert_eq!(text(&output), "", "{command} printed on standard output");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest() {
+    refused("interface =", "interfce =", 4, &["port.interfce", "unknown key", "interface"]);
+    refused("limit = 50", "limt = 50", 19, &["limt", "limit"]);
+}
+
+#[test]
+fn a_wrong_unit_is_named_with_the_valid_ones() {
+    refused("100Mbit/s", "100MB", 15, &["rate", "Mbit/s"]);
+    refused("200us", "200", 20, &["x_delay", "us"]);
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_the_range() {
+    refused("limit = 50", "limit = 0", 19, &["limit", "1", "65536"]);
+    refused("200us", "100s", 20, &["x_delay", "range"]);
+    refused("dscp = [46]", "dscp = [64]", 11, &["dscp", "63"]);
+}
+
+#[test]
+fn an_unknown_class_or_port_is_named_with_the_nearest() {
+    refused("port = \"wan\"", "port = \"wna\"", 14, &["wna", "wan"]);
+    refused("rest = \"200us\"", "rst = \"200us\"", 20, &["rst", "rest"]);
+}
+
+#[test]
+fn every_error_of_a_file_is_told_at_once() {
+    let folder = Folder::new();
+    let text = GOOD.replace("100Mbit/s", "fast").replace("limit = 50", "limit = 0");
+    let file = folder.write("router.toml", &text);
+    let said = errors(&evenkeel(&["check", file.to_str().unwrap()]));
+    assert!(said.contains(":15: ") && said.contains(":19: "), "{said}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = Folder::new();
+    let missing = folder.path().join("nothing.toml");
+    let missing = missing.to_str().unwrap();
+    for arguments in [
+        vec!["check", missing],
+        vec!["run", missing],
+        vec!["lab", missing],
+        vec!["scenario", "show", missing],
+        vec!["scenario", "check", missing],
+        vec!["check", folder.path().to_str().unwrap()],
+    ] {
+        let output = evenkeel(&arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", errors(&output));
+        assert!(errors(&output).contains(arguments.last().unwrap()), "{arguments:?}: {}", errors(&output));
+    }
+    let binary = folder.path().join("binary.toml");
+    fs::write(&binary, b"\xff\xfe\x00name").unwrap();
+    let output = evenkeel(&["check", binary.to_str().unwrap()]);
+    assert_eq!(code(&output), 2, "{}", errors(&output));
+}
+
+#[test]
+fn a_missing_interface_is_bad_input_where_routing_is_allowed() {
+    let folder = Folder::new();
+    let file = folder.write("router.toml", GOOD);
+    let socket = folder.path().join("control.sock");
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["run", file.to_str().unwrap(), "--socket", socket.to_str().unwrap()])
+        .env("EVENKEEL_RUNTIME_DIR", folder.path().join("state"))
+        .output()
+        .unwrap();
+    let said = errors(&output);
+    // Without the right to open packet sockets the privilege is what is missing first.
+    match code(&output) {
+        2 => {
+            let place = format!("{}:4: port.interface: ", file.display());
+            assert!(said.contains(&place) && said.contains("ek-not-there") && said.contains("lo"), "{said}");
+        }
+        3 => assert!(said.contains("CAP_"), "{said}"),
+        other => panic!("exit code {other}: {said}"),
+    }
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_good_file_is_explained() {
+    let folder = Folder::new();
+    let file = folder.write("router.toml", GOOD);
+    let file = file.to_str().unwrap();
+    let output = evenkeel(&["check", file]);
+    assert_eq!(code(&output), 0, "{}", errors(&output));
+    let said = text(&output);
+    for part in ["wan", "ek-not-there", "100Mbit/s", "lct", "x_delay.rest 200us", "voice", "1 rule"] {
+        assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+    let other = folder.write("new.toml", &GOOD.replace("200us", "300us"));
+    let output = evenkeel(&["check", other.to_str().unwrap(), "--against", file]);
+    assert!(text(&output).contains("200us becomes 300us"), "{}", text(&output));
+}
+
+#[test]
+fn json_is_json_for_good_and_bad_files() {
+    let folder = Folder::new();
+    let good = folder.write("good.toml", GOOD);
+    let bad = folder.write("bad.toml", &GOOD.replace("limit = 50", "limit = 0"));
+    let read = |file: &Path, expected: i32| -> serde_json::Value {
+        let output = evenkeel(&["check", "--json", file.to_str().unwrap()]);
+        assert_eq!(code(&output), expected);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let value = read(&good, 0);
+    assert_eq!(value["ok"], true);
+    assert_eq!(value["links"][0]["rate_bps"], 100_000_000);
+    assert_eq!(value["links"][0]["settings"]["limit"], "50");
+    let value = read(&bad, 2);
+    assert_eq!(value["ok"], false);
+    assert_eq!(value["errors"][0]["line"], 19);
+}
+
+#[test]
+fn nobody_listening_is_said() {
+    let folder = Folder::new();
+    let socket = folder.path().join("none.sock");
+    let output = evenkeel(&["ctl", "--socket", socket.to_str().unwrap(), "show"]);
+    assert_eq!(code(&output), 1);
+    assert!(errors(&output).contains("no router listens at"), "{}", errors(&output));
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    for arguments in [
+        &["rnu"][..],
+        &[],
+        &["ctl", "watch", "--interval", "1"],
+        &["ctl", "watch", "--interval", "1us"],
+        &["lab", "x.toml", "--time-scale", "fast"],
+        &["lab", "x.toml", "--without", "a", "--all-without"],
+    ] {
+        assert_eq!(code(&evenkeel(arguments)), 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_scenario_with_errors_is_refused_before_anything_runs() {
+    let folder = Folder::new();
+    let file = folder.write("scenario.toml", "name = \"a\"\ntitel = \"b\"\n");
+    for arguments in [vec!["lab"], vec!["scenario", "check"], vec!["scenario", "show"]] {
+        let arguments: Vec<&str> = arguments.into_iter().chain([file.to_str().unwrap()]).collect();
+        let output = evenkeel(&arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        let said = errors(&output);
+        assert!(said.contains(&format!("{}:2: titel", file.display())) && said.contains("title"), "{said}");
+    }
+}
+
+#[test]
+fn the_references_are_printed() {
+    for (format, key) in [("router", "x_delay"), ("scenario", "time")] {
+        let output = evenkeel(&["reference", format]);
+        assert_eq!(code(&output), 0);
+        assert!(text(&output).starts_with("# ") && text(&output).contains(key));
+    }
+}

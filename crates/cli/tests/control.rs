@@ -1,0 +1,148 @@
+//! `ctl` against a control socket whose router is a stand-in.
+
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_config::RouterConfig;
+use evenkeel_control::{Server, Target};
+use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
+use evenkeel_router::{Command as RouterCommand, CommandError, Reply};
+
+const CONFIG: &str = r#"
+[[port]]
+name = "wan"
+interface = "eth0"
+[[class]]
+name = "rest"
+[[link]]
+port = "wan"
+[link.discipline]
+kind = "lct"
+"#;
+
+/// Every time it is asked, a second has passed and class `rest` has sent 7 more packets at 100 us each.
+#[derive(Default)]
+struct Ticking {
+    asked: Mutex<u64>,
+    changes: Mutex<Vec<String>>,
+}
+
+impl Target for Ticking {
+    fn send(&self, command: RouterCommand) -> Result<Reply, CommandError> {
+        if !matches!(command, RouterCommand::Show) {
+            self.changes.lock().unwrap().push(format!("{command:?}"));
+            return Ok(Reply::Done);
+        }
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        let packets = *asked * 7;
+        Ok(Reply::Snapshot(Box::new(Snapshot {
+            time_ns: *asked * 1_000_000_000,
+            uptime_ns: *asked * 1_000_000_000,
+            router: "r1".to_owned(),
+            ports: vec![PortSnapshot { name: "wan".to_owned(), up: true, ..PortSnapshot::default() }],
+            links: vec![LinkSnapshot {
+                port: "wan".to_owned(),
+                discipline: "lct".to_owned(),
+                rate_bps: Some(100_000_000),
+                classes: vec![ClassSnapshot {
+                    name: "rest".to_owned(),
+                    in_packets: packets,
+                    out_packets: packets,
+                    sent_packets: packets,
+                    delay_sum_ns: packets * 100_000,
+                    delay_max_ns: 100_000,
+                    delay_buckets: vec![(98_304, packets)],
+                    ..ClassSnapshot::default()
+                }],
+                ..LinkSnapshot::default()
+            }],
+            ..Snapshot::default()
+        })))
+    }
+}
+
+struct Setup {
+    folder: tempfile::TempDir,
+    target: Arc<Ticking>,
+    _server: Server,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Arc::<Ticking>::default();
+        let config = RouterConfig::parse(CONFIG, "router.toml").unwrap();
+        let server = Server::start(&folder.path().join("s"), &config, Arc::clone(&target)).unwrap();
+        Self { folder, target, _server: server }
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+            .args(["ctl", "--socket"])
+            .arg(self.folder.path().join("s"))
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn watch_prints_a_row_per_window() {
+    let setup = Setup::new();
+    let output = setup.ctl(&["watch", "--interval", "10ms", "--count", "2"]);
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output),
+        "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many\n\
+         1.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0\n\
+         2.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0\n"
+    );
+    let output = setup.ctl(&["watch", "--interval", "10ms", "--count", "1", "--link", "lan"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("links are wan"));
+}
+
+#[test]
+fn show_is_readable_and_json() {
+    let setup = Setup::new();
+    let shown = text(&setup.ctl(&["show"]));
+    assert!(shown.contains("link wan: lct, 100Mbit/s"), "{shown}");
+    let value: serde_json::Value = serde_json::from_str(&text(&setup.ctl(&["--json", "show"]))).unwrap();
+    assert_eq!(value["links"][0]["classes"][0]["name"], "rest");
+}
+
+#[test]
+fn a_wrong_value_is_refused_with_its_range_and_nothing_changes() {
+    let setup = Setup::new();
+    let output = setup.ctl(&["set", "wan", "x_delay", "rest", "100s"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("range"), "{said}");
+    assert!(setup.target.changes.lock().unwrap().is_empty());
+    assert!(setup.ctl(&["set", "wan", "x_delay", "rest", "10us"]).status.success());
+    assert!(setup.ctl(&["set", "wan", "module2", "false"]).status.success());
+    assert!(setup.ctl(&["discipline", "wan", "fifo"]).status.success());
+    assert_eq!(setup.target.changes.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn a_script_with_errors_changes_nothing() {
+    let setup = Setup::new();
+    let file = setup.folder.path().join("steps");
+    std::fs::write(&file, "0s set wan module2 false\n1 rate wan 1Mbit/s\n").unwrap();
+    let output = setup.ctl(&["script", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with(&format!("{}:2: ", file.display())), "{said}");
+    assert!(setup.target.changes.lock().unwrap().is_empty());
+    std::fs::write(&file, "0s set wan module2 false\n10ms rate wan 1Mbit/s\n").unwrap();
+    let output = setup.ctl(&["script", file.to_str().unwrap()]);
+    assert!(output.status.success());
+    assert_eq!(text(&output).lines().count(), 2);
+    assert_eq!(setup.target.changes.lock().unwrap().len(), 2);
+}
