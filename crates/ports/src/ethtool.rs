@@ -62,11 +62,11 @@ pub(crate) fn features(control: &Control, interface: &str) -> Result<Vec<Feature
         .collect())
 }
 
-/// Switches features on or off by name; what the device does not know or cannot change stays as it is.
+/// Switches features on or off, as `wanted` says by name; for `None`, and what the device cannot change, stays as it is.
 pub(crate) fn set_features(
     control: &Control,
     interface: &str,
-    wanted: &[(&str, bool)],
+    wanted: impl Fn(&str) -> Option<bool>,
 ) -> Result<(), PortError> {
     let known = features(control, interface)?;
     let blocks = known.len().div_ceil(32);
@@ -74,9 +74,9 @@ pub(crate) fn set_features(
     let mut request = vec![0u32; 2 + 2 * blocks];
     request[..2].copy_from_slice(&[SET_FEATURES, blocks as u32]);
     for (i, feature) in known.iter().enumerate().filter(|(_, feature)| feature.changeable) {
-        if let Some((_, on)) = wanted.iter().find(|(name, _)| *name == feature.name) {
+        if let Some(on) = wanted(&feature.name) {
             request[2 + i / 32 * 2] |= 1 << (i % 32);
-            request[2 + i / 32 * 2 + 1] |= u32::from(*on) << (i % 32);
+            request[2 + i / 32 * 2 + 1] |= u32::from(on) << (i % 32);
         }
     }
     control.ethtool(interface, &mut request)

@@ -1,37 +1,226 @@
 //! Switches off the offloads that hand over super-frames, and restores them.
+//!
+//! A router must see the frames that the wire carries. Three things glue them together before a packet socket sees them:
+//!
+//! - *receive offloads* of the interface (GRO, LRO, GRO in hardware): switched off;
+//! - *the other end of a veth pair*, when it is a container or a namespace: its stack leaves segmentation (TSO, UDP segmentation) to the
+//!   "hardware", which is our end, and 64 KiB arrive as one frame, whatever our own offloads say. A driver-mode XDP
+//!   program at our end makes the kernel take segmentation away from the other end, since XDP programs want real
+//!   frames. So a program that passes everything is linked there; the link ends with the process, and the other end has
+//!   its offloads back.
+//! - *segmentation offloads of the interface itself* do nothing to what is received; they are switched off so that
+//!   what the machine itself sends there consists of frames too.
+//!
+//! What was switched off is written to a file first. A stop restores it; after `kill -9` the next start finds the
+//! file and knows what was there originally, rather than taking the leftovers for it.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use crate::bpf::{Assembler, AttachType, Link, Program, ProgramKind, Reg, XDP_HAS_FRAGS};
 use crate::error::PortError;
+use crate::ethtool::{driver, features, set_features};
+use crate::interface::Control;
+use crate::sys::NetNs;
+
+/// Whether a feature, by the kernel's name, glues frames together. Newer kernels have more of them.
+fn makes_super_frames(name: &str) -> bool {
+    name.starts_with("rx-gro")
+        || name == "rx-lro"
+        || name == "rx-udp-gro-forwarding"
+        || (name.starts_with("tx-") && name.ends_with("-segmentation"))
+}
+
+/// `XDP_FLAGS_DRV_MODE`: in the driver or not at all.
+const DRIVER_MODE: u32 = 4;
+const XDP_PASS: i32 = 2;
 
 /// The offloads of one interface, switched off; dropping it restores them.
 #[derive(Debug)]
 pub struct Offloads {
-    changed: Vec<String>,
+    interface: String,
+    control: Control,
+    ifindex: u32,
+    /// Names of what was on at first.
+    on: BTreeSet<String>,
+    file: PathBuf,
+    peer: Option<Link>,
+    warning: Option<String>,
+    restored: bool,
 }
 
 impl Offloads {
-    /// Switches off what makes frames longer than the wire's on `interface`, in the network namespace of the calling thread, and
-    /// keeps in `runtime` (made if missing) what it was, so that the next start can restore it should this process be killed.
+    /// Switches off what makes frames longer than the wire's on `interface`, in the network namespace of the calling
+    /// thread, and keeps in the directory `runtime` (made if missing) what it was, so that the next start can restore it should
+    /// this process be killed.
     ///
     /// # Errors
     /// There is no such interface, the process lacks CAP_NET_ADMIN, or `runtime` cannot be written.
     pub fn disable(interface: &str, runtime: &Path) -> Result<Self, PortError> {
-        let _ = runtime;
-        Err(PortError::NoInterface(interface.to_owned()))
+        let control = Control::open()?;
+        let ifindex = control.interface(interface)?.index;
+        let now_on: BTreeSet<String> = features(&control, interface)?
+            .into_iter()
+            .filter(|feature| feature.on && feature.changeable)
+            .map(|feature| feature.name)
+            .filter(|name| makes_super_frames(name))
+            .collect();
+
+        let written = |error| PortError::from_io(format!("writing to {}", runtime.display()), error);
+        fs::create_dir_all(runtime).map_err(written)?;
+        let namespace = NetNs::current().and_then(|namespace| namespace.inode()).map_err(written)?;
+        let file = runtime.join(format!("offloads-{namespace}-{interface}"));
+        let stamp = format!("boot {} interface {ifindex}", boot());
+        let on = recall(&file, &stamp).unwrap_or(now_on);
+        remember(&file, &stamp, &on).map_err(written)?;
+
+        let (peer, warning) = match segment_at_the_other_end(&control, interface, ifindex) {
+            Ok(peer) => (peer, None),
+            Err(error) => (
+                None,
+                Some(format!(
+                    "{interface}: {error}; super-frames of the other end will be dropped as frame_too_long \
+                 unless they are switched off there (`ethtool -K <other end> tso off gso off`)"
+                )),
+            ),
+        };
+        let this = Self {
+            interface: interface.to_owned(),
+            control,
+            ifindex,
+            on,
+            file,
+            peer,
+            warning,
+            restored: false,
+        };
+        // After the program, because attaching it switches GRO on.
+        this.set(|_| false)?;
+        Ok(this)
     }
 
-    /// What was changed, in the words of `ethtool -k`.
+    /// What was on before and is restored at the end, by the kernel's names, as `ethtool -k` shows them.
+    pub fn switched_off(&self) -> impl Iterator<Item = &str> {
+        self.on.iter().map(String::as_str)
+    }
+
+    /// Whether the interface is an end of a veth pair whose other end was made to segment what it sends.
     #[must_use]
-    pub fn changed(&self) -> &[String] {
-        &self.changed
+    pub const fn other_end_segments(&self) -> bool {
+        self.peer.is_some()
     }
 
-    /// Restores what was changed, and says if that failed (dropping restores without a word).
+    /// What could not be done, and what to do about it; for the log.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
+    /// Restores what was switched off. Dropping does the same and does not tell of a failure.
     ///
     /// # Errors
     /// The interface refuses; one that has vanished is no error.
-    pub fn restore(self) -> Result<(), PortError> {
+    pub fn restore(mut self) -> Result<(), PortError> {
+        self.undo()
+    }
+
+    fn set(&self, on: impl Fn(&str) -> bool) -> Result<(), PortError> {
+        set_features(&self.control, &self.interface, |name| makes_super_frames(name).then(|| on(name)))
+    }
+
+    fn undo(&mut self) -> Result<(), PortError> {
+        if self.restored {
+            return Ok(());
+        }
+        self.restored = true;
+        self.peer = None;
+        // An interface of the same name that came later has its own offloads.
+        match self.control.interface(&self.interface) {
+            Ok(found) if found.index == self.ifindex => self.set(|name| self.on.contains(name))?,
+            _ => {}
+        }
+        // Should the file stay, the next start finds it and restores the same again.
+        let _ = fs::remove_file(&self.file);
         Ok(())
+    }
+}
+
+impl Drop for Offloads {
+    fn drop(&mut self) {
+        let _ = self.undo();
+    }
+}
+
+/// Links the program that makes the other end of a veth pair segment; `None` if the interface is of another kind.
+fn segment_at_the_other_end(
+    control: &Control,
+    interface: &str,
+    ifindex: u32,
+) -> Result<Option<Link>, PortError> {
+    if driver(control, interface)? != "veth" {
+        return Ok(None);
+    }
+    let mut asm = Assembler::default();
+    asm.set(Reg(0), XDP_PASS).exit();
+    let code = asm.finish();
+    // With fragments allowed the interface may have any MTU; kernels before 6.3 do not know the flag or do not heed it.
+    let mut refused = None;
+    for flags in [XDP_HAS_FRAGS, 0] {
+        let attached = Program::load(ProgramKind::Xdp, "evenkeel_pass", &code, flags).and_then(|program| {
+            let what = "making the other end of the veth pair segment by an XDP program";
+            program
+                .link(ifindex, AttachType::Xdp, DRIVER_MODE)
+                .map_err(|error| PortError::from_io(what, error))
+        });
+        match attached {
+            Ok(link) => return Ok(Some(link)),
+            Err(error) => {
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    refused.map_or(Ok(None), Err)
+}
+
+/// Tells this start of the machine from every other: interface numbers begin again with it.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// What a start that was never stopped has written about this interface, if it has.
+fn recall(file: &Path, stamp: &str) -> Option<BTreeSet<String>> {
+    let text = fs::read_to_string(file).ok()?;
+    let mut lines = text.lines();
+    (lines.next() == Some(stamp)).then(|| lines.map(str::to_owned).collect())
+}
+
+/// Writes the file as a whole or not at all.
+fn remember(file: &Path, stamp: &str, on: &BTreeSet<String>) -> io::Result<()> {
+    let mut text = format!("{stamp}\n");
+    for name in on {
+        let _ = writeln!(text, "{name}");
+    }
+    let draft = file.with_extension("new");
+    fs::write(&draft, text)?;
+    fs::rename(draft, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_found_again_unless_it_speaks_of_another_interface() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("offloads-1-eth0");
+        let on: BTreeSet<_> = ["rx-gro", "rx-lro"].map(String::from).into();
+        assert_eq!(recall(&file, "boot b interface 3"), None);
+        remember(&file, "boot b interface 3", &on).unwrap();
+        assert_eq!(recall(&file, "boot b interface 3"), Some(on));
+        assert_eq!(recall(&file, "boot b interface 4"), None);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }
