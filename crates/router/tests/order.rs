@@ -79,7 +79,7 @@ fn the_order_of_arrival_decides() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// What gets through and in which order does not depend on when the worker wakes, even where queues overflow.
     #[test]
