@@ -1,14 +1,22 @@
-//! Capture files: a port that reads one.
+//! Capture files as ports: a pcap or pcapng file whose Ethernet frames arrive one after the other.
+//!
+//! To write one, wrap any port in a [`crate::wrap::PcapTap`].
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
 use std::os::fd::RawFd;
 use std::path::Path;
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Nanos, Reason};
+use pcap_file::DataLink;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
 
 use crate::error::PortError;
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame};
+use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 
 /// When the frames of a capture arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,58 +27,333 @@ pub enum Pace {
     Fast,
 }
 
-/// Reads a pcap or pcapng file of Ethernet frames; what is sent into it is counted and dropped.
-#[derive(Debug)]
+enum Reader {
+    Pcap(PcapReader<BufReader<File>>),
+    PcapNg(PcapNgReader<BufReader<File>>),
+}
+
+/// The frame that arrives next.
+struct Next {
+    bytes: Vec<u8>,
+    /// It was longer when it was captured.
+    cut: bool,
+    /// Since 1970.
+    stamp: Nanos,
+}
+
+/// Reads a pcap or pcapng file of Ethernet frames, one frame ahead, so that a file larger than the memory is no trouble.
+/// What is sent into it is counted as sent and dropped.
+///
+/// A frame that the capture holds only in part is dropped as [`Reason::Truncated`]. A file that turns out to be
+/// malformed ends there: [`PcapReadPort::error`] tells.
 pub struct PcapReadPort {
     name: String,
+    reader: Reader,
+    pace: Pace,
+    next: Option<Next>,
+    /// The time of the first call, and the stamp of the first frame.
+    origin: Option<(Nanos, Nanos)>,
+    error: Option<PortError>,
+    counters: PortCounters,
+}
+
+impl std::fmt::Debug for PcapReadPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PcapReadPort").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl PcapReadPort {
-    /// Opens a file.
+    /// Opens a file, of whichever of the two formats.
     ///
     /// # Errors
-    /// It cannot be read, is not a capture, or holds no Ethernet frames.
+    /// It cannot be read, is not a capture, or holds frames of another kind than Ethernet.
     pub fn open(path: &Path, pace: Pace) -> Result<Self, PortError> {
-        let _ = pace;
-        Err(PortError::Capture { file: path.display().to_string(), what: String::new() })
+        let name = path.display().to_string();
+        let io = |error| PortError::from_io(format!("reading {name}"), error);
+        let bad = |what: String| PortError::Capture { file: name.clone(), what };
+        let mut file = File::open(path).map_err(io)?;
+        let mut magic = [0; 4];
+        file.read_exact(&mut magic)
+            .map_err(|_| bad("too short to be a capture (pcap or pcapng)".to_owned()))?;
+        file.rewind().map_err(io)?;
+        let file = BufReader::new(file);
+        let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+            Reader::PcapNg(PcapNgReader::new(file).map_err(|error| bad(error.to_string()))?)
+        } else {
+            let reader = PcapReader::new(file).map_err(|error| bad(error.to_string()))?;
+            let kind = reader.header().datalink;
+            if kind != DataLink::ETHERNET {
+                return Err(bad(format!("holds {kind:?} frames, not Ethernet")));
+            }
+            Reader::Pcap(reader)
+        };
+        let mut port = Self {
+            name,
+            reader,
+            pace,
+            next: None,
+            origin: None,
+            error: None,
+            counters: PortCounters::default(),
+        };
+        port.advance();
+        match port.error.take() {
+            Some(error) => Err(error),
+            None => Ok(port),
+        }
     }
 
     /// Whether every frame has been handed over.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        true
+        self.next.is_none()
     }
+
+    /// Why the file ended early, if it did.
+    #[must_use]
+    pub const fn error(&self) -> Option<&PortError> {
+        self.error.as_ref()
+    }
+
+    fn advance(&mut self) {
+        self.next = match self.reader.read() {
+            Ok(next) => next,
+            Err(what) => {
+                self.error = Some(PortError::Capture { file: self.name.clone(), what });
+                None
+            }
+        };
+    }
+
+    /// When the next frame arrives, if it is not to come as fast as possible.
+    fn due(&self) -> Option<Nanos> {
+        let next = self.next.as_ref()?;
+        let (start, first) = self.origin?;
+        Some(match self.pace {
+            Pace::Captured => start + next.stamp.saturating_sub(first),
+            Pace::Fast => Nanos::ZERO,
+        })
+    }
+}
+
+impl Reader {
+    fn read(&mut self) -> Result<Option<Next>, String> {
+        match self {
+            Self::Pcap(reader) => match reader.next_packet() {
+                None => Ok(None),
+                Some(Err(error)) => Err(error.to_string()),
+                Some(Ok(packet)) => Ok(Some(Next {
+                    cut: packet.orig_len as usize > packet.data.len(),
+                    stamp: Nanos(u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX)),
+                    bytes: packet.data.into_owned(),
+                })),
+            },
+            Self::PcapNg(reader) => loop {
+                let (interface, ticks, original, bytes) = match reader.next_block() {
+                    None => return Ok(None),
+                    Some(Err(error)) => return Err(error.to_string()),
+                    Some(Ok(Block::EnhancedPacket(packet))) => (
+                        packet.interface_id as usize,
+                        // The library takes the file's ticks for nanoseconds, whatever they are.
+                        packet.timestamp.as_nanos(),
+                        packet.original_len,
+                        packet.data.into_owned(),
+                    ),
+                    Some(Ok(Block::SimplePacket(packet))) => {
+                        (0, 0, packet.original_len, packet.data.into_owned())
+                    }
+                    Some(Ok(_)) => continue,
+                };
+                let Some(interface) = reader.interfaces().get(interface) else {
+                    return Err(format!("a packet of interface {interface}, which is not described"));
+                };
+                if interface.linktype != DataLink::ETHERNET {
+                    return Err(format!("holds {:?} frames, not Ethernet", interface.linktype));
+                }
+                let resolution = interface.options.iter().find_map(|option| match option {
+                    InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
+                    _ => None,
+                });
+                let stamp = nanos(ticks, resolution.unwrap_or(6));
+                return Ok(Some(Next { cut: original as usize > bytes.len(), stamp, bytes }));
+            },
+        }
+    }
+}
+
+/// Ticks of a pcapng file in nanoseconds. The resolution is a negative power: of two with the highest bit set, else of ten.
+fn nanos(ticks: u128, resolution: u8) -> Nanos {
+    let exponent = u32::from(resolution & 0x7f);
+    let nanos = if resolution & 0x80 == 0 {
+        match exponent {
+            0..=9 => ticks.checked_mul(10u128.pow(9 - exponent)),
+            10..=38 => Some(ticks / 10u128.pow(exponent - 9)),
+            _ => Some(0),
+        }
+    } else {
+        ticks.checked_mul(1_000_000_000).map(|n| n.checked_shr(exponent).unwrap_or(0))
+    };
+    Nanos(nanos.and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX))
 }
 
 impl Port for PcapReadPort {
     fn name(&self) -> &str {
         &self.name
     }
-    fn rx_burst(
-        &mut self,
-        _pool: &mut FramePool,
-        _now: Nanos,
-        _out: &mut Vec<RxFrame>,
-        _max: usize,
-    ) -> usize {
-        0
+
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+        if let (None, Some(first)) = (self.origin, &self.next) {
+            self.origin = Some((now, first.stamp));
+        }
+        let mut received = 0;
+        for _ in 0..max {
+            let Some(due) = self.due().filter(|due| *due <= now) else { break };
+            let arrival = if self.pace == Pace::Captured { due } else { now };
+            let Some(next) = &self.next else { break };
+            if next.cut {
+                self.counters.drop_one(Reason::Truncated);
+            } else if next.bytes.len() > pool.max_frame() {
+                self.counters.drop_one(Reason::FrameTooLong);
+            } else if let Some(frame) = pool.alloc_from(&next.bytes) {
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += next.bytes.len() as u64;
+                out.push(RxFrame { frame, arrival, vlan: vlan_of(&next.bytes) });
+                received += 1;
+            } else {
+                self.counters.drop_one(Reason::NoBuffer);
+            }
+            self.advance();
+        }
+        received
     }
-    fn tx_burst(&mut self, _pool: &mut FramePool, _frames: &mut VecDeque<Frame>) -> usize {
-        0
+
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        let taken = frames.len();
+        for frame in frames.drain(..) {
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += frame.len() as u64;
+            pool.release(frame);
+        }
+        taken
     }
+
     fn fd(&self) -> Option<RawFd> {
         None
     }
+
+    /// Up until the file has ended.
     fn state(&self) -> PortState {
-        PortState::Up
+        if self.is_finished() { PortState::Down } else { PortState::Up }
     }
+
     fn mac(&self) -> [u8; 6] {
         [0; 6]
     }
+
     fn mtu(&self) -> u32 {
         65_535
     }
+
     fn counters(&mut self) -> PortCounters {
-        PortCounters::default()
+        self.counters
+    }
+
+    fn next_due(&self) -> Option<Nanos> {
+        match (&self.next, self.origin) {
+            (Some(_), None) => Some(Nanos::ZERO),
+            _ => self.due(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{MemoryOptions, MemoryPort};
+    use crate::wrap::{PcapTap, PcapTapOptions, TxClock};
+    use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
+    use std::time::Duration;
+
+    fn drain(port: &mut PcapReadPort, now: Nanos) -> Vec<(Nanos, Vec<u8>)> {
+        let mut pool = FramePool::new(16);
+        let mut out = Vec::new();
+        port.rx_burst(&mut pool, now, &mut out, 16);
+        out.iter().map(|rx| (rx.arrival, pool.bytes(&rx.frame).to_vec())).collect()
+    }
+
+    #[test]
+    fn what_a_tap_writes_is_read_back_with_its_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tap.pcapng");
+        let (near, mut far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let options = PcapTapOptions { clock: TxClock::LastReceive, epoch: Some(0), ..Default::default() };
+        let mut tap = PcapTap::create(near, &path, options).unwrap();
+        let mut pool = FramePool::new(4);
+        let mut out = Vec::new();
+        assert!(far.inject_flagged(&[1; 61], true));
+        tap.rx_burst(&mut pool, Nanos(1_000_000_007), &mut out, 4);
+        let mut frames: VecDeque<_> = out.drain(..).map(|rx| rx.frame).collect();
+        tap.rx_burst(&mut pool, Nanos(1_000_002_000), &mut out, 4);
+        assert_eq!(tap.tx_burst(&mut pool, &mut frames), 1);
+        assert_eq!(tap.lost(), 0);
+        drop(tap);
+
+        let mut port = PcapReadPort::open(&path, Pace::Captured).unwrap();
+        assert_eq!(port.next_due(), Some(Nanos::ZERO));
+        assert_eq!(drain(&mut port, Nanos(50)), [(Nanos(50), vec![1; 61])]);
+        assert_eq!(port.next_due(), Some(Nanos(50 + 1_993)));
+        assert_eq!(drain(&mut port, Nanos(2_042)), []);
+        assert_eq!(drain(&mut port, Nanos(3_000)), [(Nanos(2_043), vec![1; 61])]);
+        assert!(port.is_finished() && port.error().is_none() && port.next_due().is_none());
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        assert!(text.contains("left the transport checksum"));
+    }
+
+    #[test]
+    fn a_pcap_file_is_read_as_fast_as_asked_and_cut_frames_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("old.pcap");
+        let mut writer = PcapWriter::new(File::create(&path).unwrap()).unwrap();
+        for i in 0..3u8 {
+            let stamp = Duration::from_micros(10 * u64::from(i));
+            let original = if i == 1 { 100 } else { 60 };
+            writer.write_packet(&PcapPacket::new(stamp, original, &[i; 60])).unwrap();
+        }
+        drop(writer);
+        let mut port = PcapReadPort::open(&path, Pace::Fast).unwrap();
+        let frames = drain(&mut port, Nanos(9));
+        assert_eq!(frames, [(Nanos(9), vec![0; 60]), (Nanos(9), vec![2; 60])]);
+        assert_eq!(port.counters().dropped_for(Reason::Truncated), 1);
+        assert!(port.is_finished());
+    }
+
+    #[test]
+    fn what_is_no_capture_of_ethernet_is_refused_in_words() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bad");
+        let refusal = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            PcapReadPort::open(&path, Pace::Fast).unwrap_err().to_string()
+        };
+        assert!(refusal(b"").contains("too short"));
+        assert!(refusal(b"just some text that is no capture").contains("bad: "));
+        let mut raw = Vec::new();
+        let header = PcapHeader { datalink: DataLink::RAW, ..Default::default() };
+        PcapWriter::with_header(&mut raw, header).unwrap();
+        assert!(refusal(&raw).contains("not Ethernet"));
+        let missing = PcapReadPort::open(&directory.path().join("none"), Pace::Fast).unwrap_err();
+        assert!(missing.to_string().contains("none"));
+    }
+
+    #[test]
+    fn every_resolution_comes_out_in_nanoseconds() {
+        assert_eq!(nanos(1_500_000, 6), Nanos(1_500_000_000));
+        assert_eq!(nanos(1_500_000_000, 9), Nanos(1_500_000_000));
+        assert_eq!(nanos(3_000, 12), Nanos(3));
+        assert_eq!(nanos(3, 0x81), Nanos(1_500_000_000));
+        assert_eq!(nanos(u128::MAX, 0), Nanos(u64::MAX));
+        assert_eq!(nanos(1, 0xff), Nanos(0));
+        assert_eq!(nanos(1, 0x7f), Nanos(0));
     }
 }
