@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
@@ -17,14 +16,13 @@ use crate::failure::{Failure, Outcome};
 const LOOK: Nanos = Nanos::from_millis(500);
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let mut config = check::load(&args.file)?;
-    if let Some(socket) = &args.socket {
-        config.router.control.clone_from(socket);
-    }
+    let config = check::load(&args.file)?;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
     print!("{}", check::meaning(&config));
+    // The configuration stays as the file has it: a reload compares the two.
+    let socket = args.socket.as_ref().unwrap_or(&config.router.control);
 
     let options = Options {
         runtime_dir: runtime_dir(args),
@@ -33,14 +31,13 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         report: Some(|text| eprintln!("evenkeel: {text}")),
         ..Options::default()
     };
-    let socket = config.router.control.clone();
     let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
     let handle = Arc::new(handle);
-    let server = Server::start(&socket, &config, Arc::clone(&handle))
+    let server = Server::start(socket, &config, Arc::clone(&handle))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
     println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
 
-    let asked = wait(&signals, &handle, args, &config, &socket);
+    let asked = wait(&signals, &handle, &args.file, socket);
     server.stop();
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;
@@ -74,13 +71,7 @@ fn not_started(file: &Path, error: &StartError) -> Failure {
 }
 
 /// Returns when a signal says so, or when the worker has ended by itself.
-fn wait(
-    signals: &Signals,
-    handle: &Handle,
-    args: &RunArgs,
-    config: &RouterConfig,
-    socket: &Path,
-) -> Result<(), Failure> {
+fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Result<(), Failure> {
     let system = |error| Failure::new(1, format!("waiting for signals: {error}"));
     let mut poller = Poller::new().map_err(system)?;
     poller.add(signals.fd(), 0).map_err(system)?;
@@ -90,8 +81,8 @@ fn wait(
         while let Some(signal) = signals.take() {
             match signal {
                 Signal::Terminate | Signal::Interrupt => return Ok(()),
-                Signal::HangUp => match reload(&args.file, config, socket) {
-                    Ok(()) => println!("{} was read again", args.file.display()),
+                Signal::HangUp => match reload(file, socket) {
+                    Ok(()) => println!("{} was read again", file.display()),
                     Err(text) => eprintln!("{text}\nevenkeel: nothing was changed"),
                 },
             }
@@ -101,11 +92,8 @@ fn wait(
 }
 
 /// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
-fn reload(file: &Path, running: &RouterConfig, socket: &Path) -> Result<(), String> {
+fn reload(file: &Path, socket: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    if running.router.control != socket {
-        return Err("the control socket was moved".to_owned());
-    }
     let mut client = Client::connect(socket).map_err(|error| error.to_string())?;
     client
         .send(&Request::Reload { text, file: file.display().to_string() })

@@ -31,7 +31,7 @@ fn check_all(files: &[PathBuf], as_json: bool) -> Outcome {
     for file in files {
         match Scenario::load(file) {
             Ok(scenario) if as_json => {
-                values.push(json!({ "file": file, "ok": true, "name": scenario.name }))
+                values.push(json!({ "file": file, "ok": true, "name": scenario.name }));
             }
             Ok(scenario) => drop(print(&format!("{}: no errors ({})\n", file.display(), scenario.name))?),
             Err(errors) => {

@@ -3,7 +3,7 @@
 use evenkeel_scenario::Term;
 
 /// Between groups of thousands: a no-break space, so that tables and pages never wrap inside a number.
-const GROUP: char = '\u{a0}';
+pub(crate) const GROUP: char = '\u{a0}';
 
 /// A rate or count with two significant digits or more, thousands grouped: `4 275`, `12`, `1.3`, `0.42`.
 #[must_use]

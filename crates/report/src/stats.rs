@@ -206,18 +206,6 @@ fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
     }
 }
 
-/// Adds `item` to the group it belongs to; a new one at the end if there is none.
-fn group<'a, K: PartialEq, V: Default>(groups: &'a mut Vec<(K, V)>, key: K) -> &'a mut V {
-    let at = match groups.iter().position(|(k, _)| *k == key) {
-        Some(at) => at,
-        None => {
-            groups.push((key, V::default()));
-            groups.len() - 1
-        }
-    };
-    &mut groups[at].1
-}
-
 impl Run {
     /// The step in force at `t_s`; empty if the run has none.
     #[must_use]
@@ -260,38 +248,40 @@ impl Run {
                 }
             }
         }
-        let mut links: Vec<((&str, &str), (CallsSample, f64))> = Vec::new();
+        let mut links: Vec<CallsSample> = Vec::new();
         for row in self.calls.iter().filter(|c| Self::counts(c.t_s, c.window_s, from_s, to_s)) {
-            let (sum, seconds) = group(&mut links, (row.router.as_str(), row.link.as_str()));
-            sum.none += row.none;
-            sum.one += row.one;
-            sum.many += row.many;
-            *seconds += row.window_s;
+            match links.iter_mut().find(|sum| (&sum.router, &sum.link) == (&row.router, &row.link)) {
+                Some(sum) => {
+                    sum.none += row.none;
+                    sum.one += row.one;
+                    sum.many += row.many;
+                    sum.window_s += row.window_s;
+                }
+                None => links.push(row.clone()),
+            }
         }
         StepStats {
             step: step.name.clone(),
             from_s,
             to_s,
             classes: classes.into_iter().map(|(first, sum)| sum.finish(first)).collect(),
-            links: links
-                .into_iter()
-                .map(|(name, (sum, seconds))| LinkStats::of(name, &sum, seconds))
-                .collect(),
+            links: links.iter().map(LinkStats::of).collect(),
         }
     }
 }
 
 impl LinkStats {
-    fn of((router, link): (&str, &str), sum: &CallsSample, seconds: f64) -> Self {
+    /// From the sums over a step.
+    fn of(sum: &CallsSample) -> Self {
         let total = (sum.none + sum.one + sum.many) as f64;
         let fraction = |calls: u64| if total > 0.0 { calls as f64 / total } else { 0.0 };
         Self {
-            router: router.to_owned(),
-            link: link.to_owned(),
+            router: sum.router.clone(),
+            link: sum.link.clone(),
             none: fraction(sum.none),
             one: fraction(sum.one),
             many: fraction(sum.many),
-            calls: if seconds > 0.0 { total / seconds } else { 0.0 },
+            calls: if sum.window_s > 0.0 { total / sum.window_s } else { 0.0 },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Aligned plain-text tables for the terminal.
 
 use crate::judge::Judgement;
-use crate::numbers::{grouped, measured, micros};
+use crate::numbers::{GROUP, grouped, measured, micros};
 use crate::run::Run;
 use crate::stats::{DelayStats, StepStats};
 
@@ -87,7 +87,7 @@ fn width(cell: &str) -> usize {
 }
 
 fn is_number(cell: &str) -> bool {
-    cell.chars().all(|c| c.is_ascii_digit() || " .,-+%–".contains(c))
+    cell.chars().all(|c| c.is_ascii_digit() || c == GROUP || " .,-+%–".contains(c))
 }
 
 fn delay_cells(delays: Option<DelayStats>) -> [String; 3] {
@@ -207,14 +207,14 @@ mod tests {
     #[test]
     fn numbers_stand_right_and_texts_left() {
         let mut table = Table::new(["class", "sent/s"]);
-        table.row(["a", "1 000"]);
+        table.row(["a".to_owned(), grouped(1000.0)]);
         table.row(["longer", "9"]);
         table.rule();
         table.row(["b"]);
         table.rule();
         assert_eq!(
             table.render(),
-            "class   sent/s\n──────────────\na        1 000\nlonger       9\n──────────────\nb\n"
+            "class   sent/s\n──────────────\na        1\u{a0}000\nlonger       9\n──────────────\nb\n"
         );
     }
 

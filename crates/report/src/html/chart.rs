@@ -35,12 +35,18 @@ impl Scale {
         Self::Linear(linear_ticks(max, 5))
     }
 
-    /// Logarithmic where the positive values span more than a factor of 25, else linear.
-    pub(super) fn for_span(values: impl Iterator<Item = f64> + Clone) -> Self {
+    /// Logarithmic where the positive values span more than a factor of 25, else linear. The axis does not go below the power
+    /// of ten at or under `floor`; smaller values are drawn at its end.
+    pub(super) fn for_span(values: impl Iterator<Item = f64> + Clone, floor: f64) -> Self {
         let positive = || values.clone().filter(|v| *v > 0.0);
-        let low = positive().fold(f64::INFINITY, f64::min);
+        let low = positive().fold(f64::INFINITY, f64::min).max(floor);
         let high = positive().fold(0.0, f64::max);
         if high > 25.0 * low { Self::Log(log_ticks(low, high)) } else { Self::linear(high) }
+    }
+
+    /// Whether `value` is drawn at the end of the axis because it lies below.
+    pub(super) fn cuts(&self, value: f64) -> bool {
+        matches!(self, Self::Log(ticks) if value < ticks[0])
     }
 
     fn ticks(&self) -> &[f64] {
@@ -345,9 +351,13 @@ mod tests {
 
     #[test]
     fn delay_gets_a_log_axis_only_where_the_span_needs_it() {
-        assert!(matches!(Scale::for_span([8.0, 9.0, 12.0].into_iter()), Scale::Linear(_)));
-        assert!(matches!(Scale::for_span([0.1, 9.0, 0.0].into_iter()), Scale::Log(_)));
-        assert!(matches!(Scale::for_span(std::iter::empty()), Scale::Linear(_)));
+        let scale = |values: &[f64]| Scale::for_span(values.iter().copied(), 0.001);
+        assert!(matches!(scale(&[8.0, 9.0, 12.0]), Scale::Linear(_)));
+        assert!(matches!(scale(&[0.1, 9.0, 0.0]), Scale::Log(_)));
+        assert!(matches!(scale(&[]), Scale::Linear(_)));
+        let cut = scale(&[0.0001, 9.0]);
+        assert_eq!(cut.ticks()[0], 0.001);
+        assert!(cut.cuts(0.0001) && !cut.cuts(0.001));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod topology;
 use evenkeel_scenario::Scenario;
 
 use crate::judge::Judgement;
-use crate::run::{Run, Topology};
+use crate::run::{Run, StepMark, Topology};
 use text::{escape, paragraphs};
 
 /// Everything the page shows.
@@ -107,19 +107,20 @@ impl Report {
         html
     }
 
-    /// The topology of all runs; labels on which they differ are left to the table of parameters.
+    /// The topology of all runs; what they differ in is left to the table of parameters.
     fn topology(&self) -> Option<Topology> {
         let (first, rest) = self.runs.split_first()?;
         let mut topology = first.topology.clone();
         for other in rest.iter().map(|run| &run.topology) {
             for node in &mut topology.nodes {
-                if other.nodes.iter().any(|n| n.name == node.name && n.labels != node.labels) {
-                    node.labels.clear();
-                }
+                let same = other.nodes.iter().find(|n| n.name == node.name);
+                node.labels.retain(|label| same.is_none_or(|same| same.labels.contains(label)));
             }
             for wire in &mut topology.wires {
-                if other.wires.iter().any(|w| w.ends == wire.ends && w.label != wire.label) {
-                    wire.label.clear();
+                if let Some(same) = other.wires.iter().find(|w| w.ends == wire.ends) {
+                    let parts =
+                        wire.label.split(", ").filter(|part| same.label.split(", ").any(|p| p == *part));
+                    wire.label = parts.collect::<Vec<_>>().join(", ");
                 }
             }
         }
@@ -178,12 +179,13 @@ impl Report {
             } else {
                 " Windows on darker ground (settling) do not count."
             };
+            let (panels, cut) = panels::panels(&self.runs, (router, link), &classes);
+            let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
             html += &format!(
-                "<figure>\n{}{}\n{}</figure>\n",
+                "<figure>\n{}{panels}\n{}</figure>\n",
                 panels::legend(&classes),
-                panels::panels(&self.runs, (router, link), &classes),
                 figures.caption(&format!(
-                    "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}"
+                    "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}{cut}"
                 ))
             );
             if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {
@@ -216,17 +218,19 @@ impl Report {
             [run] => html += &tables::parameters(&run.parameters),
             runs => html += &tables::parameters_of(runs),
         }
-        for run in &self.runs {
-            let named = self.runs.len() > 1 && (run.steps.len() > 1 || !run.notes.is_empty());
-            if named {
-                html += &format!("<h3>{}</h3>\n", escape(&run.name));
+        let mut shown: Vec<&[StepMark]> = Vec::new();
+        for run in self.runs.iter().filter(|run| run.steps.len() > 1) {
+            if !shown.contains(&run.steps.as_slice()) {
+                shown.push(&run.steps);
+                let of =
+                    if self.runs.len() > 1 { format!(" of {}", escape(&run.name)) } else { String::new() };
+                html += &format!("<h3>Steps{of}</h3>\n{}", tables::steps(run));
             }
-            if run.steps.len() > 1 {
-                html += "<h3>Steps</h3>\n";
-                html += &tables::steps(run);
-            }
-            let notes = run.notes.iter().map(|note| format!("<p class=\"remark\">{}</p>\n", escape(note)));
-            html.extend(notes);
+        }
+        for run in self.runs.iter().filter(|run| !run.notes.is_empty()) {
+            let of =
+                if self.runs.len() > 1 { format!("<b>{}:</b> ", escape(&run.name)) } else { String::new() };
+            html += &format!("<p class=\"remark\">{of}{}</p>\n", escape(&run.notes.join(" ")));
         }
         html + "</section>\n"
     }

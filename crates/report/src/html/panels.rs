@@ -11,9 +11,12 @@ struct Quantity {
     unit: &'static str,
     value: fn(&Sample) -> Option<f64>,
     text: fn(f64) -> String,
-    /// Whether a wide span of values gets a logarithmic axis.
-    may_be_log: bool,
+    /// A wide span of values gets a logarithmic axis that begins here.
+    log_from: Option<f64>,
 }
+
+/// Shorter delays are not told apart: the meters do not, either.
+const LEAST_DELAY_MS: f64 = 0.001;
 
 /// QoStat's panels in the order of the papers.
 const QUANTITIES: [Quantity; 4] = [
@@ -22,28 +25,28 @@ const QUANTITIES: [Quantity; 4] = [
         unit: "ms",
         value: |s| (s.transit.count > 0).then(|| s.transit.sum_ns as f64 / s.transit.count as f64 / 1e6),
         text: |ms| format!("{} ms", micros(ms * 1e3)),
-        may_be_log: true,
+        log_from: Some(LEAST_DELAY_MS),
     },
     Quantity {
         title: "Sent",
         unit: "packets/s",
         value: |s| Some(s.per_second(s.sent)),
         text: grouped,
-        may_be_log: false,
+        log_from: None,
     },
     Quantity {
         title: "Dropped",
         unit: "packets/s",
         value: |s| Some(s.per_second(s.dropped_total())),
         text: grouped,
-        may_be_log: false,
+        log_from: None,
     },
     Quantity {
         title: "Queue length",
         unit: "packets",
         value: |s| Some(s.qlen as f64),
         text: grouped,
-        may_be_log: false,
+        log_from: None,
     },
 ];
 
@@ -99,8 +102,9 @@ pub(super) fn calls_legend() -> String {
     )
 }
 
-/// The four panels of one link: two by two for one run, else a row per quantity with a column per run and shared axes.
-pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str]) -> String {
+/// The four panels of one link: two by two for one run, else a row per quantity with a column per run and shared axes. Also
+/// tells whether some delays were too short for their axis.
+pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str]) -> (String, bool) {
     let runs: Vec<&Run> =
         runs.iter().filter(|run| run.samples.iter().any(|s| s.router == router && s.link == link)).collect();
     let columns = if runs.len() == 1 { 2 } else { runs.len() };
@@ -110,6 +114,7 @@ pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str
             html += &format!("<h3 style=\"margin:0 0 -4px\">{}</h3>", escape(&run.name));
         }
     }
+    let mut cut = false;
     for (place, quantity) in QUANTITIES.iter().enumerate() {
         let lowest = place + columns.div_ceil(runs.len().max(1)) >= QUANTITIES.len();
         let of_link = |run: &'_ Run| -> Vec<Sample> {
@@ -117,17 +122,17 @@ pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str
         };
         let values: Vec<f64> =
             runs.iter().flat_map(|run| of_link(run)).filter_map(|s| (quantity.value)(&s)).collect();
-        let scale = if quantity.may_be_log {
-            Scale::for_span(values.iter().copied())
-        } else {
-            Scale::linear(values.iter().copied().fold(0.0, f64::max))
+        let scale = match quantity.log_from {
+            Some(floor) => Scale::for_span(values.iter().copied(), floor),
+            None => Scale::linear(values.iter().copied().fold(0.0, f64::max)),
         };
+        cut |= values.iter().any(|value| scale.cuts(*value));
         for run in &runs {
             let canvas = Canvas { named_axis: lowest, ..canvas(run, columns) };
             html += &panel(run, &of_link(run), quantity, &scale, classes, &canvas);
         }
     }
-    html + "</div>"
+    (html + "</div>", cut)
 }
 
 fn panel(
