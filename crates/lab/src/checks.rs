@@ -34,7 +34,7 @@ pub(crate) fn router_forwards(
     routers: &mut [RouterProcess],
 ) -> Result<u64, LabError> {
     let before = counted(along, routers)?;
-    let sink = Sink::start(spec, None)?;
+    let sink = Sink::start(spec)?;
     let now = sys::monotonic_now();
     let config = SourceConfig {
         start: now,
@@ -43,7 +43,7 @@ pub(crate) fn router_forwards(
         random_phase: false,
         ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate(PROBE_LEN.0 * 8 * 1_000), PROBE_LEN)
     };
-    let sender = Sender::start(spec, config, None)?;
+    let sender = Sender::start(spec, config)?;
     let begin = Instant::now();
     let mut arrived = 0;
     loop {

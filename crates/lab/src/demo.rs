@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_core::BitRate;
+use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_report::{ClassStats, Judgement, Report, Run, table};
 use evenkeel_scenario::{Scenario, World};
 
@@ -92,7 +94,9 @@ pub fn demo(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
     progress.finish();
 
     println!("{}", table::compare(&runs, STEP));
-    let seen = sentences(&runs);
+    let links = describe::used_links(&scenarios[0].1);
+    let rate = links.iter().find_map(|(.., link)| link.rate).unwrap_or(BitRate::ZERO);
+    let seen = sentences(&runs, rate);
     let report = Report {
         name: "demo".into(),
         title: "The same load through FIFO, WFQ/ALTQ and LCT-UC".into(),
@@ -133,9 +137,9 @@ fn scenarios() -> Result<Vec<(&'static str, Scenario)>, LabError> {
 
 /// What is offered, and what each discipline was told.
 fn introduction(scenarios: &[(&str, Scenario)]) -> String {
-    let mut text = "Three hosts send to a sink through a router; all four are network namespaces, the packets are real.\n".to_owned();
+    let mut text = "Three hosts send to a sink through a router. Each is a network namespace of this machine; the packets are real.\n".to_owned();
     for traffic in &scenarios[0].1.traffic {
-        text += &format!("  {}: {}\n", traffic.name, describe::offered(traffic));
+        text += &format!("  {}\n", describe::offered(traffic));
     }
     for (name, scenario) in scenarios {
         for (_, config, link) in describe::used_links(scenario) {
@@ -143,16 +147,16 @@ fn introduction(scenarios: &[(&str, Scenario)]) -> String {
             let told: Vec<_> = told
                 .iter()
                 .filter(|(key, _)| !["discipline", "dequeue time"].contains(key))
-                .map(|(key, value)| format!("{key} {value}"))
+                .map(|(key, value)| format!("{key}: {value}"))
                 .collect();
-            text += &format!("  {name}: {}\n", told.join("; "));
+            text += &format!("  {name}\n    {}\n", told.join("; "));
         }
     }
     text + "\n"
 }
 
 /// What the reader sees in the table, from its numbers.
-fn sentences(runs: &[Run]) -> Vec<String> {
+fn sentences(runs: &[Run], rate: BitRate) -> Vec<String> {
     let class = |run: usize, class: &str| -> Option<ClassStats> {
         let steps = runs.get(run)?.step_stats();
         let step = steps.iter().find(|step| step.step == STEP)?;
@@ -185,15 +189,25 @@ fn sentences(runs: &[Run]) -> Vec<String> {
             )
         });
         said.push(format!(
-            "LCT-UC behind the same ring of 128 gives {}: video loses {} and takes {:.1} ms from host to host (WFQ/ALTQ there: {:.1} ms), because bulk may send only once per X_DELAY.",
+            "LCT-UC behind the same ring of 128 gives {}: video loses {} and takes {:.1} ms from host to host (WFQ/ALTQ there: {:.1} ms), because bulk may send only once per X_DELAY. \
+             The price: the link is busy {} of the time.",
             shares(ratio(3)?),
             percent(loss(3, "video")?),
             p50(3, "video")?,
-            p50(1, "video")?
+            p50(1, "video")?,
+            percent(busy(runs.get(3)?, rate))
         ));
         Some(said)
     };
     all().unwrap_or_else(|| vec!["Too few samples to say what is to be seen.".to_owned()])
+}
+
+/// Part of the time for which the link was sending.
+fn busy(run: &Run, rate: BitRate) -> f64 {
+    let steps = run.step_stats();
+    let classes = steps.iter().filter(|step| step.step == STEP).flat_map(|step| &step.classes);
+    let overhead = ETHERNET_WIRE_OVERHEAD.0 as f64 * 8.0;
+    classes.map(|class| class.sent_bits + class.sent * overhead).sum::<f64>() / (rate.0 as f64).max(1.0)
 }
 
 /// Part of the packets that reached the link and were dropped there.

@@ -127,7 +127,7 @@ fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec
             match wfq.select {
                 QueueSelect::Class => all.push(("weights", by_class(classes, &wfq.weights))),
                 QueueSelect::Hash(policy) => {
-                    all.push(("queues", format!("{}, by hash ({policy:?})", wfq.queues)))
+                    all.push(("queues", format!("{}, by hash ({policy:?})", wfq.queues)));
                 }
             }
             all

@@ -78,7 +78,7 @@ impl Sender {
     ///
     /// # Errors
     /// The namespace, the socket or the source configuration.
-    pub(crate) fn start(spec: &FlowSpec, config: SourceConfig, cpu: Option<usize>) -> Result<Self, LabError> {
+    pub(crate) fn start(spec: &FlowSpec, config: SourceConfig) -> Result<Self, LabError> {
         let invalid = |why: String| LabError::BadInput(format!("traffic {}: {why}", spec.name));
         let source =
             Source::new(SourceConfig { catch_up: CATCH_UP, ..config }).map_err(|e| invalid(e.to_string()))?;
@@ -92,7 +92,7 @@ impl Sender {
         })?;
         let counts = Arc::new(SenderCounts::default());
         let (flow, shared) = (spec.number, Arc::clone(&counts));
-        let thread = Stopping::spawn(&format!("send {}", spec.name), cpu, move |stop| {
+        let thread = Stopping::spawn(&format!("send {}", spec.name), move |stop| {
             send(source, UdpSender::new(socket), flow, length, &shared, stop);
         })?;
         Ok(Self { counts, thread })
@@ -216,7 +216,7 @@ impl Sink {
     ///
     /// # Errors
     /// The namespace or the socket.
-    pub(crate) fn start(spec: &FlowSpec, cpu: Option<usize>) -> Result<Self, LabError> {
+    pub(crate) fn start(spec: &FlowSpec) -> Result<Self, LabError> {
         let receiver = open(spec, &spec.to, || {
             let socket = UdpSocket::bind(spec.destination)?;
             sys::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
@@ -226,7 +226,7 @@ impl Sink {
         let window = Arc::new(Mutex::new(Arrived::default()));
         let (flow, overhead) = (spec.number, payload::headers(spec.destination.ip()));
         let shared = Arc::clone(&window);
-        let thread = Stopping::spawn(&format!("sink {}", spec.name), cpu, move |stop| {
+        let thread = Stopping::spawn(&format!("sink {}", spec.name), move |stop| {
             receive(receiver, flow, overhead, &shared, stop);
         })?;
         Ok(Self { window, _thread: thread })
@@ -285,20 +285,15 @@ struct Stopping {
 }
 
 impl Stopping {
-    fn spawn(
-        name: &str,
-        cpu: Option<usize>,
-        work: impl FnOnce(&AtomicBool) + Send + 'static,
-    ) -> Result<Self, LabError> {
+    fn spawn(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Self, LabError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let thread = thread::Builder::new()
             // The kernel keeps 15 bytes of it.
             .name(name.chars().take(15).collect())
             .spawn(move || {
-                // Both make times better; without them the run still works, and says so when a source falls behind.
+                // Without it sources wake later, and say so when they fall behind.
                 let _ = sys::set_timer_slack(Nanos(1));
-                let _ = cpu.map(sys::pin_to_cpu);
                 work(&asked);
             })
             .map_err(|source| LabError::System { what: "start a thread".into(), source })?;
@@ -384,7 +379,7 @@ mod tests {
         let Some(world) = two_hosts() else { return };
         for (from, to) in [("10.1.0.1:4000", "10.1.0.2:5000"), ("[fd00:1::1]:4000", "[fd00:1::2]:5000")] {
             let spec = spec(&world, from, to);
-            let sink = Sink::start(&spec, None).expect("a sink");
+            let sink = Sink::start(&spec).expect("a sink");
             let start = sys::monotonic_now() + Nanos::from_millis(50);
             let config = SourceConfig {
                 start,
@@ -392,7 +387,7 @@ mod tests {
                 random_phase: false,
                 ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate::from_mbps(40), Bytes(1000))
             };
-            let mut sender = Sender::start(&spec, config, None).expect("a sender");
+            let mut sender = Sender::start(&spec, config).expect("a sender");
             while !sender.is_finished() {
                 thread::sleep(Duration::from_millis(10));
             }

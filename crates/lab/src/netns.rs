@@ -80,15 +80,18 @@ fn remove(name: &str) {
     let _ = shell::output(&["ip", "netns", "del", name]);
 }
 
-/// Removes the namespaces of labs that are no longer there. Returns how many.
-pub(crate) fn sweep() -> usize {
-    let Ok(entries) = fs::read_dir(FOLDER) else { return 0 };
-    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    let dead = left_behind(&names, start_time);
-    for name in &dead {
-        remove(name);
+/// Removes the namespaces of labs that are no longer there.
+pub(crate) fn sweep() {
+    for name in left_behind_in(Path::new(FOLDER)) {
+        remove(&name);
     }
-    dead.len()
+}
+
+/// The entries of a folder that are named after labs that are no longer there.
+pub(crate) fn left_behind_in(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    left_behind(&names, start_time)
 }
 
 /// Those of `names` whose lab is gone. `start_of` gives the start time of a process if it exists.

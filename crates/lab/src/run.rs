@@ -13,14 +13,13 @@ use evenkeel_traffic::{Process, SourceConfig};
 use crate::checks;
 use crate::describe;
 use crate::flow::{FlowSpec, Sender, Sent, Sink};
-use crate::netns;
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::router_process::{RouterProcess, cpu_time};
 use crate::sampling::{self, HostWindow, Places};
 use crate::shell;
 use crate::tools::{self, ToolFlow};
-use crate::world::World;
+use crate::world::{self, World};
 use crate::{LabError, LabOptions};
 
 /// From the first sender's thread being made to the first packet.
@@ -128,7 +127,7 @@ pub(crate) fn measure(
     require(scenario)?;
     let signals =
         Signals::block().map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
-    netns::sweep();
+    world::sweep();
     progress.say("making namespaces");
     let places = Places::new(scenario)?;
     let mut world = World::new()?;
@@ -272,14 +271,14 @@ impl Lab<'_> {
     /// Starts sinks, then sources.
     fn start_traffic(&mut self, start: Nanos) -> Result<(), LabError> {
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
-            let sink = (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec, None)).transpose()?;
+            let sink = (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec)).transpose()?;
             self.sinks.push(sink);
         }
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
             self.sources.push(match traffic.tool {
                 Tool::Evenkeel => {
                     let config = source_config(self.scenario, traffic, spec.number, start);
-                    Driver::Own(Sender::start(spec, config, None)?)
+                    Driver::Own(Sender::start(spec, config)?)
                 }
                 Tool::Iperf3 | Tool::DItg => {
                     Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?)

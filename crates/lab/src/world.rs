@@ -7,9 +7,19 @@ use std::time::{Duration, Instant};
 use evenkeel_ports::sys;
 
 use crate::LabError;
-use crate::netns::Namespaces;
+use crate::netns::{self, Namespaces};
 use crate::plan::{NodePlan, Ping, Plan};
 use crate::shell;
+
+/// Removes what killed labs have left: namespaces with what runs inside, and folders.
+pub(crate) fn sweep() {
+    netns::sweep();
+    let folder = std::env::temp_dir();
+    for name in netns::left_behind_in(&folder) {
+        // What cannot be removed is tried again by the next lab.
+        let _ = fs::remove_dir_all(folder.join(name));
+    }
+}
 
 /// The namespaces with their wires, and a folder for sockets and logs. Dropping it removes both.
 #[derive(Debug)]
