@@ -8,7 +8,8 @@ use std::time::Duration;
 use common::assert_conserved;
 use common::netns::{Namespaces, available, eventually, has_tool, text};
 use evenkeel_config::RouterConfig;
-use evenkeel_router::{Handle, Options, Router, Snapshot};
+use evenkeel_core::BitRate;
+use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot};
 
 /// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router, `10.2.0.0/24` and `2001:db8:2::/64` behind it.
 struct Lab {
@@ -361,6 +362,42 @@ fn a_paced_link_and_busy_mode_work_on_real_interfaces() {
     let link = snapshot.link("wan").unwrap();
     assert_eq!(link.rate_bps, Some(10_000_000));
     assert!(link.classes[0].sent_packets >= 5);
+}
+
+#[test]
+fn commands_are_carried_out_while_it_forwards() {
+    let Some(lab) = Lab::started("commands", "") else { return };
+    let router = lab.router.as_ref().unwrap();
+    let rate = |rate| Command::SetRate { link: "wan".into(), rate };
+    router.send(rate(Some(BitRate::from_mbps(5)))).unwrap();
+    assert_eq!(lab.snapshot().link("wan").unwrap().rate_bps, Some(5_000_000));
+    let error = router.send(rate(Some(BitRate(10)))).unwrap_err();
+    assert!(error.to_string().contains("out of range"), "{error}");
+    assert_eq!(lab.snapshot().link("wan").unwrap().rate_bps, Some(5_000_000), "nothing changed");
+
+    let wanted = Lab::config(
+        "[[link]]\nport = \"wan\"\nrate = \"7Mbit/s\"\ndiscipline = { kind = \"lct\", limit = 20 }",
+    );
+    router.send(Command::Reload(Box::new(wanted.clone()))).unwrap();
+    let snapshot = lab.snapshot();
+    let link = snapshot.link("wan").unwrap();
+    assert_eq!((link.discipline.as_str(), link.rate_bps), ("lct", Some(7_000_000)));
+    lab.ping("10.2.0.2", 5);
+
+    let mut other_port = wanted.clone();
+    other_port.ports[1].interface = "else".into();
+    let error = router.send(Command::Reload(Box::new(other_port))).unwrap_err();
+    assert_eq!(error.to_string(), "the ports cannot change while the router runs: restart it");
+    let mut other_mode = wanted;
+    other_mode.router.mode = evenkeel_config::Mode::Busy;
+    assert!(matches!(
+        router.send(Command::Reload(Box::new(other_mode))),
+        Err(CommandError::NeedsRestart { .. })
+    ));
+    let last = router.stop().unwrap();
+    assert!(last.port("lan").unwrap().forwarded >= 5);
+    assert!(matches!(router.send(Command::Show), Err(CommandError::Stopped)));
+    assert!(!router.is_running());
 }
 
 #[test]
