@@ -227,3 +227,93 @@ fn alike(ratio: f64) -> bool {
 fn shares(ratio: f64) -> String {
     if alike(ratio) { "the same".to_owned() } else { format!("{ratio:.1} to 1") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_report::{Delays, Sample, StepMark};
+
+    #[test]
+    fn the_built_in_scenarios_offer_the_same_load_for_less_than_a_minute() {
+        let scenarios = scenarios().expect("they are checked");
+        let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
+        assert!(seconds <= 40.0, "{seconds} s of measuring leave no time for the rest of a minute");
+        for (name, scenario) in &scenarios {
+            assert_eq!(scenario.traffic, scenarios[0].1.traffic, "{name}: the same load");
+            assert_eq!(scenario.wires, scenarios[0].1.wires, "{name}: the same wires");
+            assert!(!scenario.expectations.is_empty(), "{name}: what is shown is checked");
+        }
+        let text = introduction(&scenarios);
+        for told in
+            ["60 Mbit/s", "weights: bulk 100, video 1000", "X_DELAY: bulk 400 us", "ring: 128", "ring: 4"]
+        {
+            assert!(text.contains(told), "{told} in:\n{text}");
+        }
+    }
+
+    /// A run in which bulk, video and voice got so many packets per second of 5000, 5000 and 600.
+    fn run(sent: [u64; 3], p50_us: u64) -> Run {
+        let samples = ["bulk", "video", "voice"].iter().zip(sent).zip([5_000, 5_000, 600]).map(
+            |((class, sent), offered)| {
+                let delays = Delays {
+                    count: sent,
+                    sum_ns: sent * p50_us * 1_000,
+                    max_ns: p50_us * 1_000,
+                    buckets: vec![(p50_us * 1_000, sent)],
+                };
+                Sample {
+                    t_s: 1.0,
+                    window_s: 1.0,
+                    router: "r1".into(),
+                    link: "sink".into(),
+                    class: (*class).into(),
+                    offered: Some(offered),
+                    sent,
+                    sent_bytes: sent * 1_428,
+                    dropped: vec![("queue_full".into(), offered - sent)],
+                    end_to_end: Some(delays.clone()),
+                    transit: delays,
+                    ..Sample::default()
+                }
+            },
+        );
+        let steps = vec![StepMark { name: STEP.into(), at_s: 0.0, changes: Vec::new() }];
+        Run { sample_s: 1.0, duration_s: 1.0, steps, samples: samples.collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn the_sentences_follow_the_numbers() {
+        let rate = BitRate::from_mbps(100);
+        let runs = [
+            run([4_000, 4_100, 450], 7_000),
+            run([4_000, 4_000, 600], 11_000),
+            run([3_000, 5_000, 600], 600),
+            run([2_000, 5_000, 600], 200),
+        ];
+        let said = sentences(&runs, rate);
+        assert!(said[0].contains("get the same, and voice loses 25 %"), "{}", said[0]);
+        assert!(said[1].contains("changes nothing for video (the same, 20 % lost)"), "{}", said[1]);
+        assert!(said[1].contains("ring of 4 give 1.7 to 1 and 0 % lost"), "{}", said[1]);
+        assert!(said[2].contains("gives 2.5 to 1: video loses 0 % and takes 0.2 ms"), "{}", said[2]);
+        // (2000 + 5000 + 600) packets of 1466 bytes on the wire.
+        assert!(said[2].contains("busy 89 % of the time"), "{}", said[2]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_the_numbers_do_not_show() {
+        let runs = [
+            run([4_000, 4_100, 450], 7_000),
+            run([2_000, 5_000, 600], 9_000),
+            run([3_000, 5_000, 600], 600),
+            run([2_000, 5_000, 600], 200),
+        ];
+        let said = sentences(&runs, BitRate::from_mbps(100));
+        assert!(!said[1].contains("it was the ring"), "{}", said[1]);
+        assert!(
+            said[1].contains("2.5 to 1 behind a ring of 128 and 1.7 to 1 behind a ring of 4"),
+            "{}",
+            said[1]
+        );
+        assert_eq!(sentences(&[], BitRate::ZERO).len(), 1);
+    }
+}

@@ -12,6 +12,8 @@ mod checks;
 mod demo;
 mod describe;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod flow;
 mod netns;
 mod payload;

@@ -120,3 +120,77 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
         if router { Vec::new() } else { interfaces.into_iter().map(|interface| interface.name).collect() };
     NodePlan { node: node.to_owned(), settings, batch, offloads }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn plan() -> Plan {
+        Plan::new(&fixture::scenario(), |node| format!("x-{node}")).expect("it can be planned")
+    }
+
+    #[test]
+    fn wires_are_made_inside_the_namespaces_of_their_ends() {
+        // A node called `b` must not be read as an abbreviation of `broadcast`.
+        assert_eq!(
+            plan().wires,
+            [
+                "link add name r1 mtu 1500 netns x-b type veth peer name b mtu 1500 netns x-r1",
+                "link add name r1 mtu 1400 netns x-h2 type veth peer name h2 mtu 1400 netns x-r1",
+                "link add name r2 mtu 1500 netns x-r1 type veth peer name r1 mtu 1500 netns x-r2",
+                "link add name sink mtu 1500 netns x-r2 type veth peer name r2 mtu 1500 netns x-sink",
+            ]
+        );
+    }
+
+    #[test]
+    fn hosts_get_addresses_and_routes_and_no_offloads() {
+        let plan = plan();
+        let host = &plan.nodes[0];
+        assert_eq!((host.node.as_str(), host.offloads.as_slice()), ("b", &["r1".to_owned()][..]));
+        assert!(!host.settings.iter().any(|(path, _)| path.contains("forward")));
+        assert_eq!(host.batch[0], "link set dev lo up");
+        let addresses: Vec<_> = host.batch.iter().filter(|line| line.starts_with("addr")).collect();
+        assert_eq!(addresses.len(), 2, "one IPv4, one IPv6: {addresses:?}");
+        assert!(addresses.iter().all(|line| line.contains("dev r1")));
+        // Three subnets that are not its own, in both families, all by r1.
+        let routes: Vec<_> = host.batch.iter().filter(|line| line.starts_with("route add")).collect();
+        assert_eq!(routes.len(), 6, "{routes:?}");
+        assert!(routes.iter().all(|line| line.ends_with("dev r1") && line.contains(" via ")));
+        let up = host.batch.iter().position(|line| line == "link set dev r1 up").expect("it comes up");
+        let route = host.batch.iter().position(|line| line.starts_with("route")).expect("it has routes");
+        assert!(up < route, "a route needs an interface that is up");
+    }
+
+    #[test]
+    fn routers_forward_in_both_families_and_keep_their_offloads() {
+        let plan = plan();
+        let router = plan.nodes.iter().find(|node| node.node == "r1").expect("it is there");
+        assert!(router.settings.contains(&("ipv4/ip_forward", "1")));
+        assert!(router.settings.contains(&("ipv6/conf/all/forwarding", "1")));
+        assert!(router.offloads.is_empty());
+        assert_eq!(
+            router.batch.iter().filter(|line| line.starts_with("link set")).count(),
+            4,
+            "lo and three ports"
+        );
+    }
+
+    #[test]
+    fn every_flow_is_tried_once_in_its_family() {
+        let scenario = fixture::scenario();
+        let to = |ipv6| scenario.address("sink", ipv6).expect("it has a wire");
+        let ping = |from: &str, ipv6| Ping { from: from.into(), to: to(ipv6) };
+        assert_eq!(plan().pings, [ping("b", false), ping("h2", false), ping("h2", true)]);
+    }
+
+    #[test]
+    fn packets_without_room_for_a_stamp_are_refused_with_the_least_size() {
+        let mut scenario = fixture::scenario();
+        scenario.traffic[1].size = evenkeel_core::Bytes(71);
+        let error = Plan::new(&scenario, str::to_owned).expect_err("71 bytes are too few for IPv6");
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().ends_with("at least 72 B"), "{error}");
+    }
+}

@@ -158,3 +158,51 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
 fn by_class(classes: &[&str], values: impl Iterator<Item = Value>) -> Value {
     Value::Table(classes.iter().map(|class| (*class).to_owned()).zip(values).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use evenkeel_core::Bytes;
+    use evenkeel_core::shape::ShaperConfig;
+
+    fn survives(config: &RouterConfig) {
+        let written = text(config);
+        let read = RouterConfig::parse(&written, "router.toml").unwrap_or_else(|e| panic!("{e}\n{written}"));
+        assert_eq!(&read, config, "{written}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for router in fixture::scenario().routers {
+            survives(&router.config);
+        }
+    }
+
+    #[test]
+    fn every_choice_of_every_discipline_survives() {
+        let mut config = fixture::scenario().routers.remove(1).config;
+        let variants = [
+            r#"{ kind = "fifo", limit = 7 }"#,
+            r#"{ kind = "wfq-altq", weight = 1000, drop = "tail", limit = 65536 }"#,
+            r#"{ kind = "wfq-altq", drop = "longest", high_water = "65537B" }"#,
+            r#"{ kind = "wfq-altq", select = "hash-destination" }"#,
+            r#"{ kind = "wfq-altq", select = "hash-source", queues = 2 }"#,
+            r#"{ kind = "wfq-altq", select = "hash-source-port" }"#,
+            r#"{ kind = "lct", x_delay = "1ns", multi_backlog = "earliest-due", rearm_empty = false }"#,
+            r#"{ kind = "lct", x_delay = { marked = "20ms" }, multi_backlog = "min-x", module2 = true }"#,
+        ];
+        for variant in variants {
+            let names = ["rest", "marked"];
+            let discipline = evenkeel_config::parse_discipline(variant, &names);
+            config.links[0].discipline = discipline.unwrap_or_else(|e| panic!("{variant}: {e}"));
+            survives(&config);
+        }
+        config.links[0].rate = None;
+        config.links[0].shaper =
+            Some(ShaperConfig { rate: evenkeel_core::BitRate(1_234_567), burst: Bytes(1501) });
+        config.router.mode = Mode::Busy;
+        config.router.hairpin = Hairpin::Drop;
+        survives(&config);
+    }
+}

@@ -165,3 +165,78 @@ pub(crate) fn rows(
     }
     (samples, calls)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
+
+    fn place(router: &str, link: &str, class: &str) -> Place {
+        Place { router: router.into(), link: link.into(), class: class.into() }
+    }
+
+    #[test]
+    fn flows_are_followed_through_every_router_by_its_own_class_map() {
+        let places = Places::new(&fixture::scenario()).expect("paths exist");
+        assert_eq!(places.of_flow(0), [place("r1", "r2", "rest"), place("r2", "sink", "rest")]);
+        assert_eq!(places.of_flow(1), [place("r1", "r2", "marked"), place("r2", "sink", "marked")]);
+        assert!(places.passes("r1", "r2") && places.passes("r2", "sink"));
+        assert!(!places.passes("r1", "b"), "nothing flows back");
+        assert_eq!(places.measured_flows(&place("r1", "r2", "rest")), Some(&[0][..]));
+        // Class `marked` also carries a flow of iperf3, whose packets the lab does not count.
+        assert_eq!(places.measured_flows(&place("r1", "r2", "marked")), None);
+    }
+
+    fn snapshot(time_ns: u64, in_packets: u64, sent: u64, calls: u64) -> Snapshot {
+        let class = ClassSnapshot {
+            name: "rest".into(),
+            in_packets,
+            out_packets: sent,
+            sent_packets: sent,
+            sent_bytes: sent * 500,
+            dropped: [("queue_full".to_owned(), in_packets - sent)].into(),
+            queued_packets: 4,
+            delay_sum_ns: sent * 2_000,
+            delay_max_ns: 2_000,
+            delay_buckets: vec![(1984, sent)],
+            ..ClassSnapshot::default()
+        };
+        let idle = ClassSnapshot { name: "idle".into(), ..ClassSnapshot::default() };
+        let link = |port: &str| LinkSnapshot {
+            port: port.into(),
+            calls: [calls, 2 * calls, 3 * calls],
+            classes: vec![class.clone(), idle.clone()],
+            ..LinkSnapshot::default()
+        };
+        let links = vec![link("b"), link("r2")];
+        Snapshot { time_ns, uptime_ns: time_ns, router: "r1".into(), links, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_window_is_the_difference_of_two_snapshots_beside_what_the_hosts_saw() {
+        let scenario = fixture::scenario();
+        let places = Places::new(&scenario).expect("paths exist");
+        let (earlier, later) = (snapshot(5_000_000_000, 100, 90, 10), snapshot(5_500_000_000, 160, 130, 25));
+        let mut arrived = vec![Arrived::default(); 3];
+        arrived[0].bytes = 40 * 500;
+        let hosts = HostWindow { sent: vec![61, 7, 0], arrived };
+        let (samples, calls) = rows(&earlier, &later, Nanos::from_secs(4), &places, &hosts);
+
+        assert_eq!(calls.len(), 1, "links that no flow passes have no rows");
+        assert_eq!((calls[0].link.as_str(), calls[0].none, calls[0].one, calls[0].many), ("r2", 15, 30, 45));
+        assert_eq!(samples.len(), 1, "a class that nothing was in has no rows");
+        let sample = &samples[0];
+        assert_eq!(
+            (sample.router.as_str(), sample.link.as_str(), sample.class.as_str()),
+            ("r1", "r2", "rest")
+        );
+        assert!((sample.t_s - 1.5).abs() < 1e-9 && (sample.window_s - 0.5).abs() < 1e-9);
+        assert_eq!((sample.offered, sample.sent, sample.sent_bytes), (Some(61), 40, 20_000));
+        assert_eq!(sample.dropped, [("queue_full".to_owned(), 20)]);
+        assert_eq!((sample.qlen, sample.goodput_bytes), (4, Some(20_000)));
+        assert_eq!((sample.transit.count, sample.transit.sum_ns), (40, 80_000));
+        assert_eq!(sample.transit.buckets, [(1984, 40)]);
+        assert_eq!(sample.end_to_end.as_ref().map(|delays| delays.count), Some(0));
+    }
+}
