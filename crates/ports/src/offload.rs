@@ -47,6 +47,8 @@ pub struct Offloads {
     /// Names of what was on at first.
     on: BTreeSet<String>,
     file: PathBuf,
+    /// First line of that file: of which interface it speaks.
+    stamp: String,
     peer: Option<Link>,
     warning: Option<String>,
     restored: bool,
@@ -93,6 +95,7 @@ impl Offloads {
             ifindex,
             on,
             file,
+            stamp,
             peer,
             warning,
             restored: false,
@@ -142,8 +145,11 @@ impl Offloads {
             Ok(found) if found.index == self.ifindex => self.set(|name| self.on.contains(name))?,
             _ => {}
         }
-        // Should the file stay, the next start finds it and restores the same again.
-        let _ = fs::remove_file(&self.file);
+        // The file may by now speak of an interface that took the place of ours. Should ours stay, the next start finds it
+        // and restores the same again.
+        if recall(&self.file, &self.stamp).is_some() {
+            let _ = fs::remove_file(&self.file);
+        }
         Ok(())
     }
 }

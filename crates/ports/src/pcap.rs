@@ -74,8 +74,9 @@ impl PcapReadPort {
         let bad = |what: String| PortError::Capture { file: name.clone(), what };
         let mut file = File::open(path).map_err(io)?;
         let mut magic = [0; 4];
-        file.read_exact(&mut magic)
-            .map_err(|_| bad("too short to be a capture (pcap or pcapng)".to_owned()))?;
+        if let Err(error) = file.read_exact(&mut magic) {
+            return Err(bad(format!("too short to be a capture, pcap or pcapng ({error})")));
+        }
         file.rewind().map_err(io)?;
         let file = BufReader::new(file);
         let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {

@@ -39,7 +39,7 @@ fn local() -> Vec<IpAddr> {
 }
 
 fn pings(lab: &Lab, to: &str) -> bool {
-    lab.try_exec("a", &format!("ping -n -c 1 -W 0.5 {to}")).0
+    lab.try_exec("a", &format!("ping -n -c 1 -W 1 {to}")).0
 }
 
 /// Neighbours known, so that one lost ping means what it says.
@@ -149,7 +149,9 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
     let broadcast = [0xff; 6];
     let vlan = [0x81, 0x00, 0x00, 0x05];
     let service = [0x88, 0xa8, 0x00, 0x06];
-    let cases: &[([u8; 6], &[[u8; 4]], &str, u64)] = &[
+    // Station, tags, destination, how many are dropped.
+    type Case<'a> = ([u8; 6], &'a [[u8; 4]], &'a str, u64);
+    let cases: &[Case<'_>] = &[
         (router, &[], "10.77.2.2", 1),
         (router, &[vlan], "10.77.2.2", 1),
         (router, &[service], "10.77.2.2", 1),

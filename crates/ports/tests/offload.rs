@@ -88,7 +88,7 @@ fn iperf(lab: &Lab, options: &str) -> Result<f64, String> {
     }
     let end = text.split("\"sum_received\"").nth(1).ok_or_else(|| text.clone())?;
     let number = end.split("\"bytes\":").nth(1).ok_or_else(|| text.clone())?;
-    number.split([',', '\n']).next().unwrap().trim().parse().map_err(|_| text.clone())
+    number.split([',', '\n']).next().unwrap().trim().parse().map_err(|error| format!("{error} in {text}"))
 }
 
 fn feature(lab: &Lab, name: &str, interface: &str, feature: &str) -> bool {
@@ -214,9 +214,19 @@ fn jumbo_interfaces_and_vanished_ones_are_no_trouble() {
     assert!(offloads[0].other_end_segments(), "{:?}", offloads[0].warning());
     assert!(!feature(&lab, "a", "va", "tcp-segmentation-offload"));
     lab.ip("r", "link del ra");
+    let error = lab.inside("r", || Offloads::disable("ra", directory.path())).unwrap_err();
+    assert!(error.to_string().contains("ra does not exist"), "{error}");
+
+    // Another interface takes the name before the first one's settings are given up.
+    lab.veth(("a", "va"), ("r", "ra"));
+    let again = lab.inside("r", || Offloads::disable("ra", directory.path())).unwrap();
     for offload in offloads {
         offload.restore().unwrap();
     }
-    let error = lab.inside("r", || Offloads::disable("ra", directory.path())).unwrap_err();
-    assert!(error.to_string().contains("ra does not exist"), "{error}");
+    assert!(!feature(&lab, "r", "ra", "generic-segmentation-offload"), "untouched by the old one");
+    let notes = || std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(notes(), 1, "the new one's note is still there");
+    drop(again);
+    assert!(feature(&lab, "r", "ra", "generic-segmentation-offload"));
+    assert_eq!(notes(), 0);
 }

@@ -16,7 +16,7 @@ pub use poller::{Event, Poller};
 pub use process::{
     allow_as_many_files_as_possible, die_with_parent, drop_cpu_affinity, is_root, pin_to_cpu, set_timer_slack,
 };
-pub use signals::{Signal, Signals};
+pub use signals::{Signal, Signals, hear_signals};
 pub use timer::Timer;
 pub use udp::{MAX_BATCH, Received, UdpReceiver, UdpSender, set_receive_buffer, set_send_buffer, set_tos};
 

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use super::{check, new_fd};
 
@@ -19,7 +21,7 @@ pub enum Signal {
 /// Receives SIGTERM, SIGINT and SIGHUP through a descriptor.
 ///
 /// The signals are blocked in the calling thread and in all threads that it starts later: make this before the first
-/// thread. Programs started later do not inherit the block if they are started through `std::process::Command`, which resets it.
+/// thread. Programs started later inherit the block, and would not hear SIGTERM: start them with [`hear_signals`].
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -93,6 +95,21 @@ impl Signals {
     }
 }
 
+/// Makes the child receive every signal, whatever the parent has blocked.
+pub fn hear_signals(command: &mut Command) -> &mut Command {
+    // SAFETY: the closure makes one system call that is safe after fork, and allocates nothing.
+    unsafe {
+        command.pre_exec(|| {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +122,18 @@ mod tests {
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
         assert_eq!(signals.wait().unwrap(), Signal::HangUp);
         assert_eq!(signals.take(), None);
+    }
+
+    #[test]
+    fn a_child_hears_what_the_parent_has_blocked() {
+        let _signals = Signals::block().unwrap();
+        let blocked = |command: &mut Command| {
+            let output = command.args(["^SigBlk", "/proc/self/status"]).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            u64::from_str_radix(text.split_whitespace().nth(1).unwrap(), 16).unwrap()
+        };
+        let terminate = 1 << (libc::SIGTERM - 1);
+        assert_ne!(blocked(&mut Command::new("grep")) & terminate, 0);
+        assert_eq!(blocked(hear_signals(&mut Command::new("grep"))), 0);
     }
 }
