@@ -47,7 +47,8 @@ impl FlowHasher {
                 fold(s.0 ^ k0, s.1 ^ k1) ^ fold(d.0 ^ k2, d.1 ^ k3).rotate_left(32)
             }
         };
-        // The second word never multiplies alone: a factor of zero would lose the other one.
+        // Both words enter both products: where a factor of one is zero, and the other word lost, the second still tells keys
+        // apart.
         let mixed = fold(addresses ^ k1, rest ^ k2);
         fold(mixed ^ rest.wrapping_add(k3), addresses ^ k0 ^ 0x2545_f491_4f6c_dd1d)
     }

@@ -85,6 +85,17 @@ fn removal_uncovers_the_next_best() {
 }
 
 #[test]
+fn a_port_that_goes_uncovers_the_next_best_too() {
+    let mut fib: Fib = [(Prefix::ALL_V4, via(0, "192.0.2.1", 1)), (Prefix::ALL_V4, via(1, "192.0.2.2", 2))]
+        .into_iter()
+        .collect();
+    fib.retain(|_, route| !is_via(route, 0));
+    assert_eq!((fib.lookup(address("8.8.8.8"), 0), fib.len()), (forward(1, "192.0.2.2"), 1));
+    fib.retain(|_, route| !is_via(route, 1));
+    assert_eq!((fib.lookup(address("8.8.8.8"), 0), fib.len()), (None, 0));
+}
+
+#[test]
 fn a_whole_table_takes_the_place_of_another() {
     let mut fib: Fib = [(Prefix::ALL_V4, via(0, "192.0.2.1", 0))].into_iter().collect();
     let old = fib.replace([(Prefix::ALL_V6, via(1, "fe80::1", 0))]);
@@ -205,20 +216,20 @@ proptest! {
             }
             prop_assert_eq!(fib.len(), list.len());
             prop_assert_eq!(fib.iter().count(), list.len());
-        }
-        for destination in destinations {
-            let best = list
-                .iter()
-                .filter(|(p, _)| p.contains(destination))
-                .min_by_key(|(p, r)| (std::cmp::Reverse(p.len()), r.precedence()));
-            prop_assert_eq!(fib.explain(destination), best.map(|(p, r)| (*p, r)));
-            let expected = best.map(|(_, route)| match &route.kind {
-                RouteKind::Unicast(hops) => {
-                    Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination }
-                }
-                _ => Decision::Local,
-            });
-            prop_assert_eq!(fib.lookup(destination, 7), expected);
+            for destination in destinations.iter().copied() {
+                let best = list
+                    .iter()
+                    .filter(|(p, _)| p.contains(destination))
+                    .min_by_key(|(p, r)| (std::cmp::Reverse(p.len()), r.precedence()));
+                prop_assert_eq!(fib.explain(destination), best.map(|(p, r)| (*p, r)));
+                let expected = best.map(|(_, route)| match &route.kind {
+                    RouteKind::Unicast(hops) => {
+                        Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination }
+                    }
+                    _ => Decision::Local,
+                });
+                prop_assert_eq!(fib.lookup(destination, 7), expected);
+            }
         }
     }
 }

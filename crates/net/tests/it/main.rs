@@ -7,5 +7,6 @@ mod frame;
 mod hash;
 mod icmp;
 mod neighbour;
+mod no_alloc;
 mod oracles;
 mod rewrite;
