@@ -153,8 +153,10 @@ fn show(s: &Scenario) -> String {
     }
     let _ = write!(text, "\n{}", steps.render());
     for expectation in &s.expectations {
-        let _ =
-            write!(text, "\nexpects {}: {}\n  {}\n", expectation.name, expectation.claim, expectation.that);
+        let _ = writeln!(text, "\nexpects {}: {}", expectation.name, expectation.claim);
+        for line in expectation.that.lines() {
+            let _ = writeln!(text, "  {}", line.trim());
+        }
         if !expectation.note.is_empty() {
             let _ = writeln!(text, "  {}", expectation.note);
         }

@@ -29,6 +29,13 @@ pub(crate) fn grouped(value: f64) -> String {
     out + rest
 }
 
+/// A number with up to three decimals and no trailing zeros: `0.75`, `25`.
+#[must_use]
+pub(crate) fn plain(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Microseconds as milliseconds with two decimals, or with three where two would say little: `8.31`, `143.20`, `0.042`.
 #[must_use]
 pub(crate) fn micros(us: f64) -> String {

@@ -5,6 +5,9 @@ use crate::numbers::{GROUP, grouped, measured, micros};
 use crate::run::Run;
 use crate::stats::{DelayStats, StepStats};
 
+/// Lines of text are kept within this width.
+const LINE: usize = 118;
+
 /// A table under construction: a header, then rows of as many cells.
 ///
 /// Columns whose cells are all numbers (or empty) are aligned to the right, others to the left.
@@ -186,17 +189,37 @@ pub fn judgements(judgements: &[Judgement]) -> String {
         let verdict = judgement.verdict.text();
         let run = if judgement.run.is_empty() { String::new() } else { format!(" [{}]", judgement.run) };
         line(&format!("{verdict:<width$}  "), &format!("{}{run}: {}", judgement.name, judgement.claim));
-        line(&indent, &judgement.expression);
-        let numbers: Vec<String> =
-            judgement.measured.iter().map(|term| format!("{} = {}", term.text, measured(term))).collect();
-        if !numbers.is_empty() {
-            line(&indent, &numbers.join(", "));
+        for part in judgement.expression.lines() {
+            line(&indent, part.trim());
+        }
+        let numbers = judgement.measured.iter().map(|term| format!("{} = {}", term.text, measured(term)));
+        for part in wrapped(numbers, LINE.saturating_sub(indent.len())) {
+            line(&indent, &part);
         }
         if !judgement.note.is_empty() {
             line(&indent, &judgement.note);
         }
     }
     text
+}
+
+/// `items` separated by commas, in lines of at most `width` characters (one item at least).
+fn wrapped(items: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for item in items {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + item.chars().count() + 3 <= width => {
+                line.push_str(", ");
+                line.push_str(&item);
+            }
+            Some(line) => {
+                line.push(',');
+                lines.push(item);
+            }
+            None => lines.push(item),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -216,6 +239,14 @@ mod tests {
             table.render(),
             "class   sent/s\n──────────────\na        1\u{a0}000\nlonger       9\n──────────────\nb\n"
         );
+    }
+
+    #[test]
+    fn long_lists_are_wrapped_between_items() {
+        let items = ["aaaa", "bbbb", "cccc"].map(str::to_owned);
+        assert_eq!(wrapped(items.clone().into_iter(), 11), ["aaaa, bbbb,", "cccc"]);
+        assert_eq!(wrapped(items.into_iter(), 1), ["aaaa,", "bbbb,", "cccc"]);
+        assert!(wrapped(std::iter::empty(), 10).is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod topology;
 use evenkeel_scenario::Scenario;
 
 use crate::judge::Judgement;
+use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};
 use text::{escape, paragraphs};
 
@@ -175,7 +176,7 @@ impl Report {
             let place = format!("link <b>{}</b> of router <b>{}</b>", escape(link), escape(router));
             let several = if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
             let marks = if self.runs.iter().any(|r| r.steps.len() > 1) {
-                " Dotted lines mark the steps; windows on darker ground (settling) do not count in a step’s numbers."
+                " Dotted lines mark the steps, by name or by number in the table of steps; windows on darker ground (settling) do not count in a step’s numbers."
             } else {
                 " Windows on darker ground (settling) do not count."
             };
@@ -246,12 +247,6 @@ impl Figures {
         self.0 += 1;
         format!("<figcaption><span class=\"label\">Figure {}</span> {html}</figcaption>", self.0)
     }
-}
-
-/// A number with up to three decimals and no trailing zeros.
-fn plain(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::chart::SERIES;
 use super::text::escape;
 use crate::judge::{Judgement, Verdict};
-use crate::numbers::{grouped, measured, micros};
+use crate::numbers::{grouped, measured, micros, plain};
 use crate::run::{Parameter, Run};
 use crate::stats::DelayStats;
 use crate::table::several_links;
@@ -72,9 +72,9 @@ pub(super) fn steps(run: &Run) -> String {
         let changes =
             if step.changes.is_empty() { "as configured".to_owned() } else { step.changes.join("; ") };
         rows += &format!(
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{:.1} s</td><td class=\"stepname\">{}</td><td>{}</td></tr>",
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{} s</td><td class=\"stepname\">{}</td><td>{}</td></tr>",
             i + 1,
-            step.at_s,
+            plain(step.at_s),
             escape(&step.name),
             escape(&changes)
         );
