@@ -38,7 +38,7 @@ pub mod neighbour;
 mod prefix;
 pub mod rewrite;
 
-pub use mac::MacAddr;
+pub use mac::{MacAddr, ParseMacError};
 pub use prefix::{ParsePrefixError, Prefix};
 
 /// The index of a port of the router, in the order of the configuration.
