@@ -17,6 +17,8 @@ struct Family {
     what: &'static str,
     /// A text that is right.
     example: &'static str,
+    /// How nothing is written.
+    zero: &'static str,
     /// Name and factor.
     units: &'static [(&'static str, u64)],
 }
@@ -24,16 +26,19 @@ struct Family {
 const RATE: Family = Family {
     what: "a rate",
     example: "100Mbit/s",
+    zero: "0bit/s",
     units: &[("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)],
 };
 const TIME: Family = Family {
     what: "a length of time",
     example: "10us",
+    zero: "0s",
     units: &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
 };
 const SIZE: Family = Family {
     what: "a size",
     example: "1500B",
+    zero: "0B",
     units: &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
 };
 
@@ -138,12 +143,15 @@ impl Family {
 
     /// The largest unit in which the value is whole, or has at most three decimals where the units are decimal.
     fn text(&self, value: u64) -> String {
+        if value == 0 {
+            return self.zero.to_owned();
+        }
         let decimal = self.units[0].1 == 1_000_000_000;
         let parts = if decimal { 1_000 } else { 1 };
         for (name, factor) in self.units {
             let thousandths = u128::from(value) * parts;
             let factor = u128::from(*factor);
-            let reached = value == 0 || u128::from(value) >= factor;
+            let reached = u128::from(value) >= factor;
             if reached && thousandths % factor == 0 {
                 let (whole, rest) = (thousandths / factor / parts, thousandths / factor % parts);
                 let decimals = format!(".{rest:03}");

@@ -141,16 +141,13 @@ impl Reader {
         self.errors.extend(errors.0);
     }
 
-    /// Whether nothing was wrong so far.
+    /// Whether nothing was wrong so far with these top-level keys, nor with the syntax.
     #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.errors.is_empty()
-    }
-
-    /// What was wrong so far.
-    #[must_use]
-    pub fn errors(&self) -> &[Diagnostic] {
-        &self.errors
+    pub fn is_clean_in(&self, keys: &[&str]) -> bool {
+        self.errors.iter().all(|error| {
+            let first = error.key.split('.').next().unwrap_or_default();
+            error.file == self.file && !first.is_empty() && !keys.contains(&first)
+        })
     }
 
     /// Ends the reading: the result if nothing was wrong, else all errors in order of their lines.
@@ -254,8 +251,8 @@ impl Reader {
                 fields.items.extend(item.map(|item| (key.name, item)));
             }
             Presence::Required if !misspelt && !fields.given.contains(&key.name) => {
-                let message = format!("required key `{}` is missing: {}", key.name, key.kind.expected());
-                self.fail(&fields.at.clone(), fields.path.clone(), message);
+                let message = format!("this required key is missing: {}", key.kind.expected());
+                self.fail(&fields.at.clone(), join(&fields.path, key.name), message);
             }
             Presence::Required | Presence::Optional(_) => {}
         }
@@ -355,7 +352,8 @@ impl Reader {
     fn variant(&mut self, kind: &Kind, variants: Variants, value: &Node, path: &str) -> Option<Value> {
         let table = self.as_table(kind, value, path)?;
         let Some(name) = table.get("kind") else {
-            self.fail(&value.at, path, format!("required key `kind` is missing: {}", kind.range()));
+            let message = format!("this required key is missing: {}", kind.range());
+            self.fail(&value.at, join(path, "kind"), message);
             return None;
         };
         let chosen = name.data.as_text().and_then(|name| variants.iter().find(|(kind, _)| *kind == name));

@@ -45,19 +45,19 @@ fn a_misspelt_required_key_is_one_error() {
 
 #[test]
 fn missing_keys_say_what_is_wanted() {
-    says("", &["required key `port` is missing: tables [[port]]"]);
+    says("", &["r.toml:1: port: this required key is missing: tables [[port]]"]);
     says(
         "[[port]]\nname = \"lan\"",
-        &["r.toml:1: port: required key `interface` is missing: the name of a network"],
+        &["r.toml:1: port.interface: this required key is missing: the name of a network"],
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\nshaper = {}"),
-        &["r.toml:6: link.shaper: required key `rate` is missing: a rate such as"],
+        &["r.toml:6: link.shaper.rate: this required key is missing: a rate such as"],
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\ndiscipline = { limit = 3 }"),
         &[
-            "r.toml:6: link.discipline: required key `kind` is missing: kind = `\"fifo\"`, kind = `\"wfq-altq\"`",
+            "r.toml:6: link.discipline.kind: this required key is missing: kind = `\"fifo\"`, kind = `\"wfq-altq\"`",
         ],
     );
 }

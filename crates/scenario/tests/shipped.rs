@@ -155,11 +155,11 @@ fn run(scenario: &Scenario) -> Results {
             match &set.change {
                 Change::Knob(knob) => link.set(step.at, *knob, &mut Nowhere).unwrap(),
                 Change::Ring(ring) => {
-                    let changed = LinkConfig { ring: *ring, ..link.config().clone() };
+                    let changed = LinkConfig { ring: *ring, ..*link.config() };
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
                 Change::Rate(rate) => {
-                    let changed = LinkConfig { rate: *rate, ..link.config().clone() };
+                    let changed = LinkConfig { rate: *rate, ..*link.config() };
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
                 Change::Discipline(discipline) => {
@@ -256,4 +256,11 @@ fn the_lct_figures_claim_what_is_so() {
 fn the_wfq_altq_figures_claim_what_is_so() {
     let wrong: Vec<_> = scenarios("wfq-altq").iter().flat_map(wrong).collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_demo_scenarios_are_good() {
+    for scenario in scenarios("demo") {
+        assert!(scenario.expectations.iter().all(|expect| !expect.claim.is_empty()), "{}", scenario.name);
+    }
 }

@@ -19,8 +19,7 @@ mod parse;
 
 use std::fmt::Write as _;
 
-pub(crate) use parse::parse;
-pub use parse::{ExprError, Names};
+pub(crate) use parse::{AnyNames, Names, parse};
 
 /// What is measured. Delays are in microseconds, counts in packets per second.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -3,14 +3,14 @@
 use evenkeel_config::parse::Unique;
 use evenkeel_config::read::{Fields, Reader, suggest};
 
-use crate::expr::{self, Metric, Names, Subject};
+use crate::expr::{self, AnyNames, Metric, Names, Subject};
 use crate::model::{Expectation, Scenario, Tool, Traffic, World};
 use crate::published;
 
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
     let mut names = Unique::new("expectation");
-    // With errors elsewhere names may be missing that are only misspelt there: syntax is checked all the same.
-    let whole = reader.is_clean();
+    // Where what is named has errors itself, names may be missing that are only misspelt there: then syntax alone is checked.
+    let known = reader.is_clean_in(&super::NAMED);
     for fields in file.tables("expect") {
         names.check(reader, fields, "name");
         let reproduced = fields.switch("reproduced").unwrap_or(true);
@@ -19,18 +19,19 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
             reader.fail(&fields.span("reproduced"), fields.path_of("reproduced"), message);
         }
         let Some(that) = fields.text("that") else { continue };
-        let expr = match expr::parse(that, &Scope(scenario)) {
+        let names: &dyn Names = if known { &Scope(scenario) } else { &AnyNames };
+        let expr = match expr::parse(that, names) {
             Ok(expr) => expr,
             Err(error) => {
-                if whole || error.syntax {
-                    reader.fail(&fields.span("that"), fields.path_of("that"), error.to_string());
-                }
+                reader.fail(&fields.span("that"), fields.path_of("that"), error.to_string());
                 continue;
             }
         };
-        for (metric, subject, step) in expr.needs() {
-            if let Some(message) = never_sampled(scenario, metric, &subject, step) {
-                reader.fail(&fields.span("that"), fields.path_of("that"), message);
+        if known {
+            for (metric, subject, step) in expr.needs() {
+                if let Some(message) = never_sampled(scenario, metric, &subject, step) {
+                    reader.fail(&fields.span("that"), fields.path_of("that"), message);
+                }
             }
         }
         let (Some(name), Some(claim)) = (fields.text("name"), fields.text("claim")) else { continue };
@@ -149,8 +150,17 @@ impl Names for Scope<'_> {
         Ok(Subject { router, link, class: class.map(str::to_owned) })
     }
 
-    fn steps(&self) -> Vec<&str> {
-        self.0.steps.iter().map(|step| step.name.as_str()).collect()
+    fn step(&self, name: &str) -> Result<usize, String> {
+        if let Some(index) = self.0.step(name) {
+            return Ok(index);
+        }
+        let known: Vec<_> = self.0.steps.iter().map(|step| step.name.as_str()).collect();
+        match name.split_once('-').filter(|(first, _)| known.contains(first)) {
+            Some((first, _)) => {
+                Err(format!("no step {name:?}; for a difference write `@{first} - …` with spaces"))
+            }
+            None => Err(format!("no step {name:?}; {}", suggest(name, &known))),
+        }
     }
 
     fn published(&self, path: &str) -> Result<f64, String> {

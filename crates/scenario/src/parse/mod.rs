@@ -15,6 +15,12 @@ use crate::model::Scenario;
 use crate::published;
 use crate::tables;
 
+/// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they have errors.
+const LAYOUT: [&str; 3] = ["host", "router", "wire"];
+/// Top-level keys that give names and times to what expectations speak of.
+const NAMED: [&str; 9] =
+    ["host", "router", "wire", "traffic", "step", "published", "sample", "settle", "duration"];
+
 impl Scenario {
     /// Reads and checks a file, the router files and published numbers it names.
     ///

@@ -60,7 +60,7 @@ pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut 
         for (name, at) in fields.texts("fails") {
             match scenario.expectations.iter().find(|expect| expect.name == name) {
                 // An expectation with an error of its own is missing here; its error has been told.
-                None if reader.is_clean() => {
+                None if reader.is_clean_in(&["expect"]) => {
                     reader.fail(
                         at,
                         fields.path_of("fails"),
@@ -138,8 +138,8 @@ fn set_change(
     let known: Vec<_> = scenario.routers.iter().map(|router| router.name.as_str()).collect();
     let router = match (fields.text("router"), known.as_slice()) {
         (Some(router), _) => router,
+        (None, _) if fields.given("router") || !reader.is_clean_in(&super::LAYOUT) => return None,
         (None, [only]) => only,
-        (None, _) if fields.given("router") => return None,
         (None, _) => {
             reader.fail(
                 &fields.at,
@@ -151,7 +151,7 @@ fn set_change(
     };
     let Some(config) = scenario.router(router).map(|router| &router.config) else {
         // A router with an error of its own is missing here; its error has been told.
-        if reader.is_clean() {
+        if reader.is_clean_in(&super::LAYOUT) {
             let message = format!("no router {router:?}; {}", suggest(router, &known));
             reader.fail(&fields.span("router"), fields.path_of("router"), message);
         }
@@ -174,6 +174,7 @@ fn set_change(
         }
     };
     if let Some(disciplines) = disciplines
+        && reader.is_clean_in(&super::LAYOUT)
         && let Err(message) = disciplines.follow(router, link, &change)
     {
         reader.fail(&fields.span("knob"), fields.path_of("knob"), message);

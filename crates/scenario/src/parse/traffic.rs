@@ -116,7 +116,7 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
 /// Follows the flow: there must be a way, its packets must fit the wires, and every router must give it the same class.
 fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut Traffic) {
     // A router whose configuration is wrong is missing here; its error has been told.
-    if !reader.is_clean() {
+    if !reader.is_clean_in(&super::LAYOUT) {
         return;
     }
     let Some(path) = scenario.path_between(&traffic.from, &traffic.to) else {
