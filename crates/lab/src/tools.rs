@@ -154,7 +154,7 @@ fn ditg(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     let server = ["ITGRecv", "-Sp", &signalling].map(str::to_owned).to_vec();
     let (_, payload) = payload_rate(spec, traffic);
     let distribution = match traffic.kind {
-        evenkeel_scenario::TrafficKind::Poisson => "-O",
+        evenkeel_scenario::TrafficKind::Poisson => "-E",
         _ => "-C",
     };
     let client = [
@@ -165,8 +165,7 @@ fn ditg(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
         &signalling,
         "-rp",
         &traffic.port.to_string(),
-        "-sp",
-        &traffic.source_port.to_string(),
+        // No source port: D-ITG 2.8.1 then binds a socket of no address family, and fails.
         "-T",
         "UDP",
         "-b",
