@@ -165,10 +165,10 @@ pub(crate) struct LabArgs {
     /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) time_scale: f64,
-    /// Switch off the mechanism of this [[without]]: the expectations it names must then fail.
+    /// Switch off the mechanism of the `without` entry of this name: the expectations it names must then fail.
     #[arg(long, value_name = "NAME", conflicts_with = "all_without")]
     pub(crate) without: Option<String>,
-    /// One run for each [[without]].
+    /// One run for each `without` entry.
     #[arg(long)]
     pub(crate) all_without: bool,
     /// Folder for the results [default: out/NAME].

@@ -1,5 +1,6 @@
 //! `evenkeel run`: a router until it is told to stop.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +36,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let handle = Arc::new(handle);
     let server = Server::start(socket, &config, Arc::clone(&handle))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
+    if let Ok(snapshot) = handle.snapshot() {
+        print!("\n{}", guards(&snapshot));
+    }
     println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
 
     let asked = wait(&signals, &handle, &args.file, socket);
@@ -98,6 +102,25 @@ fn reload(file: &Path, socket: &Path) -> Result<(), String> {
     client
         .send(&Request::Reload { text, file: file.display().to_string() })
         .map_err(|error| error.to_string())
+}
+
+/// What keeps the kernel from forwarding the same packets, port by port.
+fn guards(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for port in &snapshot.ports {
+        let guard = match port.guard.as_str() {
+            "link" => "TCX program, removed by the kernel with this process",
+            "filter" => "tc filter, inert one second after this process ends",
+            _ => "none: the port is down",
+        };
+        let state = if port.up { "up" } else { "down" };
+        let _ = writeln!(
+            text,
+            "port {}: {} {}, {state}; guard against a second copy by the kernel: {guard}",
+            port.name, port.interface, port.mac
+        );
+    }
+    text
 }
 
 /// What the router did in its life, in a line.

@@ -93,6 +93,12 @@ pub struct PortSnapshot {
     pub tx_waiting: u64,
     /// Frames that left a link but that the port could not send, by reason.
     pub tx_dropped: Drops,
+    /// What keeps the kernel from forwarding a second copy: `link` (a TCX program), `filter` (a classic filter), empty for none.
+    #[serde(default)]
+    pub guard: String,
+    /// Frames that it has kept from the kernel since it was attached.
+    #[serde(default)]
+    pub guarded: u64,
 }
 
 /// One outgoing link.

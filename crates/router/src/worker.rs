@@ -316,7 +316,7 @@ impl Worker {
     fn execute(&mut self, now: Nanos, command: Command) -> Result<Reply, CommandError> {
         let pipeline = &mut self.pipeline;
         match command {
-            Command::Show => return Ok(Reply::Snapshot(Box::new(pipeline.snapshot(now, &mut self.ports)))),
+            Command::Show => return Ok(Reply::Snapshot(Box::new(self.snapshot(now)))),
             Command::Set { link, knob } => pipeline.set(now, &link, knob)?,
             Command::SetRate { link, rate } => pipeline.set_rate(now, &link, rate)?,
             Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
@@ -338,11 +338,24 @@ impl Worker {
         Ok(Reply::Done)
     }
 
+    /// What the pipeline counted, and what the guards did, which the pipeline does not know.
+    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        let mut snapshot = self.pipeline.snapshot(now, &mut self.ports);
+        for (port, attachment) in snapshot.ports.iter_mut().zip(&self.attachments) {
+            if let Some(guard) = &attachment.guard {
+                let kind = if guard.kind() == GuardKind::Link { "link" } else { "filter" };
+                port.guard = kind.to_owned();
+                port.guarded = guard.dropped();
+            }
+        }
+        snapshot
+    }
+
     /// Nothing more is received; what is held is dropped and counted; interfaces are as before.
     fn finish(mut self) -> Snapshot {
         let now = sys::monotonic_now();
         self.pipeline.stop(now);
-        let last = self.pipeline.snapshot(now, &mut self.ports);
+        let last = self.snapshot(now);
         let mut failures = Vec::new();
         for port in &mut self.attachments {
             port.guard = None;

@@ -67,6 +67,7 @@ impl PortSlot {
             ring_loss: device.ring_loss,
             tx_waiting: self.tx.len() as u64,
             tx_dropped: named(&tx_dropped),
+            ..PortSnapshot::default()
         }
     }
 
