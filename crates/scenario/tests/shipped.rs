@@ -264,3 +264,87 @@ fn the_demo_scenarios_are_good() {
         assert!(scenario.expectations.iter().all(|expect| !expect.claim.is_empty()), "{}", scenario.name);
     }
 }
+
+/// The values that a link's discipline has in the beginning and that steps set, one for each step that sets it.
+fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig) -> u64) -> Vec<u64> {
+    let mut discipline = scenario.routers[0].config.link("sink").unwrap().discipline.clone();
+    let mut course = vec![read(&discipline)];
+    for set in scenario.steps.iter().flat_map(|step| &step.set) {
+        if let Change::Knob(knob) = &set.change {
+            discipline.apply(*knob).unwrap();
+        }
+        course.push(read(&discipline));
+    }
+    course.dedup();
+    course
+}
+
+/// The files set what was published: steps cannot refer to `published/`, so a slip of the pen would go unseen.
+#[test]
+fn steps_set_what_was_published() {
+    use evenkeel_config::DisciplineConfig::{Fifo, Lct, WfqAltq};
+    use evenkeel_core::schedule::wfq_altq::DropRule;
+
+    let limit = |discipline: &_| match discipline {
+        Lct(config) => u64::from(config.limit),
+        WfqAltq(config) => match config.drop {
+            DropRule::TailPerQueue { limit } => u64::from(limit),
+            DropRule::LongestHead { .. } => panic!("the measurements used tail drop"),
+        },
+        Fifo(_) => panic!("no figure is about FIFO"),
+    };
+    let class3 = |discipline: &_| match discipline {
+        Lct(config) => config.x_delay[3].0 / 1_000,
+        WfqAltq(config) => u64::from(config.weights[3].0),
+        Fifo(_) => panic!("no figure is about FIFO"),
+    };
+    let mut compared = 0;
+    for scenario in scenarios("lct").iter().chain(&scenarios("wfq-altq")) {
+        let entry = &scenario.published.as_ref().unwrap().entry;
+        let numbers = |key: &str| -> Option<Vec<u64>> {
+            let value = entry.get(key)?;
+            let list = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            Some(list.iter().map(|number| number.as_integer().unwrap() as u64).collect())
+        };
+        for key in ["x_delay_class3_us", "class3_weight"] {
+            if let Some(published) = numbers(key) {
+                assert!(course(scenario, class3).starts_with(&published), "{}", scenario.name);
+                compared += 1;
+            }
+        }
+        if let Some(published) = numbers("queue_packets").filter(|_| scenario.name != "wfq-altq/small-ring") {
+            assert_eq!(course(scenario, limit), published, "{}", scenario.name);
+            compared += 1;
+        }
+    }
+    // Figures 4, 6 and 7 by X_DELAY; 5, and 3 and 4 of the other paper, by weight; all but those two also by queue.
+    assert_eq!(compared, 6 + 9);
+}
+
+/// Figures 8 and 9 follow the published course of X_DELAY and module 2.
+#[test]
+fn figures_8_and_9_follow_the_published_steps() {
+    use evenkeel_config::DisciplineConfig;
+
+    let all = scenarios("lct");
+    let fig8 = all.iter().find(|scenario| scenario.name == "lct/fig8").unwrap();
+    let published = fig8.published.as_ref().unwrap().entry["steps"].as_array().unwrap();
+    for name in ["lct/fig8", "lct/fig9", "lct/fig9-hold"] {
+        let scenario = all.iter().find(|scenario| scenario.name == name).unwrap();
+        let mut discipline = scenario.routers[0].config.link("sink").unwrap().discipline.clone();
+        assert_eq!(scenario.steps.len(), published.len());
+        for (step, published) in scenario.steps.iter().zip(published) {
+            for set in &step.set {
+                let Change::Knob(knob) = &set.change else { panic!("{name}: {set:?}") };
+                discipline.apply(*knob).unwrap();
+            }
+            let DisciplineConfig::Lct(lct) = &discipline else { panic!("{name}") };
+            let x_us: Vec<_> = lct.x_delay[1..].iter().map(|x| (x.0 / 1_000) as i64).collect();
+            let wanted: Vec<_> =
+                published["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap()).collect();
+            assert_eq!(x_us, wanted, "{name} {}", step.name);
+            assert_eq!(Some(lct.module2), published["module2"].as_bool(), "{name} {}", step.name);
+            assert_eq!(step.at, Nanos::from_secs(published["at_s"].as_integer().unwrap() as u64));
+        }
+    }
+}
