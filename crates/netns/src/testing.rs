@@ -1,0 +1,213 @@
+//! Namespaces for tests and benches: what fails panics with what the program said, and what a killed run left is swept first.
+
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Once;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::{Namespaces, shell, sweep};
+
+/// Whether namespaces can be made here. If not, says on standard error why `test` is skipped.
+#[must_use]
+pub fn available(test: &str) -> bool {
+    if !is_root() {
+        eprintln!("{test}: skipped: making network namespaces needs root");
+        return false;
+    }
+    has_tool(test, "ip", "iproute2")
+}
+
+/// Whether a program is installed. If not, says on standard error why `test` is skipped.
+#[must_use]
+pub fn has_tool(test: &str, tool: &str, package: &str) -> bool {
+    let found = shell::is_installed(tool);
+    if !found {
+        eprintln!("{test}: skipped: there is no `{tool}` (Debian package {package})");
+    }
+    found
+}
+
+/// Whether the effective user is root.
+fn is_root() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    users.and_then(|users| users.split_whitespace().nth(1)) == Some("0")
+}
+
+/// Runs a command line, split at spaces: whether it succeeded, and all it printed.
+#[must_use]
+pub fn try_run(line: &str) -> (bool, String) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = shell::command(&words).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("{line}: {error}"));
+    (output.status.success(), text(&output))
+}
+
+/// What a process printed, standard error last.
+#[must_use]
+pub fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Repeats `check` until it gives something, for at most ten seconds.
+///
+/// # Panics
+/// If it never does.
+pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(value) = check() {
+            return value;
+        }
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Namespaces of one test, removed when dropped, also by a panic.
+#[derive(Debug)]
+pub struct TestNet(Namespaces);
+
+impl TestNet {
+    /// Makes them; `nodes` are short names, and unique in the test only. Lines stay quiet: no router solicitations, no autoconfiguration, and no
+    /// duplicate address detection, which would make IPv6 addresses unusable for a second.
+    ///
+    /// # Panics
+    /// If one cannot be made.
+    #[must_use]
+    pub fn new(nodes: &[&str]) -> Self {
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(sweep);
+        let mut net = Self(Namespaces::new());
+        for node in nodes {
+            net.0.add(node).unwrap_or_else(|error| panic!("{error}"));
+            net.sysctl(
+                node,
+                "net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 \
+                 net.ipv6.conf.default.router_solicitations=0 net.ipv6.conf.default.autoconf=0",
+            );
+        }
+        net
+    }
+
+    /// The name that `ip netns` knows.
+    #[must_use]
+    pub fn name(&self, node: &str) -> String {
+        self.0.name_of(node)
+    }
+
+    /// A pair of Ethernet interfaces, up: (node, interface) at both ends.
+    ///
+    /// # Panics
+    /// As the other methods: if it fails.
+    pub fn wire(&self, left: (&str, &str), right: (&str, &str)) {
+        self.0.wire(left, right).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// `ip -n <namespace> ...`; returns what it printed.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn ip(&self, node: &str, arguments: &str) -> String {
+        self.0.ip(node, arguments).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Sets kernel parameters of a node, separated by spaces.
+    ///
+    /// # Panics
+    /// If there is no such parameter.
+    pub fn sysctl(&self, node: &str, settings: &str) {
+        self.output(node, &format!("sysctl -qw {settings}"));
+    }
+
+    /// Keeps the kernel from sending anything of its own on an interface.
+    ///
+    /// # Panics
+    /// If there is no such interface.
+    pub fn hush(&self, node: &str, interface: &str) {
+        self.sysctl(node, &format!("net.ipv6.conf.{interface}.disable_ipv6=1"));
+    }
+
+    /// A command line inside a node, split at spaces.
+    #[must_use]
+    pub fn command(&self, node: &str, line: &str) -> Command {
+        self.0.command(node, line)
+    }
+
+    /// Runs a command line inside a node to its end, which it must have by itself (bounded by `timeout`, 30 s).
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn run(&self, node: &str, line: &str) -> Output {
+        let output = self.command(node, &format!("timeout 30 {line}")).output();
+        output.unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// As [`TestNet::run`]: whether it succeeded, and all it printed.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn try_output(&self, node: &str, line: &str) -> (bool, String) {
+        let output = self.run(node, line);
+        (output.status.success(), text(&output))
+    }
+
+    /// As [`TestNet::run`], for all it printed; it must succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn output(&self, node: &str, line: &str) -> String {
+        let (ok, text) = self.try_output(node, line);
+        assert!(ok, "{line}: {text}");
+        text
+    }
+
+    /// Starts a command line inside a node; it is killed when dropped.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(&self, node: &str, line: &str) -> Running {
+        let mut command = self.command(node, &format!("timeout 60 {line}"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"))))
+    }
+}
+
+/// A process that does not outlive its owner.
+#[derive(Debug)]
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Asks it to end and gives all it has printed.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        let child = self.0.take().expect("taken only here, by wait and by drop");
+        let _ = try_run(&format!("kill -INT {}", child.id()));
+        child.wait_with_output().map(|output| text(&output)).unwrap_or_default()
+    }
+
+    /// Waits for its end and gives all it has printed.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn wait(mut self) -> String {
+        let child = self.0.take().expect("taken only here, by finish and by drop");
+        child.wait_with_output().map(|output| text(&output)).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
