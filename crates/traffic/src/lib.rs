@@ -18,7 +18,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod emulate;
 pub mod random;
 pub mod source;
 
+pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
 pub use source::{Emission, Process, Source, SourceConfig, SourceError};

@@ -1,0 +1,2 @@
+//! What the lab and the simulator share.
+#![forbid(unsafe_code)]
