@@ -12,7 +12,7 @@ use evenkeel_scenario::{Scenario, World};
 use crate::LabError;
 use crate::describe;
 use crate::progress::Progress;
-use crate::run::{measure, write_error};
+use crate::run::{measure, require, write_error};
 
 /// The built-in scenarios in the order of the table: column name, file name, text.
 const SCENARIOS: [(&str, &str, &str); 4] = [
@@ -77,6 +77,7 @@ impl DemoOutcome {
 /// As [`run`](crate::run()).
 pub fn demo(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
     let scenarios = scenarios()?;
+    scenarios.iter().try_for_each(|(_, scenario)| require(scenario))?;
     if !options.quiet {
         print!("{}", introduction(&scenarios));
     }

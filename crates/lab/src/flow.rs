@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use evenkeel_core::measure::Histogram;
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, UdpReceiver, UdpSender};
-use evenkeel_report::Delays;
 use evenkeel_traffic::{Source, SourceConfig};
+pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
 use crate::LabError;
 use crate::payload::{self, Stamp};
@@ -157,53 +156,6 @@ fn wait_until(due: Nanos, stop: &AtomicBool) -> Option<Nanos> {
     }
 }
 
-/// What arrived at a sink.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Arrived {
-    /// Packets.
-    pub(crate) packets: u64,
-    /// Their IP bytes.
-    pub(crate) bytes: u64,
-    /// Packets with a lower number than one that came before.
-    pub(crate) reordered: u64,
-    /// Packets whose number came right after itself.
-    pub(crate) repeated: u64,
-    /// From the sender's stamp to the kernel of the receiving host.
-    pub(crate) delays: HostDelays,
-}
-
-/// Delays from host to host.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HostDelays {
-    count: u64,
-    sum: Nanos,
-    max: Nanos,
-    histogram: Histogram,
-}
-
-impl HostDelays {
-    fn record(&mut self, delay: Nanos) {
-        self.count += 1;
-        self.sum += delay;
-        self.max = self.max.max(delay);
-        self.histogram.record(delay);
-    }
-
-    /// Adds the packets of `other`.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.sum += other.sum;
-        self.max = self.max.max(other.max);
-        self.histogram.merge(&other.histogram);
-    }
-
-    /// As results carry them.
-    pub(crate) fn told(&self) -> Delays {
-        let buckets = self.histogram.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect();
-        Delays { count: self.count, sum_ns: self.sum.0, max_ns: self.max.0, buckets }
-    }
-}
-
 /// A thread that receives one flow. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -319,16 +271,12 @@ impl Drop for Stopping {
     }
 }
 
-/// Bits of IP packets per second as packets per second.
-pub(crate) fn packet_rate(rate: BitRate, ip_len: Bytes) -> f64 {
-    rate.0 as f64 / (ip_len.0 as f64 * 8.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::{NodePlan, Ping, Plan};
     use crate::world::World;
+    use evenkeel_core::{BitRate, Bytes};
     use evenkeel_traffic::Process;
 
     /// Two hosts on one wire, no router between them.

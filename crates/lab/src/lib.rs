@@ -10,24 +10,23 @@
 
 mod checks;
 mod demo;
-mod describe;
 mod error;
 #[cfg(test)]
 mod fixture;
 mod flow;
 mod netns;
-mod payload;
 mod plan;
 mod progress;
 mod router_process;
 mod router_toml;
 mod run;
-mod sampling;
 mod shell;
 mod tools;
 mod world;
 
 use std::path::PathBuf;
+
+use evenkeel_world::{describe, payload, sampling};
 
 pub use demo::{DemoOptions, DemoOutcome, demo};
 pub use error::LabError;

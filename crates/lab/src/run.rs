@@ -153,7 +153,10 @@ pub(crate) fn measure(
 }
 
 /// Finds out whether everything that the scenario needs is there.
-fn require(scenario: &Scenario) -> Result<(), LabError> {
+///
+/// # Errors
+/// [`LabError::NotRoot`], [`LabError::MissingTool`].
+pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
     if !sys::is_root() {
         return Err(LabError::NotRoot);
     }
