@@ -1,5 +1,6 @@
-//! Meters: what passed, what was dropped and why, and how long it took.
+//! Meters: what passed, what was dropped and why, how long it took, and what that means to a class.
 
+pub mod congestion;
 mod histogram;
 mod qostat;
 
