@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_ports::sys;
-use evenkeel_router::Snapshot;
 use evenkeel_traffic::{Process, SourceConfig};
 
 use crate::LabError;

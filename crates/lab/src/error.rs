@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use evenkeel_netns::ShellError;
+
 /// What went wrong. The text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -88,6 +90,17 @@ pub enum LabError {
     },
 }
 
+impl From<ShellError> for LabError {
+    fn from(error: ShellError) -> Self {
+        match error {
+            ShellError::Start { command, source } => {
+                Self::System { what: format!("run `{command}`"), source }
+            }
+            ShellError::Failed { command, said } => Self::Command { command, said },
+        }
+    }
+}
+
 impl LabError {
     /// The exit code a command should end with: 2 for bad input, 3 for missing privilege, program or kernel feature, 130 when interrupted, else 1.
     #[must_use]
@@ -103,5 +116,11 @@ impl LabError {
             | Self::Check(_)
             | Self::Write { .. } => 1,
         }
+    }
+}
+
+impl From<evenkeel_world::sampling::NoPath> for LabError {
+    fn from(error: evenkeel_world::sampling::NoPath) -> Self {
+        Self::BadInput(error.to_string())
     }
 }

@@ -14,7 +14,6 @@ mod error;
 #[cfg(test)]
 mod fixture;
 mod flow;
-mod netns;
 mod plan;
 mod progress;
 mod router_process;

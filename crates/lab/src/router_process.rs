@@ -147,7 +147,7 @@ impl RouterProcess {
         }
         let pid = self.child.id().to_string();
         // The child has not been waited for, so the number is still its own.
-        let _ = crate::shell::output(&["sh", "-c", &format!("kill -TERM {pid}")]);
+        let _ = evenkeel_netns::shell::output(&["sh", "-c", &format!("kill -TERM {pid}")]);
         let begin = Instant::now();
         while begin.elapsed() < STOP {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {

@@ -186,20 +186,26 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
         .collect()
 }
 
-/// The source of a flow; times count from `start`.
-fn source_config(scenario: &Scenario, traffic: &Traffic, number: u32, start: Nanos) -> SourceConfig {
+/// The source of a flow; times count from `start`. `None` for TCP, which only tools speak here.
+fn source_config(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    number: u32,
+    start: Nanos,
+) -> Option<SourceConfig> {
     let process = match traffic.kind {
         TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
         TrafficKind::Poisson => Process::Poisson,
         TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
+        TrafficKind::Tcp { .. } => return None,
     };
-    SourceConfig {
+    Some(SourceConfig {
         start: start.saturating_add(traffic.start),
         stop: start.saturating_add(traffic.stop),
         seed: scenario.seed,
         stream: u64::from(number),
         ..SourceConfig::new(process, traffic.rate, traffic.size)
-    }
+    })
 }
 
 /// What makes the packets of one flow.
@@ -278,14 +284,11 @@ impl Lab<'_> {
             self.sinks.push(sink);
         }
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
-            self.sources.push(match traffic.tool {
-                Tool::Evenkeel => {
-                    let config = source_config(self.scenario, traffic, spec.number, start);
-                    Driver::Own(Sender::start(spec, config)?)
-                }
-                Tool::Iperf3 | Tool::DItg => {
-                    Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?)
-                }
+            let own = source_config(self.scenario, traffic, spec.number, start)
+                .filter(|_| traffic.tool == Tool::Evenkeel);
+            self.sources.push(match own {
+                Some(config) => Driver::Own(Sender::start(spec, config)?),
+                None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
             });
         }
         Ok(())
@@ -313,7 +316,7 @@ impl Lab<'_> {
         let start = sys::monotonic_now() + LEAD;
         self.start_traffic(start)?;
         self.progress.say(&scenario.name);
-        let mut run = describe::run(scenario);
+        let mut run = describe::run(scenario, "lab");
         let first = self.counters()?;
         let mut last =
             Counters { routers: first.routers.clone(), sent: vec![Sent::default(); self.flows.len()] };

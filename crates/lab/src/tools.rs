@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys;
-use evenkeel_scenario::{Tool, Traffic};
+use evenkeel_scenario::{Tool, Traffic, TrafficKind};
 
 use crate::LabError;
 use crate::flow::{FlowSpec, packet_rate};
@@ -132,10 +132,19 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     let server = ["iperf3", "-s", "-1", "-B", &address, "-p", &port].map(str::to_owned).to_vec();
     let whole_seconds = (seconds(traffic).ceil() as u64).max(1).to_string();
     let tos = (u32::from(spec.dscp) << 2).to_string();
-    let mut client: Vec<_> = ["iperf3", "-c", &address, "-p", &port, "-t", &whole_seconds, "-S", &tos, "-J"]
-        .map(str::to_owned)
-        .into();
+    let (until, amount) = match traffic.kind {
+        TrafficKind::Tcp { bytes: Some(bytes), .. } => ("-n", bytes.0.to_string()),
+        _ => ("-t", whole_seconds),
+    };
+    let mut client: Vec<_> =
+        ["iperf3", "-c", &address, "-p", &port, until, &amount, "-S", &tos, "-J"].map(str::to_owned).into();
     let (rate, payload) = payload_rate(spec, traffic);
+    if let TrafficKind::Tcp { congestion, .. } = traffic.kind {
+        // A segment's share of the packet without options, which is what the maximum segment size means.
+        let segment = traffic.size.0.saturating_sub(if spec.destination.is_ipv6() { 60 } else { 40 });
+        client.extend(["-C".into(), congestion.name().into(), "-M".into(), segment.to_string()]);
+        return (server, client);
+    }
     client.extend(["-b".into(), format!("{rate:.0}")]);
     if !traffic.tcp {
         client.extend(["-u".into(), "-l".into(), payload.to_string()]);
@@ -154,7 +163,7 @@ fn ditg(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     let server = ["ITGRecv", "-Sp", &signalling].map(str::to_owned).to_vec();
     let (_, payload) = payload_rate(spec, traffic);
     let distribution = match traffic.kind {
-        evenkeel_scenario::TrafficKind::Poisson => "-E",
+        TrafficKind::Poisson => "-E",
         _ => "-C",
     };
     let client = [

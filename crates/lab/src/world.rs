@@ -4,18 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use evenkeel_netns::{Namespaces, ShellError, shell};
 use evenkeel_ports::sys;
 
 use crate::LabError;
-use crate::netns::{self, Namespaces};
 use crate::plan::{NodePlan, Ping, Plan};
-use crate::shell;
 
 /// Removes what killed labs have left: namespaces with what runs inside, and folders.
 pub(crate) fn sweep() {
-    netns::sweep();
+    evenkeel_netns::sweep();
     let folder = std::env::temp_dir();
-    for name in netns::left_behind_in(&folder) {
+    for name in evenkeel_netns::left_behind_in(&folder) {
         // What cannot be removed is tried again by the next lab.
         let _ = fs::remove_dir_all(folder.join(name));
     }
@@ -69,13 +68,13 @@ impl World {
     /// The first thing that the kernel refuses.
     pub(crate) fn build(&mut self, plan: &Plan) -> Result<(), LabError> {
         for node in &plan.nodes {
-            self.namespaces.add(&node.node)?;
+            self.namespaces
+                .add(&node.node)
+                .map_err(|error| refused(format!("make a network namespace for {}", node.node), error))?;
             self.set(node)?;
         }
-        shell::feed(&["ip", "-batch", "-"], &lines(&plan.wires)).map_err(|error| match error {
-            LabError::Command { said, .. } => LabError::Kernel { what: "make a veth pair".into(), said },
-            other => other,
-        })?;
+        shell::feed(&["ip", "-batch", "-"], &lines(&plan.wires))
+            .map_err(|error| refused("make a veth pair".into(), error))?;
         for node in &plan.nodes {
             let namespace = self.namespace(&node.node);
             shell::feed(&["ip", "-n", &namespace, "-batch", "-"], &lines(&node.batch))?;
@@ -133,6 +132,14 @@ impl World {
             }
         }
         Ok(())
+    }
+}
+
+/// What a failed command means that only a kernel feature or a capability makes succeed.
+fn refused(what: String, error: ShellError) -> LabError {
+    match error {
+        ShellError::Failed { said, .. } => LabError::Kernel { what, said },
+        other => other.into(),
     }
 }
 

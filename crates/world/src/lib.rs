@@ -1,2 +1,17 @@
-//! What the lab and the simulator share.
+//! What the two worlds, lab and simulator, share: everything between a scenario and its rows that does not depend on how packets travel.
+//!
+//! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots and what hosts measured;
+//! - [`describe`] puts a scenario into words, parameters and a drawing;
+//! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
+//! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
+
+mod arrived;
+pub mod checks;
+pub mod describe;
+#[cfg(test)]
+mod fixture;
+pub mod payload;
+pub mod sampling;
+
+pub use arrived::{Arrived, HostDelays, packet_rate};

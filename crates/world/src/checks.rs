@@ -1,0 +1,87 @@
+//! Whether the counters of a router add up.
+
+use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::{LinkSnapshot, PortSnapshot};
+
+/// What does not add up in the counters of a router; empty if all does.
+pub fn conservation(snapshot: &Snapshot) -> Vec<String> {
+    let ports = snapshot.ports.iter().filter_map(port_identity);
+    let links = snapshot.links.iter().filter_map(link_identity);
+    ports.chain(links).map(|text| format!("router {}: {text}", snapshot.router)).collect()
+}
+
+fn port_identity(port: &PortSnapshot) -> Option<String> {
+    let dropped: u64 = port.dropped.values().sum();
+    let out = port.to_host + port.forwarded + port.waiting + dropped;
+    (port.rx_packets != out).then(|| {
+        format!(
+            "port {}: received {} != to host {} + forwarded {} + waiting {} + dropped {dropped}",
+            port.name, port.rx_packets, port.to_host, port.forwarded, port.waiting
+        )
+    })
+}
+
+fn link_identity(link: &LinkSnapshot) -> Option<String> {
+    let (mut offered, mut sent, mut dropped, mut queued) = (0, 0, 0, 0);
+    for class in &link.classes {
+        offered += class.in_packets;
+        sent += class.sent_packets;
+        dropped += class.dropped.values().sum::<u64>();
+        queued += class.queued_packets;
+    }
+    (offered != sent + dropped + queued + link.in_ring).then(|| {
+        format!(
+            "link {}: in {offered} != sent {sent} + dropped {dropped} + queued {queued} + in the ring {}",
+            link.port, link.in_ring
+        )
+    })
+}
+
+/// Everything that a router dropped or lost between two snapshots, whatever the reason and wherever.
+pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
+    let total = |snapshot: &Snapshot| {
+        let ports = snapshot.ports.iter().map(|port| {
+            port.ring_loss + port.dropped.values().sum::<u64>() + port.tx_dropped.values().sum::<u64>()
+        });
+        let links =
+            snapshot.links.iter().flat_map(|link| &link.classes).map(|c| c.dropped.values().sum::<u64>());
+        ports.chain(links).sum::<u64>()
+    };
+    total(later).saturating_sub(total(earlier))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_router::snapshot::ClassSnapshot;
+
+    #[test]
+    fn one_packet_missing_anywhere_is_noticed() {
+        let class = ClassSnapshot {
+            in_packets: 100,
+            sent_packets: 80,
+            dropped: [("queue_full".to_owned(), 10)].into(),
+            queued_packets: 6,
+            ..ClassSnapshot::default()
+        };
+        let link =
+            LinkSnapshot { port: "sink".into(), in_ring: 4, classes: vec![class], ..LinkSnapshot::default() };
+        let port = PortSnapshot {
+            rx_packets: 110,
+            to_host: 3,
+            forwarded: 100,
+            waiting: 1,
+            dropped: [("ttl_expired".to_owned(), 6)].into(),
+            ..PortSnapshot::default()
+        };
+        let good = Snapshot { ports: vec![port], links: vec![link], ..Snapshot::default() };
+        assert_eq!(conservation(&good), Vec::<String>::new());
+        let mut bad = good.clone();
+        bad.links[0].in_ring = 3;
+        assert!(conservation(&bad)[0].contains("link sink: in 100 != sent 80"), "{:?}", conservation(&bad));
+        let mut bad = good.clone();
+        bad.ports[0].rx_packets = 111;
+        assert!(conservation(&bad)[0].contains("received 111"));
+        assert_eq!(lost(&Snapshot::default(), &good), 16);
+    }
+}

@@ -1,0 +1,195 @@
+//! A scenario in words: parameters and topology for the report.
+
+use std::collections::BTreeSet;
+
+use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
+use evenkeel_core::link::{Refill, RingConfig};
+use evenkeel_core::schedule::MultiBacklog;
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
+use evenkeel_report::run::{Node, Wire};
+use evenkeel_report::{Parameter, Run, Topology};
+use evenkeel_scenario::{Scenario, SetChange, Tool, Traffic, TrafficKind};
+
+use crate::arrived::packet_rate;
+
+/// A run of `world` (`lab`, `sim`) without samples: what is known before it starts.
+pub fn run(scenario: &Scenario, world: &str) -> Run {
+    Run {
+        name: scenario.without.clone().unwrap_or_default(),
+        world: world.into(),
+        sample_s: scenario.sample.as_secs_f64(),
+        settle_s: scenario.settle.as_secs_f64(),
+        duration_s: scenario.duration.as_secs_f64(),
+        topology: topology(scenario),
+        parameters: parameters(scenario),
+        ..Run::default()
+    }
+}
+
+/// A change as the report shows it: `sink x_delay class3 = 10us`.
+pub fn change(change: &SetChange) -> String {
+    let SetChange { link, knob, class, value, .. } = change;
+    match class {
+        Some(class) => format!("{link} {knob} {class} = {value}"),
+        None => format!("{link} {knob} = {value}"),
+    }
+}
+
+/// The links that flows of the scenario leave by, as (router, its configuration, link).
+pub fn used_links(scenario: &Scenario) -> Vec<(&str, &RouterConfig, &LinkConfig)> {
+    let mut hops = BTreeSet::new();
+    for traffic in &scenario.traffic {
+        let path = scenario.path_between(&traffic.from, &traffic.to).unwrap_or_default();
+        hops.extend(path.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+    }
+    let mut used = Vec::new();
+    for router in &scenario.routers {
+        for interface in scenario.interfaces(&router.name) {
+            let passes = hops.contains(&(router.name.clone(), interface.peer.clone()));
+            if let Some(link) = router.config.link(&interface.name).filter(|_| passes) {
+                used.push((router.name.as_str(), &router.config, link));
+            }
+        }
+    }
+    used
+}
+
+fn parameters(scenario: &Scenario) -> Vec<Parameter> {
+    let traffic = scenario.traffic.iter().map(|traffic| Parameter {
+        group: "traffic".into(),
+        name: traffic.name.clone(),
+        value: offered(traffic),
+    });
+    let links = used_links(scenario).into_iter().flat_map(|(router, config, link)| {
+        link_parameters(config, link).into_iter().map(move |(name, value)| Parameter {
+            group: format!("link {} of {router}", link.port),
+            name: name.to_owned(),
+            value,
+        })
+    });
+    traffic.chain(links).collect()
+}
+
+/// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant rate`.
+pub fn offered(traffic: &Traffic) -> String {
+    let Traffic { from, to, rate, size, .. } = traffic;
+    let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
+    if let TrafficKind::Tcp { congestion, bytes } = traffic.kind {
+        let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
+        return format!("{from} to {to}{class}: TCP ({}){amount}, full segments of {size}", congestion.name());
+    }
+    let kind = match (traffic.tool, traffic.kind) {
+        (Tool::Iperf3, _) if traffic.tcp => "iperf3, TCP".to_owned(),
+        (Tool::Iperf3, _) => "iperf3, UDP".to_owned(),
+        (Tool::DItg, _) => "D-ITG, UDP".to_owned(),
+        (Tool::Evenkeel, TrafficKind::Cbr) if traffic.jitter > 0.0 => {
+            format!("constant rate, spacing jitter {} %", traffic.jitter * 100.0)
+        }
+        (Tool::Evenkeel, TrafficKind::Cbr) => "constant rate".to_owned(),
+        (Tool::Evenkeel, TrafficKind::Poisson) => "Poisson".to_owned(),
+        (Tool::Evenkeel, TrafficKind::OnOff { mean_on, mean_off }) => {
+            format!("on {mean_on}, off {mean_off} on average")
+        }
+        (Tool::Evenkeel, TrafficKind::Tcp { .. }) => "TCP".to_owned(),
+    };
+    let packets = packet_rate(*rate, *size);
+    format!("{from} to {to}{class}: {rate} in packets of {size} ({packets:.0}/s), {kind}")
+}
+
+/// Names and values of what a link is told to be.
+pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'static str, String)> {
+    let rate = link.rate.map_or_else(|| "unpaced".to_owned(), |rate| rate.to_string());
+    let mut all = vec![("rate", rate), ("transmit ring", ring(link.ring))];
+    if link.dequeue_time.0 > 0 {
+        all.push(("dequeue time", link.dequeue_time.to_string()));
+    }
+    if let Some(shaper) = link.shaper {
+        all.push(("shaper", format!("{}, burst {}", shaper.rate, shaper.burst)));
+    }
+    all.push(("discipline", link.discipline.name().to_owned()));
+    all.extend(discipline_parameters(&config.class_names(), &link.discipline));
+    all
+}
+
+fn ring(ring: RingConfig) -> String {
+    let refill = match ring.refill {
+        Refill::AnySlot => "refilled slot by slot",
+        Refill::WholeRing => "refilled when all of it has been sent",
+    };
+    let slots = if ring.slots == 1 { "slot" } else { "slots" };
+    format!("{} {slots}, {refill}", ring.slots)
+}
+
+fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec<(&'static str, String)> {
+    match discipline {
+        DisciplineConfig::Fifo(fifo) => {
+            vec![("queue", format!("{} packets, all classes together", fifo.limit))]
+        }
+        DisciplineConfig::WfqAltq(wfq) => {
+            let queue = match wfq.drop {
+                DropRule::TailPerQueue { limit } => format!("{limit} packets per class, tail drop"),
+                DropRule::LongestHead { high_water } => {
+                    format!("{high_water} in all, head of the longest queue dropped")
+                }
+            };
+            let mut all = vec![("queue", queue)];
+            match wfq.select {
+                QueueSelect::Class => all.push(("weights", by_class(classes, &wfq.weights))),
+                QueueSelect::Hash(policy) => {
+                    all.push(("queues", format!("{}, by hash ({policy:?})", wfq.queues)));
+                }
+            }
+            all
+        }
+        DisciplineConfig::Lct(lct) => {
+            let policy = match lct.policy {
+                MultiBacklog::MinX => "smallest X_DELAY goes",
+                MultiBacklog::Hold => "all held",
+                MultiBacklog::EarliestDue => "earliest due goes",
+            };
+            vec![
+                ("queue", format!("{} packets per class, tail drop", lct.limit)),
+                ("X_DELAY", by_class(classes, &lct.x_delay)),
+                ("module 2", if lct.module2 { "on" } else { "off" }.to_owned()),
+                ("several waiting, none due", policy.to_owned()),
+            ]
+        }
+    }
+}
+
+fn by_class<T: ToString>(classes: &[&str], values: &[T]) -> String {
+    let all: Vec<_> =
+        classes.iter().zip(values).map(|(class, value)| format!("{class} {}", value.to_string())).collect();
+    all.join(", ")
+}
+
+fn topology(scenario: &Scenario) -> Topology {
+    let hosts = scenario.hosts.iter().map(|host| {
+        let sent = scenario.traffic.iter().filter(|traffic| traffic.from == host.name);
+        let labels = sent.map(|traffic| {
+            let class = traffic.class.as_deref().unwrap_or(&traffic.name);
+            match traffic.kind {
+                TrafficKind::Tcp { .. } => format!("sends {class}, TCP"),
+                _ => format!("sends {class}, {}", traffic.rate),
+            }
+        });
+        Node { name: host.name.clone(), router: false, labels: labels.collect() }
+    });
+    let used = used_links(scenario);
+    let routers = scenario.routers.iter().map(|router| {
+        let own = used.iter().filter(|(name, ..)| *name == router.name);
+        let labels = own.map(|(.., link)| format!("{} to {}", link.discipline.name(), link.port)).collect();
+        Node { name: router.name.clone(), router: true, labels }
+    });
+    let wires = scenario.wires.iter().map(|wire| {
+        let [a, b] = &wire.ends;
+        let label = used.iter().find_map(|(router, _, link)| {
+            let ours =
+                [(a, b), (b, a)].iter().any(|(end, _)| end.node == *router && end.interface == link.port);
+            let rate = link.rate.filter(|_| ours)?;
+            Some(format!("{rate}, ring {}", link.ring.slots))
+        });
+        Wire { ends: [a.node.clone(), b.node.clone()], label: label.unwrap_or_default() }
+    });
+    Topology { nodes: hosts.chain(routers).collect(), wires: wires.collect() }
+}

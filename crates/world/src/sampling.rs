@@ -1,0 +1,261 @@
+//! From counters of routers, senders and sinks to the rows of a result: pure, given the snapshots.
+
+use std::collections::HashMap;
+
+use evenkeel_control::window;
+use evenkeel_core::{FlowKey, Nanos};
+use evenkeel_report::{CallsSample, Delays, Sample};
+use evenkeel_router::Snapshot;
+use evenkeel_scenario::{Scenario, Tool, Traffic};
+use thiserror::Error;
+
+use crate::arrived::{Arrived, HostDelays};
+
+/// A class on an outgoing link of a router.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Place {
+    /// The router.
+    pub router: String,
+    /// The link: its port's name.
+    pub link: String,
+    /// The class.
+    pub class: String,
+}
+
+/// No path leads from the source of a flow to its destination.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("traffic {traffic}: no path leads from {from} to {to}")]
+pub struct NoPath {
+    /// The flow.
+    pub traffic: String,
+    /// Where it begins.
+    pub from: String,
+    /// Where it should end.
+    pub to: String,
+}
+
+/// Which flows pass where.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    by_place: HashMap<Place, Vec<usize>>,
+    by_flow: Vec<Vec<Place>>,
+    measured: Vec<bool>,
+}
+
+impl Places {
+    /// Follows every flow of the scenario through the routers on its path.
+    ///
+    /// # Errors
+    /// [`NoPath`] if no path leads from its source to its destination.
+    pub fn new(scenario: &Scenario) -> Result<Self, NoPath> {
+        let mut places = Self::default();
+        for (index, traffic) in scenario.traffic.iter().enumerate() {
+            let path = scenario.path_between(&traffic.from, &traffic.to).ok_or_else(|| {
+                let Traffic { name, from, to, .. } = traffic.clone();
+                NoPath { traffic: name, from, to }
+            })?;
+            let mut along = Vec::new();
+            for pair in path.windows(2) {
+                let [node, next] = pair else { continue };
+                let Some(router) = scenario.router(node) else { continue };
+                let interfaces = scenario.interfaces(node);
+                let Some(interface) = interfaces.iter().find(|i| i.peer == *next) else { continue };
+                let Some(key) = flow_key(scenario, traffic) else { continue };
+                let class = router.config.class_map().classify(&key, traffic.dscp);
+                let Some(class) = router.config.classes.get(class.index()) else { continue };
+                let place =
+                    Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() };
+                places.by_place.entry(place.clone()).or_default().push(index);
+                along.push(place);
+            }
+            places.by_flow.push(along);
+            places.measured.push(traffic.tool == Tool::Evenkeel);
+        }
+        Ok(places)
+    }
+
+    /// The same where every flow's hosts are the world's own, whatever tool real packets would come from.
+    #[must_use]
+    pub fn all_measured(mut self) -> Self {
+        self.measured.fill(true);
+        self
+    }
+
+    /// Where a flow passes, in order.
+    pub fn of_flow(&self, flow: usize) -> &[Place] {
+        &self.by_flow[flow]
+    }
+
+    /// Whether any flow leaves `router` by `link`.
+    pub fn passes(&self, router: &str, link: &str) -> bool {
+        self.by_place.keys().any(|place| place.router == router && place.link == link)
+    }
+
+    /// The flows that pass `place`, if all of them are measured by the lab's own hosts.
+    fn measured_flows(&self, place: &Place) -> Option<&[usize]> {
+        let flows = self.by_place.get(place)?;
+        flows.iter().all(|flow| self.measured[*flow]).then_some(flows)
+    }
+}
+
+/// Addresses, ports and protocol of a flow's packets.
+pub fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
+    let (source, destination) =
+        (scenario.address(&traffic.from, traffic.ipv6)?, scenario.address(&traffic.to, traffic.ipv6)?);
+    let protocol = if traffic.tcp { 6 } else { 17 };
+    Some(FlowKey {
+        source,
+        destination,
+        protocol,
+        source_port: traffic.source_port,
+        destination_port: traffic.port,
+        flow_label: 0,
+    })
+}
+
+/// What hosts measured in one window, by flow.
+#[derive(Clone, Debug, Default)]
+pub struct HostWindow {
+    /// Packets that each flow's sender gave to its kernel.
+    pub sent: Vec<u64>,
+    /// What arrived of each flow.
+    pub arrived: Vec<Arrived>,
+}
+
+/// The rows of one window of one router: for the links that flows pass, and the classes there that flows or other packets were
+/// in. `start` is the beginning of the run.
+pub fn rows(
+    earlier: &Snapshot,
+    later: &Snapshot,
+    start: Nanos,
+    places: &Places,
+    hosts: &HostWindow,
+) -> (Vec<Sample>, Vec<CallsSample>) {
+    let window = window::between(earlier, later);
+    let t_s = Nanos(window.end_ns).saturating_sub(start).as_secs_f64();
+    let window_s = Nanos(window.length_ns).as_secs_f64();
+    let (mut samples, mut calls) = (Vec::new(), Vec::new());
+    for link in window.links.iter().filter(|link| places.passes(&window.router, &link.port)) {
+        let [none, one, many] = link.calls;
+        calls.push(CallsSample {
+            t_s,
+            window_s,
+            router: window.router.clone(),
+            link: link.port.clone(),
+            none,
+            one,
+            many,
+        });
+        for class in &link.classes {
+            let place =
+                Place { router: window.router.clone(), link: link.port.clone(), class: class.name.clone() };
+            let quiet =
+                later.link(&link.port).and_then(|l| l.class(&class.name)).is_none_or(|c| c.in_packets == 0);
+            if quiet && !places.by_place.contains_key(&place) {
+                continue;
+            }
+            let flows = places.measured_flows(&place);
+            let end_to_end = flows.map(|flows| {
+                let mut all = HostDelays::default();
+                flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
+                all.told()
+            });
+            samples.push(Sample {
+                t_s,
+                window_s,
+                router: place.router,
+                link: place.link,
+                class: place.class,
+                offered: flows.map(|flows| flows.iter().map(|flow| hosts.sent[*flow]).sum()),
+                sent: class.sent,
+                sent_bytes: class.sent_bytes,
+                dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
+                qlen: class.queued,
+                transit: Delays {
+                    count: class.delay.count,
+                    sum_ns: class.delay.sum_ns,
+                    max_ns: class.delay.max_ns,
+                    buckets: class.delay.buckets.clone(),
+                },
+                end_to_end,
+                goodput_bytes: flows.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
+            });
+        }
+    }
+    (samples, calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
+
+    fn place(router: &str, link: &str, class: &str) -> Place {
+        Place { router: router.into(), link: link.into(), class: class.into() }
+    }
+
+    #[test]
+    fn flows_are_followed_through_every_router_by_its_own_class_map() {
+        let places = Places::new(&fixture::scenario()).expect("paths exist");
+        assert_eq!(places.of_flow(0), [place("r1", "r2", "rest"), place("r2", "sink", "rest")]);
+        assert_eq!(places.of_flow(1), [place("r1", "r2", "marked"), place("r2", "sink", "marked")]);
+        assert!(places.passes("r1", "r2") && places.passes("r2", "sink"));
+        assert!(!places.passes("r1", "b"), "nothing flows back");
+        assert_eq!(places.measured_flows(&place("r1", "r2", "rest")), Some(&[0][..]));
+        // Class `marked` also carries a flow of iperf3, whose packets the lab does not count.
+        assert_eq!(places.measured_flows(&place("r1", "r2", "marked")), None);
+    }
+
+    fn snapshot(time_ns: u64, in_packets: u64, sent: u64, calls: u64) -> Snapshot {
+        let class = ClassSnapshot {
+            name: "rest".into(),
+            in_packets,
+            out_packets: sent,
+            sent_packets: sent,
+            sent_bytes: sent * 500,
+            dropped: [("queue_full".to_owned(), in_packets - sent)].into(),
+            queued_packets: 4,
+            delay_sum_ns: sent * 2_000,
+            delay_max_ns: 2_000,
+            delay_buckets: vec![(1984, sent)],
+            ..ClassSnapshot::default()
+        };
+        let idle = ClassSnapshot { name: "idle".into(), ..ClassSnapshot::default() };
+        let link = |port: &str| LinkSnapshot {
+            port: port.into(),
+            calls: [calls, 2 * calls, 3 * calls],
+            classes: vec![class.clone(), idle.clone()],
+            ..LinkSnapshot::default()
+        };
+        let links = vec![link("b"), link("r2")];
+        Snapshot { time_ns, uptime_ns: time_ns, router: "r1".into(), links, ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_window_is_the_difference_of_two_snapshots_beside_what_the_hosts_saw() {
+        let scenario = fixture::scenario();
+        let places = Places::new(&scenario).expect("paths exist");
+        let (earlier, later) = (snapshot(5_000_000_000, 100, 90, 10), snapshot(5_500_000_000, 160, 130, 25));
+        let mut arrived = vec![Arrived::default(); 3];
+        arrived[0].bytes = 40 * 500;
+        let hosts = HostWindow { sent: vec![61, 7, 0], arrived };
+        let (samples, calls) = rows(&earlier, &later, Nanos::from_secs(4), &places, &hosts);
+
+        assert_eq!(calls.len(), 1, "links that no flow passes have no rows");
+        assert_eq!((calls[0].link.as_str(), calls[0].none, calls[0].one, calls[0].many), ("r2", 15, 30, 45));
+        assert_eq!(samples.len(), 1, "a class that nothing was in has no rows");
+        let sample = &samples[0];
+        assert_eq!(
+            (sample.router.as_str(), sample.link.as_str(), sample.class.as_str()),
+            ("r1", "r2", "rest")
+        );
+        assert!((sample.t_s - 1.5).abs() < 1e-9 && (sample.window_s - 0.5).abs() < 1e-9);
+        assert_eq!((sample.offered, sample.sent, sample.sent_bytes), (Some(61), 40, 20_000));
+        assert_eq!(sample.dropped, [("queue_full".to_owned(), 20)]);
+        assert_eq!((sample.qlen, sample.goodput_bytes), (4, Some(20_000)));
+        assert_eq!((sample.transit.count, sample.transit.sum_ns), (40, 80_000));
+        assert_eq!(sample.transit.buckets, [(1984, 40)]);
+        assert_eq!(sample.end_to_end.as_ref().map(|delays| delays.count), Some(0));
+    }
+}
