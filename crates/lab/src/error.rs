@@ -118,9 +118,3 @@ impl LabError {
         }
     }
 }
-
-impl From<evenkeel_world::sampling::NoPath> for LabError {
-    fn from(error: evenkeel_world::sampling::NoPath) -> Self {
-        Self::BadInput(error.to_string())
-    }
-}

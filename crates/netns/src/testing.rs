@@ -49,11 +49,19 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+/// Waits until `condition` holds, for at most ten seconds.
+///
+/// # Panics
+/// If it does not.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually_some(what, || condition().then_some(()));
+}
+
 /// Repeats `check` until it gives something, for at most ten seconds.
 ///
 /// # Panics
 /// If it never does.
-pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+pub fn eventually_some<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
         if let Some(value) = check() {

@@ -28,7 +28,7 @@ fn a_set_takes_its_namespaces_and_what_runs_inside_along() {
     let mut child = net.command("a", "sleep 1000").spawn().expect("it starts");
     eventually("sleep is inside", || {
         let inside = Command::new("ip").args(["netns", "pids", &names[0]]).output().expect("ip runs");
-        (!inside.stdout.is_empty()).then_some(())
+        !inside.stdout.is_empty()
     });
     drop(net);
     assert!(!child.wait().expect("it has ended").success(), "it was killed");
@@ -86,7 +86,7 @@ fn what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not() {
     // Another test's sweep may be at work on it.
     eventually("it is swept", || {
         sweep();
-        (!path(&name).exists()).then_some(())
+        !path(&name).exists()
     });
     assert!(path(&own.name("own")).exists(), "we live");
 }

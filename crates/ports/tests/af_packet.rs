@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::{Lab, able, eventually};
+use common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::sys::{Event, Poller, monotonic_now};
@@ -25,13 +25,13 @@ fn number_of(frame: &[u8]) -> Option<u32> {
 }
 
 /// Two namespaces with one veth pair, and a port at each end.
-fn pair(options: AfPacketOptions) -> (Lab, AfPacketPort, AfPacketPort) {
-    let lab = Lab::new(&["a", "b"]);
-    lab.veth(("a", "va"), ("b", "vb"));
+fn pair(options: AfPacketOptions) -> (TestNet, AfPacketPort, AfPacketPort) {
+    let lab = TestNet::new(&["a", "b"]);
+    lab.wire(("a", "va"), ("b", "vb"));
     lab.hush("a", "va");
     lab.hush("b", "vb");
-    let a = lab.inside("a", || AfPacketPort::open("va", options)).unwrap();
-    let b = lab.inside("b", || AfPacketPort::open("vb", options)).unwrap();
+    let a = inside(&lab, "a", || AfPacketPort::open("va", options)).unwrap();
+    let b = inside(&lab, "b", || AfPacketPort::open("vb", options)).unwrap();
     (lab, a, b)
 }
 
@@ -48,7 +48,7 @@ fn receive(port: &mut AfPacketPort, pool: &mut FramePool) -> RxFrame {
 
 #[test]
 fn tens_of_thousands_of_numbered_frames_arrive_once_and_in_order() {
-    if !able("numbered frames") {
+    if !available("numbered frames") {
         return;
     }
     const COUNT: u32 = 50_000;
@@ -88,7 +88,7 @@ fn tens_of_thousands_of_numbered_frames_arrive_once_and_in_order() {
 
 #[test]
 fn a_tagged_frame_keeps_its_tag() {
-    if !able("tags") {
+    if !available("tags") {
         return;
     }
     let (_lab, mut a, mut b) = pair(AfPacketOptions::default());
@@ -107,7 +107,7 @@ fn a_tagged_frame_keeps_its_tag() {
 
 #[test]
 fn a_frame_longer_than_a_buffer_is_counted_and_not_cut() {
-    if !able("long frames") {
+    if !available("long frames") {
         return;
     }
     let (lab, mut a, mut b) = pair(AfPacketOptions::default());
@@ -125,7 +125,7 @@ fn a_frame_longer_than_a_buffer_is_counted_and_not_cut() {
     assert_eq!(b.counters().dropped_for(Reason::FrameTooLong), 2);
 
     let options = AfPacketOptions { max_frame: 9018, ..Default::default() };
-    let mut b = lab.inside("b", || AfPacketPort::open("vb", options)).unwrap();
+    let mut b = inside(&lab, "b", || AfPacketPort::open("vb", options)).unwrap();
     send(&mut a, &mut jumbo, &numbered(1, 9000));
     let rx = receive(&mut b, &mut jumbo);
     assert_eq!(jumbo.bytes(&rx.frame), numbered(1, 9000));
@@ -145,7 +145,7 @@ fn a_frame_longer_than_a_buffer_is_counted_and_not_cut() {
 
 #[test]
 fn a_full_ring_and_an_empty_pool_lose_frames_and_say_so() {
-    if !able("loss") {
+    if !available("loss") {
         return;
     }
     let options = AfPacketOptions { ring_frames: 64, ..Default::default() };
@@ -171,17 +171,17 @@ fn a_full_ring_and_an_empty_pool_lose_frames_and_say_so() {
 
 #[test]
 fn what_a_host_leaves_to_the_hardware_is_marked() {
-    if !able("partial checksums") {
+    if !available("partial checksums") {
         return;
     }
-    let lab = Lab::new(&["a", "b"]);
-    lab.veth(("a", "va"), ("b", "vb"));
+    let lab = TestNet::new(&["a", "b"]);
+    lab.wire(("a", "va"), ("b", "vb"));
     lab.ip("a", "addr add 10.77.0.1/24 dev va");
     lab.ip("a", "neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev va");
-    let mut b = lab.inside("b", || AfPacketPort::open("vb", AfPacketOptions::default())).unwrap();
+    let mut b = inside(&lab, "b", || AfPacketPort::open("vb", AfPacketOptions::default())).unwrap();
     let mut pool = FramePool::new(16);
     let udp = |port: &mut AfPacketPort, pool: &mut FramePool| {
-        lab.inside("a", || {
+        inside(&lab, "a", || {
             let socket = std::net::UdpSocket::bind("10.77.0.1:0").unwrap();
             socket.send_to(&[1; 100], "10.77.0.2:9").unwrap();
         });
@@ -196,13 +196,13 @@ fn what_a_host_leaves_to_the_hardware_is_marked() {
         }
     };
     assert_eq!(udp(&mut b, &mut pool), (true, 142));
-    lab.exec("a", "ethtool -K va tx off");
+    lab.output("a", "ethtool -K va tx off");
     assert_eq!(udp(&mut b, &mut pool), (false, 142));
 }
 
 #[test]
 fn an_interface_that_vanishes_is_noticed_and_used_again() {
-    if !able("vanishing") {
+    if !available("vanishing") {
         return;
     }
     let (lab, mut a, mut b) = pair(AfPacketOptions::default());
@@ -236,7 +236,7 @@ fn an_interface_that_vanishes_is_noticed_and_used_again() {
         b.rx_burst(&mut pool, monotonic_now(), &mut out, 8);
         (b.state() == PortState::Up).then_some(())
     });
-    assert!(!lab.inside("b", || b.reopen()).unwrap(), "the same socket goes on");
+    assert!(!inside(&lab, "b", || b.reopen()).unwrap(), "the same socket goes on");
     assert_eq!(b.tx_burst(&mut pool, &mut frames), 1);
     let rx = receive(&mut a, &mut pool);
     pool.release(rx.frame);
@@ -251,16 +251,16 @@ fn an_interface_that_vanishes_is_noticed_and_used_again() {
     }
     let mut frames = VecDeque::from([pool.alloc_from(&numbered(2, 60)).unwrap()]);
     assert_eq!(a.tx_burst(&mut pool, &mut frames), 0);
-    let error = lab.inside("a", || a.reopen()).unwrap_err();
+    let error = inside(&lab, "a", || a.reopen()).unwrap_err();
     assert!(matches!(error, PortError::NoInterface(ref name) if name == "va"), "{error}");
 
     // Back, under the same name and another number.
     let counted = b.counters();
-    lab.veth(("a", "va"), ("b", "vb"));
+    lab.wire(("a", "va"), ("b", "vb"));
     lab.hush("a", "va");
     lab.hush("b", "vb");
-    assert!(lab.inside("a", || a.reopen()).unwrap());
-    assert!(lab.inside("b", || b.reopen()).unwrap());
+    assert!(inside(&lab, "a", || a.reopen()).unwrap());
+    assert!(inside(&lab, "b", || b.reopen()).unwrap());
     eventually("sending", || (a.tx_burst(&mut pool, &mut frames) == 1).then_some(()));
     let rx = receive(&mut b, &mut pool);
     assert_eq!(number_of(pool.bytes(&rx.frame)), Some(2));

@@ -6,18 +6,19 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-use common::{Lab, able, eventually, try_run};
+use common::{TestNet, available, eventually, inside};
+use evenkeel_netns::testing::try_run;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::sys::spawn_in_netns;
 use evenkeel_ports::{FramePool, Port};
 
 /// a - r - b, IPv4 and IPv6, and the kernel of r forwards.
-fn lab() -> Lab {
-    let lab = Lab::new(&["a", "r", "b"]);
-    lab.exec("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
-    lab.veth(("a", "va"), ("r", "ra"));
-    lab.veth(("b", "vb"), ("r", "rb"));
+fn lab() -> TestNet {
+    let lab = TestNet::new(&["a", "r", "b"]);
+    lab.output("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    lab.wire(("a", "va"), ("r", "ra"));
+    lab.wire(("b", "vb"), ("r", "rb"));
     for (name, interface, address) in
         [("a", "va", "1.2"), ("r", "ra", "1.1"), ("r", "rb", "2.1"), ("b", "vb", "2.2")]
     {
@@ -38,24 +39,24 @@ fn local() -> Vec<IpAddr> {
         .to_vec()
 }
 
-fn pings(lab: &Lab, to: &str) -> bool {
-    lab.try_exec("a", &format!("ping -n -c 1 -W 1 {to}")).0
+fn pings(lab: &TestNet, to: &str) -> bool {
+    lab.try_output("a", &format!("ping -n -c 1 -W 1 {to}")).0
 }
 
 /// Neighbours known, so that one lost ping means what it says.
-fn warm_up(lab: &Lab) {
+fn warm_up(lab: &TestNet) {
     for to in ["10.77.2.2", "fd77:2::2"] {
         eventually("the kernel forwarding", || pings(lab, to).then_some(()));
     }
 }
 
-fn guards(lab: &Lab, kind: GuardKind) -> Vec<Guard> {
-    lab.inside("r", || ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into())
+fn guards(lab: &TestNet, kind: GuardKind) -> Vec<Guard> {
+    inside(lab, "r", || ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into())
 }
 
 #[test]
 fn while_the_guard_lives_the_kernel_answers_but_does_not_forward() {
-    if !able("guard") {
+    if !available("guard") {
         return;
     }
     let lab = lab();
@@ -87,14 +88,14 @@ fn while_the_guard_lives_the_kernel_answers_but_does_not_forward() {
         drop(guards);
         assert!(pings(&lab, "10.77.2.2"), "{kind:?}: forwarding goes on afterwards");
         assert!(pings(&lab, "fd77:2::2"));
-        let left = lab.exec("r", "tc qdisc show dev ra");
+        let left = lab.output("r", "tc qdisc show dev ra");
         assert!(!left.contains("clsact"), "{kind:?} leaves nothing behind: {left}");
     }
 }
 
 #[test]
 fn a_new_address_is_local_at_once_and_an_old_one_no_longer() {
-    if !able("guard's addresses") {
+    if !available("guard's addresses") {
         return;
     }
     let lab = lab();
@@ -140,12 +141,12 @@ fn frame(to: [u8; 6], tags: &[[u8; 4]], destination: IpAddr) -> Vec<u8> {
 
 #[test]
 fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
-    if !able("guard's rules") {
+    if !available("guard's rules") {
         return;
     }
     let lab = lab();
-    let mut port = lab.inside("a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
-    let router = lab.inside("r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
+    let mut port = inside(&lab, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let router = inside(&lab, "r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
     let broadcast = [0xff; 6];
     let vlan = [0x81, 0x00, 0x00, 0x05];
     let service = [0x88, 0xa8, 0x00, 0x06];
@@ -177,7 +178,7 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
     ];
     let mut pool = FramePool::new(4);
     for kind in [GuardKind::Link, GuardKind::Filter] {
-        let guard = lab.inside("r", || Guard::attach("ra", kind, &local()).unwrap());
+        let guard = inside(&lab, "r", || Guard::attach("ra", kind, &local()).unwrap());
         for (to, tags, destination, expected) in cases {
             let bytes = frame(*to, tags, destination.parse().unwrap());
             let mut frames = VecDeque::from([pool.alloc_from(&bytes).unwrap()]);
@@ -214,7 +215,7 @@ fn helper_that_holds_guards() {
 struct Holder(Child);
 
 impl Holder {
-    fn start(lab: &Lab, kind: &str) -> Self {
+    fn start(lab: &TestNet, kind: &str) -> Self {
         use std::io::BufRead;
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -222,7 +223,7 @@ impl Holder {
             .env("EVENKEEL_TEST_HOLD_GUARDS", kind)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let child = spawn_in_netns(&mut command, &lab.ns("r")).unwrap().spawn().unwrap();
+        let child = spawn_in_netns(&mut command, &lab.name("r")).unwrap().spawn().unwrap();
         let mut holder = Self(child);
         let lines = std::io::BufReader::new(holder.0.stderr.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.contains("holding")));
@@ -243,7 +244,7 @@ impl Drop for Holder {
 
 #[test]
 fn after_kill_9_the_kernel_forwards_again() {
-    if !able("kill -9") {
+    if !available("kill -9") {
         return;
     }
     let lab = lab();
@@ -256,26 +257,26 @@ fn after_kill_9_the_kernel_forwards_again() {
         eventually("forwarding after a kill", || pings(&lab, "10.77.2.2").then_some(()));
     }
     // The filter is still there, inert; the next start takes its place, and a clean stop removes all of it.
-    let filters = lab.exec("r", "tc filter show dev ra ingress");
+    let filters = lab.output("r", "tc filter show dev ra ingress");
     assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
     let guards = guards(&lab, GuardKind::Filter);
-    let filters = lab.exec("r", "tc filter show dev ra ingress");
+    let filters = lab.output("r", "tc filter show dev ra ingress");
     assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
     assert!(!pings(&lab, "10.77.2.2"));
     drop(guards);
     assert!(pings(&lab, "10.77.2.2"));
-    assert!(!lab.exec("r", "tc qdisc show dev ra").contains("clsact"));
+    assert!(!lab.output("r", "tc qdisc show dev ra").contains("clsact"));
 }
 
 #[test]
 fn somebody_elses_qdisc_stays() {
-    if !able("foreign clsact") {
+    if !available("foreign clsact") {
         return;
     }
     let lab = lab();
-    lab.exec("r", "tc qdisc add dev ra clsact");
-    lab.exec("r", "tc filter add dev ra ingress protocol ip prio 5 u32 match u32 0 0 flowid 1:1");
-    drop(lab.inside("r", || Guard::attach("ra", GuardKind::Filter, &local()).unwrap()));
-    let (ok, left) = try_run(&format!("tc -n {} filter show dev ra ingress", lab.ns("r")));
+    lab.output("r", "tc qdisc add dev ra clsact");
+    lab.output("r", "tc filter add dev ra ingress protocol ip prio 5 u32 match u32 0 0 flowid 1:1");
+    drop(inside(&lab, "r", || Guard::attach("ra", GuardKind::Filter, &local()).unwrap()));
+    let (ok, left) = try_run(&format!("tc -n {} filter show dev ra ingress", lab.name("r")));
     assert!(ok && left.contains("u32") && !left.contains("evenkeel"), "{left}");
 }

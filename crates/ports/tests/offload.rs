@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Lab, able, eventually};
+use common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
@@ -65,22 +65,22 @@ fn wire(ports: &mut [AfPacketPort; 2], stop: &AtomicBool) -> [PortCounters; 2] {
 }
 
 /// a - r - b, where r joins its two interfaces by a wire in user space.
-fn lab() -> Lab {
-    let lab = Lab::new(&["a", "r", "b"]);
-    lab.veth(("a", "va"), ("r", "ra"));
-    lab.veth(("b", "vb"), ("r", "rb"));
+fn lab() -> TestNet {
+    let lab = TestNet::new(&["a", "r", "b"]);
+    lab.wire(("a", "va"), ("r", "ra"));
+    lab.wire(("b", "vb"), ("r", "rb"));
     lab.ip("a", "addr add 10.78.0.1/24 dev va");
     lab.ip("b", "addr add 10.78.0.2/24 dev vb");
     lab
 }
 
 /// Bytes per second that iperf3 carried from a to b, or what it said.
-fn iperf(lab: &Lab, options: &str) -> Result<f64, String> {
+fn iperf(lab: &TestNet, options: &str) -> Result<f64, String> {
     let mut command = Command::new("iperf3");
     command.args(["-s", "-1", "-B", "10.78.0.2"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut server = die_with_parent(spawn_in_netns(&mut command, &lab.ns("b")).unwrap()).spawn().unwrap();
-    eventually("iperf3 listening", || lab.exec("b", "ss -ltn").contains("10.78.0.2:5201").then_some(()));
-    let (ok, text) = lab.try_exec("a", &format!("timeout 20 iperf3 -c 10.78.0.2 -J {options}"));
+    let mut server = die_with_parent(spawn_in_netns(&mut command, &lab.name("b")).unwrap()).spawn().unwrap();
+    eventually("iperf3 listening", || lab.output("b", "ss -ltn").contains("10.78.0.2:5201").then_some(()));
+    let (ok, text) = lab.try_output("a", &format!("timeout 20 iperf3 -c 10.78.0.2 -J {options}"));
     let _ = server.kill();
     let _ = server.wait();
     if !ok {
@@ -91,19 +91,19 @@ fn iperf(lab: &Lab, options: &str) -> Result<f64, String> {
     number.split([',', '\n']).next().unwrap().trim().parse().map_err(|error| format!("{error} in {text}"))
 }
 
-fn feature(lab: &Lab, name: &str, interface: &str, feature: &str) -> bool {
-    let text = lab.exec(name, &format!("ethtool -k {interface}"));
+fn feature(lab: &TestNet, name: &str, interface: &str, feature: &str) -> bool {
+    let text = lab.output(name, &format!("ethtool -k {interface}"));
     let line = text.lines().find(|line| line.trim().starts_with(&format!("{feature}:")));
     line.unwrap_or_else(|| panic!("{feature} in {text}")).contains(": on")
 }
 
-fn disable(lab: &Lab, directory: &Path) -> [Offloads; 2] {
-    lab.inside("r", || ["ra", "rb"].map(|name| Offloads::disable(name, directory).unwrap()))
+fn disable(lab: &TestNet, directory: &Path) -> [Offloads; 2] {
+    inside(lab, "r", || ["ra", "rb"].map(|name| Offloads::disable(name, directory).unwrap()))
 }
 
 #[test]
 fn tcp_between_hosts_with_default_offloads_passes_and_no_frame_is_too_long() {
-    if !able("super-frames") {
+    if !available("super-frames") {
         return;
     }
     let lab = lab();
@@ -113,9 +113,9 @@ fn tcp_between_hosts_with_default_offloads_passes_and_no_frame_is_too_long() {
         assert!(offload.other_end_segments(), "{:?}", offload.warning());
     }
     let _guards =
-        lab.inside("r", || ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[]).unwrap()));
+        inside(&lab, "r", || ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[]).unwrap()));
     let open = |name| AfPacketPort::open(name, AfPacketOptions::default()).unwrap();
-    let mut ports = lab.inside("r", || ["ra", "rb"].map(open));
+    let mut ports = inside(&lab, "r", || ["ra", "rb"].map(open));
     let stop = AtomicBool::new(false);
     let (result, counters) = std::thread::scope(|scope| {
         let wire = scope.spawn(|| wire(&mut ports, &stop));
@@ -134,12 +134,12 @@ fn tcp_between_hosts_with_default_offloads_passes_and_no_frame_is_too_long() {
 
 #[test]
 fn without_it_super_frames_are_dropped_and_counted() {
-    if !able("super-frames, counter-proof") {
+    if !available("super-frames, counter-proof") {
         return;
     }
     let lab = lab();
     let open = |name| AfPacketPort::open(name, AfPacketOptions::default()).unwrap();
-    let mut ports = lab.inside("r", || ["ra", "rb"].map(open));
+    let mut ports = inside(&lab, "r", || ["ra", "rb"].map(open));
     let stop = AtomicBool::new(false);
     let counters = std::thread::scope(|scope| {
         let wire = scope.spawn(|| wire(&mut ports, &stop));
@@ -152,13 +152,13 @@ fn without_it_super_frames_are_dropped_and_counted() {
 
 #[test]
 fn offloads_come_back_on_stop_and_after_a_kill_the_next_start_knows_them() {
-    if !able("offloads") {
+    if !available("offloads") {
         return;
     }
     let lab = lab();
     let directory = tempfile::tempdir().unwrap();
     // Neither all on nor all off.
-    lab.exec("r", "ethtool -K ra gro on tso off");
+    lab.output("r", "ethtool -K ra gro on tso off");
     let state = || {
         let own = |name, feature_name| feature(&lab, "r", name, feature_name);
         [
@@ -192,8 +192,8 @@ fn offloads_come_back_on_stop_and_after_a_kill_the_next_start_knows_them() {
         std::fs::copy(entry.path(), notes.path().join(entry.file_name())).unwrap();
     }
     drop(killed);
-    lab.exec("r", "ethtool -K ra gro off gso off");
-    lab.exec("r", "ethtool -K rb gro off gso off tso off");
+    lab.output("r", "ethtool -K ra gro off gso off");
+    lab.output("r", "ethtool -K rb gro off gso off tso off");
     let next = disable(&lab, notes.path());
     assert_eq!(state(), [false; 7]);
     drop(next);
@@ -202,7 +202,7 @@ fn offloads_come_back_on_stop_and_after_a_kill_the_next_start_knows_them() {
 
 #[test]
 fn jumbo_interfaces_and_vanished_ones_are_no_trouble() {
-    if !able("jumbo") {
+    if !available("jumbo") {
         return;
     }
     let lab = lab();
@@ -214,12 +214,12 @@ fn jumbo_interfaces_and_vanished_ones_are_no_trouble() {
     assert!(offloads[0].other_end_segments(), "{:?}", offloads[0].warning());
     assert!(!feature(&lab, "a", "va", "tcp-segmentation-offload"));
     lab.ip("r", "link del ra");
-    let error = lab.inside("r", || Offloads::disable("ra", directory.path())).unwrap_err();
+    let error = inside(&lab, "r", || Offloads::disable("ra", directory.path())).unwrap_err();
     assert!(error.to_string().contains("ra does not exist"), "{error}");
 
     // Another interface takes the name before the first one's settings are given up.
-    lab.veth(("a", "va"), ("r", "ra"));
-    let again = lab.inside("r", || Offloads::disable("ra", directory.path())).unwrap();
+    lab.wire(("a", "va"), ("r", "ra"));
+    let again = inside(&lab, "r", || Offloads::disable("ra", directory.path())).unwrap();
     for offload in offloads {
         offload.restore().unwrap();
     }

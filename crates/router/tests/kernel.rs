@@ -6,16 +6,16 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use common::assert_conserved;
-use common::netns::{Namespaces, available, eventually, has_tool, text};
 use evenkeel_config::RouterConfig;
 use evenkeel_core::BitRate;
+use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
 use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot};
 
 /// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router, `10.2.0.0/24` and `2001:db8:2::/64` behind it.
 struct Lab {
     // Stops before the namespaces go.
     router: Option<Handle>,
-    net: Namespaces,
+    net: TestNet,
     runtime: tempfile::TempDir,
 }
 
@@ -24,7 +24,7 @@ impl Lab {
         if !available(test) {
             return None;
         }
-        let net = Namespaces::new(&["a", "r", "b"]);
+        let net = TestNet::new(&["a", "r", "b"]);
         net.wire(("a", "a0"), ("r", "lan"));
         net.wire(("b", "b0"), ("r", "wan"));
         net.sysctl("r", "net.ipv4.ip_forward=1");
@@ -405,7 +405,7 @@ fn what_is_missing_is_said() {
     if !available("missing") {
         return;
     }
-    let net = Namespaces::new(&["r"]);
+    let net = TestNet::new(&["r"]);
     let config =
         RouterConfig::parse("[[port]]\nname = \"lan\"\ninterface = \"nosuch0\"", "test.toml").unwrap();
     let runtime = tempfile::tempdir().unwrap();

@@ -1,8 +1,6 @@
 //! Shared by the tests: frames made by hand, and a router of memory ports with hosts at its other ends.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of what is shared")]
 
-pub mod netns;
-
 use std::net::IpAddr;
 
 use evenkeel_config::RouterConfig;
