@@ -118,3 +118,9 @@ impl LabError {
         }
     }
 }
+
+impl From<evenkeel_world::sampling::NoPath> for LabError {
+    fn from(error: evenkeel_world::sampling::NoPath) -> Self {
+        Self::BadInput(error.to_string())
+    }
+}
