@@ -119,7 +119,7 @@ fn known(value: Option<u64>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn row(out: &mut impl Write, cells: &[&str]) -> io::Result<()> {
+pub(crate) fn row(out: &mut impl Write, cells: &[&str]) -> io::Result<()> {
     for (i, cell) in cells.iter().enumerate() {
         if i > 0 {
             out.write_all(b",")?;

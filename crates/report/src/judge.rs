@@ -1,12 +1,14 @@
 //! Expectations judged against a run.
 
-use evenkeel_scenario::{Scenario, Term, World};
+use evenkeel_scenario::{Compared, Scenario, Term, World};
+use serde::{Deserialize, Serialize};
 
 use crate::run::Run;
 use crate::stats::Measured;
 
 /// What became of an expectation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It holds.
     Holds,
@@ -78,7 +80,7 @@ impl Verdict {
 }
 
 /// A judged expectation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Judgement {
     /// The run it was judged on ([`Run::name`]).
     pub run: String,
@@ -89,11 +91,64 @@ pub struct Judgement {
     /// The expression.
     pub expression: String,
     /// The numbers behind it, in the order of the expression.
+    #[serde(with = "crate::saved::terms")]
     pub measured: Vec<Term>,
+    /// Quantities that it sets against published numbers.
+    #[serde(default)]
+    pub published: Vec<PublishedValue>,
     /// What became of it.
     pub verdict: Verdict,
     /// Why, where more needs to be said: the scenario's note, or what could not be read.
     pub note: String,
+}
+
+/// A quantity beside the number that was published for it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PublishedValue {
+    /// The quantity, as in the expression: `calls_one(sink)@q50`.
+    pub quantity: String,
+    /// Its unit; empty for fractions and ratios.
+    pub unit: String,
+    /// What was published.
+    pub published: f64,
+    /// What was measured; `None` if it was not.
+    pub measured: Option<f64>,
+    /// Where it belongs in a figure, if it is a single metric.
+    pub place: Option<Place>,
+}
+
+/// A metric of a class or link in a step: a place in a figure.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Place {
+    /// The metric's name: `delay`, `calls_one`.
+    pub metric: String,
+    /// The router.
+    pub router: String,
+    /// The link.
+    pub link: String,
+    /// The class; `None` for metrics of a whole link.
+    pub class: Option<String>,
+    /// The step's index.
+    pub step: usize,
+}
+
+impl PublishedValue {
+    fn of(compared: Compared) -> Self {
+        let place = compared.of.map(|(metric, subject, step)| Place {
+            metric: metric.name().to_owned(),
+            router: subject.router,
+            link: subject.link,
+            class: subject.class,
+            step,
+        });
+        Self {
+            quantity: compared.quantity,
+            unit: compared.unit.to_owned(),
+            published: compared.published,
+            measured: compared.measured,
+            place,
+        }
+    }
 }
 
 /// Judges the expectations of `scenario` on a run of it in `world`. If a mechanism was switched off ([`Scenario::without`]), only the
@@ -116,6 +171,12 @@ pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
                 claim: expectation.claim.clone(),
                 expression: expectation.that.clone(),
                 measured: Vec::new(),
+                published: expectation
+                    .expr
+                    .compared(&Measured(&stats))
+                    .into_iter()
+                    .map(PublishedValue::of)
+                    .collect(),
                 verdict: Verdict::OtherWorld,
                 note: expectation.note.clone(),
             };

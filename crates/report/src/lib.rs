@@ -1,10 +1,11 @@
 //! Samples to tables, figures, judged expectations and one self-contained HTML page.
 //!
 //! A world (the lab, the simulator) fills a [`Run`]; this crate forms per-step statistics from it ([`stats`]), judges the
-//! scenario's expectations ([`judge`]), and writes CSV ([`csv`]), `summary.json` ([`summary`]), terminal tables
-//! ([`table`]) and the report page ([`html`]). It does not know which world made the samples.
+//! scenario's expectations ([`judge`]), and writes CSV ([`csv`]), Parquet ([`columns`]), `summary.json` ([`summary`]), terminal tables
+//! ([`table`]), the report page ([`html`]) and the whole result ([`saved`]), from which pages on several worlds and seeds are made. It does not know which world made the samples.
 #![forbid(unsafe_code)]
 
+pub mod columns;
 pub mod csv;
 #[cfg(test)]
 mod fixture;
@@ -12,6 +13,7 @@ pub mod html;
 pub mod judge;
 mod numbers;
 pub mod run;
+pub mod saved;
 pub mod stats;
 pub mod summary;
 pub mod table;
@@ -20,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 pub use html::Report;
-pub use judge::{Judgement, Verdict};
+pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{CallsSample, Delays, Parameter, Run, Sample, StepMark, Topology};
 pub use stats::{ClassStats, LinkStats, StepStats};
 
@@ -34,7 +36,7 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes `samples.csv`, `calls.csv`, `summary.json` and `report.html` into `folder`, which is made if it is missing.
+/// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json` and `report.html` into `folder`, which is made if it is missing.
 /// Returns the paths written, the page last.
 ///
 /// # Errors
@@ -49,7 +51,9 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
         serde_json::to_vec_pretty(&summary::summary(report)).expect("a JSON value can always be written");
     summary.push(b'\n');
     let files = [
+        (saved::FILE, saved::to_json(report)),
         ("samples.csv", samples),
+        ("samples.parquet", columns::samples(&report.runs).to_parquet()),
         ("calls.csv", calls),
         ("summary.json", summary),
         ("report.html", report.to_html().into_bytes()),

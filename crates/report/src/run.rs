@@ -1,9 +1,13 @@
 //! What a world hands over: the samples of one run, and what was run.
+//!
+//! These types are also the form on disk ([`crate::saved`]): a field that is renamed is a new version of that format.
+
+use serde::{Deserialize, Serialize};
 
 /// One run of one scenario in one world: everything the report needs to know.
 ///
 /// Times are seconds since the start of the run, after any time scaling.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Run {
     /// Short name that tells this run from others in the same report: `LCT-UC`, or `no X_DELAY` for a run with a mechanism
     /// switched off. Empty when the report holds one run.
@@ -31,7 +35,7 @@ pub struct Run {
 }
 
 /// A step as it was applied.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct StepMark {
     /// Its name.
     pub name: String,
@@ -42,7 +46,7 @@ pub struct StepMark {
 }
 
 /// A line of the table of parameters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Parameter {
     /// Heading under which it stands: `traffic`, `link sink`.
     pub group: String,
@@ -53,7 +57,7 @@ pub struct Parameter {
 }
 
 /// Nodes and wires, for the drawing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Topology {
     /// Hosts and routers.
     pub nodes: Vec<Node>,
@@ -62,7 +66,7 @@ pub struct Topology {
 }
 
 /// A host or a router.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Node {
     /// Its name.
     pub name: String,
@@ -73,7 +77,7 @@ pub struct Node {
 }
 
 /// A wire between two nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Wire {
     /// The nodes' names.
     pub ends: [String; 2],
@@ -82,7 +86,7 @@ pub struct Wire {
 }
 
 /// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Delays {
     /// Packets measured.
     pub count: u64,
@@ -96,7 +100,7 @@ pub struct Delays {
 }
 
 /// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// End of the window, seconds.
     pub t_s: f64,
@@ -127,7 +131,7 @@ pub struct Sample {
 }
 
 /// Scheduler calls on one link in one window, by how many queues had packets just before the call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct CallsSample {
     /// End of the window, seconds.
     pub t_s: f64,

@@ -175,7 +175,7 @@ fn without_the_mechanism_the_named_expectations_must_fail() {
 }
 
 #[test]
-fn four_files_are_written_and_agree() {
+fn the_files_are_written_and_agree() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = scenario();
     let run = run(400);
@@ -183,13 +183,13 @@ fn four_files_are_written_and_agree() {
     let report = Report::of_scenario(&scenario, vec![run], judgements);
     let files = evenkeel_report::write_all(&folder.path().join("a/b"), &report).unwrap();
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["samples.csv", "calls.csv", "summary.json", "report.html"]);
+    assert_eq!(names, ["result.json", "samples.csv", "samples.parquet", "calls.csv", "summary.json", "report.html"]);
     let read = |i: usize| std::fs::read_to_string(&files[i]).unwrap();
-    assert_eq!((read(0).lines().count(), read(1).lines().count()), (17, 9));
-    let summary: serde_json::Value = serde_json::from_str(&read(2)).unwrap();
+    assert_eq!((read(1).lines().count(), read(3).lines().count()), (17, 9));
+    let summary: serde_json::Value = serde_json::from_str(&read(4)).unwrap();
     assert_eq!(summary["passed"], false);
     assert_eq!(summary["expectations"][3]["verdict"], "fails");
-    let page = read(3);
+    let page = read(5);
     assert!(page.contains("Two classes &lt;and&gt; a step") && page.contains("2 of 6 expectations did not"));
 }
 

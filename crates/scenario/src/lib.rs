@@ -14,7 +14,7 @@ pub mod tables;
 pub mod topology;
 mod vary;
 
-pub use expr::{Evaluation, Expr, Metric, Metrics, Subject, Term};
+pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
     Ablation, AblationChange, Expectation, Host, Published, Router, Scenario, ScenarioError, SetChange, Step,
     Tool, Traffic, TrafficKind, World,

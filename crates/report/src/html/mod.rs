@@ -10,6 +10,7 @@ mod text;
 mod topology;
 
 use evenkeel_scenario::Scenario;
+use serde::{Deserialize, Serialize};
 
 use crate::judge::Judgement;
 use crate::numbers::plain;
@@ -17,7 +18,7 @@ use crate::run::{Run, StepMark, Topology};
 use text::{escape, paragraphs};
 
 /// Everything the page shows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Report {
     /// `lct/fig4`.
     pub name: String,
@@ -33,6 +34,9 @@ pub struct Report {
     pub seed: Option<u64>,
     /// Factor by which times were shortened; 1 when they were not.
     pub time_scale: f64,
+    /// The mechanism that was switched off, if one was.
+    #[serde(default)]
+    pub without: Option<String>,
     /// The runs: one, or several to be shown side by side with shared axes.
     pub runs: Vec<Run>,
     /// Judged expectations of all runs.
@@ -51,6 +55,7 @@ impl Report {
             notes: scenario.notes.clone(),
             seed: Some(scenario.seed),
             time_scale: scenario.time_scale,
+            without: scenario.without.clone(),
             runs,
             judgements,
         }
@@ -292,6 +297,7 @@ mod tests {
             claim: evil.to_owned(),
             expression: evil.to_owned(),
             measured: vec![],
+            published: vec![],
             verdict: Verdict::Fails,
             note: evil.to_owned(),
         });

@@ -14,11 +14,13 @@
 //!
 //! Names of steps may hold `-`: put spaces around a minus sign behind one.
 
+mod compared;
 mod lex;
 mod parse;
 
 use std::fmt::Write as _;
 
+pub use compared::Compared;
 pub(crate) use parse::{AnyNames, Names, parse};
 
 /// What is measured. Delays are in microseconds, counts in packets per second.
