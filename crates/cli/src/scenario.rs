@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_config::{rate_text, size_text};
 use evenkeel_report::table::Table;
-use evenkeel_scenario::Scenario;
+use evenkeel_scenario::{Scenario, TrafficKind};
 use serde_json::{Value, json};
 
 use crate::args::{ScenarioArgs, ScenarioCommand};
@@ -134,7 +134,11 @@ fn show(s: &Scenario) -> String {
             t.from.clone(),
             t.to.clone(),
             class,
-            rate_text(t.rate),
+            if let TrafficKind::Tcp { congestion, .. } = t.kind {
+                format!("tcp, {}", congestion.name())
+            } else {
+                rate_text(t.rate)
+            },
             size_text(t.size),
         ]);
     }

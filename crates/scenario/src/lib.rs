@@ -16,8 +16,8 @@ mod vary;
 
 pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
-    Ablation, AblationChange, Expectation, Host, Published, Router, Scenario, ScenarioError, SetChange, Step,
-    Tool, Traffic, TrafficKind, World,
+    Ablation, AblationChange, Congestion, Expectation, Host, Published, Router, Scenario, ScenarioError,
+    SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
 pub use reference::reference_markdown;
 pub use topology::{End, Interface, Route, Wire};

@@ -82,9 +82,9 @@ pub struct Traffic {
     pub kind: TrafficKind,
     /// What makes the packets.
     pub tool: Tool,
-    /// Bits of IP packets per second (while on, for on-off).
+    /// Bits of IP packets per second (while on, for on-off). Zero for [`TrafficKind::Tcp`], which has no rate of its own.
     pub rate: BitRate,
-    /// Length of each IP packet.
+    /// Length of each IP packet; of a full segment, for [`TrafficKind::Tcp`].
     pub size: Bytes,
     /// Random part of the spacing of constant-rate packets, 0 to 1.
     pub jitter: f64,
@@ -103,7 +103,7 @@ pub struct Traffic {
     pub port: u16,
     /// UDP source port.
     pub source_port: u16,
-    /// Whether `tool = "iperf3"` uses TCP (then `rate` is an upper limit).
+    /// Whether it is TCP: [`TrafficKind::Tcp`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
     pub tcp: bool,
 }
 
@@ -121,6 +121,34 @@ pub enum TrafficKind {
         /// Mean off-time.
         mean_off: Nanos,
     },
+    /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real packets; in virtual time, the
+    /// simulator's own.
+    Tcp {
+        /// Its congestion control.
+        congestion: Congestion,
+        /// How much payload it sends; `None`: until it stops.
+        bytes: Option<Bytes>,
+    },
+}
+
+/// Congestion control of a TCP connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Congestion {
+    /// RFC 5681.
+    Reno,
+    /// RFC 9438.
+    Cubic,
+}
+
+impl Congestion {
+    /// `reno` or `cubic`: the name in scenarios, and that of Linux.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic => "cubic",
+        }
+    }
 }
 
 /// What makes the packets of a flow.

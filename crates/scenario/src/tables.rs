@@ -196,6 +196,10 @@ pub static TRAFFIC: Section = Section {
                 ("cbr", "constant bit rate"),
                 ("poisson", "exponential spacing"),
                 ("on-off", "constant rate in exponential on-times, nothing in exponential off-times"),
+                (
+                    "tcp",
+                    "a TCP connection that sends what its congestion control lets it; iperf3 on real packets",
+                ),
             ]),
             presence: Presence::Default("\"cbr\""),
             doc: "When packets come.",
@@ -213,14 +217,26 @@ pub static TRAFFIC: Section = Section {
         Key {
             name: "rate",
             kind: Kind::Rate { min: BitRate(1_000), max: BitRate(100_000_000_000) },
-            presence: Presence::Required,
+            presence: Presence::Optional("needed; `tcp` has none"),
             doc: "Bits of IP packets per second; while on, for `on-off`.",
         },
         Key {
             name: "size",
             kind: Kind::Size { min: Bytes(72), max: Bytes(9_000) },
             presence: Presence::Default("\"1428B\""),
-            doc: "Length of each IP packet, headers included; at most the MTU of every wire on the way.",
+            doc: "Length of each IP packet, headers included; at most the MTU of every wire on the way. With `tcp`: of a full segment.",
+        },
+        Key {
+            name: "congestion",
+            kind: Kind::Choice(&[("cubic", "RFC 9438"), ("reno", "RFC 5681, with the recovery of RFC 6675")]),
+            presence: Presence::Default("\"cubic\""),
+            doc: "Congestion control of `tcp`.",
+        },
+        Key {
+            name: "bytes",
+            kind: Kind::Size { min: Bytes(1), max: Bytes(1 << 50) },
+            presence: Presence::Optional("until it stops"),
+            doc: "What `tcp` sends: payload, each byte counted once.",
         },
         Key {
             name: "jitter",

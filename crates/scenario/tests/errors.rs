@@ -241,6 +241,27 @@ fn traffic() {
         "class = \"gold\"\nport = 5002",
         &["traffic.port: another flow to \"sink\" has port 5002"],
     );
+    says("rate = \"5Mbit/s\"\n", "", &["traffic.rate: this required key is missing: a rate such as"]);
+    says(
+        "rate = \"5Mbit/s\"",
+        "rate = \"5Mbit/s\"\nkind = \"tcp\"",
+        &["s.toml:37: traffic.rate: TCP has no rate of its own"],
+    );
+    says(
+        "rate = \"5Mbit/s\"",
+        "kind = \"tcp\"\ntool = \"d-itg\"",
+        &["s.toml:38: traffic.tool: a flow of kind = \"tcp\" is made by iperf3 on real packets"],
+    );
+    says(
+        "rate = \"5Mbit/s\"",
+        "kind = \"tcp\"\ncongestion = \"vegas\"",
+        &["s.toml:38: traffic.congestion: expected one of `\"cubic\"`, `\"reno\"`"],
+    );
+    says(
+        "rate = \"5Mbit/s\"",
+        "rate = \"5Mbit/s\"\nbytes = \"1MiB\"",
+        &["s.toml:38: traffic.bytes: only together with kind = \"tcp\""],
+    );
     says(
         "class = \"gold\"",
         "class = \"gold\"\ntcp = true",
@@ -249,7 +270,7 @@ fn traffic() {
     says(
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
-        &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, found \"burst\""],
+        &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"tcp\"`, found \"burst\""],
     );
 }
 

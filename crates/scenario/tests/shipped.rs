@@ -107,6 +107,7 @@ impl Arrivals {
                 TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
                 TrafficKind::Poisson => Process::Poisson,
                 TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
+                TrafficKind::Tcp { .. } => panic!("{}: TCP has no schedule", traffic.name),
             };
             let config = SourceConfig {
                 start: traffic.start,

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use evenkeel_config::parse::Unique;
 use evenkeel_config::read::{Fields, Reader, suggest};
-use evenkeel_core::FlowKey;
+use evenkeel_core::{BitRate, FlowKey};
 
-use crate::model::{Scenario, Tool, Traffic, TrafficKind};
+use crate::model::{Congestion, Scenario, Tool, Traffic, TrafficKind};
 
 /// Ports of flows whose file says none are these plus the flow's number, from 1.
 const PORTS_AFTER: u16 = 5_000;
@@ -60,14 +60,28 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         "on-off" => {
             TrafficKind::OnOff { mean_on: fields.time("mean_on")?, mean_off: fields.time("mean_off")? }
         }
+        "tcp" => TrafficKind::Tcp {
+            congestion: match fields.text("congestion")? {
+                "reno" => Congestion::Reno,
+                _ => Congestion::Cubic,
+            },
+            bytes: fields.size("bytes"),
+        },
         _ => TrafficKind::Cbr,
     };
+    let is_tcp = matches!(kind, TrafficKind::Tcp { .. });
     let tool = match fields.text("tool")? {
-        "iperf3" => Tool::Iperf3,
         "d-itg" => Tool::DItg,
+        "iperf3" => Tool::Iperf3,
+        // Nothing else of ours speaks TCP on real packets.
+        _ if is_tcp => Tool::Iperf3,
         _ => Tool::Evenkeel,
     };
     let tcp = fields.switch("tcp")?;
+    if is_tcp && fields.given("tool") && tool != Tool::Iperf3 {
+        let message = "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
+        reader.fail(&fields.span("tool"), fields.path_of("tool"), message);
+    }
     let only = |reader: &mut Reader, key: &str, with: &str| {
         reader.fail(&fields.span(key), fields.path_of(key), format!("only together with {with}"));
     };
@@ -81,6 +95,23 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
     }
     if fields.given("jitter") && kind != TrafficKind::Cbr {
         only(reader, "jitter", "kind = \"cbr\"");
+    }
+    for key in ["congestion", "bytes"] {
+        if fields.given(key) && !is_tcp {
+            only(reader, key, "kind = \"tcp\"");
+        }
+    }
+    match (is_tcp, fields.given("rate")) {
+        (true, true) => {
+            let message = "TCP has no rate of its own; leave it out, or limit the link";
+            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
+        }
+        // A misspelt key has been told.
+        (false, false) if reader.is_clean_in(&["traffic"]) => {
+            let message = "this required key is missing: a rate such as \"10Mbit/s\"";
+            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
+        }
+        _ => {}
     }
     let (start, stop) = (fields.time("start")?, fields.time("stop").unwrap_or(scenario.duration));
     if start >= stop || stop > scenario.duration {
@@ -98,7 +129,7 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         to: to.to_owned(),
         kind,
         tool,
-        rate: fields.rate("rate")?,
+        rate: if is_tcp { BitRate::ZERO } else { fields.rate("rate")? },
         size: fields.size("size")?,
         jitter: fields.number("jitter")?,
         class: fields.text("class").map(str::to_owned),
@@ -108,7 +139,7 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         dscp: u8::try_from(fields.integer("dscp")?).ok()?,
         port: port("port", PORTS_AFTER)?,
         source_port: port("source_port", SOURCE_PORTS_AFTER)?,
-        tcp,
+        tcp: tcp || is_tcp,
     };
     known.then_some(traffic)
 }
