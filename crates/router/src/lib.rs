@@ -6,6 +6,7 @@
 //! - [`Router::start`] puts both on real ports in a worker thread; the [`Handle`] talks to it.
 #![forbid(unsafe_code)]
 
+mod claim;
 mod command;
 pub mod mirror;
 pub mod pipeline;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
@@ -17,6 +17,7 @@ use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortError};
 use thiserror::Error;
 
+use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::{Mirror, MirrorEvent};
 use crate::pipeline::{BURST, LinkState, Pipeline};
@@ -61,6 +62,16 @@ pub enum StartError {
         /// The interface that was looked for.
         interface: String,
     },
+    /// Another router forwards from an interface of the configuration.
+    #[error(
+        "port {port}: another evenkeel forwards from interface {interface} already: stop it first, or change it through its control socket"
+    )]
+    Taken {
+        /// The port's name.
+        port: String,
+        /// The interface.
+        interface: String,
+    },
     /// The process may not do what a router must.
     #[error("{what} needs {privilege}: run as root or give the process that capability")]
     NoPrivilege {
@@ -97,7 +108,7 @@ impl StartError {
         match self {
             Self::MissingInterface { .. } | Self::Config(_) => 2,
             Self::NoPrivilege { .. } | Self::NoKernelSupport { .. } => 3,
-            Self::System { .. } => 1,
+            Self::Taken { .. } | Self::System { .. } => 1,
         }
     }
 }
@@ -211,11 +222,14 @@ fn prepare(
     };
     for port in &config.ports {
         let error = |error| port_error(&port.name, error);
+        // Before anything is changed on the interface: it may be another router's.
+        let claim = Claim::on(&port.interface).map_err(|source| taken(port, source))?;
         let offloads = Offloads::disable(&port.interface, &options.runtime_dir).map_err(error)?;
         ports.push(Box::new(AfPacketPort::open(&port.interface, port_options).map_err(error)?));
         attachments.push(Attachment {
             name: port.name.clone(),
             interface: port.interface.clone(),
+            _claim: claim,
             watched: None,
             guard: None,
             offloads: Some(offloads),
@@ -293,6 +307,13 @@ fn port_error(port: &str, error: PortError) -> StartError {
         }
         error => StartError::Config(format!("port {port}: {error}")),
     }
+}
+
+fn taken(port: &PortConfig, source: io::Error) -> StartError {
+    if source.kind() == io::ErrorKind::AddrInUse {
+        return StartError::Taken { port: port.name.clone(), interface: port.interface.clone() };
+    }
+    StartError::System { what: format!("claiming interface {}", port.interface), source }
 }
 
 fn denied(what: String, privilege: &'static str, source: io::Error) -> StartError {

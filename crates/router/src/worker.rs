@@ -22,6 +22,7 @@ use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortError};
 
+use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::decode::KernelRouteKind;
 use crate::mirror::{Mirror, MirrorEvent};
@@ -55,6 +56,8 @@ pub(crate) struct Request {
 pub(crate) struct Attachment {
     pub(crate) name: String,
     pub(crate) interface: String,
+    /// Held as long as the worker runs, also while the interface is gone.
+    pub(crate) _claim: Claim,
     /// The descriptor that the poller watches.
     pub(crate) watched: Option<i32>,
     pub(crate) guard: Option<Guard>,

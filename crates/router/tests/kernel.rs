@@ -9,7 +9,7 @@ use common::assert_conserved;
 use evenkeel_config::RouterConfig;
 use evenkeel_core::BitRate;
 use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
-use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot};
+use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot, StartError};
 
 /// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router, `10.2.0.0/24` and `2001:db8:2::/64` behind it.
 struct Lab {
@@ -118,6 +118,19 @@ fn ping_passes_through_and_the_router_not_the_kernel_forwards() {
     assert_eq!((lan.ring_loss, wan.ring_loss), (0, 0));
     let by_kernel = lab.forwarded_by_kernel();
     assert!(by_kernel <= 2, "the kernel forwarded {by_kernel} packets");
+}
+
+#[test]
+fn a_second_router_on_the_same_interface_is_refused_and_the_first_goes_on() {
+    let Some(lab) = Lab::started("second_router", "") else { return };
+    let options = Options {
+        runtime_dir: lab.runtime.path().join("second"),
+        netns: Some(lab.net.name("r")),
+        ..Options::default()
+    };
+    let error = Router::start(Lab::config(""), options).unwrap_err();
+    assert!(matches!(&error, StartError::Taken { interface, .. } if interface == "lan"), "{error}");
+    lab.ping("10.2.0.2", 3);
 }
 
 #[test]
