@@ -157,6 +157,14 @@ fn pids_in(namespace: &str) -> Vec<String> {
     text.split_whitespace().filter(|pid| *pid != own).map(str::to_owned).collect()
 }
 
+/// The router that runs inside; not the commands that pass through while the namespace is set up.
+fn router_in(namespace: &str) -> Option<String> {
+    let is_router = |pid: &String| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "evenkeel")
+    };
+    pids_in(namespace).into_iter().find(is_router)
+}
+
 fn kill(signal: &str, pid: &str) {
     let done = Command::new("kill").args([signal, pid]).status().expect("kill runs");
     assert!(done.success(), "kill {signal} {pid}");
@@ -277,7 +285,7 @@ fn a_router_that_is_killed_ends_the_run_and_nothing_is_left() {
     let lab = thread::spawn(move || run(&scenario(&text), &options));
     let mut router = None;
     wait_for("the router to run", || {
-        router = own_namespaces_of("victim").iter().flat_map(|name| pids_in(name)).next();
+        router = own_namespaces_of("victim").iter().find_map(|name| router_in(name));
         router.is_some() && own_namespaces_of("victim").len() == 1
     });
     let namespace = own_namespaces_of("victim").pop().expect("it is there");
@@ -309,7 +317,7 @@ fn started(folder: &Path) -> (Child, String) {
         namespace = router
             .map(|path| path.file_name().unwrap_or_default().to_string_lossy().into())
             .unwrap_or_default();
-        !namespace.is_empty() && !pids_in(&namespace).is_empty()
+        !namespace.is_empty() && router_in(&namespace).is_some()
     });
     (child, namespace)
 }
