@@ -13,6 +13,7 @@ use core::fmt;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::random::{Dice, ONE};
+use crate::sizes::Sizes;
 
 /// One packet to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,6 +100,8 @@ pub enum SourceError {
     Jitter(u32),
     /// Bursts of an on-off source have no length.
     NoBurst,
+    /// The mean size of flows is not within 1 byte to 1 TiB, or the shape of their distribution is out of its range.
+    FlowSize(Bytes, Sizes),
 }
 
 impl fmt::Display for SourceError {
@@ -108,6 +111,9 @@ impl fmt::Display for SourceError {
             Self::Length(length) => write!(f, "packet length {length} is out of range: 1 to 65535 B"),
             Self::Jitter(ppm) => {
                 write!(f, "jitter of {ppm} millionths of the spacing is out of range: 0 to 1000000")
+            }
+            Self::FlowSize(mean, sizes) => {
+                write!(f, "flows of {mean} on average, {sizes:?}: the mean is 1 B to 1 TiB, shapes of Pareto 1.001 to 100, of lognormal 0 to 4")
             }
             Self::NoBurst => f.write_str("an on-off source needs a mean on time above zero"),
         }
@@ -201,7 +207,6 @@ impl Source {
     ///
     /// `now` only matters to a caller that has fallen behind: packets overdue by more than `catch_up` are left out and counted
     /// by [`Source::skipped`]. A caller that is never late gets the same packets whatever `now` it gives.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot be told what time it is")]
     pub fn next(&mut self, now: Nanos) -> Option<Emission> {
         while !self.stopped {
             let at = self.due_time();
