@@ -19,8 +19,14 @@
 #![forbid(unsafe_code)]
 
 pub mod emulate;
+pub mod flows;
 pub mod random;
+pub mod replay;
+pub mod sizes;
 pub mod source;
 
 pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
+pub use flows::{FlowArrivals, FlowEmission, FlowsConfig};
+pub use replay::Replay;
+pub use sizes::Sizes;
 pub use source::{Emission, Process, Source, SourceConfig, SourceError};
