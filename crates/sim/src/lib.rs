@@ -5,7 +5,15 @@
 //! [`Emulator`](evenkeel_traffic::emulate::Emulator)s; hosts hold the sources of `evenkeel-traffic` and [`Endpoint`]s such as TCP.
 #![forbid(unsafe_code)]
 
+mod engine;
+mod header;
 pub mod host;
+mod network;
+mod port;
+mod queue;
+mod router;
+mod run;
+mod source;
 
 pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
 
@@ -104,6 +112,5 @@ impl Outcome {
 /// # Errors
 /// [`SimError::BadInput`] if an option does not fit the scenario, or something in it exists on real packets only.
 pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
-    let _ = (scenario, options);
-    Err(SimError::BadInput("not yet".into()))
+    run::run(scenario, options)
 }

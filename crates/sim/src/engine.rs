@@ -1,0 +1,365 @@
+//! Nodes, wires and the loop that lets things happen in the order of time.
+//!
+//! Everything of one instant happens in two turns: first the events of the queue, which put frames into the receive queues of routers;
+//! then one round of each router that got frames or was due, in the order in which they became so. Wires that take no time hand frames
+//! over in the same instant; so a packet passes three routers whose links are free without a single event in the queue.
+
+use std::collections::{HashMap, VecDeque};
+
+use evenkeel_core::Nanos;
+use evenkeel_scenario::Scenario;
+use evenkeel_traffic::emulate::{Emulator, Fate};
+use evenkeel_world::Arrived;
+use evenkeel_world::payload::Stamp;
+
+use crate::SimError;
+use crate::header;
+use crate::host::{Endpoint, EndpointCounters, Outbox};
+use crate::port::{ETHERNET, SimFrame};
+use crate::queue::{Event, EventQueue};
+use crate::router::SimRouter;
+use crate::source::Sender;
+
+/// The far end of a direction of a wire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    Host(u32),
+    Router(u32, u32),
+}
+
+/// One direction of a wire.
+pub(crate) struct Direction {
+    pub(crate) to: Target,
+    /// `None`: it takes no time and loses nothing.
+    pub(crate) emulator: Option<Emulator>,
+    /// Frames sent into it.
+    pub(crate) sent: u64,
+    /// Frames that have come out.
+    pub(crate) arrived: u64,
+}
+
+/// What was sent and received of one `[[traffic]]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    /// The host that receives it.
+    pub(crate) to: u32,
+    /// Packets sent.
+    pub(crate) sent: u64,
+    /// Packets received, and their bytes, before this window.
+    pub(crate) before: (u64, u64),
+    /// What arrived in this window.
+    pub(crate) arrived: Arrived,
+    /// What endpoints that are done had counted: senders', receivers'.
+    pub(crate) done: [EndpointCounters; 2],
+}
+
+/// An end of a conversation, on its host.
+pub(crate) struct End {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) traffic: u32,
+    /// Whether it is the end that opens the conversation, whose packets count as the traffic's.
+    pub(crate) opens: bool,
+    /// Into which direction it sends, with which Ethernet header.
+    pub(crate) direction: u32,
+    pub(crate) ethernet: [u8; ETHERNET],
+    /// How it is found.
+    pub(crate) key: ConversationKey,
+    /// The call that has been asked for.
+    pub(crate) wake: Nanos,
+}
+
+/// What names a conversation at one of its hosts: host, local port, remote port, remote host, IPv6.
+pub(crate) type ConversationKey = (u32, u16, u16, u32, bool);
+
+/// The whole simulated network.
+pub(crate) struct Engine {
+    pub(crate) now: Nanos,
+    pub(crate) queue: EventQueue,
+    pub(crate) directions: Vec<Direction>,
+    pub(crate) routers: Vec<SimRouter>,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) ends: Vec<Option<End>>,
+    pub(crate) tallies: Vec<Tally>,
+    /// Frames on wires that take time, and free places among them.
+    store: Vec<SimFrame>,
+    free: Vec<u32>,
+    ready: VecDeque<u32>,
+    found: HashMap<ConversationKey, u32>,
+    outbox: Outbox,
+    /// Frames that hosts sent and received.
+    pub(crate) hosts_sent: u64,
+    pub(crate) hosts_received: u64,
+    /// Frames that hosts received and that no flow had sent to them: answers of routers, packets of forgotten conversations.
+    pub(crate) hosts_others: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(routers: Vec<SimRouter>, directions: Vec<Direction>, tallies: Vec<Tally>) -> Self {
+        Self {
+            now: Nanos::ZERO,
+            queue: EventQueue::default(),
+            directions,
+            routers,
+            senders: Vec::new(),
+            ends: Vec::new(),
+            tallies,
+            store: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            found: HashMap::new(),
+            outbox: Outbox::new(),
+            hosts_sent: 0,
+            hosts_received: 0,
+            hosts_others: 0,
+        }
+    }
+
+    /// Adds a source; its first packet is put into the queue.
+    pub(crate) fn add_sender(&mut self, mut sender: Sender) {
+        let number = self.senders.len() as u32;
+        if let Some(at) = sender.next(self.now) {
+            self.queue.push(at, Event::Source(number));
+            self.senders.push(sender);
+        }
+    }
+
+    /// Adds an end of a conversation; returns its number.
+    pub(crate) fn add_end(&mut self, end: End) -> u32 {
+        let number = self.ends.len() as u32;
+        self.found.insert(end.key, number);
+        self.ends.push(Some(end));
+        number
+    }
+
+    /// Lets everything happen up to `until`, that instant included.
+    pub(crate) fn run_until(&mut self, until: Nanos) {
+        while let Some(at) = self.queue.next_time().filter(|at| *at <= until) {
+            self.now = at;
+            while let Some((_, event)) = self.queue.pop_until(at) {
+                self.happen(event);
+            }
+            while let Some(router) = self.ready.pop_front() {
+                self.round(router);
+            }
+        }
+        self.now = until;
+    }
+
+    /// Lets a router go on that was changed from outside.
+    pub(crate) fn touched(&mut self, router: u32) {
+        self.make_ready(router);
+        while let Some(router) = self.ready.pop_front() {
+            self.round(router);
+        }
+    }
+
+    /// Frames on wires.
+    pub(crate) fn on_wires(&self) -> u64 {
+        (self.store.len() - self.free.len()) as u64
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrival(direction, place) => {
+                let frame = self.store[place as usize];
+                self.free.push(place);
+                self.arrive(direction, frame);
+            }
+            Event::Router(router) => {
+                let node = &mut self.routers[router as usize];
+                // Calls that were asked for and then put off are still in the queue.
+                if node.wake == self.now {
+                    node.wake = Nanos::MAX;
+                    self.make_ready(router);
+                }
+            }
+            Event::Source(number) => {
+                let sender = &mut self.senders[number as usize];
+                let (direction, traffic) = (sender.direction, sender.traffic);
+                let frame = sender.frame(self.now);
+                let next = sender.next(self.now);
+                if let Some(at) = next {
+                    self.queue.push(at, Event::Source(number));
+                }
+                self.tallies[traffic as usize].sent += 1;
+                self.hosts_sent += 1;
+                self.send(direction, frame);
+            }
+            Event::Endpoint(number) => {
+                if self.ends[number as usize].as_ref().is_some_and(|end| end.wake == self.now) {
+                    self.with_end(number, |endpoint, now, out| endpoint.wake(now, out));
+                }
+            }
+            Event::Begin(number) => self.with_end(number, |endpoint, now, out| endpoint.start(now, out)),
+            Event::End(number) => self.with_end(number, |endpoint, now, _| endpoint.stop(now)),
+        }
+    }
+
+    /// Calls an endpoint, sends what it says, notes when it wants to be called again; forgets it when it is done.
+    fn with_end(&mut self, number: u32, call: impl FnOnce(&mut dyn Endpoint, Nanos, &mut Outbox)) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let Some(end) = self.ends[number as usize].as_mut() else {
+            self.outbox = outbox;
+            return;
+        };
+        call(&mut *end.endpoint, self.now, &mut outbox);
+        let (direction, ethernet, traffic, opens) = (end.direction, end.ethernet, end.traffic, end.opens);
+        // An end that asks for the past is called in the next turn of this instant.
+        let wake = end.endpoint.next_wake().map_or(Nanos::MAX, |at| at.max(self.now));
+        if wake != end.wake {
+            end.wake = wake;
+            if wake != Nanos::MAX {
+                self.queue.push(wake, Event::Endpoint(number));
+            }
+        } else if wake == self.now {
+            self.queue.push(wake, Event::Endpoint(number));
+        }
+        if end.endpoint.is_done() {
+            let counters = end.endpoint.counters();
+            let key = end.key;
+            let tally = &mut self.tallies[traffic as usize];
+            add(&mut tally.done[usize::from(!opens)], &counters);
+            self.found.remove(&key);
+            self.ends[number as usize] = None;
+        }
+        for packet in outbox.packets.drain(..) {
+            let head = &packet.head[..usize::from(packet.head_len)];
+            let frame = header::framed(ethernet, head, packet.ip_len, traffic, self.now);
+            self.hosts_sent += 1;
+            self.tallies[traffic as usize].sent += u64::from(opens);
+            self.send(direction, frame);
+        }
+        self.outbox = outbox;
+    }
+
+    /// A frame goes into a direction of a wire.
+    fn send(&mut self, direction: u32, frame: SimFrame) {
+        let wire = &mut self.directions[direction as usize];
+        wire.sent += 1;
+        let Some(emulator) = &mut wire.emulator else { return self.arrive(direction, frame) };
+        if let Fate::Arrives(at) = emulator.send(self.now, frame.wire_len()) {
+            let place = if let Some(place) = self.free.pop() {
+                self.store[place as usize] = frame;
+                place
+            } else {
+                self.store.push(frame);
+                self.store.len() as u32 - 1
+            };
+            self.queue.push(at, Event::Arrival(direction, place));
+        }
+    }
+
+    /// A frame comes out of a direction of a wire.
+    fn arrive(&mut self, direction: u32, frame: SimFrame) {
+        let wire = &mut self.directions[direction as usize];
+        wire.arrived += 1;
+        match wire.to {
+            Target::Router(router, port) => {
+                self.routers[router as usize].ports[port as usize].rx.push_back(frame);
+                self.make_ready(router);
+            }
+            Target::Host(host) => self.receive(host, &frame),
+        }
+    }
+
+    fn make_ready(&mut self, router: u32) {
+        let node = &mut self.routers[router as usize];
+        if !node.ready {
+            node.ready = true;
+            self.ready.push_back(router);
+        }
+    }
+
+    /// A router's turn.
+    fn round(&mut self, router: u32) {
+        loop {
+            let node = &mut self.routers[router as usize];
+            node.ready = false;
+            let round = node.pipeline.round(self.now, &mut node.ports);
+            if round.sent > 0 {
+                self.collect(router);
+            }
+            if !round.more {
+                break;
+            }
+        }
+        let node = &mut self.routers[router as usize];
+        let wake = node.pipeline.next_wake().unwrap_or(Nanos::MAX);
+        if wake != node.wake {
+            node.wake = wake;
+            if wake != Nanos::MAX {
+                self.queue.push(wake, Event::Router(router));
+            }
+        }
+    }
+
+    /// Sends what has left a router.
+    fn collect(&mut self, router: u32) {
+        for port in 0..self.routers[router as usize].ports.len() {
+            let node = &mut self.routers[router as usize];
+            if node.ports[port].tx.is_empty() {
+                continue;
+            }
+            let direction = node.outward[port];
+            let mut sent = std::mem::take(&mut node.ports[port].tx);
+            for frame in sent.drain(..) {
+                self.send(direction, frame);
+            }
+            // A frame never comes back to the same queue within this call: routers take their turns one after another.
+            self.routers[router as usize].ports[port].tx = sent;
+        }
+    }
+
+    /// A frame has arrived at a host.
+    fn receive(&mut self, host: u32, frame: &SimFrame) {
+        self.hosts_received += 1;
+        let Some(read) = header::read(frame) else {
+            self.hosts_others += 1;
+            return;
+        };
+        let stamp = read.stamp_at.and_then(|at| Stamp::read(&frame.bytes[at..]));
+        if !read.tcp {
+            let tally = stamp.and_then(|stamp| Some((stamp, self.tallies.get_mut(stamp.flow as usize)?)));
+            match tally.filter(|(_, tally)| tally.to == host) {
+                Some((stamp, tally)) => count(tally, &read, Some(stamp), self.now),
+                None => self.hosts_others += 1,
+            }
+            return;
+        }
+        let key = (host, read.destination_port, read.source_port, read.remote, read.ipv6);
+        let Some(&number) = self.found.get(&key) else {
+            self.hosts_others += 1;
+            return;
+        };
+        if let Some(Some(end)) = self.ends.get(number as usize)
+            && !end.opens
+        {
+            count(&mut self.tallies[end.traffic as usize], &read, stamp, self.now);
+        }
+        let packet = crate::host::IpPacket { head: &frame.head()[ETHERNET..], ip_len: read.ip_len };
+        self.with_end(number, |endpoint, now, out| endpoint.receive(now, packet, out));
+    }
+}
+
+fn count(tally: &mut Tally, read: &header::Read, stamp: Option<Stamp>, now: Nanos) {
+    tally.arrived.packets += 1;
+    tally.arrived.bytes += u64::from(read.ip_len);
+    if let Some(stamp) = stamp {
+        tally.arrived.delays.record(now.saturating_sub(stamp.at));
+    }
+}
+
+/// Adds counters up.
+pub(crate) fn add(sum: &mut EndpointCounters, more: &EndpointCounters) {
+    sum.delivered_bytes += more.delivered_bytes;
+    sum.acknowledged_bytes += more.acknowledged_bytes;
+    sum.data_segments += more.data_segments;
+    sum.retransmitted += more.retransmitted;
+    sum.timeouts += more.timeouts;
+}
+
+/// The number of a host in the scenario.
+pub(crate) fn host_number(scenario: &Scenario, name: &str) -> Result<u32, SimError> {
+    let number = scenario.hosts.iter().position(|host| host.name == name);
+    number.map(|n| n as u32).ok_or_else(|| SimError::BadInput(format!("there is no host {name}")))
+}

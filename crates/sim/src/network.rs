@@ -1,0 +1,115 @@
+//! From a scenario to the engine's nodes, wires and sources.
+
+use std::net::{IpAddr, SocketAddr};
+
+use evenkeel_scenario::{Scenario, Traffic, TrafficKind};
+use evenkeel_traffic::{Process, Source, SourceConfig};
+
+use crate::SimError;
+use crate::engine::{Direction, Engine, Tally, Target, host_number};
+use crate::header;
+use crate::router::{SimRouter, mac};
+use crate::source::{Addresses, Schedule, Sender};
+
+/// Builds everything; the seed is the scenario's.
+pub(crate) fn engine(scenario: &Scenario) -> Result<Engine, SimError> {
+    let routers = scenario
+        .routers
+        .iter()
+        .map(|router| SimRouter::new(scenario, &router.name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut directions = Vec::with_capacity(2 * scenario.wires.len());
+    for wire in &scenario.wires {
+        for near in 0..2 {
+            let far = &wire.ends[1 - near];
+            directions.push(Direction {
+                to: target(scenario, &routers, far)?,
+                emulator: None,
+                sent: 0,
+                arrived: 0,
+            });
+        }
+    }
+    let mut tallies = Vec::with_capacity(scenario.traffic.len());
+    for traffic in &scenario.traffic {
+        tallies.push(Tally { to: host_number(scenario, &traffic.to)?, ..Tally::default() });
+    }
+    let mut engine = Engine::new(routers, directions, tallies);
+    for (number, traffic) in scenario.traffic.iter().enumerate() {
+        add_traffic(&mut engine, scenario, number as u32, traffic)?;
+    }
+    Ok(engine)
+}
+
+fn target(
+    scenario: &Scenario,
+    routers: &[SimRouter],
+    end: &evenkeel_scenario::End,
+) -> Result<Target, SimError> {
+    let Some(router) = scenario.routers.iter().position(|router| router.name == end.node) else {
+        return Ok(Target::Host(host_number(scenario, &end.node)?));
+    };
+    let ports = &scenario.routers[router].config.ports;
+    let port = ports.iter().position(|port| port.interface == end.interface);
+    let port = port.filter(|port| *port < routers[router].ports.len());
+    let port = port.ok_or_else(|| SimError::BadInput(format!("no port {} at {}", end.interface, end.node)))?;
+    Ok(Target::Router(router as u32, port as u32))
+}
+
+/// How a host reaches another: direction of a wire, and addresses of what it sends.
+fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
+    let lost = || SimError::BadInput(format!("traffic {}: its hosts do not reach each other", traffic.name));
+    let (from, to) = if back { (&traffic.to, &traffic.from) } else { (&traffic.from, &traffic.to) };
+    let path = scenario.path_between(from, to).ok_or_else(lost)?;
+    let next = path.get(1).ok_or_else(lost)?;
+    let found = scenario.wires.iter().enumerate().find_map(|(number, wire)| {
+        let (_, far) = wire.from_node(from)?;
+        (far.node == *next).then_some((number, usize::from(wire.ends[0].node != *from)))
+    });
+    let (wire, near) = found.ok_or_else(lost)?;
+    let address = |host: &str| scenario.address(host, traffic.ipv6).ok_or_else(lost);
+    let sender = SocketAddr::new(address(&traffic.from)?, traffic.source_port);
+    let receiver = SocketAddr::new(address(&traffic.to)?, traffic.port);
+    let (source, destination) = if back { (receiver, sender) } else { (sender, receiver) };
+    let ethernet = header::ethernet(mac(wire, 1 - near), mac(wire, near), traffic.ipv6);
+    let addresses = Addresses { ethernet, source, destination, dscp: traffic.dscp };
+    Ok(((2 * wire + near) as u32, addresses))
+}
+
+fn add_traffic(
+    engine: &mut Engine,
+    scenario: &Scenario,
+    number: u32,
+    traffic: &Traffic,
+) -> Result<(), SimError> {
+    let (direction, addresses) = way(scenario, traffic, false)?;
+    let refused = |error: evenkeel_traffic::SourceError| {
+        SimError::BadInput(format!("traffic {}: {error}", traffic.name))
+    };
+    let process = match traffic.kind {
+        TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
+        TrafficKind::Poisson => Process::Poisson,
+        TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
+        TrafficKind::Tcp { .. } => {
+            return Err(SimError::BadInput(format!("traffic {}: no TCP yet", traffic.name)));
+        }
+    };
+    let config = SourceConfig {
+        start: traffic.start,
+        stop: traffic.stop,
+        seed: scenario.seed,
+        stream: u64::from(number),
+        ..SourceConfig::new(process, traffic.rate, traffic.size)
+    };
+    let schedule = Schedule::Flow(Box::new(Source::new(config).map_err(refused)?));
+    engine.add_sender(Sender::new(number, direction, addresses, schedule, traffic.size));
+    Ok(())
+}
+
+/// What tells hosts apart when conversations are looked for: a number that no two hosts of a scenario share, within one family.
+pub(crate) fn address_key(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(a) => a.to_bits(),
+        IpAddr::V6(a) => u32::from(a.segments()[1]) << 16 | u32::from(a.segments()[7]),
+    }
+}

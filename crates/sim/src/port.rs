@@ -1,0 +1,128 @@
+//! A port of a simulated router: two queues in the same thread, frames as heads.
+//!
+//! Only the first bytes of a frame travel ([`SimFrame`]): headers, and what sinks measure by. The buffers of a router get frames of their
+//! full length, whose payloads are whatever the buffer held before; nothing reads them.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use evenkeel_core::{Bytes, Nanos, Reason};
+use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
+use evenkeel_ports::{Frame, FramePool, Port, PortCounters, PortState, RxFrame};
+
+use crate::host::HEAD;
+
+/// Ethernet header.
+pub(crate) const ETHERNET: usize = 14;
+/// Bytes of a frame that travel.
+pub(crate) const FRAME_HEAD: usize = ETHERNET + HEAD;
+
+/// A frame on its way between two nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimFrame {
+    /// Its first bytes.
+    pub(crate) bytes: [u8; FRAME_HEAD],
+    /// How many of them mean something.
+    pub(crate) head: u16,
+    /// Length of the whole frame.
+    pub(crate) len: u32,
+}
+
+impl SimFrame {
+    /// The bytes that mean something.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.head)]
+    }
+
+    /// What it takes on a wire: with Ethernet header, padding, frame check sequence, preamble and gap.
+    pub(crate) fn wire_len(&self) -> Bytes {
+        let payload = Bytes(u64::from(self.len).saturating_sub(ETHERNET as u64));
+        payload.max(ETHERNET_MIN_PAYLOAD) + ETHERNET_WIRE_OVERHEAD
+    }
+}
+
+/// A port of a router. Always up, never without room.
+#[derive(Debug)]
+pub(crate) struct SimPort {
+    name: String,
+    mac: [u8; 6],
+    mtu: u32,
+    /// Frames that have arrived.
+    pub(crate) rx: VecDeque<SimFrame>,
+    /// Frames that have left.
+    pub(crate) tx: VecDeque<SimFrame>,
+    counters: PortCounters,
+}
+
+impl SimPort {
+    pub(crate) fn new(name: &str, mac: [u8; 6], mtu: u32) -> Self {
+        let (rx, tx) = (VecDeque::new(), VecDeque::new());
+        Self { name: name.to_owned(), mac, mtu, rx, tx, counters: PortCounters::default() }
+    }
+}
+
+impl Port for SimPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+        let mut taken = 0;
+        while taken < max
+            && let Some(arrived) = self.rx.pop_front()
+        {
+            taken += 1;
+            let Some(mut frame) = pool.alloc_from(arrived.head()) else {
+                self.counters.drop_one(Reason::NoBuffer);
+                continue;
+            };
+            let rest = (arrived.len as usize).saturating_sub(arrived.head().len());
+            if pool.extend(&mut frame, rest).is_none() {
+                self.counters.drop_one(Reason::FrameTooLong);
+                pool.release(frame);
+                continue;
+            }
+            self.counters.rx_frames += 1;
+            self.counters.rx_bytes += u64::from(arrived.len);
+            out.push(RxFrame { frame, arrival: now, vlan: None });
+        }
+        taken
+    }
+
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        let mut taken = 0;
+        while let Some(frame) = frames.pop_front() {
+            let all = pool.bytes(&frame);
+            let head = all.len().min(FRAME_HEAD);
+            let mut bytes = [0; FRAME_HEAD];
+            bytes[..head].copy_from_slice(&all[..head]);
+            let len = all.len() as u32;
+            self.tx.push_back(SimFrame { bytes, head: head as u16, len });
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += u64::from(len);
+            pool.release(frame);
+            taken += 1;
+        }
+        taken
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn state(&self) -> PortState {
+        PortState::Up
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,109 @@
+//! A simulated router: the router's own pipeline, its tables filled as the mirror of a kernel's would fill them.
+
+use std::net::IpAddr;
+
+use evenkeel_config::Change;
+use evenkeel_core::Nanos;
+use evenkeel_net::{MacAddr, PortIndex, Prefix};
+use evenkeel_router::Snapshot;
+use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
+use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
+use evenkeel_router::pipeline::Pipeline;
+use evenkeel_scenario::{Interface, Scenario, SetChange};
+
+use crate::SimError;
+use crate::port::SimPort;
+
+/// The Ethernet address of an end of a wire: locally administered, numbered.
+pub(crate) fn mac(wire: usize, end: usize) -> MacAddr {
+    let [.., a, b, c] = (wire as u32).to_be_bytes();
+    MacAddr([2, 0, a, b, c, end as u8])
+}
+
+/// A router of the scenario.
+pub(crate) struct SimRouter {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) ports: Vec<SimPort>,
+    /// The direction of a wire that each port sends into.
+    pub(crate) outward: Vec<u32>,
+    /// The call that has been asked for; `Nanos::MAX`: none.
+    pub(crate) wake: Nanos,
+    /// Whether it waits for its turn in the present instant.
+    pub(crate) ready: bool,
+}
+
+impl SimRouter {
+    /// The router called `name`, all its links up, its routes those of [`Scenario::routes`], every neighbour known.
+    pub(crate) fn new(scenario: &Scenario, name: &str) -> Result<Self, SimError> {
+        let refused = |error: &dyn std::fmt::Display| SimError::BadInput(format!("router {name}: {error}"));
+        let config = scenario.router(name).map(|router| &router.config);
+        let config = config.ok_or_else(|| refused(&"there is none"))?;
+        let mut pipeline = Pipeline::new(config, Nanos::ZERO).map_err(|error| refused(&error))?;
+        let interfaces = scenario.interfaces(name);
+        let mut ports = Vec::with_capacity(config.ports.len());
+        let mut outward = Vec::with_capacity(config.ports.len());
+        let mut tell = |event| pipeline.apply(Nanos::ZERO, event);
+        for (index, port) in config.ports.iter().enumerate() {
+            let interface = interfaces.iter().find(|interface| interface.name == port.interface);
+            let interface = interface.ok_or_else(|| refused(&format!("no wire for port {}", port.name)))?;
+            let near = usize::from(scenario.wires[interface.wire].ends[0].node != name);
+            let (own, mtu) = (mac(interface.wire, near), u32::from(interface.mtu));
+            let port = PortIndex(index as u16);
+            let link = MirroredLink { index: index as u32 + 1, mac: own, mtu, up: true };
+            tell(MirrorEvent::Link { port, link: Some(link) });
+            addresses(interface, port, &mut tell);
+            let far = &scenario.wires[interface.wire].ends[1 - near];
+            for address in [IpAddr::V4(far.v4), IpAddr::V6(far.v6)] {
+                let state = Some(KernelNeighbourState::Reachable(mac(interface.wire, 1 - near)));
+                tell(MirrorEvent::Neighbour { port, address, state });
+            }
+            ports.push(SimPort::new(&interface.name, own.0, mtu));
+            outward.push((2 * interface.wire + near) as u32);
+        }
+        for route in scenario.routes(name) {
+            let port = config.ports.iter().position(|port| port.interface == route.interface);
+            let next_hop = MirroredNextHop {
+                port: port.map(|index| PortIndex(index as u16)),
+                gateway: Some(route.via),
+                weight: 1,
+            };
+            tell(unicast(route.destination, route.prefix, next_hop));
+        }
+        Ok(Self { pipeline, ports, outward, wake: Nanos::MAX, ready: false })
+    }
+
+    /// Makes a change of a step.
+    pub(crate) fn set(&mut self, now: Nanos, set: &SetChange) -> Result<(), SimError> {
+        let (pipeline, link) = (&mut self.pipeline, set.link.as_str());
+        match &set.change {
+            Change::Knob(knob) => pipeline.set(now, link, *knob),
+            Change::Rate(rate) => pipeline.set_rate(now, link, *rate),
+            Change::Ring(ring) => pipeline.set_ring(now, link, *ring),
+            Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
+        }
+        .map_err(|error| SimError::BadInput(format!("{} {} {}: {error}", set.router, set.link, set.knob)))
+    }
+
+    /// Its counters.
+    pub(crate) fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        self.pipeline.snapshot(now, &mut self.ports)
+    }
+}
+
+/// What the kernel knows of an interface with these addresses.
+fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(MirrorEvent)) {
+    let own = [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)];
+    for (address, prefix_len) in own {
+        tell(MirrorEvent::Local { address, prefix_len, port: Some(port), present: true });
+        let local = MirroredRoute { kind: KernelRouteKind::Local, metric: 0, next_hops: Vec::new() };
+        tell(MirrorEvent::Route { prefix: Prefix::host(address), route: Some(local) });
+        tell(unicast(address, prefix_len, MirroredNextHop { port: Some(port), gateway: None, weight: 1 }));
+    }
+}
+
+fn unicast(destination: IpAddr, prefix_len: u8, next_hop: MirroredNextHop) -> MirrorEvent {
+    // The scenario's prefixes are no longer than their addresses.
+    let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
+    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops: vec![next_hop] };
+    MirrorEvent::Route { prefix, route: Some(route) }
+}

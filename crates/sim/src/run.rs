@@ -1,0 +1,190 @@
+//! One scenario from the first event to the judged rows.
+
+use evenkeel_core::Nanos;
+use evenkeel_report::{Judgement, Run, StepMark};
+use evenkeel_router::Snapshot;
+use evenkeel_scenario::{Scenario, World};
+use evenkeel_world::sampling::{self, HostWindow, Places};
+use evenkeel_world::{checks, describe};
+
+use crate::engine::{Engine, add};
+use crate::{FlowTotals, Outcome, SimError, SimOptions, network};
+
+/// The scenario with the options applied.
+fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimError> {
+    let invalid = |error: evenkeel_scenario::ScenarioError| SimError::BadInput(error.to_string());
+    let mut scenario = scenario.clone();
+    if let Some(name) = &options.without {
+        scenario = scenario.with_ablation(name).map_err(invalid)?;
+    }
+    if options.time_scale != 1.0 {
+        scenario = scenario.scaled(options.time_scale).map_err(invalid)?;
+    }
+    scenario.seed = options.seed.unwrap_or(scenario.seed);
+    Ok(scenario)
+}
+
+/// Simulates `scenario` to its end: see [`crate::run`].
+pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
+    let scenario = prepared(scenario, options)?;
+    let places = Places::new(&scenario).map_err(|error| SimError::BadInput(error.to_string()))?;
+    let mut simulation = Simulation {
+        places: places.all_measured(),
+        engine: network::engine(&scenario)?,
+        run: describe::run(&scenario, "sim"),
+        scenario: &scenario,
+        warnings: Vec::new(),
+    };
+    simulation.go()?;
+    let engine = &mut simulation.engine;
+    let flows = scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
+    let flows = flows.collect();
+    let judgements: Vec<Judgement> =
+        evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
+    Ok(Outcome {
+        run: simulation.run,
+        judgements,
+        warnings: simulation.warnings,
+        flows,
+        events: engine.queue.told(),
+        packets: engine.hosts_sent,
+        simulated: scenario.duration,
+    })
+}
+
+struct Simulation<'a> {
+    scenario: &'a Scenario,
+    places: Places,
+    engine: Engine,
+    run: Run,
+    warnings: Vec<String>,
+}
+
+/// What routers and hosts had counted at one instant.
+struct Counters {
+    routers: Vec<Snapshot>,
+    sent: Vec<u64>,
+}
+
+impl Simulation<'_> {
+    fn go(&mut self) -> Result<(), SimError> {
+        let scenario = self.scenario;
+        let mut steps = scenario.steps.iter().peekable();
+        let mut last = self.counters();
+        let mut window_end = Nanos::ZERO;
+        while window_end < scenario.duration {
+            // A window that ends when a step is due belongs to the step before.
+            while let Some(step) = steps.next_if(|step| step.at <= window_end) {
+                self.apply(step)?;
+            }
+            window_end = window_end.saturating_add(scenario.sample).min(scenario.duration);
+            while let Some(step) = steps.next_if(|step| step.at < window_end) {
+                self.engine.run_until(step.at);
+                self.apply(step)?;
+            }
+            self.engine.run_until(window_end);
+            let now = self.counters();
+            let hosts = self.host_window(&last, &now);
+            for (earlier, later) in last.routers.iter().zip(&now.routers) {
+                let (samples, calls) = sampling::rows(earlier, later, Nanos::ZERO, &self.places, &hosts);
+                self.run.samples.extend(samples);
+                self.run.calls.extend(calls);
+            }
+            last = now;
+        }
+        self.warnings.extend(last.routers.iter().flat_map(checks::conservation));
+        self.warnings.extend(unexplained(&self.engine, &last.routers));
+        Ok(())
+    }
+
+    fn apply(&mut self, step: &evenkeel_scenario::Step) -> Result<(), SimError> {
+        let now = self.engine.now;
+        for change in &step.set {
+            let router = self.scenario.routers.iter().position(|router| router.name == change.router);
+            let router = router.ok_or_else(|| {
+                SimError::BadInput(format!("step {}: there is no router {}", step.name, change.router))
+            })?;
+            self.engine.routers[router].set(now, change)?;
+            self.engine.touched(router as u32);
+        }
+        self.run.steps.push(StepMark {
+            name: step.name.clone(),
+            at_s: now.as_secs_f64(),
+            changes: step.set.iter().map(describe::change).collect(),
+        });
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Counters {
+        let now = self.engine.now;
+        let routers = self.engine.routers.iter_mut().map(|router| router.snapshot(now)).collect();
+        Counters { routers, sent: self.engine.tallies.iter().map(|tally| tally.sent).collect() }
+    }
+
+    fn host_window(&mut self, last: &Counters, now: &Counters) -> HostWindow {
+        let sent = now.sent.iter().zip(&last.sent).map(|(now, last)| now - last).collect();
+        let arrived = self.engine.tallies.iter_mut().map(|tally| {
+            tally.before.0 += tally.arrived.packets;
+            tally.before.1 += tally.arrived.bytes;
+            std::mem::take(&mut tally.arrived)
+        });
+        HostWindow { sent, arrived: arrived.collect() }
+    }
+}
+
+fn totals(engine: &Engine, number: usize, name: &str) -> FlowTotals {
+    let tally = &engine.tallies[number];
+    let [mut sender, mut receiver] = tally.done;
+    for end in engine.ends.iter().flatten().filter(|end| end.traffic as usize == number) {
+        add(if end.opens { &mut sender } else { &mut receiver }, &end.endpoint.counters());
+    }
+    FlowTotals {
+        name: name.to_owned(),
+        sent_packets: tally.sent,
+        received_packets: tally.before.0 + tally.arrived.packets,
+        received_bytes: tally.before.1 + tally.arrived.bytes,
+        sender,
+        receiver,
+    }
+}
+
+/// A sentence about every place where packets do not add up: wires, routers, and from host to host.
+fn unexplained(engine: &Engine, routers: &[Snapshot]) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut into, mut out, mut lost) = (0, 0, 0);
+    for direction in &engine.directions {
+        into += direction.sent;
+        out += direction.arrived;
+        lost += direction.emulator.as_ref().map_or(0, |e| e.counters().lost + e.counters().overflowed);
+    }
+    if into != out + lost + engine.on_wires() {
+        let on = engine.on_wires();
+        found.push(format!("wires: {into} frames in != {out} out + {lost} lost + {on} on their way"));
+    }
+    let (mut received, mut sent) = (0, 0);
+    for router in routers {
+        let mut balance = 0i128;
+        for port in &router.ports {
+            received += port.rx_packets;
+            sent += port.tx_packets;
+            balance += i128::from(port.rx_packets + port.originated) - i128::from(port.fragmented);
+            let gone = port.to_host + port.waiting + port.tx_packets + port.tx_waiting;
+            let dropped: u64 = port.dropped.values().chain(port.tx_dropped.values()).sum();
+            balance -= i128::from(gone + dropped);
+        }
+        for link in &router.links {
+            let dropped: u64 = link.classes.iter().flat_map(|class| class.dropped.values()).sum();
+            balance -= i128::from(link.queued + link.in_ring + dropped);
+        }
+        if balance != 0 {
+            found.push(format!("router {}: {balance} packets disappeared", router.router));
+        }
+    }
+    if into != engine.hosts_sent + sent || out != engine.hosts_received + received {
+        found.push(format!(
+            "hosts sent {} and received {}, routers {sent} and {received}, but wires carried {into} and {out}",
+            engine.hosts_sent, engine.hosts_received
+        ));
+    }
+    found
+}

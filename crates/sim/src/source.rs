@@ -1,0 +1,100 @@
+//! A host's sources: packets of a `[[traffic]]` that nobody answers.
+
+use std::net::SocketAddr;
+
+use evenkeel_core::{Bytes, Nanos};
+use evenkeel_traffic::{FlowArrivals, Replay, Source};
+use evenkeel_world::payload::Stamp;
+
+use crate::header;
+use crate::port::{ETHERNET, SimFrame};
+
+/// What says when the next packet comes.
+pub(crate) enum Schedule {
+    /// One flow.
+    Flow(Box<Source>),
+    /// Many that come and go.
+    Flows(Box<FlowArrivals>),
+    /// A recording.
+    Replay(Replay),
+}
+
+/// Where packets go and where they say they come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) ethernet: [u8; ETHERNET],
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) dscp: u8,
+}
+
+/// A source on its host.
+pub(crate) struct Sender {
+    pub(crate) traffic: u32,
+    /// The direction of a wire it sends into.
+    pub(crate) direction: u32,
+    schedule: Schedule,
+    addresses: Addresses,
+    /// The frame of the packet before, and where its stamp goes.
+    frame: SimFrame,
+    stamp_at: usize,
+    /// The packet that is due.
+    due: (Bytes, u64),
+    sent: u64,
+}
+
+/// Source ports that flows are given one after another, and the first of them.
+pub(crate) const PORTS: u64 = 64_512;
+pub(crate) const FIRST_PORT: u64 = 1_024;
+
+/// The addresses of flow number `flow` among many alike: other ports, from the first flow's on.
+pub(crate) fn numbered(addresses: Addresses, flow: u64) -> Addresses {
+    let mut numbered = addresses;
+    let shifted = |port: u16, by: u64| (FIRST_PORT + (u64::from(port) - FIRST_PORT + by) % PORTS) as u16;
+    numbered.source.set_port(shifted(addresses.source.port(), flow % PORTS));
+    numbered.destination.set_port(shifted(addresses.destination.port(), flow / PORTS % PORTS));
+    numbered
+}
+
+/// The shortest packet that a stamp fits into.
+pub(crate) const SHORTEST: Bytes = Bytes(72);
+
+impl Sender {
+    pub(crate) fn new(
+        traffic: u32,
+        direction: u32,
+        addresses: Addresses,
+        schedule: Schedule,
+        size: Bytes,
+    ) -> Self {
+        let (frame, stamp_at) = frame_of(&addresses, size);
+        Self { traffic, direction, schedule, addresses, frame, stamp_at, due: (size, 0), sent: 0 }
+    }
+
+    /// When the next packet is due; `None`: there is none. To be called again after its frame was taken.
+    pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
+        let (at, ip_len, flow) = match &mut self.schedule {
+            Schedule::Flow(source) => source.next(now).map(|e| (e.at, e.ip_len, 0))?,
+            Schedule::Flows(flows) => flows.next().map(|e| (e.at, e.ip_len, e.flow))?,
+            Schedule::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, 0))?,
+        };
+        let ip_len = ip_len.max(SHORTEST);
+        if (ip_len, flow) != self.due {
+            self.due = (ip_len, flow);
+            (self.frame, self.stamp_at) = frame_of(&numbered(self.addresses, flow), ip_len);
+        }
+        Some(at)
+    }
+
+    /// The frame of the packet that is due, sent at `now`.
+    pub(crate) fn frame(&mut self, now: Nanos) -> SimFrame {
+        Stamp { flow: self.traffic, seq: self.sent, at: now }.write(&mut self.frame.bytes[self.stamp_at..]);
+        self.sent += 1;
+        self.frame
+    }
+}
+
+fn frame_of(addresses: &Addresses, size: Bytes) -> (SimFrame, usize) {
+    let Addresses { ethernet, source, destination, dscp } = *addresses;
+    header::udp(ethernet, source, destination, dscp, size.0 as u32)
+}
