@@ -11,6 +11,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::csv;
+use crate::html::Report;
 use crate::run::{Delays, Run, Sample};
 use crate::stats::DelayStats;
 
@@ -167,13 +168,24 @@ fn write<T: DataType>(
     column.close()
 }
 
-/// The samples of runs as columns: those of `samples.csv`, unrounded, and the calls of the same link and window.
+/// The samples of all runs of reports as columns: those of `samples.csv`, unrounded, which report they come from, and the calls of the same
+/// link and window.
 #[must_use]
-pub fn samples(runs: &[Run]) -> Columns {
-    let rows: Vec<(&Run, &Sample)> =
-        runs.iter().flat_map(|run| run.samples.iter().map(move |sample| (run, sample))).collect();
+pub fn samples(reports: &[&Report]) -> Columns {
+    let mut from: Vec<&Report> = Vec::new();
+    let mut rows: Vec<(&Run, &Sample)> = Vec::new();
+    for report in reports {
+        for run in &report.runs {
+            from.extend(run.samples.iter().map(|_| report));
+            rows.extend(run.samples.iter().map(|sample| (run, sample)));
+        }
+    }
     let each = || rows.iter().copied();
     let mut table = Columns::default();
+    table.text("scenario", from.iter().map(|report| report.name.as_str()));
+    table.push("without", Values::Text(from.iter().map(|report| report.without.clone()).collect()));
+    table.count("seed", from.iter().map(|report| report.seed));
+    table.number("time_scale", from.iter().map(|report| Some(report.time_scale)));
     table.text("run", each().map(|(run, _)| run.name.as_str()));
     table.text("world", each().map(|(run, _)| run.world.as_str()));
     table.number("t_s", each().map(|(_, s)| Some(s.t_s)));
@@ -193,11 +205,15 @@ pub fn samples(runs: &[Run]) -> Columns {
     table.count("qlen", each().map(|(_, s)| Some(s.qlen)));
     delays(&mut table, ["e2e_mean_us", "e2e_p50_us", "e2e_p99_us", "e2e_max_us"], &end_to_end);
     table.count("goodput_bytes", each().map(|(_, s)| s.goodput_bytes));
+    // Rows of a run come in order of time, in its calls as in its samples.
     let calls = |(run, sample): (&Run, &Sample)| {
-        let same = |c: &&crate::run::CallsSample| {
-            c.t_s == sample.t_s && c.router == sample.router && c.link == sample.link
-        };
-        run.calls.iter().find(same).map(|c| [c.none, c.one, c.many])
+        let same = |c: &&crate::run::CallsSample| c.router == sample.router && c.link == sample.link;
+        let from = run.calls.partition_point(|c| c.t_s < sample.t_s);
+        run.calls[from..]
+            .iter()
+            .take_while(|c| c.t_s == sample.t_s)
+            .find(same)
+            .map(|c| [c.none, c.one, c.many])
     };
     let calls: Vec<Option<[u64; 3]>> = each().map(calls).collect();
     for (i, name) in ["calls_none", "calls_one", "calls_many"].into_iter().enumerate() {
@@ -224,8 +240,9 @@ mod tests {
     #[test]
     fn a_parquet_reader_finds_the_samples_again() {
         let run = fixture::two_steps();
-        let bytes = samples(std::slice::from_ref(&run)).to_parquet();
-        assert_eq!(bytes, samples(std::slice::from_ref(&run)).to_parquet());
+        let report = Report { seed: Some(7), runs: vec![run.clone()], ..Report::default() };
+        let bytes = samples(&[&report]).to_parquet();
+        assert_eq!(bytes, samples(&[&report]).to_parquet());
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
@@ -241,6 +258,7 @@ mod tests {
         let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows.len(), run.samples.len());
         let last = rows.last().unwrap();
+        assert_eq!(last.get_long(at("seed")).unwrap(), 7);
         assert_eq!(last.get_string(at("class")).unwrap(), "class3");
         assert_eq!(last.get_string(at("step")).unwrap(), "x10");
         assert_eq!(last.get_long(at("sent")).unwrap(), 500);

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod columns;
+pub mod compare;
+pub mod confidence;
 pub mod csv;
 #[cfg(test)]
 mod fixture;
@@ -14,6 +16,7 @@ pub mod judge;
 mod numbers;
 pub mod run;
 pub mod saved;
+pub mod site;
 pub mod stats;
 pub mod summary;
 pub mod table;
@@ -53,7 +56,7 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     let files = [
         (saved::FILE, saved::to_json(report)),
         ("samples.csv", samples),
-        ("samples.parquet", columns::samples(&report.runs).to_parquet()),
+        ("samples.parquet", columns::samples(&[report]).to_parquet()),
         ("calls.csv", calls),
         ("summary.json", summary),
         ("report.html", report.to_html().into_bytes()),

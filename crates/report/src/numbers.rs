@@ -59,7 +59,7 @@ pub(crate) fn measured(term: &Term) -> String {
 }
 
 /// A number without a unit: as many decimals as say something.
-fn fraction(value: f64) -> String {
+pub(crate) fn fraction(value: f64) -> String {
     if value.fract() == 0.0 || value.abs() >= 99.95 { grouped(value) } else { format!("{value:.3}") }
 }
 

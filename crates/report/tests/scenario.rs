@@ -183,7 +183,10 @@ fn the_files_are_written_and_agree() {
     let report = Report::of_scenario(&scenario, vec![run], judgements);
     let files = evenkeel_report::write_all(&folder.path().join("a/b"), &report).unwrap();
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["result.json", "samples.csv", "samples.parquet", "calls.csv", "summary.json", "report.html"]);
+    assert_eq!(
+        names,
+        ["result.json", "samples.csv", "samples.parquet", "calls.csv", "summary.json", "report.html"]
+    );
     let read = |i: usize| std::fs::read_to_string(&files[i]).unwrap();
     assert_eq!((read(1).lines().count(), read(3).lines().count()), (17, 9));
     let summary: serde_json::Value = serde_json::from_str(&read(4)).unwrap();

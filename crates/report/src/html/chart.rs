@@ -74,6 +74,32 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, Option<f64>)>,
 }
 
+/// A curve with a band around it, one of several worlds'.
+pub(super) struct Overlay<'a> {
+    /// Which colour and marker.
+    pub(super) index: usize,
+    /// Further classes of CSS for the line.
+    pub(super) style: &'a str,
+    /// Whether it carries markers.
+    pub(super) markers: bool,
+    /// Its name, for pointing at it.
+    pub(super) hover: String,
+    /// Time in seconds; value and half the width of its band; `None` breaks the line.
+    pub(super) points: Vec<(f64, Option<(f64, f64)>)>,
+}
+
+/// A published value that holds for a time.
+pub(super) struct Mark {
+    /// Begin, seconds.
+    pub(super) from_s: f64,
+    /// End, seconds.
+    pub(super) to_s: f64,
+    /// The value.
+    pub(super) value: f64,
+    /// The series it was published for.
+    pub(super) index: usize,
+}
+
 /// A window that shows its numbers when pointed at.
 pub(super) struct Hover {
     /// Begin, seconds.
@@ -265,11 +291,74 @@ impl Canvas<'_> {
         svg + "</svg>"
     }
 
-    fn line(&self, svg: &mut String, scale: &Scale, line: &Line) {
-        let series = line.index % SERIES;
+    /// Curves of several worlds over one another, published values as bars.
+    pub(super) fn overlays(
+        &self,
+        title: &str,
+        unit: &str,
+        scale: &Scale,
+        overlays: &[Overlay<'_>],
+        marks: &[Mark],
+        text: fn(f64) -> String,
+    ) -> String {
+        let mut svg = self.open(title, unit);
+        self.steps_behind(&mut svg);
+        self.gridlines(&mut svg, scale);
+        self.axes(&mut svg, scale, tick_label);
+        for overlay in overlays {
+            self.area(&mut svg, scale, overlay);
+        }
+        for mark in marks {
+            let (from, to, y) = (self.x(mark.from_s), self.x(mark.to_s), self.y(scale.place(mark.value)));
+            let _ = write!(
+                svg,
+                "<path class=\"published\" d=\"M{from:.1} {y:.1}H{to:.1}\"><title>published: {}</title></path><circle class=\"dot f{}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\"/>",
+                escape(&text(mark.value)),
+                mark.index % SERIES,
+                to - 5.0
+            );
+        }
+        for overlay in overlays {
+            let points: Vec<(f64, Option<f64>)> =
+                overlay.points.iter().map(|(t_s, value)| (*t_s, value.map(|(mean, _)| mean))).collect();
+            let path = self.path(scale, &points);
+            let _ = write!(
+                svg,
+                "<path class=\"line l{}{}\" d=\"{path}\"/>",
+                overlay.index % SERIES,
+                overlay.style
+            );
+            if overlay.markers {
+                self.markers(&mut svg, scale, overlay.index, &points);
+            }
+        }
+        self.hovers(&mut svg, &overlay_hovers(overlays, text));
+        svg + "</svg>"
+    }
+
+    /// The band of a curve, in pieces where the curve has gaps.
+    fn area(&self, svg: &mut String, scale: &Scale, overlay: &Overlay<'_>) {
+        for piece in overlay.points.split(|(_, value)| value.is_none()) {
+            let known =
+                || piece.iter().filter_map(|(t_s, value)| value.map(|(mean, half)| (*t_s, mean, half)));
+            if known().all(|(.., half)| half <= 0.0) {
+                continue;
+            }
+            let above = known().map(|(t_s, mean, half)| (t_s, mean + half));
+            let below: Vec<_> = known().map(|(t_s, mean, half)| (t_s, (mean - half).max(0.0))).collect();
+            let mut path = String::new();
+            for (t_s, value) in above.chain(below.into_iter().rev()) {
+                let command = if path.is_empty() { 'M' } else { 'L' };
+                let _ = write!(path, "{command}{:.1} {:.1}", self.x(t_s), self.y(scale.place(value)));
+            }
+            let _ = write!(svg, "<path class=\"area a{}\" d=\"{path}Z\"/>", overlay.index % SERIES);
+        }
+    }
+
+    fn path(&self, scale: &Scale, points: &[(f64, Option<f64>)]) -> String {
         let mut path = String::new();
         let mut drawing = false;
-        for &(t_s, value) in &line.points {
+        for &(t_s, value) in points {
             match value {
                 Some(value) => {
                     let command = if drawing { 'L' } else { 'M' };
@@ -279,13 +368,22 @@ impl Canvas<'_> {
                 None => drawing = false,
             }
         }
-        let _ = write!(svg, "<path class=\"line l{series}\" d=\"{path}\"/>");
+        path
+    }
+
+    fn line(&self, svg: &mut String, scale: &Scale, line: &Line) {
+        let path = self.path(scale, &line.points);
+        let _ = write!(svg, "<path class=\"line l{}\" d=\"{path}\"/>", line.index % SERIES);
+        self.markers(svg, scale, line.index, &line.points);
+    }
+
+    fn markers(&self, svg: &mut String, scale: &Scale, index: usize, points: &[(f64, Option<f64>)]) {
         // Markers of different lines stand at different windows, so that lines which coincide can both be seen.
-        let every = line.points.len().div_ceil(MARKERS).max(1);
-        let first = (line.index * every).div_ceil(3) % every;
-        for &(t_s, value) in line.points.iter().skip(first).step_by(every) {
+        let every = points.len().div_ceil(MARKERS).max(1);
+        let first = (index * every).div_ceil(3) % every;
+        for &(t_s, value) in points.iter().skip(first).step_by(every) {
             if let Some(value) = value {
-                svg.push_str(&marker(line.index, self.x(t_s), self.y(scale.place(value))));
+                svg.push_str(&marker(index, self.x(t_s), self.y(scale.place(value))));
             }
         }
     }
@@ -321,6 +419,34 @@ impl Canvas<'_> {
         self.hovers(&mut svg, hovers);
         svg + "</svg>"
     }
+}
+
+/// For each window of the longest curve, the values of all curves near it.
+fn overlay_hovers(overlays: &[Overlay<'_>], text: fn(f64) -> String) -> Vec<Hover> {
+    let Some(longest) = overlays.iter().max_by_key(|overlay| overlay.points.len()) else { return Vec::new() };
+    let window_s = match longest.points.as_slice() {
+        [(first, _), .., (last, _)] => (last - first) / (longest.points.len() - 1) as f64,
+        _ => return Vec::new(),
+    };
+    let near = |overlay: &Overlay<'_>, t_s: f64| {
+        let after = overlay.points.partition_point(|(other, _)| *other < t_s - window_s * 0.51);
+        overlay
+            .points
+            .get(after)
+            .filter(|(other, _)| *other <= t_s + window_s * 0.51)
+            .and_then(|(_, value)| *value)
+    };
+    let hover = |(t_s, _): &(f64, Option<(f64, f64)>)| {
+        let mut lines = format!("{:.1}–{:.1} s", t_s - window_s / 2.0, t_s + window_s / 2.0);
+        for overlay in overlays {
+            if let Some((mean, half)) = near(overlay, *t_s) {
+                let half = if half > 0.0 { format!(" ± {}", text(half)) } else { String::new() };
+                let _ = write!(lines, "\n{}: {}{half}", overlay.hover, text(mean));
+            }
+        }
+        Hover { from_s: t_s - window_s / 2.0, to_s: t_s + window_s / 2.0, text: lines }
+    };
+    longest.points.iter().map(hover).collect()
 }
 
 /// The marker of a series: shapes differ, so that colour is not needed to tell them apart.

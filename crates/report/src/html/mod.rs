@@ -4,6 +4,9 @@
 //! markers of different shapes, verdicts carry signs: nothing is said by colour alone.
 
 mod chart;
+mod compare;
+pub(crate) mod download;
+mod index;
 mod panels;
 mod tables;
 mod text;
@@ -12,9 +15,12 @@ mod topology;
 use evenkeel_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
+use crate::compare::slug;
 use crate::judge::Judgement;
 use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};
+pub use compare::{comparison, thumbnail};
+pub use index::{IndexEntry, index};
 use text::{escape, paragraphs};
 
 /// Everything the page shows.
@@ -70,21 +76,16 @@ impl Report {
     /// The page.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let mut figures = Figures::default();
-        let title = escape(&self.title);
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} – Evenkeel</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-            include_str!("style.css")
-        );
-        page += &self.head();
-        page += &self.setup(&mut figures);
-        page += &self.measurements(&mut figures);
-        page += &self.expectations();
-        page += &format!(
-            "<footer>Evenkeel {} · rows behind every figure: samples.csv, calls.csv; numbers for programs: summary.json</footer>\n</body>\n</html>\n",
+        let mut figures = Figures::named(&slug(&self.name));
+        let mut body = self.head();
+        body += &self.setup(&mut figures);
+        body += &self.measurements(&mut figures);
+        body += &self.expectations();
+        body += &format!(
+            "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, calls.csv; numbers for programs: summary.json; the whole result: result.json</footer>\n",
             env!("CARGO_PKG_VERSION")
         );
-        page
+        page(&escape(&self.title), &body)
     }
 
     fn head(&self) -> String {
@@ -187,21 +188,24 @@ impl Report {
             };
             let (panels, cut) = panels::panels(&self.runs, (router, link), &classes);
             let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
+            let columns = if self.runs.len() == 1 { 2 } else { self.runs.len() };
+            let legend = panels::legend(&classes);
             html += &format!(
                 "<figure>\n{}{panels}\n{}</figure>\n",
-                panels::legend(&classes),
-                figures.caption(&format!(
+                panels::legend_html(&legend),
+                figures.saved(&format!(
                     "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}{cut}"
-                ))
+                ), &download::picture(&panels, columns, &legend))
             );
             if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {
+                let calls = panels::calls(&self.runs, (router, link));
+                let legend = panels::calls_legend();
                 html += &format!(
-                    "<figure>\n{}{}\n{}</figure>\n",
-                    panels::calls_legend(),
-                    panels::calls(&self.runs, (router, link)),
-                    figures.caption(&format!(
+                    "<figure>\n{}{calls}\n{}</figure>\n",
+                    panels::legend_html(&legend),
+                    figures.saved(&format!(
                         "Scheduler calls on {place}, by how many queues had packets when the scheduler was called: only a call that finds several can differentiate."
-                    ))
+                    ), &download::picture(&calls, self.runs.len(), &legend))
                 );
             }
         }
@@ -218,7 +222,9 @@ impl Report {
         let mut html = String::from("<section>\n<h2>Setup</h2>\n");
         if let Some(topology) = self.topology() {
             let caption = "Topology: senders left, receivers right. Wires without a rate are not paced.";
-            html += &format!("<figure>{}{}</figure>\n", topology::draw(&topology), figures.caption(caption));
+            let drawing = topology::draw(&topology);
+            let picture = download::picture(&drawing, 1, &[]);
+            html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
         }
         match self.runs.as_slice() {
             [run] => html += &tables::parameters(&run.parameters),
@@ -242,15 +248,31 @@ impl Report {
     }
 }
 
+/// A whole page; `title` and `body` are markup.
+fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} – Evenkeel</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        include_str!("style.css")
+    )
+}
+
 /// Numbers figures.
-#[derive(Default)]
-struct Figures(u32);
+struct Figures {
+    /// What files of figures are called.
+    name: String,
+    count: u32,
+}
 
 impl Figures {
-    /// `html` is markup.
-    fn caption(&mut self, html: &str) -> String {
-        self.0 += 1;
-        format!("<figcaption><span class=\"label\">Figure {}</span> {html}</figcaption>", self.0)
+    fn named(name: &str) -> Self {
+        Self { name: if name.is_empty() { "figure".to_owned() } else { name.to_owned() }, count: 0 }
+    }
+
+    /// A caption with a link that saves the figure; `html` is markup, `picture` a whole SVG.
+    fn saved(&mut self, html: &str, picture: &str) -> String {
+        self.count += 1;
+        let link = download::link(&format!("{}-{}", self.name, self.count), picture);
+        format!("<figcaption><span class=\"label\">Figure {}</span> {html}{link}</figcaption>", self.count)
     }
 }
 

@@ -1,25 +1,26 @@
 //! The four QoStat panels, the panels of scheduler calls, and their legends.
 
 use super::chart::{Canvas, Hover, Line, SERIES, Scale, marker};
+use super::download::Entry;
 use super::text::escape;
 use crate::numbers::{grouped, micros};
 use crate::run::{Run, Sample};
 
 /// A panel: what it shows and how a window's number is formed.
-struct Quantity {
-    title: &'static str,
-    unit: &'static str,
-    value: fn(&Sample) -> Option<f64>,
-    text: fn(f64) -> String,
+pub(super) struct Quantity {
+    pub(super) title: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) value: fn(&Sample) -> Option<f64>,
+    pub(super) text: fn(f64) -> String,
     /// A wide span of values gets a logarithmic axis that begins here.
-    log_from: Option<f64>,
+    pub(super) log_from: Option<f64>,
 }
 
 /// Shorter delays are not told apart: the meters do not, either.
 const LEAST_DELAY_MS: f64 = 0.001;
 
 /// QoStat's panels in the order of the papers.
-const QUANTITIES: [Quantity; 4] = [
+pub(super) const QUANTITIES: [Quantity; 4] = [
     Quantity {
         title: "Mean transit delay",
         unit: "ms",
@@ -74,32 +75,34 @@ pub(super) fn classes(runs: &[Run]) -> Vec<&str> {
 }
 
 /// Colour and marker of each class.
-pub(super) fn legend(classes: &[&str]) -> String {
-    let mut html = String::from("<div class=\"legend\">");
-    for (index, class) in classes.iter().enumerate() {
-        html += &format!(
-            "<span><svg width=\"30\" height=\"12\" style=\"width:30px\" viewBox=\"0 0 30 12\" aria-hidden=\"true\"><path class=\"line l{}\" d=\"M1 6H29\"/>{}</svg>{}</span>",
-            index % SERIES,
-            marker(index, 15.0, 6.0),
-            escape(class)
-        );
-    }
-    html + "</div>"
+pub(super) fn legend(classes: &[&str]) -> Vec<Entry> {
+    let mark = |index: usize| {
+        format!("<path class=\"line l{}\" d=\"M1 6H29\"/>{}", index % SERIES, marker(index, 15.0, 6.0))
+    };
+    let entry =
+        |(index, class): (usize, &&str)| Entry { mark: mark(index), text: escape(class).into_owned() };
+    classes.iter().enumerate().map(entry).collect()
 }
 
 /// The legend of the calls panels.
-pub(super) fn calls_legend() -> String {
-    let item = |class: &str, text: &str| {
-        format!(
-            "<span><svg width=\"14\" height=\"12\" style=\"width:14px\" viewBox=\"0 0 14 12\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"14\" height=\"12\" rx=\"2\"/></svg>{text}</span>"
-        )
+pub(super) fn calls_legend() -> Vec<Entry> {
+    let entry = |class: &str, text: &str| Entry {
+        mark: format!("<rect class=\"{class}\" x=\"8\" width=\"14\" height=\"12\" rx=\"2\"/>"),
+        text: text.to_owned(),
     };
-    format!(
-        "<div class=\"legend\">{}{}{}</div>",
-        item("none", "no queue has packets"),
-        item("one", "one queue"),
-        item("many", "several queues")
-    )
+    vec![entry("none", "no queue has packets"), entry("one", "one queue"), entry("many", "several queues")]
+}
+
+/// A legend on the page.
+pub(super) fn legend_html(entries: &[Entry]) -> String {
+    let mut html = String::from("<div class=\"legend\">");
+    for entry in entries {
+        html += &format!(
+            "<span><svg width=\"30\" height=\"12\" style=\"width:30px\" viewBox=\"0 0 30 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+            entry.mark, entry.text
+        );
+    }
+    html + "</div>"
 }
 
 /// The four panels of one link: two by two for one run, else a row per quantity with a column per run and shared axes. Also
@@ -217,11 +220,26 @@ pub(super) fn calls(runs: &[Run], (router, link): (&str, &str)) -> String {
     html + "</div>"
 }
 
-fn grid(columns: usize) -> String {
+pub(super) fn grid(columns: usize) -> String {
     if columns == 2 {
         return "<div class=\"grid two\">".to_owned();
     }
     format!("<div class=\"grid\" style=\"grid-template-columns:repeat({columns},minmax(0,1fr))\">")
+}
+
+/// The windows of a link with the percentage of calls that found no (0), one (1) or several (2) queues with packets.
+pub(super) fn calls_shares(
+    run: &Run,
+    (router, link): (&str, &str),
+    kind: usize,
+) -> Vec<(f64, f64, Option<f64>)> {
+    let here = run.calls.iter().filter(|c| c.router == router && c.link == link);
+    here.map(|row| {
+        let total = row.none + row.one + row.many;
+        let calls = [row.none, row.one, row.many][kind];
+        (row.t_s, row.window_s, (total > 0).then(|| calls as f64 / total as f64 * 100.0))
+    })
+    .collect()
 }
 
 fn canvas(run: &Run, columns: usize) -> Canvas<'_> {

@@ -190,7 +190,7 @@ pub(super) fn calls(runs: &[Run]) -> String {
 }
 
 /// A verdict with a sign, so that colour is not needed to read it.
-fn badge(verdict: Verdict) -> String {
+pub(super) fn badge(verdict: Verdict) -> String {
     let (class, sign) = match verdict {
         Verdict::Holds | Verdict::FailsWithout => ("good", "✓"),
         Verdict::Fails | Verdict::HoldsWithout => ("bad", "✗"),

@@ -1,0 +1,620 @@
+//! The page on one scenario in several worlds and seeds.
+
+use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, marker};
+use super::download::{self, Entry};
+use super::panels::{QUANTITIES, Quantity, calls_shares, grid, legend_html};
+use super::tables::badge;
+use super::text::{escape, paragraphs};
+use super::{Figures, page, tables, topology};
+use crate::compare::{Comparison, Curve, WorldResults};
+use crate::confidence::Estimate;
+use crate::judge::{PublishedValue, Verdict};
+use crate::numbers::{fraction, grouped, micros, plain};
+use crate::run::{Run, StepMark};
+
+/// The page of a comparison. `data` names files beside it that hold all samples.
+#[must_use]
+pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
+    let Some(head) = comparison.head() else { return String::new() };
+    let mut figures = Figures::named(&comparison.slug());
+    let mut html = String::from("<header>\n");
+    html += &format!(
+        "<p class=\"kicker\"><a href=\"index.html\">Evenkeel</a> · {}</p>\n",
+        escape(&comparison.name)
+    );
+    html += &format!("<h1>{}</h1>\n", escape(&head.title));
+    if let Some(without) = &comparison.without {
+        html += &format!(
+            "<p class=\"claim\"><b>Without its mechanism:</b> {}. The expectations shown must fail here.</p>\n",
+            escape(without)
+        );
+    }
+    if !head.source.is_empty() {
+        html += &format!("<p class=\"source\">{}</p>\n", escape(&head.source));
+    }
+    if !head.published_claim.is_empty() {
+        html +=
+            &format!("<p class=\"claim\"><b>Published claim:</b> {}</p>\n", escape(&head.published_claim));
+    }
+    html += &format!("<div class=\"notes\">{}</div>\n<ul class=\"meta\">", paragraphs(&head.notes));
+    for world in &comparison.worlds {
+        let n = world.results.len();
+        let failed = world.failed();
+        let (class, sign) = if failed == 0 { ("good", "✓") } else { ("bad", "✗") };
+        let seeds = if n == 1 { "1 run".to_owned() } else { format!("{n} seeds") };
+        let held =
+            if failed == 0 { "as expected".to_owned() } else { format!("{failed} of {n} not as expected") };
+        html += &format!(
+            "<li><b>{}</b>, {seeds}: <a class=\"badge {class}\" href=\"#expectations\">{sign} {held}</a></li>",
+            escape(&world.label)
+        );
+    }
+    html += "</ul>\n</header>\n";
+    html += &published_table(comparison);
+    html += &measurements(comparison, &mut figures);
+    html += &expectations(comparison);
+    html += &numbers(comparison);
+    html += &setup(comparison, &mut figures);
+    let data = data
+        .iter()
+        .map(|name| format!("<a href=\"{0}\">{0}</a>", escape(name)))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let data = if data.is_empty() { data } else { format!(" · every sample behind this page: {data}") };
+    html += &format!("<footer>Evenkeel {}{data}</footer>\n", env!("CARGO_PKG_VERSION"));
+    page(&escape(&head.title), &html)
+}
+
+/// How the curves of a world are drawn, by its place.
+const STYLES: [&str; 3] = ["", " dashed", " dotted"];
+
+/// `4 275 ± 12`.
+fn estimate(value: Option<Estimate>, text: impl Fn(f64) -> String) -> String {
+    match value {
+        None => "–".to_owned(),
+        Some(Estimate { mean, half: None, .. }) => text(mean),
+        Some(Estimate { mean, half: Some(half), .. }) => {
+            format!("{} <span class=\"ci\">± {}</span>", text(mean), text(half))
+        }
+    }
+}
+
+/// A number with its unit as the expectations have it.
+fn number(unit: &str, value: f64) -> String {
+    match unit {
+        "us" => format!("{} ms", micros(value)),
+        "" => fraction(value),
+        unit => format!("{} {unit}", grouped(value)),
+    }
+}
+
+fn published_table(comparison: &Comparison) -> String {
+    let published = comparison.published();
+    if published.is_empty() {
+        return String::new();
+    }
+    let heads: String = comparison
+        .worlds
+        .iter()
+        .map(|world| format!("<th class=\"n\">{}</th>", escape(&world.label)))
+        .collect();
+    let mut rows = String::new();
+    for value in published {
+        let unit = value.unit.as_str();
+        // Shares of calls were published as shares of a table: percent reads better.
+        let share = value.place.as_ref().is_some_and(|place| place.metric.starts_with("calls_"));
+        let text = |v: f64| if share { format!("{:.1} %", v * 100.0) } else { number(unit, v) };
+        rows += &format!(
+            "<tr><td><code>{}</code></td><td class=\"n\"><b>{}</b></td>",
+            escape(&value.quantity),
+            text(value.published)
+        );
+        for world in &comparison.worlds {
+            rows += &format!("<td class=\"n\">{}</td>", estimate(world.published(&value.quantity), text));
+        }
+        rows += "</tr>";
+    }
+    format!(
+        "<section>\n<h2>Published and measured</h2>\n<div class=\"scroll\"><table><thead><tr><th>quantity</th><th class=\"n\">published</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n</section>\n"
+    )
+}
+
+/// Links and classes with packets, in the order in which they first appear.
+fn links(comparison: &Comparison) -> Vec<(String, String)> {
+    let mut links: Vec<(String, String)> = Vec::new();
+    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
+        let link = (sample.router.clone(), sample.link.clone());
+        if sample.sent + sample.dropped_total() > 0 && !links.contains(&link) {
+            links.push(link);
+        }
+    }
+    links
+}
+
+fn classes(comparison: &Comparison) -> Vec<String> {
+    let mut classes: Vec<String> = Vec::new();
+    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
+        if sample.sent + sample.dropped_total() + sample.qlen > 0 && !classes.contains(&sample.class) {
+            classes.push(sample.class.clone());
+        }
+    }
+    classes
+}
+
+fn line_mark(index: usize, world: usize) -> String {
+    let series = index % SERIES;
+    let dot = if world == 0 { String::new() } else { marker(index, 15.0, 6.0) };
+    let band = if world == 0 {
+        format!("<rect class=\"area a{series}\" x=\"1\" y=\"1\" width=\"28\" height=\"10\"/>")
+    } else {
+        String::new()
+    };
+    format!("{band}<path class=\"line l{series}{}\" d=\"M1 6H29\"/>{dot}", STYLES[world.min(2)])
+}
+
+/// Every class in every world, and what published numbers look like.
+fn legend(comparison: &Comparison, names: &[String], published: bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (world, results) in comparison.worlds.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
+            let text = format!("{}, {}", escape(name), escape(&results.label));
+            entries.push(Entry { mark: line_mark(index, world), text });
+        }
+    }
+    if published {
+        let mark = "<path class=\"published\" d=\"M1 6H29\"/>".to_owned();
+        entries.push(Entry { mark, text: "published".to_owned() });
+    }
+    entries
+}
+
+/// One panel: for each series and world a curve.
+struct Panel<'a> {
+    title: &'a str,
+    unit: &'a str,
+    text: fn(f64) -> String,
+    log_from: Option<f64>,
+    names: &'a [String],
+    /// By series, then by world.
+    curves: Vec<Vec<Curve>>,
+    marks: Vec<Mark>,
+}
+
+impl Panel<'_> {
+    fn draw(&self, comparison: &Comparison, width: f64, height: f64, named_axis: bool) -> String {
+        let all = || self.curves.iter().flatten().flatten().filter_map(|(_, estimate)| *estimate);
+        let values: Vec<f64> = all()
+            .map(|e| if self.log_from.is_some() { e.mean } else { e.mean + e.half.unwrap_or(0.0) })
+            .chain(self.marks.iter().map(|mark| mark.value))
+            .collect();
+        let scale = match (self.unit, self.log_from) {
+            ("%", _) => Scale::linear(100.0),
+            (_, Some(floor)) => Scale::for_span(values.iter().copied(), floor),
+            (_, None) => Scale::linear(values.iter().copied().fold(0.0, f64::max)),
+        };
+        let steps = steps(comparison);
+        let last = self.curves.iter().flatten().flatten().map(|(t_s, _)| *t_s).fold(0.0, f64::max);
+        let (duration_s, settle_s) = times(comparison);
+        let canvas =
+            Canvas { width, height, duration_s: duration_s.max(last), settle_s, steps: &steps, named_axis };
+        let mut overlays = Vec::new();
+        for (index, worlds) in self.curves.iter().enumerate() {
+            for (world, curve) in worlds.iter().enumerate() {
+                overlays.push(Overlay {
+                    index,
+                    style: STYLES[world.min(2)],
+                    markers: world > 0,
+                    hover: format!("{}, {}", self.names[index], comparison.worlds[world].label),
+                    points: curve
+                        .iter()
+                        .map(|(t_s, e)| (*t_s, e.map(|e| (e.mean, e.half.unwrap_or(0.0)))))
+                        .collect(),
+                });
+            }
+        }
+        canvas.overlays(self.title, self.unit, &scale, &overlays, &self.marks, self.text)
+    }
+}
+
+/// A small figure for an index: what each class sent on the first link. Empty if nothing was sent.
+#[must_use]
+pub fn thumbnail(comparison: &Comparison) -> String {
+    let names = classes(comparison);
+    let links = links(comparison);
+    let Some((router, link)) = links.first() else { return String::new() };
+    let [_, sent, ..] = &QUANTITIES;
+    let curves = names.iter().map(|class| curves_of(comparison, sent, router, link, class)).collect();
+    let panel = Panel {
+        title: sent.title,
+        unit: sent.unit,
+        text: sent.text,
+        log_from: None,
+        names: &names,
+        curves,
+        marks: Vec::new(),
+    };
+    // What serves pointing at windows would lie over the link.
+    download::without_hits(&panel.draw(comparison, 330.0, 170.0, false))
+}
+
+fn steps(comparison: &Comparison) -> Vec<StepMark> {
+    comparison.worlds.first().map(WorldResults::steps).unwrap_or_default()
+}
+
+/// Duration and settling time, unscaled.
+fn times(comparison: &Comparison) -> (f64, f64) {
+    let first = comparison.worlds.first().and_then(|world| Some((world, world.runs().next()?)));
+    first.map_or((0.0, 0.0), |(world, run)| (world.unscaled(run.duration_s), world.unscaled(run.settle_s)))
+}
+
+/// Where a published number stands in a panel.
+fn mark(comparison: &Comparison, value: &PublishedValue, index: usize, factor: f64) -> Option<Mark> {
+    let place = value.place.as_ref()?;
+    let steps = steps(comparison);
+    let from_s = steps.get(place.step)?.at_s;
+    let to_s = steps.get(place.step + 1).map_or(times(comparison).0, |next| next.at_s);
+    let value = value.published * factor;
+    Some(Mark { from_s, to_s, value, index })
+}
+
+fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
+    let names = classes(comparison);
+    let published = comparison.published();
+    let mut html = String::from("<section>\n<h2>Figures</h2>\n");
+    let most = comparison.worlds.iter().map(|world| world.results.len()).max().unwrap_or(0);
+    let band = if most > 1 {
+        " Bands are 95 % confidence intervals of the mean over seeds (Student); where none is seen it is narrower than the line."
+    } else {
+        ""
+    };
+    let scaled = if comparison.worlds.iter().any(|world| (world.time_scale - 1.0).abs() > 1e-9) {
+        " Runs with scaled times are stretched to the scenario’s time axis."
+    } else {
+        ""
+    };
+    for (router, link) in links(comparison) {
+        let place = format!("link <b>{}</b> of router <b>{}</b>", escape(&link), escape(&router));
+        let here = |value: &&&PublishedValue, metric: &str| {
+            value.place.as_ref().is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
+        };
+        let mut panels = grid(2);
+        let mut marked = false;
+        for (at, quantity) in QUANTITIES.iter().enumerate() {
+            let (metric, factor) = metric_of(quantity);
+            let marks: Vec<Mark> = published
+                .iter()
+                .filter(|value| here(value, metric))
+                .filter_map(|value| {
+                    let class = value.place.as_ref()?.class.as_ref()?;
+                    let index = names.iter().position(|name| name == class)?;
+                    mark(comparison, value, index, factor)
+                })
+                .collect();
+            marked |= !marks.is_empty();
+            let curves =
+                names.iter().map(|class| curves_of(comparison, quantity, &router, &link, class)).collect();
+            let panel = Panel {
+                title: quantity.title,
+                unit: quantity.unit,
+                text: quantity.text,
+                log_from: quantity.log_from,
+                names: &names,
+                curves,
+                marks,
+            };
+            panels += &panel.draw(comparison, 532.0, 254.0, at >= 2);
+        }
+        panels += "</div>";
+        let legend_entries = legend(comparison, &names, marked);
+        html += &format!(
+            "<figure>\n{}{panels}\n{}</figure>\n",
+            legend_html(&legend_entries),
+            figures.saved(
+                &format!("QoStat on {place}, each point one sampling window. Transit delay runs from arrival in the router to leaving the queue.{band}{scaled}"),
+                &download::picture(&panels, 2, &legend_entries),
+            )
+        );
+        let calls: Vec<Vec<Curve>> = (0..3)
+            .map(|kind| {
+                let rows = |run: &Run| calls_shares(run, (&router, &link), kind);
+                comparison.worlds.iter().map(|world| world.curve(rows)).collect()
+            })
+            .collect();
+        if calls.iter().flatten().all(Vec::is_empty) {
+            continue;
+        }
+        let kinds = ["no queue", "one queue", "several queues"].map(str::to_owned);
+        let marks: Vec<Mark> = ["calls_none", "calls_one", "calls_many"]
+            .into_iter()
+            .enumerate()
+            .flat_map(|(index, metric)| {
+                published
+                    .iter()
+                    .filter(|value| here(value, metric))
+                    .filter_map(|value| mark(comparison, value, index, 100.0))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let legend_entries = legend(comparison, &kinds, !marks.is_empty());
+        let panel = Panel {
+            title: "Scheduler calls",
+            unit: "%",
+            text: |percent| format!("{percent:.1} %"),
+            log_from: None,
+            names: &kinds,
+            curves: calls,
+            marks,
+        };
+        let panel = panel.draw(comparison, 1084.0, 230.0, true);
+        html += &format!(
+            "<figure>\n{}{panel}\n{}</figure>\n",
+            legend_html(&legend_entries),
+            figures.saved(
+                &format!("Scheduler calls on {place}, by how many queues had packets when the scheduler was called: only a call that finds several can differentiate.{scaled}"),
+                &download::picture(&panel, 1, &legend_entries),
+            )
+        );
+    }
+    html + "</section>\n"
+}
+
+/// The metric of expectations that a panel shows, and the factor from its unit to the panel's.
+fn metric_of(quantity: &Quantity) -> (&'static str, f64) {
+    match quantity.title {
+        "Sent" => ("sent", 1.0),
+        "Dropped" => ("dropped", 1.0),
+        "Queue length" => ("qlen", 1.0),
+        _ => ("delay", 1e-3),
+    }
+}
+
+fn curves_of(
+    comparison: &Comparison,
+    quantity: &Quantity,
+    router: &str,
+    link: &str,
+    class: &str,
+) -> Vec<Curve> {
+    let rows = |run: &Run| {
+        let here = run.samples.iter().filter(|s| s.router == router && s.link == link && s.class == class);
+        here.map(|s| (s.t_s, s.window_s, (quantity.value)(s))).collect::<Vec<_>>()
+    };
+    comparison.worlds.iter().map(|world| world.curve(rows)).collect()
+}
+
+/// The verdict of several seeds: the worst, and how many share it.
+fn verdicts(verdicts: &[Verdict]) -> String {
+    let Some(worst) = verdicts.iter().find(|v| v.is_bad()).or(verdicts.first()) else {
+        return "<span class=\"badge mute\">–</span>".to_owned();
+    };
+    let same = verdicts.iter().filter(|v| *v == worst).count();
+    let of = if verdicts.len() > 1 {
+        format!("<div class=\"note\">{same} of {} seeds</div>", verdicts.len())
+    } else {
+        String::new()
+    };
+    badge(*worst) + &of
+}
+
+fn expectations(comparison: &Comparison) -> String {
+    let Some(head) = comparison.head() else { return String::new() };
+    if head.judgements.is_empty() {
+        return String::new();
+    }
+    let heads: String =
+        comparison.worlds.iter().map(|world| format!("<th>{}</th>", escape(&world.label))).collect();
+    let mut rows = String::new();
+    for judgement in &head.judgements {
+        let note = if judgement.note.is_empty() {
+            String::new()
+        } else {
+            format!("<div class=\"note\">{}</div>", escape(&judgement.note))
+        };
+        rows += &format!(
+            "<tbody><tr><td><div class=\"claimtext\">{}</div><code>{}</code>{note}</td>",
+            escape(&judgement.claim),
+            escape(&judgement.expression)
+        );
+        let mut terms: Vec<(&str, &str, Option<f64>)> = Vec::new();
+        for world in &comparison.worlds {
+            let judged = world.judgements(&judgement.name);
+            let all: Vec<Verdict> = judged.iter().map(|j| j.verdict).collect();
+            rows += &format!("<td>{}</td>", verdicts(&all));
+            for term in judged.iter().flat_map(|j| &j.measured) {
+                if !terms.iter().any(|(text, ..)| *text == term.text) {
+                    terms.push((&term.text, term.unit, term.value));
+                }
+            }
+        }
+        rows += "</tr>";
+        for (text, unit, value) in terms {
+            rows += &format!("<tr class=\"term\"><td><code>{}</code></td>", escape(text));
+            if text.starts_with("published.") {
+                let value = value.map_or_else(String::new, plain);
+                rows += &format!("<td colspan=\"{}\">{value}</td></tr>", comparison.worlds.len());
+                continue;
+            }
+            for world in &comparison.worlds {
+                let value = estimate(world.term(&judgement.name, text), |v| number(unit, v));
+                rows += &format!("<td>{value}</td>");
+            }
+            rows += "</tr>";
+        }
+        rows += "</tbody>";
+    }
+    format!(
+        "<section>\n<h2 id=\"expectations\">Expectations</h2>\n<div class=\"scroll\"><table class=\"wide expect worlds\"><thead><tr><th>claim, expression, numbers behind it</th>{heads}</tr></thead>{rows}</table></div>\n</section>\n"
+    )
+}
+
+/// Means per step, class and world.
+fn numbers(comparison: &Comparison) -> String {
+    let names = classes(comparison);
+    let mut html = String::from(
+        "<section>\n<h2>Numbers per step</h2>\n<div class=\"scroll\"><table class=\"wide\"><thead><tr><th>step</th><th>class</th><th>world</th><th class=\"n\">sent/s</th><th class=\"n\">dropped/s</th><th class=\"n\">queue, packets</th><th class=\"n\">mean delay, ms</th><th class=\"n\">p99, ms</th></tr></thead>",
+    );
+    let stats: Vec<Vec<_>> =
+        comparison.worlds.iter().map(|world| world.runs().map(Run::step_stats).collect()).collect();
+    let several = links(comparison).len() > 1;
+    for (router, link) in links(comparison) {
+        for (index, step) in steps(comparison).iter().enumerate() {
+            html += "<tbody>";
+            let mut first_of_step = true;
+            for (colour, class) in names.iter().enumerate() {
+                let mut first_of_class = true;
+                for (world, runs) in comparison.worlds.iter().zip(&stats) {
+                    let rows: Vec<_> = runs
+                        .iter()
+                        .filter_map(|steps: &Vec<crate::StepStats>| steps.get(index))
+                        .flat_map(|step| &step.classes)
+                        .filter(|c| c.router == router && c.link == link && c.class == *class)
+                        .collect();
+                    if rows.is_empty() {
+                        continue;
+                    }
+                    let of = |value: fn(&crate::ClassStats) -> Option<f64>| {
+                        Estimate::of(&rows.iter().filter_map(|row| value(row)).collect::<Vec<_>>())
+                    };
+                    let place = if several { format!(" {router}/{link}") } else { String::new() };
+                    let step_cell = if std::mem::take(&mut first_of_step) {
+                        format!("{}{place}", step.name)
+                    } else {
+                        String::new()
+                    };
+                    let class_cell = if std::mem::take(&mut first_of_class) {
+                        format!(
+                            "<i class=\"swatch\" style=\"background:var(--s{})\"></i>{}",
+                            colour % SERIES,
+                            escape(class)
+                        )
+                    } else {
+                        String::new()
+                    };
+                    html += &format!(
+                        "<tr><td class=\"stepname\">{}</td><td>{class_cell}</td><td>{}</td>",
+                        escape(&step_cell),
+                        escape(&world.label)
+                    );
+                    let cells = [
+                        estimate(of(|c| Some(c.sent)), grouped),
+                        estimate(of(|c| Some(c.dropped)), grouped),
+                        estimate(of(|c| Some(c.qlen)), |v| format!("{v:.1}")),
+                        estimate(of(|c| c.transit.map(|d| d.mean_us)), micros),
+                        estimate(of(|c| c.transit.map(|d| d.p99_us)), micros),
+                    ];
+                    html += &cells.map(|cell| format!("<td class=\"n\">{cell}</td>")).concat();
+                    html += "</tr>";
+                }
+            }
+            html += "</tbody>";
+        }
+    }
+    html + "</table></div>\n</section>\n"
+}
+
+fn setup(comparison: &Comparison, figures: &mut Figures) -> String {
+    let Some(run) = comparison.worlds.first().and_then(|world| world.runs().next()) else {
+        return String::new();
+    };
+    let mut html = String::from("<section>\n<h2>Setup</h2>\n");
+    let drawing = topology::draw(&run.topology);
+    if !drawing.is_empty() {
+        let caption = "Topology: senders left, receivers right. Wires without a rate are not paced.";
+        html += &format!(
+            "<figure>{drawing}{}</figure>\n",
+            figures.saved(caption, &download::picture(&drawing, 1, &[]))
+        );
+    }
+    html += &tables::parameters(&run.parameters);
+    if run.steps.len() > 1 {
+        let unscaled = Run { steps: steps(comparison), ..Run::default() };
+        html += &format!("<h3>Steps</h3>\n{}", tables::steps(&unscaled));
+    }
+    for world in &comparison.worlds {
+        let (Some(run), n) = (world.runs().next(), world.results.len()) else { continue };
+        let seeds: Vec<String> =
+            world.results.iter().filter_map(|report| report.seed).map(|seed| seed.to_string()).collect();
+        let notes = if n == 1 { run.notes.join(" ") } else { String::new() };
+        html += &format!(
+            "<p class=\"remark\"><b>{}:</b> {} s in windows of {} s, {} s left out after each step; seed{} {}. {}</p>\n",
+            escape(&world.label),
+            plain(run.duration_s),
+            plain(run.sample_s),
+            plain(run.settle_s),
+            if n == 1 { "" } else { "s" },
+            escape(&seeds.join(", ")),
+            escape(&notes)
+        );
+    }
+    html + "</section>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::group;
+    use crate::fixture;
+    use crate::html::Report;
+    use crate::judge::{Judgement, Place};
+    use evenkeel_scenario::Term;
+
+    fn result(world: &str, seed: u64, sent: u64) -> Report {
+        let mut run = fixture::two_steps();
+        run.world = world.to_owned();
+        for sample in &mut run.samples {
+            sample.sent += sent;
+        }
+        let value = run.step_stats()[1].classes[1].sent;
+        let judgement = Judgement {
+            run: String::new(),
+            name: "e".to_owned(),
+            claim: "The <claim>".to_owned(),
+            expression: "sent(class3)@x10 ~ published.n within 5%".to_owned(),
+            measured: vec![Term {
+                text: "sent(class3)@x10".to_owned(),
+                value: Some(value),
+                unit: "packets/s",
+            }],
+            published: vec![PublishedValue {
+                quantity: "sent(class3)@x10".to_owned(),
+                unit: "packets/s".to_owned(),
+                published: 505.0,
+                measured: Some(value),
+                place: Some(Place {
+                    metric: "sent".to_owned(),
+                    router: "r1".to_owned(),
+                    link: "sink".to_owned(),
+                    class: Some("class3".to_owned()),
+                    step: 1,
+                }),
+            }],
+            verdict: if seed == 2 { Verdict::Fails } else { Verdict::Holds },
+            note: String::new(),
+        };
+        Report {
+            name: "x".to_owned(),
+            title: "T".to_owned(),
+            time_scale: 1.0,
+            seed: Some(seed),
+            runs: vec![run],
+            judgements: vec![judgement],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn published_simulation_and_lab_stand_in_one_figure() {
+        let (comparisons, _) = group(vec![result("sim", 1, 0), result("sim", 2, 20), result("lab", 1, 7)]);
+        let page = comparison(&comparisons[0], &["x.csv".to_owned()]);
+        // Mean 510, half width 12.706 * 10.
+        assert!(page.contains("510 packets/s <span class=\"ci\">± 127 packets/s</span>"), "{page}");
+        assert!(page.contains("<b>505 packets/s</b>") && page.contains("507 packets/s"));
+        assert!(page.contains("class=\"area a1\"") && page.contains("class=\"line l1 dashed\""));
+        assert_eq!(page.matches("class=\"published\"").count(), 2, "legend and panel");
+        assert!(page.contains("1 of 2 not as expected") && page.contains("1 of 2 seeds"));
+        assert!(page.contains("The &lt;claim&gt;") && page.contains("download=\"x-1.svg\""));
+        for forbidden in ["http://", "https://", "<script", "@import", "<link"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
+}
