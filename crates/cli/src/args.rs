@@ -29,7 +29,9 @@ pub(crate) enum Command {
     Ctl(CtlArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
     Lab(LabArgs),
-    /// Show the LCT testbed on real packets: FIFO, WFQ/ALTQ and LCT-UC side by side (needs root).
+    /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
+    Sim(SimArgs),
+    /// Show the LCT testbed: FIFO, WFQ/ALTQ and LCT-UC side by side, on real packets as root, else in the simulator.
     Demo(DemoArgs),
     /// Look at scenario files.
     Scenario(ScenarioArgs),
@@ -182,12 +184,46 @@ pub(crate) struct LabArgs {
     pub(crate) json: bool,
 }
 
+/// Arguments of `sim`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct SimArgs {
+    /// The scenario.
+    pub(crate) file: PathBuf,
+    /// Seed of everything random, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Run with so many seeds, from the first on, into one report.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) seeds: u64,
+    /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) time_scale: f64,
+    /// Switch off the mechanism of the `without` entry of this name: the expectations it names must then fail.
+    #[arg(long, value_name = "NAME", conflicts_with = "all_without")]
+    pub(crate) without: Option<String>,
+    /// One run for each `without` entry.
+    #[arg(long)]
+    pub(crate) all_without: bool,
+    /// Folder for the results [default: out/NAME].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print only what is not as expected.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Print the summary as JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Arguments of `demo`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct DemoArgs {
     /// Folder for the results.
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     pub(crate) out: PathBuf,
+    /// In the simulator, although there may be the privilege for real packets.
+    #[arg(long)]
+    pub(crate) sim: bool,
     /// Print nothing but the table.
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use evenkeel_lab::{DemoOptions, LabError, LabOptions, Outcome as LabOutcome};
+use evenkeel_lab::{DemoOptions, LabError, LabOptions};
+use evenkeel_ports::sys;
 use evenkeel_report::{Judgement, table};
 use evenkeel_scenario::Scenario;
 
@@ -54,7 +55,7 @@ fn one(args: &LabArgs, scenario: &Scenario, without: Option<String>, out_dir: Pa
         },
     )?;
     if args.json {
-        print_summary(&outcome)?;
+        print_summary(&outcome.files)?;
     } else if args.quiet {
         let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
         eprint!("{}", table::judgements(&bad));
@@ -66,12 +67,19 @@ fn one(args: &LabArgs, scenario: &Scenario, without: Option<String>, out_dir: Pa
 }
 
 /// The summary that the run has written.
-fn print_summary(outcome: &LabOutcome) -> Outcome {
-    let file = outcome.files.iter().find(|file| file.ends_with("summary.json"));
+pub(crate) fn print_summary(files: &[PathBuf]) -> Outcome {
+    let file = files.iter().find(|file| file.ends_with("summary.json"));
     file.map_or(Ok(0), |file| print(&crate::check::read(file)?))
 }
 
 pub(crate) fn demo(args: &DemoArgs) -> Outcome {
+    if args.sim {
+        return crate::sim::demo(args, None);
+    }
+    if !sys::is_root() {
+        let because = "Real packets need root, for network namespaces (sudo evenkeel demo). Without it the same scenarios run in the simulator:\n";
+        return crate::sim::demo(args, Some(because));
+    }
     let outcome = evenkeel_lab::demo(&DemoOptions {
         out_dir: args.out.clone(),
         binary: own_path()?,
@@ -91,6 +99,6 @@ fn progress(quiet: bool) -> bool {
 }
 
 /// A name as a single part of a path.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }

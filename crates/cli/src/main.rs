@@ -13,6 +13,7 @@ mod out;
 mod reference;
 mod run;
 mod scenario;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Lab(args) => lab::lab(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Demo(args) => lab::demo(&args),
         Command::Scenario(args) => scenario::scenario(&args),
         Command::Reference { format } => reference::reference(format),

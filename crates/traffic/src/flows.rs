@@ -100,23 +100,6 @@ impl FlowArrivals {
         Ok(source)
     }
 
-    /// The next packet; `None` when the source has stopped.
-    pub fn next(&mut self) -> Option<FlowEmission> {
-        let due = self.active.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
-        if self.begins <= due {
-            if self.begins >= self.config.stop {
-                // Whatever else is due comes later still.
-                return None;
-            }
-            let size = self.config.sizes.draw(self.config.mean_size, &mut self.dice);
-            self.active.push(Reverse((self.begins, self.flows, size.0)));
-            self.flows += 1;
-            self.gap();
-            return self.next_packet();
-        }
-        self.next_packet()
-    }
-
     /// Flows that have begun.
     #[must_use]
     pub const fn flows(&self) -> u64 {
@@ -153,6 +136,26 @@ impl FlowArrivals {
     }
 }
 
+/// Packet after packet, until the source stops.
+impl Iterator for FlowArrivals {
+    type Item = FlowEmission;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let due = self.active.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
+        if self.begins <= due {
+            if self.begins >= self.config.stop {
+                // Whatever else is due comes later still.
+                return None;
+            }
+            let size = self.config.sizes.draw(self.config.mean_size, &mut self.dice);
+            self.active.push(Reverse((self.begins, self.flows, size.0)));
+            self.flows += 1;
+            self.gap();
+        }
+        self.next_packet()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,8 +176,7 @@ mod tests {
     }
 
     fn all(config: FlowsConfig) -> Vec<FlowEmission> {
-        let mut source = FlowArrivals::new(config).unwrap();
-        std::iter::from_fn(|| source.next()).collect()
+        FlowArrivals::new(config).unwrap().collect()
     }
 
     #[test]

@@ -23,9 +23,13 @@ impl Replay {
         let first = packets.first().map_or(Nanos::ZERO, |(at, _)| *at);
         Self { packets: packets.into_iter(), first, start, stop, latest: start, seq: 0 }
     }
+}
 
-    /// The next packet; `None` when there is no more.
-    pub fn next(&mut self) -> Option<Emission> {
+/// Packet after packet.
+impl Iterator for Replay {
+    type Item = Emission;
+
+    fn next(&mut self) -> Option<Self::Item> {
         let (at, ip_len) = self.packets.next()?;
         self.latest = self.latest.max(self.start.saturating_add(at.saturating_sub(self.first)));
         if self.latest >= self.stop {
@@ -46,8 +50,8 @@ mod tests {
     fn gaps_are_kept_and_time_never_goes_back() {
         let recorded = [(100, 60), (150, 70), (140, 80), (300, 90), (900, 10)];
         let recorded = recorded.map(|(at, len)| (Nanos(at), Bytes(len))).to_vec();
-        let mut replay = Replay::new(recorded, Nanos(1_000), Nanos(1_500));
-        let sent: Vec<_> = std::iter::from_fn(|| replay.next()).map(|e| (e.at.0, e.ip_len.0, e.seq)).collect();
+        let replay = Replay::new(recorded, Nanos(1_000), Nanos(1_500));
+        let sent: Vec<_> = replay.map(|e| (e.at.0, e.ip_len.0, e.seq)).collect();
         assert_eq!(sent, [(1_000, 60, 0), (1_050, 70, 1), (1_050, 80, 2), (1_200, 90, 3)]);
     }
 }

@@ -154,6 +154,7 @@ fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec
                 ("several waiting, none due", policy.to_owned()),
             ]
         }
+        DisciplineConfig::Own(own) => vec![("name", own.name.clone()), ("settings", own.settings.clone())],
     }
 }
 

@@ -3,11 +3,13 @@
 //! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots and what hosts measured;
 //! - [`describe`] puts a scenario into words, parameters and a drawing;
 //! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
+//! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
 
 mod arrived;
 pub mod checks;
+pub mod demo;
 pub mod describe;
 #[cfg(test)]
 mod fixture;

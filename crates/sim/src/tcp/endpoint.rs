@@ -105,12 +105,12 @@ impl Endpoint for TcpSender {
     }
 
     fn counters(&self) -> EndpointCounters {
-        let [data_segments, retransmitted, timeouts] = self.sender.counts();
+        let counts = self.sender.counts();
         EndpointCounters {
             acknowledged_bytes: self.sender.acknowledged(),
-            data_segments,
-            retransmitted,
-            timeouts,
+            data_segments: counts.segments,
+            retransmitted: counts.retransmitted,
+            timeouts: counts.timeouts,
             ..EndpointCounters::default()
         }
     }

@@ -37,4 +37,4 @@ pub use congestion::Congestion;
 pub use endpoint::{Addresses, TcpReceiver, TcpSender};
 pub use receiver::{Receiver, ReceiverConfig};
 pub use segment::{Flags, Segment};
-pub use sender::{Sender, SenderConfig};
+pub use sender::{Sender, SenderConfig, SenderCounts};

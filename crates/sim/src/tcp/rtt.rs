@@ -4,7 +4,11 @@
 //! |---|---|
 //! | SRTT, RTTVAR | `smoothed`, `variation` |
 //! | RTO | [`timeout`](RttEstimator::timeout) |
+//! | G | `margin` |
 //! | alpha = 1/8, beta = 1/4, K = 4 | as there |
+//!
+//! Where round trips are all alike RTTVAR goes to zero, and G is what keeps the time-out apart from the round trip. As in Linux it
+//! is large, and takes the place of the shortest time-out of one second (2.4).
 
 use evenkeel_core::Nanos;
 
@@ -18,14 +22,14 @@ const LONGEST: Nanos = Nanos::from_secs(60);
 pub(super) struct RttEstimator {
     smoothed: Option<Nanos>,
     variation: Nanos,
-    shortest: Nanos,
+    margin: Nanos,
     backoff: u32,
 }
 
 impl RttEstimator {
-    /// Nothing measured yet. Time-outs are not shorter than `shortest`: RFC 6298 says one second, what is in use is shorter.
-    pub(super) const fn new(shortest: Nanos) -> Self {
-        Self { smoothed: None, variation: Nanos::ZERO, shortest, backoff: 0 }
+    /// Nothing measured yet. Time-outs are longer than SRTT by `margin` at least.
+    pub(super) const fn new(margin: Nanos) -> Self {
+        Self { smoothed: None, variation: Nanos::ZERO, margin, backoff: 0 }
     }
 
     /// A round trip took `rtt`.
@@ -51,11 +55,16 @@ impl RttEstimator {
         self.backoff = (self.backoff + 1).min(16);
     }
 
+    /// Whether a time-out ran off and nothing has been measured since.
+    pub(super) const fn is_backed_off(&self) -> bool {
+        self.backoff > 0
+    }
+
     /// RTO.
     pub(super) fn timeout(&self) -> Nanos {
         let base = match self.smoothed {
             None => INITIAL,
-            Some(smoothed) => Nanos(smoothed.0 + 4 * self.variation.0).max(self.shortest),
+            Some(smoothed) => smoothed.saturating_add(Nanos(4 * self.variation.0).max(self.margin)),
         };
         Nanos(base.0 << self.backoff).min(LONGEST)
     }
@@ -70,7 +79,7 @@ mod tests {
         let mut rtt = RttEstimator::new(Nanos::from_millis(200));
         assert_eq!(rtt.timeout(), Nanos::SECOND, "before anything is known");
         rtt.sample(Nanos::from_millis(100));
-        // 2.2: SRTT = R, RTTVAR = R / 2, RTO = R + 4 R / 2.
+        // 2.2: SRTT = R, RTTVAR = R / 2, RTO = R + max(G, 4 R / 2).
         assert_eq!(rtt.timeout(), Nanos::from_millis(300));
         rtt.sample(Nanos::from_millis(180));
         // 2.3: RTTVAR = 3/4 50 + 1/4 80 = 57.5, SRTT = 7/8 100 + 1/8 180 = 110.
@@ -85,6 +94,6 @@ mod tests {
         for _ in 0..200 {
             rtt.sample(Nanos::from_millis(10));
         }
-        assert_eq!(rtt.timeout(), Nanos::from_millis(200), "never shorter, and no longer backed off");
+        assert_eq!(rtt.timeout(), Nanos(210_000_000), "SRTT and the margin, and no longer backed off");
     }
 }

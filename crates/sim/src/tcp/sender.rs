@@ -20,23 +20,36 @@ pub struct SenderConfig {
     pub congestion: Congestion,
     /// Payload to send; `None`: without end.
     pub bytes: Option<u64>,
-    /// Shortest retransmission time-out. RFC 6298 wants one second; Linux has 200 ms.
-    pub min_rto: Nanos,
+    /// By how much a retransmission time-out is longer than the round-trip time at least: G of RFC 6298.
+    pub rto_margin: Nanos,
     /// Initial sequence number.
     pub isn: u32,
 }
 
 impl Default for SenderConfig {
-    /// 1460 bytes, CUBIC, without end, 200 ms.
+    /// 1460 bytes, CUBIC, without end, 200 ms as in Linux.
     fn default() -> Self {
         Self {
             mss: 1460,
             congestion: Congestion::Cubic { fast_convergence: true },
             bytes: None,
-            min_rto: Nanos::from_millis(200),
+            rto_margin: Nanos::from_millis(200),
             isn: 0,
         }
     }
+}
+
+/// What a sender has done.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SenderCounts {
+    /// Segments with payload, those sent again included.
+    pub segments: u64,
+    /// Segments sent again.
+    pub retransmitted: u64,
+    /// Time-outs.
+    pub timeouts: u64,
+    /// Times the window was reduced, once per window of data at most: loss events (RFC 5348, 5.2).
+    pub reductions: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -77,9 +90,7 @@ pub struct Sender {
     /// On entering recovery the first lost segment goes out whatever the pipe is (RFC 6675, 5, 4.3).
     at_once: bool,
     total: u64,
-    segments: u64,
-    retransmitted: u64,
-    timeouts: u64,
+    counts: SenderCounts,
 }
 
 impl Sender {
@@ -93,7 +104,7 @@ impl Sender {
             payload: u64::from(payload),
             board: Scoreboard::default(),
             window: Window::new(config.congestion, payload),
-            rtt: RttEstimator::new(config.min_rto),
+            rtt: RttEstimator::new(config.rto_margin),
             peer_isn: 0,
             peer_shift: 0,
             una: 0,
@@ -104,9 +115,7 @@ impl Sender {
             answer: false,
             at_once: false,
             total: config.bytes.unwrap_or(u64::MAX),
-            segments: 0,
-            retransmitted: 0,
-            timeouts: 0,
+            counts: SenderCounts::default(),
         }
     }
 
@@ -134,10 +143,10 @@ impl Sender {
         self.una
     }
 
-    /// Segments with payload: all, those sent again; time-outs.
+    /// What it has done.
     #[must_use]
-    pub const fn counts(&self) -> [u64; 3] {
-        [self.segments, self.retransmitted, self.timeouts]
+    pub const fn counts(&self) -> SenderCounts {
+        self.counts
     }
 
     /// The congestion window in bytes.
@@ -204,6 +213,7 @@ impl Sender {
             // Segments that limited transmit let out do not count (RFC 5681, 3.2).
             let flight = (self.board.flight() * self.payload).min(self.window.bytes());
             self.window.lost(flight);
+            self.counts.reductions += 1;
             self.phase = Phase::Recovery { until: self.board.end() };
             self.at_once = true;
         } else if acked > 0 && self.held_back {
@@ -261,7 +271,7 @@ impl Sender {
         let room = (self.board.pipe() + 1) * self.payload <= self.window.bytes();
         if core::mem::take(&mut self.at_once) || room {
             if let Some(number) = self.board.resend_lost() {
-                self.retransmitted += 1;
+                self.counts.retransmitted += 1;
                 return Some(number);
             }
         }
@@ -277,7 +287,7 @@ impl Sender {
         }
         if matches!(self.phase, Phase::Recovery { .. }) {
             let number = self.board.resend_doubtful()?;
-            self.retransmitted += 1;
+            self.counts.retransmitted += 1;
             return Some(number);
         }
         None
@@ -285,7 +295,7 @@ impl Sender {
 
     fn data(&mut self, now: Nanos, number: u64) -> Segment {
         self.answer = false;
-        self.segments += 1;
+        self.counts.segments += 1;
         self.timer.get_or_insert(now.saturating_add(self.rtt.timeout()));
         let left = self.offset(number);
         let payload = (self.total - left).min(self.payload);
@@ -310,15 +320,16 @@ impl Sender {
 
     fn time_out(&mut self) {
         self.timer = None;
-        self.timeouts += 1;
+        self.counts.timeouts += 1;
+        let first = !self.rtt.is_backed_off();
         self.rtt.back_off();
         if let Phase::Opening { sent } = &mut self.phase {
             *sent = false;
             return;
         }
-        let first = !matches!(self.phase, Phase::Timeout { .. });
         let flight = (self.board.flight() * self.payload).min(self.window.bytes());
         self.window.timed_out(flight, first);
+        self.counts.reductions += u64::from(first);
         self.board.lose_all();
         self.phase = Phase::Timeout { until: self.board.end() };
     }

@@ -1,0 +1,58 @@
+//! Every published scenario in virtual time, at full length: what it claims holds, and fails where its mechanism is switched off.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_scenario::Scenario;
+use evenkeel_sim::{Outcome, SimOptions};
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(folder);
+    let entries = std::fs::read_dir(&folder).expect("the folder is there");
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("it can be read").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    assert!(!files.is_empty(), "nothing in {}", folder.display());
+    files
+}
+
+fn judged(scenario: &Scenario, options: &SimOptions) -> Outcome {
+    let outcome = evenkeel_sim::run(scenario, options).expect("it can be simulated");
+    let what = options.without.as_deref().unwrap_or("as it is");
+    let bad: Vec<_> = outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
+    println!("{} {what}: {} events, {} packets", scenario.name, outcome.events, outcome.packets);
+    for judgement in bad {
+        println!("   {}: {:?} {:?}", judgement.name, judgement.verdict, judgement.measured);
+    }
+    assert_eq!(outcome.warnings, Vec::<String>::new(), "{} {what}", scenario.name);
+    outcome
+}
+
+fn holds(folder: &str) {
+    let mut failed = Vec::new();
+    for file in files(folder) {
+        let scenario = Scenario::load(&file).expect("it is valid");
+        let names = scenario.ablations.iter().map(|ablation| Some(ablation.name.clone()));
+        for without in std::iter::once(None).chain(names) {
+            let options = SimOptions { without: without.clone(), ..SimOptions::default() };
+            if !judged(&scenario, &options).passed() {
+                failed.push((scenario.name.clone(), without));
+            }
+        }
+    }
+    assert_eq!(failed, [], "these did not go as expected");
+}
+
+#[test]
+fn lct() {
+    holds("lct");
+}
+
+#[test]
+fn wfq_altq() {
+    holds("wfq-altq");
+}
+
+#[test]
+fn demo() {
+    holds("demo");
+}
