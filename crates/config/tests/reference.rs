@@ -25,6 +25,22 @@ fn the_reference_is_up_to_date() {
 }
 
 #[test]
+fn the_json_schema_is_up_to_date_reference() {
+    let path = docs("schema/router.schema.json");
+    let generated = evenkeel_config::router_schema();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == generated,
+        "{} is out of date: UPDATE_DOCS=1 cargo test -p evenkeel-config reference",
+        path.display()
+    );
+}
+
+#[test]
 fn every_key_is_documented() {
     let page = reference_markdown();
     for section in tables::ALL {

@@ -19,7 +19,7 @@ pub use model::{
     Ablation, AblationChange, Congestion, Expectation, Host, Published, Router, Scenario, ScenarioError,
     SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
-pub use reference::reference_markdown;
+pub use reference::{reference_markdown, scenario_schema};
 pub use topology::{End, Interface, Route, Wire};
 
 pub use evenkeel_config::{Diagnostic, Diagnostics};

@@ -1,5 +1,7 @@
 //! The reference of the format, from the same tables that read it.
 
+use evenkeel_config::json_schema;
+
 use crate::expr::Metric;
 use crate::tables;
 
@@ -16,6 +18,24 @@ pub fn reference_markdown() -> String {
         page.push_str(&format!("| `{}({of})@step` | {unit} | {} |\n", metric.name(), metric.meaning()));
     }
     page
+}
+
+/// The JSON Schema (2020-12) of scenarios, as text.
+#[must_use]
+pub fn scenario_schema() -> String {
+    json_schema::document("scenario.toml", &tables::SCENARIO, &|words| {
+        (words == tables::ROUTER_CONFIG).then(|| {
+            // As router.toml, but the ports are made from the wires.
+            let mut router = json_schema::section(&evenkeel_config::tables::FILE, &|_words| None);
+            if let Some(properties) = router["properties"].as_object_mut() {
+                properties.remove("port");
+            }
+            if let Some(required) = router["required"].as_array_mut() {
+                required.retain(|key| key != "port");
+            }
+            router
+        })
+    })
 }
 
 const EXPRESSIONS: &str = "

@@ -127,6 +127,9 @@ pub static HOST: Section = Section {
     }],
 };
 
+/// What stands under `config` of a router.
+pub(crate) const ROUTER_CONFIG: &str = "what router.toml holds, without [[port]]";
+
 /// `[[router]]`.
 pub static ROUTER: Section = Section {
     heading: "[[router]]",
@@ -140,7 +143,7 @@ pub static ROUTER: Section = Section {
         },
         Key {
             name: "config",
-            kind: Kind::Foreign("what router.toml holds, without [[port]]"),
+            kind: Kind::Foreign(ROUTER_CONFIG),
             presence: Presence::Optional("every default"),
             doc: "What `router.toml` holds, without `[[port]]`. Name the links' ports after the nodes at the other end.",
         },
