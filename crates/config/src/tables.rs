@@ -112,9 +112,9 @@ pub static ROUTER: Section = Section {
         },
         Key {
             name: "buffer_size",
-            kind: Kind::Size { min: Bytes(1_600), max: Bytes(65_536) },
+            kind: Kind::Size { min: Bytes(1_664), max: Bytes(65_536) },
             presence: Presence::Default("\"2048B\""),
-            doc: "Length of one buffer, and so of the longest frame that can be received, less some headroom. \
+            doc: "Length of one buffer, and 128 more than the longest frame that can be received. \
                   Memory taken: `buffers` times this.",
         },
         Key {
@@ -315,7 +315,8 @@ pub static SHAPER: Section = Section {
 };
 
 /// The disciplines by their `kind`.
-pub static DISCIPLINES: &[(&str, &Section)] = &[("fifo", &FIFO), ("wfq-altq", &WFQ_ALTQ), ("lct", &LCT)];
+pub static DISCIPLINES: &[(&str, &Section)] =
+    &[("fifo", &FIFO), ("wfq-altq", &WFQ_ALTQ), ("lct", &LCT), ("own", &OWN)];
 
 /// `kind = "fifo"`.
 pub static FIFO: Section = Section {
@@ -453,6 +454,26 @@ pub static LCT: Section = Section {
     ],
 };
 
+/// `kind = "own"`.
+pub static OWN: Section = Section {
+    heading: "discipline = { kind = \"own\", … }",
+    doc: "A discipline that is not among those built in: see `docs/write-a-discipline.md`.",
+    keys: &[
+        Key {
+            name: "name",
+            kind: NAME,
+            presence: Presence::Required,
+            doc: "The name under which the program that runs it knows it.",
+        },
+        Key {
+            name: "settings",
+            kind: Kind::Foreign("table"),
+            presence: Presence::Default("{}"),
+            doc: "Whatever the discipline reads.",
+        },
+    ],
+};
+
 /// Every table of `router.toml`, in the order of the reference.
 pub static ALL: &[&Section] =
-    &[&FILE, &ROUTER, &PORT, &CLASS, &MATCH, &LINK, &RING, &SHAPER, &FIFO, &WFQ_ALTQ, &LCT];
+    &[&FILE, &ROUTER, &PORT, &CLASS, &MATCH, &LINK, &RING, &SHAPER, &FIFO, &WFQ_ALTQ, &LCT, &OWN];

@@ -20,6 +20,7 @@ use thiserror::Error;
 use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::{Mirror, MirrorEvent};
+use crate::own::Disciplines;
 use crate::pipeline::{BURST, LinkState, Pipeline};
 use crate::snapshot::Snapshot;
 use crate::worker::{Attachment, Request, Worker};
@@ -37,6 +38,8 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// Told, from the worker's thread, what happens to ports while the router runs: an interface that vanished or is back.
     pub report: Option<fn(&str)>,
+    /// The disciplines of `kind = "own"`.
+    pub disciplines: Disciplines,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             cpu: None,
             reply_timeout: Duration::from_secs(5),
             report: None,
+            disciplines: Disciplines::default(),
         }
     }
 }
@@ -211,20 +215,23 @@ fn prepare(
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
     let now = sys::monotonic_now();
-    let mut pipeline = Pipeline::new(&config, now).map_err(|error| StartError::Config(error.to_string()))?;
+    let mut pipeline = Pipeline::with_disciplines(&config, now, options.disciplines.clone())
+        .map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.pool_mut().prefault();
 
     let mut ports: Vec<Box<dyn Port>> = Vec::with_capacity(config.ports.len());
     let mut attachments = Vec::with_capacity(config.ports.len());
-    let port_options = AfPacketOptions {
-        max_frame: config.router.buffer_size.0.clamp(1522, 65_000) as u32,
-        ..AfPacketOptions::default()
-    };
+    // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
+    let longest = pipeline.pool_mut().max_frame() as u32;
+    let port_options = AfPacketOptions { max_frame: longest.min(65_000), ..AfPacketOptions::default() };
     for port in &config.ports {
         let error = |error| port_error(&port.name, error);
         // Before anything is changed on the interface: it may be another router's.
         let claim = Claim::on(&port.interface).map_err(|source| taken(port, source))?;
         let offloads = Offloads::disable(&port.interface, &options.runtime_dir).map_err(error)?;
+        if let (Some(report), Some(warning)) = (options.report, offloads.warning()) {
+            report(warning);
+        }
         ports.push(Box::new(AfPacketPort::open(&port.interface, port_options).map_err(error)?));
         attachments.push(Attachment {
             name: port.name.clone(),

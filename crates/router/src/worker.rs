@@ -310,7 +310,11 @@ impl Worker {
             // The old ones belong to an interface that is no more.
             attachment.guard = None;
             attachment.offloads = None;
-            attachment.offloads = Some(Offloads::disable(&attachment.interface, &self.runtime_dir)?);
+            let offloads = Offloads::disable(&attachment.interface, &self.runtime_dir)?;
+            if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
+                report(warning);
+            }
+            attachment.offloads = Some(offloads);
             attachment.guard = Some(Guard::attach(&attachment.interface, GuardKind::Auto, &self.local)?);
         }
         Ok(was_out)

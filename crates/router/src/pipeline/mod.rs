@@ -33,7 +33,7 @@ mod views;
 
 use std::collections::VecDeque;
 
-use evenkeel_config::{Hairpin, LinkConfig, RouterConfig};
+use evenkeel_config::{DisciplineConfig, Hairpin, LinkConfig, RouterConfig};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::link::{Link, RingConfig};
 use evenkeel_core::schedule::Knob;
@@ -46,6 +46,7 @@ use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::{Frame, FramePool, Port, RxFrame};
 
 use crate::command::CommandError;
+use crate::own::Disciplines;
 use counters::PortCount;
 pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
@@ -89,6 +90,7 @@ pub struct Pipeline {
     hasher: FlowHasher,
     /// The links' configurations as they are now: what a reload is compared with.
     links: Vec<LinkConfig>,
+    disciplines: Disciplines,
     confirm_due: Nanos,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
@@ -127,12 +129,24 @@ impl Pipeline {
     /// # Errors
     /// A value of the configuration that the core refuses; none that came through the parser.
     pub fn new(config: &RouterConfig, now: Nanos) -> Result<Self, CommandError> {
+        Self::with_disciplines(config, now, Disciplines::default())
+    }
+
+    /// As [`Pipeline::new`]; `own` knows the disciplines of `kind = "own"`.
+    ///
+    /// # Errors
+    /// As [`Pipeline::new`]; also such a discipline that `own` does not know, or that refuses its settings.
+    pub fn with_disciplines(
+        config: &RouterConfig,
+        now: Nanos,
+        own: Disciplines,
+    ) -> Result<Self, CommandError> {
         let invalid = |error: &dyn std::fmt::Display| CommandError::Invalid(error.to_string());
         let classes = config.class_count();
         let section = &config.router;
         let mut ports = Vec::with_capacity(config.ports.len());
         for (port, link) in config.ports.iter().zip(&config.links) {
-            let scheduler = link.discipline.build(classes)?;
+            let scheduler = own.build(&link.discipline, &config.class_names())?;
             ports.push(PortSlot {
                 name: port.name.clone(),
                 interface: port.interface.clone(),
@@ -148,7 +162,7 @@ impl Pipeline {
             });
         }
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
-        let pool = FramePool::for_frames_of(section.buffers as usize, section.buffer_size.0 as usize);
+        let pool = FramePool::with_buffer_size(section.buffers as usize, section.buffer_size.0 as usize);
         Ok(Self {
             name: section.name.clone(),
             class_names: config.classes.iter().map(|class| class.name.clone()).collect(),
@@ -160,6 +174,7 @@ impl Pipeline {
             class_map: config.class_map(),
             hasher: FlowHasher::new(section.seed),
             links: config.links.clone(),
+            disciplines: own,
             confirm_due: now,
             rx: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports.len()),
@@ -272,7 +287,11 @@ impl Pipeline {
         let at = self.find(link)?;
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         link.set(now, knob, &mut egress)?;
-        self.links[at].discipline.apply(knob)?;
+        let discipline = &mut self.links[at].discipline;
+        // What a discipline of the user's own was told is known to itself alone.
+        if !matches!(discipline, DisciplineConfig::Own(_)) {
+            discipline.apply(knob)?;
+        }
         Ok(())
     }
 
@@ -302,7 +321,7 @@ impl Pipeline {
         &mut self,
         now: Nanos,
         link: &str,
-        discipline: evenkeel_config::DisciplineConfig,
+        discipline: DisciplineConfig,
     ) -> Result<(), CommandError> {
         let at = self.find(link)?;
         self.reconfigure(now, at, LinkConfig { discipline, ..self.links[at].clone() })
@@ -315,7 +334,8 @@ impl Pipeline {
         let scheduler = if wanted.discipline == self.links[at].discipline {
             None
         } else {
-            Some(wanted.discipline.build(self.class_names.len() as u16)?)
+            let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
+            Some(self.disciplines.build(&wanted.discipline, &classes)?)
         };
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         if core != *link.config() {
@@ -348,6 +368,7 @@ impl Pipeline {
         if !self.class_names.iter().eq(config.classes.iter().map(|class| &class.name)) {
             return restart("the classes (their rules can)");
         }
+        self.disciplines.check(config)?;
         for (at, wanted) in config.links.iter().enumerate() {
             self.reconfigure(now, at, wanted.clone())?;
         }
