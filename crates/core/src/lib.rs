@@ -36,6 +36,7 @@
 //! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC |
 //! | [`link`] | scheduler, shaper, transmit ring and paced wire as one machine of events |
 //! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
+//! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`shape`] | the token bucket |
 //! | [`queue`] | bounded queues of packets |
@@ -47,6 +48,7 @@
 extern crate alloc;
 
 pub mod class_map;
+pub mod control;
 pub mod link;
 pub mod measure;
 pub mod packet;

@@ -351,7 +351,10 @@ mod tests {
     fn of_throughput_more_is_better() {
         let rate = Thresholds::new(2_000_000, 500_000).unwrap();
         let index = |v| rate.index(v).as_f64();
-        assert_eq!([index(3_000_000), index(2_000_000), index(1_250_000), index(500_000)], [0.0, 0.0, 0.5, 1.0]);
+        assert_eq!(
+            [index(3_000_000), index(2_000_000), index(1_250_000), index(500_000)],
+            [0.0, 0.0, 0.5, 1.0]
+        );
     }
 
     #[test]

@@ -1,0 +1,311 @@
+//! Dynamic control in closed loop with the real link and LCT-UC, in virtual time.
+
+#[path = "closed_loop/mod.rs"]
+mod closed_loop;
+
+use closed_loop::{Arrivals, Law, Part, Run, config_for, mixes, new_link, part, run, swing};
+use evenkeel_core::control::queue_limits::QueueLimitConfig;
+use evenkeel_core::control::{ControlConfig, ControlError, Controller, Observation};
+use evenkeel_core::measure::congestion::{Aggregate, Index, Sensitivity};
+use evenkeel_core::schedule::lct::X_DELAY_RANGE;
+use evenkeel_core::schedule::{Knob, KnobError};
+use evenkeel_core::{Class, Nanos};
+use proptest::prelude::*;
+
+const LOADS: [f64; 8] = [0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6];
+/// Seconds that the loop has to settle.
+const SETTLE: usize = 10;
+const SECONDS: u64 = 60;
+
+/// An index swings if the sine with the variance that its seconds have has an amplitude above a tenth of an index, or
+/// above a tenth of its mean where that is above 1.
+fn swings(run: &Run, class: usize) -> bool {
+    let (amplitude, mean) = swing(run, class, SETTLE);
+    amplitude > 0.1 * mean.max(1.0)
+}
+
+/// Sources whose own noise is small: what then swings is the loop.
+fn even(parts: &[Part]) -> Vec<Part> {
+    parts.iter().map(|part| Part { arrivals: Arrivals::Jittered, ..*part }).collect()
+}
+
+fn row(name: &str, load: f64, parts: &[Part], run: &Run) -> String {
+    let cells = parts.iter().enumerate().map(|(class, part)| {
+        let (amplitude, mean) = swing(run, class, SETTLE);
+        format!(" {} {mean:.2} ±{amplitude:.2}{}", part.name, if swings(run, class) { " !" } else { "" })
+    });
+    format!("| {name} | {load:.1} |{} |", cells.collect::<Vec<_>>().join(" |"))
+}
+
+#[test]
+fn no_index_swings_ten_seconds_after_the_start_at_any_load() {
+    let mut table = vec![];
+    let mut failed = 0;
+    for (name, parts) in mixes() {
+        let parts = even(&parts);
+        for load in LOADS {
+            let law = Law::Controller(config_for(&parts));
+            let run = run(&parts, &|_, _| load, SECONDS, &law, 1, in_range);
+            failed += (0..parts.len()).filter(|class| swings(&run, *class)).count();
+            table.push(row(name, load, &parts, &run));
+        }
+    }
+    println!("| mix | load | index: mean ± amplitude |\n{}", table.join("\n"));
+    assert_eq!(failed, 0, "an index swings:\n{}", table.join("\n"));
+}
+
+#[test]
+fn raising_x_only_swings_in_the_same_loop() {
+    let (mut swung, mut cells) = (0, 0);
+    for (name, parts) in mixes() {
+        let parts = even(&parts);
+        for load in LOADS.into_iter().filter(|load| *load > 1.0) {
+            let run = run(&parts, &|_, _| load, SECONDS, &Law::Sketch, 1, |_, _| {});
+            println!("{}", row(name, load, &parts, &run));
+            swung += (0..parts.len()).filter(|class| swings(&run, *class)).count();
+            cells += parts.len();
+        }
+    }
+    println!("the one-sided law swings in {swung} of {cells}");
+    assert!(swung * 3 > cells, "{swung} of {cells}");
+}
+
+/// With bursty arrivals the indexes swing by themselves; the loop must not add to it.
+#[test]
+fn random_arrivals_do_not_rock_the_loop() {
+    let spread = |law: &dyn Fn(&[Part]) -> Law| {
+        let mut sum = 0.0;
+        for (_, parts) in mixes() {
+            for load in [0.8, 1.2, 1.6] {
+                let run = run(&parts, &|_, _| load, SECONDS, &law(&parts), 2, |_, _| {});
+                sum += (0..parts.len()).map(|class| swing(&run, class, SETTLE).0.powi(2)).sum::<f64>();
+            }
+        }
+        sum
+    };
+    let (with, without) = (spread(&|parts| Law::Controller(config_for(parts))), spread(&|_| Law::Off));
+    println!("sum of squared amplitudes: {with:.2} with control, {without:.2} without");
+    assert!(with < without * 1.1, "{with} with, {without} without");
+}
+
+fn in_range(controller: &Controller, link: &closed_loop::Loop) {
+    let config = controller.config();
+    let (x, limits) = (config.x_delay, config.queue_limits.unwrap());
+    let classes = config.classes.len() as u16;
+    for class in (0..classes).map(Class) {
+        let told = link.scheduler().x_delay(class).unwrap();
+        assert!(told == Nanos::ZERO || (x.min..=x.max).contains(&told), "{told}");
+        assert!((limits.min..=limits.max).contains(&link.scheduler().limit(class).unwrap()));
+    }
+    let sum: u32 = (0..classes).map(|class| link.scheduler().limit(Class(class)).unwrap()).sum();
+    assert!(sum <= 50 * u32::from(classes), "{sum}");
+}
+
+fn mean(run: &Run, class: usize) -> f64 {
+    swing(run, class, SETTLE).1
+}
+
+#[test]
+fn the_indexes_of_all_classes_meet() {
+    let (_, parts) = mixes().swap_remove(4);
+    let parts = even(&parts);
+    for load in [1.1, 1.2, 1.4, 1.6] {
+        let spread = |law: &Law| {
+            let run = run(&parts, &|_, _| load, SECONDS, law, 3, |_, _| {});
+            let means: Vec<f64> = (0..parts.len()).map(|class| mean(&run, class)).collect();
+            let max = means.iter().copied().fold(0.0, f64::max);
+            let min = means.iter().copied().fold(4.0, f64::min);
+            (max - min, max)
+        };
+        let (with, at) = spread(&Law::Controller(config_for(&parts)));
+        let (without, _) = spread(&Law::Off);
+        println!("load {load}: spread {with:.2} around {at:.2} with control, {without:.2} without");
+        assert!(with < 0.15 && without > 8.0 * with, "load {load}: {with} with, {without} without");
+    }
+}
+
+#[test]
+fn identical_classes_keep_x_at_zero_and_alternate() {
+    let parts = [part("video", 0.5, 1200, Arrivals::Jittered); 2];
+    let law = Law::Controller(config_for(&parts));
+    let run = run(&parts, &|_, _| 1.1, 30, &law, 1, |_, _| {});
+    let last = run.seconds.last().unwrap();
+    assert!(last.x.iter().all(|x| *x <= Nanos::from_millis(2)), "{:?}", last.x);
+    let sent = [0, 1].map(|class| run.link.qostat().class(Class(class)).sent_packets as f64);
+    assert!((sent[0] / sent[1] - 1.0).abs() < 0.02, "{sent:?}");
+}
+
+#[test]
+fn a_class_with_half_the_limits_of_delay_is_level_within_ten_seconds() {
+    use evenkeel_core::measure::congestion::Thresholds;
+    let mut parts = [part("bulk", 0.5, 1500, Arrivals::Jittered); 2];
+    let halved = Thresholds::new(50_000_000, 1_000_000_000).unwrap();
+    parts[0].sensitivity = Sensitivity { delay: halved, ..Sensitivity::BULK };
+    let law = Law::Controller(config_for(&parts));
+    let run = run(&parts, &|_, _| 1.3, 12, &law, 1, |_, _| {});
+    let index = |class: usize| run.seconds[9].index[class].worst().as_f64();
+    assert!((index(0) - index(1)).abs() < 0.05, "{} and {}", index(0), index(1));
+}
+
+#[test]
+fn loads_that_shift_are_followed() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    // Every 20 s another class is the one that sends too much.
+    let load = |second: u64, class: usize| if (second / 20) as usize % 3 == class { 2.0 } else { 0.9 };
+    let law = Law::Controller(config_for(&parts));
+    let run = run(&parts, &load, 60, &law, 1, in_range);
+    for end in [20, 40, 60] {
+        for class in 0..parts.len() {
+            let tail =
+                Run { seconds: run.seconds[end - 8..end].to_vec(), link: new_link(3, 50), controller: None };
+            let (amplitude, mean) = swing(&tail, class, 0);
+            assert!(amplitude <= 0.1 * mean.max(1.0), "before {end} s, class {class}: {mean} ±{amplitude}");
+        }
+    }
+}
+
+#[test]
+fn without_congestion_x_and_limits_return() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    let law = Law::Controller(config_for(&parts));
+    let run = run(&parts, &|second, _| if second < 20 { 1.4 } else { 0.5 }, 40, &law, 1, |_, _| {});
+    assert!(run.seconds[19].x.iter().any(|x| *x > Nanos::ZERO));
+    let last = run.seconds.last().unwrap();
+    assert_eq!(last.x, vec![Nanos::ZERO; 3]);
+    assert_eq!(last.limit, vec![50; 3]);
+    assert_eq!(last.index, vec![Default::default(); 3]);
+}
+
+#[test]
+fn a_class_without_traffic_is_frozen() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    let law = Law::Controller(config_for(&parts));
+    let load = |second: u64, class: usize| if class == 0 && second >= 20 { 0.0 } else { 2.0 };
+    let mut frozen = vec![];
+    let run = run(&parts, &load, 40, &law, 1, |controller, _| {
+        if !controller.seen()[0].active && controller.seen()[1].active {
+            frozen.push(controller.x_delay(Class(0)));
+        }
+    });
+    let controller = run.controller.unwrap();
+    assert!(!controller.seen()[0].active && controller.seen()[1].active);
+    assert!(frozen.len() > 1_000 && frozen.iter().all(|x| *x == frozen[0]), "{frozen:?}");
+    // The others share what is left: 1.32 of the link.
+    let indexes = [1, 2].map(|class| run.seconds[39].index[class].worst().as_f64());
+    assert!((indexes[0] - indexes[1]).abs() < 0.3, "{indexes:?}");
+}
+
+#[test]
+fn switched_off_it_puts_back_what_it_found_and_goes_on_measuring() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    let law = Law::Controller(config_for(&parts));
+    let run = run(&parts, &|_, _| 1.4, 10, &law, 1, |_, _| {});
+    let (mut controller, mut link) = (run.controller.unwrap(), run.link);
+    assert!(
+        link.scheduler().x_delay(Class(2)).unwrap() > Nanos::ZERO
+            || controller.x_delay(Class(1)) > Nanos::ZERO
+    );
+    let now = Nanos::from_secs(10);
+    for knob in controller.enable(false) {
+        link.set(now, *knob, &mut ()).unwrap();
+    }
+    assert!(!controller.is_enabled());
+    for _ in 0..40 {
+        controller.run(controller.due(), &mut link, &mut ()).unwrap();
+    }
+    for class in [0, 1, 2].map(Class) {
+        assert_eq!(link.scheduler().x_delay(class), Some(Nanos::ZERO));
+        assert_eq!(link.scheduler().limit(class), Some(50));
+    }
+    assert!(controller.seen().iter().all(|seen| !seen.active), "the queues have drained");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let make = |config: ControlConfig| {
+        Controller::new(config, Nanos::ZERO, &[], &[], new_link(1, 50).qostat()).map(|_| ())
+    };
+    let good = ControlConfig::new(vec![Sensitivity::VOICE]);
+    assert_eq!(make(good.clone()), Ok(()));
+    assert_eq!(make(ControlConfig { classes: vec![], ..good.clone() }), Err(ControlError::NoClass));
+    let mut bad = good.clone();
+    bad.interval = Nanos(1);
+    assert!(matches!(make(bad), Err(ControlError::Range(KnobError::OutOfRange { knob: "interval", .. }))));
+    let mut bad = good.clone();
+    bad.x_delay.max = Nanos(5);
+    assert_eq!(make(bad), Err(ControlError::Bounds { lower: "x_min", upper: "x_max" }));
+    let mut bad = good.clone();
+    bad.queue_limits = Some(QueueLimitConfig { min: 10, max: 9 });
+    assert_eq!(make(bad), Err(ControlError::Bounds { lower: "limit_min", upper: "limit_max" }));
+    for (gain, hysteresis, most) in [(1, 0, 655), (65_537, 0, 655), (65, 65_537, 655), (65, 0, 1)] {
+        let mut bad = good.clone();
+        (bad.x_delay.gain, bad.x_delay.hysteresis, bad.x_delay.most) = (gain, hysteresis, most);
+        assert!(make(bad).is_err(), "{gain} {hysteresis} {most}");
+    }
+}
+
+fn observation() -> impl Strategy<Value = Observation> {
+    (any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), 0u32..64).prop_map(
+        |(active, given, dropped, delay, wire, shift)| Observation {
+            active,
+            given: given >> shift,
+            dropped: dropped >> shift,
+            delay_sum: Nanos(delay >> shift),
+            wire_time: Nanos(wire >> shift),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_measured_the_knobs_stay_in_range(
+        intervals in prop::collection::vec((any::<u64>(), prop::collection::vec(observation(), 0..5)), 1..60),
+        gain in 65u32..=65_536,
+        smoothing in 1_024u32..=65_536,
+        hysteresis in 0u32..=65_536,
+        most in 655u32..=65_536,
+        mean in any::<bool>(),
+        min in 1u64..=1_000_000, max in 1_000_000u64..=60_000_000_000,
+        x in prop::collection::vec(0u64..=60_000_000_000, 0..5),
+        limits in prop::collection::vec(1u32..=65_536, 0..5),
+    ) {
+        let mut config = ControlConfig::new(Sensitivity::PRESETS.iter().map(|(_, class)| *class).collect());
+        config.smoothing = smoothing;
+        if mean {
+            config.aggregate = Aggregate::Mean { delay_weight: hysteresis };
+        }
+        config.x_delay.gain = gain;
+        config.x_delay.hysteresis = hysteresis;
+        config.x_delay.most = most;
+        (config.x_delay.min, config.x_delay.max) = (Nanos(min), Nanos(max));
+        let x: Vec<Nanos> = x.into_iter().map(Nanos).collect();
+        let bounds = config.queue_limits.unwrap();
+        let mut controller = Controller::new(config, Nanos::ZERO, &x, &limits, new_link(4, 50).qostat()).unwrap();
+        let total = |controller: &Controller| -> u64 { (0..4).map(|c| u64::from(controller.limit(Class(c)).unwrap())).sum() };
+        let most = total(&controller);
+        for (now, (elapsed, observed)) in intervals.into_iter().enumerate() {
+            controller.take(Nanos(elapsed), &observed);
+            for knob in controller.advance(Nanos(now as u64)) {
+                match *knob {
+                    Knob::XDelay(class, x) => {
+                        prop_assert!(class.0 < 4 && X_DELAY_RANGE.contains(&x.0));
+                        prop_assert!(x == Nanos::ZERO || (min..=max).contains(&x.0), "{x}");
+                    }
+                    Knob::QueueLimit(Some(class), limit) => {
+                        prop_assert!(class.0 < 4 && (bounds.min..=bounds.max).contains(&limit), "{limit}");
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+            prop_assert!(total(&controller) <= most);
+            for (class, seen) in controller.seen().iter().enumerate() {
+                prop_assert!(seen.index.worst() <= Index::CAP);
+                prop_assert!(controller.x_delay(Class(class as u16)) <= Nanos(max));
+            }
+        }
+    }
+}
