@@ -4,15 +4,20 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_config::diff::{ring_text, settings};
-use evenkeel_config::{RouterConfig, diff, rate_text, size_text};
+use evenkeel_config::{
+    BuildError, Change, Diagnostic, Diagnostics, RouterConfig, diff, rate_text, size_text,
+};
 use evenkeel_report::table::Table;
+use evenkeel_router::Disciplines;
+use evenkeel_scenario::Scenario;
 use serde_json::{Value, json};
 
 use crate::args::CheckArgs;
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
 
-pub(crate) fn check(args: &CheckArgs) -> Outcome {
+pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
+    let load = |file: &Path| load(file, disciplines);
     let loaded = load(&args.file).and_then(|new| {
         let old = args.against.as_deref().map(load).transpose()?;
         Ok((old.map(|old| diff(&old, &new)), new))
@@ -48,11 +53,44 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
 }
 
 /// Reads and checks a router.toml.
-pub(crate) fn load(file: &Path) -> Result<RouterConfig, evenkeel_config::Diagnostics> {
-    RouterConfig::load(file)
+pub(crate) fn load(file: &Path, disciplines: &Disciplines) -> Result<RouterConfig, Diagnostics> {
+    let config = RouterConfig::load(file)?;
+    disciplines.check(&config).map_err(|error| unbuilt(file, error))?;
+    Ok(config)
 }
 
-fn error_json(error: &evenkeel_config::Diagnostic) -> Value {
+/// Reads and checks a scenario.
+pub(crate) fn load_scenario(file: &Path, disciplines: &Disciplines) -> Result<Scenario, Diagnostics> {
+    let scenario = Scenario::load(file)?;
+    let unbuilt = |error| unbuilt(file, error);
+    for router in &scenario.routers {
+        disciplines.check(&router.config).map_err(unbuilt)?;
+        let classes = router.config.class_names();
+        let steps = scenario.steps.iter().flat_map(|step| &step.set);
+        let overrides =
+            scenario.ablations.iter().flat_map(|ablation| &ablation.set).map(|change| &change.set);
+        for change in steps.chain(overrides).filter(|change| change.router == router.name) {
+            if let Change::Discipline(discipline) = &change.change {
+                disciplines.build(discipline, &classes).map_err(unbuilt)?;
+            }
+        }
+    }
+    Ok(scenario)
+}
+
+/// A discipline that cannot be built as an error of the file that asks for it.
+fn unbuilt(file: &Path, error: BuildError) -> Diagnostics {
+    let (place, message) = match error {
+        BuildError::Own { place, name, message } => (place, format!("{name:?}: {message}")),
+        BuildError::Knob(error) => (String::new(), error.to_string()),
+    };
+    let (named, line) = place.rsplit_once(':').unwrap_or_default();
+    let file = if named.is_empty() { file.display().to_string() } else { named.to_owned() };
+    let line = line.parse().unwrap_or(0);
+    Diagnostics(vec![Diagnostic { file, line, key: "discipline".to_owned(), message }])
+}
+
+fn error_json(error: &Diagnostic) -> Value {
     json!({ "file": error.file, "line": error.line, "key": error.key, "message": error.message })
 }
 

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use evenkeel_lab::{DemoOptions, LabError, LabOptions};
 use evenkeel_ports::sys;
 use evenkeel_report::{Judgement, table};
+use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
 use crate::args::{DemoArgs, LabArgs};
+use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::print;
 
@@ -18,8 +20,8 @@ impl From<LabError> for Failure {
     }
 }
 
-pub(crate) fn lab(args: &LabArgs) -> Outcome {
-    let scenario = Scenario::load(&args.file)?;
+pub(crate) fn lab(args: &LabArgs, disciplines: &Disciplines) -> Outcome {
+    let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.all_without {
         return one(args, &scenario, args.without.clone(), out);
@@ -69,7 +71,7 @@ fn one(args: &LabArgs, scenario: &Scenario, without: Option<String>, out_dir: Pa
 /// The summary that the run has written.
 pub(crate) fn print_summary(files: &[PathBuf]) -> Outcome {
     let file = files.iter().find(|file| file.ends_with("summary.json"));
-    file.map_or(Ok(0), |file| print(&crate::check::read(file)?))
+    file.map_or(Ok(0), |file| print(&check::read(file)?))
 }
 
 pub(crate) fn demo(args: &DemoArgs) -> Outcome {

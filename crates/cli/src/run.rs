@@ -7,7 +7,7 @@ use std::sync::Arc;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
-use evenkeel_router::{Handle, Options, Router, Snapshot, StartError};
+use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
 
 use crate::args::RunArgs;
 use crate::check;
@@ -16,8 +16,8 @@ use crate::failure::{Failure, Outcome};
 /// How often the worker is looked after.
 const LOOK: Nanos = Nanos::from_millis(500);
 
-pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let config = check::load(&args.file)?;
+pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
+    let config = check::load(&args.file, &disciplines)?;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         netns: args.netns.clone(),
         cpu: args.cpu,
         report: Some(|text| eprintln!("evenkeel: {text}")),
+        disciplines,
         ..Options::default()
     };
     let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_config::{rate_text, size_text};
 use evenkeel_report::table::Table;
+use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, TrafficKind};
 use serde_json::{Value, json};
 
@@ -14,22 +15,22 @@ use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
 
-pub(crate) fn scenario(args: &ScenarioArgs) -> Outcome {
+pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcome {
     match &args.command {
-        ScenarioCommand::Check { files } => check_all(files, args.json),
-        ScenarioCommand::List { folder } => list(folder, args.json),
+        ScenarioCommand::Check { files } => check_all(files, args.json, disciplines),
+        ScenarioCommand::List { folder } => list(folder, args.json, disciplines),
         ScenarioCommand::Show { file } => {
-            let scenario = Scenario::load(file)?;
+            let scenario = check::load_scenario(file, disciplines)?;
             if args.json { print_json(&scenario_json(&scenario)) } else { print(&show(&scenario)) }
         }
     }
 }
 
-fn check_all(files: &[PathBuf], as_json: bool) -> Outcome {
+fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut code = 0;
     let mut values = Vec::new();
     for file in files {
-        match Scenario::load(file) {
+        match check::load_scenario(file, disciplines) {
             Ok(scenario) if as_json => {
                 values.push(json!({ "file": file, "ok": true, "name": scenario.name }));
             }
@@ -50,7 +51,7 @@ fn check_all(files: &[PathBuf], as_json: bool) -> Outcome {
     Ok(code)
 }
 
-fn list(folder: &Path, as_json: bool) -> Outcome {
+fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut files = Vec::new();
     collect(folder, &mut files)
         .map_err(|error| Failure::input(format!("cannot read {}: {error}", folder.display())))?;
@@ -59,7 +60,7 @@ fn list(folder: &Path, as_json: bool) -> Outcome {
     let mut values = Vec::new();
     let mut code = 0;
     for file in &files {
-        match Scenario::load(file) {
+        match check::load_scenario(file, disciplines) {
             Ok(s) => {
                 table.row([
                     file.display().to_string(),

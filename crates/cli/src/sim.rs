@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_report::{Judgement, Report, WriteError, table};
+use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::{SimError, SimOptions};
 use evenkeel_world::demo::{self, Demo};
 
 use crate::args::{DemoArgs, SimArgs};
+use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::lab::{file_name, print_summary};
 use crate::out::print;
@@ -24,11 +26,11 @@ impl From<WriteError> for Failure {
     }
 }
 
-pub(crate) fn sim(args: &SimArgs) -> Outcome {
-    let scenario = Scenario::load(&args.file)?;
+pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
+    let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.all_without {
-        return one(args, &scenario, args.without.clone(), &out);
+        return one(args, &scenario, args.without.clone(), &out, disciplines);
     }
     if scenario.ablations.is_empty() {
         eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.file.display());
@@ -39,13 +41,19 @@ pub(crate) fn sim(args: &SimArgs) -> Outcome {
             print(&format!("without: {}\n\n", ablation.name))?;
         }
         let folder = out.join(file_name(&ablation.name));
-        worst = worst.max(one(args, &scenario, Some(ablation.name.clone()), &folder)?);
+        worst = worst.max(one(args, &scenario, Some(ablation.name.clone()), &folder, disciplines)?);
     }
     Ok(worst)
 }
 
 /// The scenario, once per seed, into one report.
-fn one(args: &SimArgs, scenario: &Scenario, without: Option<String>, folder: &Path) -> Outcome {
+fn one(
+    args: &SimArgs,
+    scenario: &Scenario,
+    without: Option<String>,
+    folder: &Path,
+    disciplines: &Disciplines,
+) -> Outcome {
     let first = args.seed.unwrap_or(scenario.seed);
     let (mut runs, mut judgements, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut varied = scenario.clone();
@@ -56,7 +64,12 @@ fn one(args: &SimArgs, scenario: &Scenario, without: Option<String>, folder: &Pa
         varied = varied.scaled(args.time_scale).map_err(Failure::input)?;
     }
     for seed in (0..args.seeds).map(|n| first.wrapping_add(n)) {
-        let options = SimOptions { seed: Some(seed), without: without.clone(), time_scale: args.time_scale };
+        let options = SimOptions {
+            seed: Some(seed),
+            without: without.clone(),
+            time_scale: args.time_scale,
+            disciplines: disciplines.clone(),
+        };
         let mut outcome = evenkeel_sim::run(scenario, &options)?;
         let named = |text: String| if args.seeds > 1 { format!("seed {seed}: {text}") } else { text };
         if args.seeds > 1 {

@@ -161,6 +161,9 @@ pub fn settings(discipline: &DisciplineConfig, classes: &[&str]) -> Vec<(String,
             all.extend(x.map(|(class, x)| (format!("x_delay.{class}"), time_text(*x))));
             all
         }
+        DisciplineConfig::Own(own) => {
+            vec![text("name", own.name.clone()), text("settings", own.settings.clone())]
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use evenkeel_core::schedule::wfq_altq::{
 };
 use evenkeel_core::schedule::{AnyScheduler, Knob, KnobError, MultiBacklog};
 use evenkeel_core::{Class, Nanos, Packet, Weight};
+use thiserror::Error;
 
 use crate::change::ChangeError;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
@@ -22,16 +23,72 @@ pub enum DisciplineConfig {
     WfqAltq(WfqAltqConfig),
     /// LCT-UC.
     Lct(LctConfig),
+    /// One that the program running it brings along.
+    Own(OwnConfig),
+}
+
+/// `kind = "own"`: a discipline that is not among those built in. This crate does not know which there are: who builds it does.
+#[derive(Clone, Debug)]
+pub struct OwnConfig {
+    /// The name it was registered under.
+    pub name: String,
+    /// Its settings as a TOML table on one line, `{ limit = 50 }`, as the file has them.
+    pub settings: String,
+    /// Where it stands, `file:line`, for messages; empty if not in a file. Not part of a comparison.
+    pub place: String,
+}
+
+impl PartialEq for OwnConfig {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.settings) == (&other.name, &other.settings)
+    }
+}
+
+/// Why a discipline was not built.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum BuildError {
+    /// The core refused a value.
+    #[error("{0}")]
+    Knob(#[from] KnobError),
+    /// Nobody here knows the discipline, or it refused its settings.
+    #[error("{place}{}discipline {name:?}: {message}", if place.is_empty() { "" } else { ": " })]
+    Own {
+        /// Where it stands, `file:line`; empty if not in a file.
+        place: String,
+        /// Its name.
+        name: String,
+        /// What is wrong, and what would be valid.
+        message: String,
+    },
+}
+
+impl OwnConfig {
+    /// The settings as `T`. Keys that `T` does not know are refused if it says so (`#[serde(deny_unknown_fields)]`).
+    ///
+    /// # Errors
+    /// What does not fit, in words.
+    pub fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
+        let refused = |error: toml::de::Error| format!("settings: {}", error.message().trim());
+        let value = toml::de::ValueDeserializer::parse(&self.settings).map_err(refused)?;
+        T::deserialize(value).map_err(refused)
+    }
+
+    /// An error about this discipline.
+    #[must_use]
+    pub fn error(&self, message: String) -> BuildError {
+        BuildError::Own { place: self.place.clone(), name: self.name.clone(), message }
+    }
 }
 
 impl DisciplineConfig {
-    /// The name in configuration files: `fifo`, `wfq-altq`, `lct`.
+    /// The kind in configuration files: `fifo`, `wfq-altq`, `lct`, `own`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fifo(_) => "fifo",
             Self::WfqAltq(_) => "wfq-altq",
             Self::Lct(_) => "lct",
+            Self::Own(_) => "own",
         }
     }
 
@@ -39,31 +96,32 @@ impl DisciplineConfig {
     ///
     /// # Errors
     /// A value that the core refuses, or a discipline made for another number of classes; neither comes out of this
-    /// crate's parser.
-    pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, KnobError> {
+    /// crate's parser. One of the user's own is always refused: only a program that knows it can build it.
+    pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, BuildError> {
         Ok(match self {
             Self::Fifo(config) => AnyScheduler::Fifo(Fifo::new(*config)?),
             Self::WfqAltq(config) => {
                 if config.select == QueueSelect::Class && config.queues < classes {
-                    return Err(KnobError::NoSuchClass {
-                        class: Class(config.queues),
-                        classes: config.queues,
-                    });
+                    let class = Class(config.queues);
+                    return Err(KnobError::NoSuchClass { class, classes: config.queues }.into());
                 }
                 AnyScheduler::WfqAltq(WfqAltq::new(config.clone())?)
             }
             Self::Lct(config) => {
                 let known = u16::try_from(config.x_delay.len()).unwrap_or(u16::MAX);
                 if known != classes {
-                    return Err(KnobError::NoSuchClass { class: Class(known.min(classes)), classes: known });
+                    let class = Class(known.min(classes));
+                    return Err(KnobError::NoSuchClass { class, classes: known }.into());
                 }
                 AnyScheduler::Lct(Lct::new(config.clone())?)
             }
+            Self::Own(own) => return Err(own.error("not among those built in".to_owned())),
         })
     }
 
     /// Changes this configuration as [`Scheduler::set`](evenkeel_core::schedule::Scheduler::set) changes the scheduler.
-    /// The limit of a single class cannot be told here: it is refused as a class that does not exist.
+    /// The limit of a single class cannot be told here: it is refused as a class that does not exist. Of one of the user's own
+    /// only the scheduler knows the knobs: here it has none.
     ///
     /// # Errors
     /// The discipline has no such knob, or there is no such class. Nothing changed.
@@ -107,10 +165,10 @@ impl DisciplineConfig {
         Ok(())
     }
 
-    /// Whether the discipline has this knob at all, whatever its value.
+    /// Whether the discipline has this knob at all, whatever its value. One of the user's own may have any.
     #[must_use]
     pub fn has(&self, knob: Knob) -> bool {
-        !matches!(self.clone().apply(knob), Err(KnobError::NoSuchKnob { .. }))
+        matches!(self, Self::Own(_)) || !matches!(self.clone().apply(knob), Err(KnobError::NoSuchKnob { .. }))
     }
 }
 
@@ -145,8 +203,22 @@ pub(crate) fn from_fields(
         "fifo" => Some(DisciplineConfig::Fifo(FifoConfig { limit: limit(fields)? })),
         "wfq-altq" => wfq_altq(reader, fields, classes).map(DisciplineConfig::WfqAltq),
         "lct" => lct(reader, fields, classes).map(DisciplineConfig::Lct),
+        "own" => own(reader, fields).map(DisciplineConfig::Own),
         _ => None,
     }
+}
+
+fn own(reader: &mut Reader, fields: &Fields) -> Option<OwnConfig> {
+    let own = OwnConfig {
+        name: fields.text("name")?.to_owned(),
+        settings: fields.foreign("settings")?.data.inline(),
+        place: reader.place(&fields.at),
+    };
+    if let Err(message) = own.read::<toml::Table>() {
+        reader.fail(&fields.span("settings"), fields.path_of("settings"), message);
+        return None;
+    }
+    Some(own)
 }
 
 fn limit(fields: &Fields) -> Option<u32> {
@@ -215,7 +287,7 @@ pub(crate) fn multi_backlog(word: &str) -> MultiBacklog {
 }
 
 /// Values by class name as a vector in the order of the classes.
-fn by_class<T: Copy>(
+pub(crate) fn by_class<T: Copy>(
     reader: &mut Reader,
     fields: &Fields,
     key: &str,

@@ -33,7 +33,7 @@ pub mod tree;
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use diff::diff;
-pub use discipline::{DisciplineConfig, parse_discipline};
+pub use discipline::{BuildError, DisciplineConfig, OwnConfig, parse_discipline};
 pub use json_schema::router_schema;
 pub use model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
 pub use parse::{PortSource, router_from_table};

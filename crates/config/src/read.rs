@@ -124,13 +124,22 @@ pub fn join(path: &str, key: &str) -> String {
 }
 
 impl Reader {
+    /// Where something stands: `file:line`; empty in a text that is not of a file.
+    #[must_use]
+    pub fn place(&self, at: &Span) -> String {
+        if self.file.is_empty() { String::new() } else { format!("{}:{}", self.file, self.line(at)) }
+    }
+
+    fn line(&self, at: &Span) -> usize {
+        let start = self.stand_in.as_ref().unwrap_or(at).start;
+        self.lines.partition_point(|line| *line <= start)
+    }
+
     /// Takes note of an error.
     pub fn fail(&mut self, at: &Span, key: impl Into<String>, message: impl Into<String>) {
-        let start = self.stand_in.as_ref().unwrap_or(at).start;
-        let line = self.lines.partition_point(|line| *line <= start);
         self.errors.push(Diagnostic {
             file: self.file.clone(),
-            line,
+            line: self.line(at),
             key: key.into(),
             message: message.into(),
         });

@@ -152,6 +152,10 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
                 ("timer_tick", time_text(lct.timer_tick).into()),
             ])
         }
+        DisciplineConfig::Own(own) => {
+            let settings: Table = own.read().expect("the parser has read a table");
+            table([("kind", kind), ("name", own.name.as_str().into()), ("settings", Value::Table(settings))])
+        }
     }
 }
 
@@ -191,6 +195,8 @@ mod tests {
             r#"{ kind = "wfq-altq", select = "hash-source-port" }"#,
             r#"{ kind = "lct", x_delay = "1ns", multi_backlog = "earliest-due", rearm_empty = false }"#,
             r#"{ kind = "lct", x_delay = { marked = "20ms" }, multi_backlog = "min-x", module2 = true }"#,
+            r#"{ kind = "own", name = "mine" }"#,
+            r#"{ kind = "own", name = "mine", settings = { list = [1, 2.5], order = { rest = "5us" } } }"#,
         ];
         for variant in variants {
             let names = ["rest", "marked"];

@@ -1,6 +1,6 @@
 //! What can be asked of a running router. The worker executes commands between two bursts.
 
-use evenkeel_config::{DisciplineConfig, RouterConfig};
+use evenkeel_config::{BuildError, DisciplineConfig, RouterConfig};
 use evenkeel_core::BitRate;
 use evenkeel_core::schedule::{Knob, KnobError};
 use thiserror::Error;
@@ -82,4 +82,13 @@ pub enum CommandError {
     /// The router has stopped or is stopping.
     #[error("the router has stopped")]
     Stopped,
+}
+
+impl From<BuildError> for CommandError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Knob(error) => Self::Knob(error),
+            own @ BuildError::Own { .. } => Self::Invalid(own.to_string()),
+        }
+    }
 }

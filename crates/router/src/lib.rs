@@ -9,11 +9,13 @@
 mod claim;
 mod command;
 pub mod mirror;
+mod own;
 pub mod pipeline;
 pub mod snapshot;
 mod start;
 mod worker;
 
 pub use command::{Command, CommandError, Reply};
+pub use own::{Boxed, Build, Disciplines, Setup};
 pub use snapshot::Snapshot;
 pub use start::{Handle, Options, Router, StartError, StopError};

@@ -19,6 +19,7 @@ pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
 
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Run};
+use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 use thiserror::Error;
 
@@ -31,11 +32,13 @@ pub struct SimOptions {
     pub without: Option<String>,
     /// Times of steps, traffic, settling, sampling and the run are multiplied by this.
     pub time_scale: f64,
+    /// The disciplines of `kind = "own"`.
+    pub disciplines: Disciplines,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { seed: None, without: None, time_scale: 1.0 }
+        Self { seed: None, without: None, time_scale: 1.0, disciplines: Disciplines::default() }
     }
 }
 

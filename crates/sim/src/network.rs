@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::{Process, Source, SourceConfig};
 
@@ -12,11 +13,11 @@ use crate::router::{SimRouter, mac};
 use crate::source::{Addresses, Schedule, Sender};
 
 /// Builds everything; the seed is the scenario's.
-pub(crate) fn engine(scenario: &Scenario) -> Result<Engine, SimError> {
+pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<Engine, SimError> {
     let routers = scenario
         .routers
         .iter()
-        .map(|router| SimRouter::new(scenario, &router.name))
+        .map(|router| SimRouter::new(scenario, &router.name, disciplines))
         .collect::<Result<Vec<_>, _>>()?;
     let mut directions = Vec::with_capacity(2 * scenario.wires.len());
     for wire in &scenario.wires {

@@ -9,6 +9,7 @@ use evenkeel_router::Snapshot;
 use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 use evenkeel_router::pipeline::Pipeline;
+use evenkeel_router::{Disciplines, Snapshot};
 use evenkeel_scenario::{Interface, Scenario, SetChange};
 
 use crate::SimError;
@@ -34,11 +35,12 @@ pub(crate) struct SimRouter {
 
 impl SimRouter {
     /// The router called `name`, all its links up, its routes those of [`Scenario::routes`], every neighbour known.
-    pub(crate) fn new(scenario: &Scenario, name: &str) -> Result<Self, SimError> {
+    pub(crate) fn new(scenario: &Scenario, name: &str, disciplines: &Disciplines) -> Result<Self, SimError> {
         let refused = |error: &dyn std::fmt::Display| SimError::BadInput(format!("router {name}: {error}"));
         let config = scenario.router(name).map(|router| &router.config);
         let config = config.ok_or_else(|| refused(&"there is none"))?;
-        let mut pipeline = Pipeline::new(config, Nanos::ZERO).map_err(|error| refused(&error))?;
+        let mut pipeline = Pipeline::with_disciplines(config, Nanos::ZERO, disciplines.clone())
+            .map_err(|error| refused(&error))?;
         let interfaces = scenario.interfaces(name);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut outward = Vec::with_capacity(config.ports.len());

@@ -30,7 +30,7 @@ pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, 
     let places = Places::new(&scenario).map_err(|error| SimError::BadInput(error.to_string()))?;
     let mut simulation = Simulation {
         places: places.all_measured(),
-        engine: network::engine(&scenario)?,
+        engine: network::engine(&scenario, &options.disciplines)?,
         run: describe::run(&scenario, "sim"),
         scenario: &scenario,
         warnings: Vec::new(),

@@ -1,0 +1,52 @@
+//! The `evenkeel` command as a library: for programs that bring disciplines of their own along.
+//!
+//! [`main`] is the whole command: `run`, `lab`, `scenario` and the rest. A program that calls it with [`Disciplines`] of its own is
+//! an `evenkeel` that knows them, in every command: see `docs/write-a-discipline.md`.
+//!
+//! Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 missing privilege or kernel feature,
+//! 130 interrupted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod check;
+mod ctl;
+mod failure;
+mod lab;
+mod out;
+mod reference;
+mod run;
+mod scenario;
+mod sim;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use evenkeel_core as core;
+pub use evenkeel_router::{Boxed, Build, Disciplines, Setup};
+
+use args::{Args, Command};
+
+/// Does what the command line says.
+#[must_use]
+pub fn main(disciplines: Disciplines) -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Run(args) => run::run(&args, disciplines),
+        Command::Check(args) => check::check(&args, &disciplines),
+        Command::Ctl(args) => ctl::ctl(&args),
+        Command::Sim(args) => sim::sim(&args, &disciplines),
+        Command::Lab(args) => lab::lab(&args, &disciplines),
+        Command::Demo(args) => lab::demo(&args),
+        Command::Scenario(args) => scenario::scenario(&args, &disciplines),
+        Command::Reference { format } => reference::reference(format),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            if !failure.text.is_empty() {
+                eprintln!("{}", failure.text);
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
