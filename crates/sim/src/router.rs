@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use evenkeel_config::Change;
 use evenkeel_core::Nanos;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
-use evenkeel_router::Snapshot;
 use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 use evenkeel_router::pipeline::Pipeline;
