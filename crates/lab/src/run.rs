@@ -7,8 +7,8 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, Signals};
 use evenkeel_report::{Judgement, Report, Run, StepMark};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, ScenarioError, Tool, Traffic, TrafficKind, World as Where};
-use evenkeel_traffic::{Process, SourceConfig};
+use evenkeel_scenario::{Scenario, ScenarioError, Tool, TrafficKind, World as Where};
+use evenkeel_world::{SourceKind, source_of};
 
 use crate::checks;
 use crate::describe;
@@ -157,6 +157,7 @@ pub(crate) fn measure(
 /// # Errors
 /// [`LabError::NotRoot`], [`LabError::MissingTool`].
 pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
+    simulated_only(scenario)?;
     if !sys::is_root() {
         return Err(LabError::NotRoot);
     }
@@ -164,6 +165,23 @@ pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
         shell::require(tool)?;
     }
     tools::require(&scenario.traffic)
+}
+
+/// What exists in virtual time only is refused.
+fn simulated_only(scenario: &Scenario) -> Result<(), LabError> {
+    let refuse = |what: String| {
+        Err(LabError::BadInput(format!("{what}: in virtual time only; run it with `evenkeel sim`")))
+    };
+    if let Some(wire) = scenario.wires.iter().find(|wire| !wire.quality.is_perfect()) {
+        let [a, b] = &wire.ends;
+        return refuse(format!("wire {} to {} has a rate, delay, jitter, loss or reordering", a.node, b.node));
+    }
+    for traffic in &scenario.traffic {
+        if traffic.flows > 1 || matches!(traffic.kind, TrafficKind::Flows { .. } | TrafficKind::Replay) {
+            return refuse(format!("traffic {} is many flows, or a recording", traffic.name));
+        }
+    }
+    Ok(())
 }
 
 /// The flows of the scenario between their namespaces.
@@ -184,28 +202,6 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
             })
         })
         .collect()
-}
-
-/// The source of a flow; times count from `start`. `None` for TCP, which only tools speak here.
-fn source_config(
-    scenario: &Scenario,
-    traffic: &Traffic,
-    number: u32,
-    start: Nanos,
-) -> Option<SourceConfig> {
-    let process = match traffic.kind {
-        TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
-        TrafficKind::Poisson => Process::Poisson,
-        TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
-        TrafficKind::Tcp { .. } => return None,
-    };
-    Some(SourceConfig {
-        start: start.saturating_add(traffic.start),
-        stop: start.saturating_add(traffic.stop),
-        seed: scenario.seed,
-        stream: u64::from(number),
-        ..SourceConfig::new(process, traffic.rate, traffic.size)
-    })
 }
 
 /// What makes the packets of one flow.
@@ -284,11 +280,10 @@ impl Lab<'_> {
             self.sinks.push(sink);
         }
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
-            let own = source_config(self.scenario, traffic, spec.number, start)
-                .filter(|_| traffic.tool == Tool::Evenkeel);
-            self.sources.push(match own {
-                Some(config) => Driver::Own(Sender::start(spec, config)?),
-                None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
+            let own = source_of(self.scenario, traffic, u64::from(spec.number), start);
+            self.sources.push(match (own, traffic.tool) {
+                (SourceKind::Flow(config), Tool::Evenkeel) => Driver::Own(Sender::start(spec, config)?),
+                _ => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
             });
         }
         Ok(())

@@ -16,10 +16,10 @@ mod vary;
 
 pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
-    Ablation, AblationChange, Congestion, Expectation, Host, Published, Router, Scenario, ScenarioError,
-    SetChange, Step, Tool, Traffic, TrafficKind, World,
+    Ablation, AblationChange, Congestion, Expectation, FlowSizes, Host, Published, Router, Scenario,
+    ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
 pub use reference::{reference_markdown, scenario_schema};
-pub use topology::{End, Interface, Route, Wire};
+pub use topology::{End, Interface, Quality, Route, Wire};
 
 pub use evenkeel_config::{Diagnostic, Diagnostics};

@@ -103,6 +103,10 @@ pub struct Traffic {
     pub port: u16,
     /// UDP source port.
     pub source_port: u16,
+    /// How many flows alike it stands for, each with `rate` and its own ports.
+    pub flows: u32,
+    /// The capture file of [`TrafficKind::Replay`].
+    pub recording: Option<PathBuf>,
     /// Whether it is TCP: [`TrafficKind::Tcp`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
     pub tcp: bool,
 }
@@ -121,6 +125,19 @@ pub enum TrafficKind {
         /// Mean off-time.
         mean_off: Nanos,
     },
+    /// Constant bit rate without jitter, at the rate that keeps the sending host's wire busy.
+    Greedy,
+    /// Flows that come and go: `rate` is what they offer together.
+    Flows {
+        /// Mean of their sizes, bytes of IP packets.
+        mean_size: Bytes,
+        /// How the sizes are distributed.
+        sizes: FlowSizes,
+        /// Rate of each while it is sent.
+        peak: BitRate,
+    },
+    /// The packets of [`Traffic::recording`], with their lengths and gaps.
+    Replay,
     /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real packets; in virtual time, the
     /// simulator's own.
     Tcp {
@@ -129,6 +146,17 @@ pub enum TrafficKind {
         /// How much payload it sends; `None`: until it stops.
         bytes: Option<Bytes>,
     },
+}
+
+/// How the sizes of flows are distributed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowSizes {
+    /// All alike.
+    Fixed,
+    /// Pareto with this shape, above 1.
+    Pareto(f64),
+    /// Lognormal; the standard deviation of the logarithm.
+    Lognormal(f64),
 }
 
 /// Congestion control of a TCP connection.

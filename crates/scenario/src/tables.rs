@@ -182,6 +182,42 @@ pub static WIRE: Section = Section {
             presence: Presence::Default("1500"),
             doc: "Largest IP packet.",
         },
+        Key {
+            name: "rate",
+            kind: Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) },
+            presence: Presence::Optional("packets take no time"),
+            doc: "Bits per second of each direction, on the wire (with Ethernet header, padding, check sequence, preamble and gap).",
+        },
+        Key {
+            name: "queue",
+            kind: Kind::Integer { min: 1, max: 1_000_000, unit: "packets" },
+            presence: Presence::Default("1000"),
+            doc: "Packets that may wait for a wire with a `rate`, the one on it included; more are lost.",
+        },
+        Key {
+            name: "delay",
+            kind: Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(60) },
+            presence: Presence::Default("\"0s\""),
+            doc: "Propagation delay of each direction.",
+        },
+        Key {
+            name: "jitter",
+            kind: Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(60) },
+            presence: Presence::Default("\"0s\""),
+            doc: "Each packet arrives up to this much later, uniform; order is kept.",
+        },
+        Key {
+            name: "loss",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            presence: Presence::Default("0"),
+            doc: "Part of the packets that is lost, each independently.",
+        },
+        Key {
+            name: "reorder",
+            kind: Kind::Number { min: 0.0, max: 1.0 },
+            presence: Presence::Default("0"),
+            doc: "Part of the packets that take neither `delay` nor `jitter`, and so overtake those on their way.",
+        },
     ],
 };
 
@@ -199,6 +235,15 @@ pub static TRAFFIC: Section = Section {
                 ("cbr", "constant bit rate"),
                 ("poisson", "exponential spacing"),
                 ("on-off", "constant rate in exponential on-times, nothing in exponential off-times"),
+                ("greedy", "constant bit rate that keeps the wire of the sending host busy"),
+                (
+                    "flows",
+                    "flows that come and go, exponential gaps between their beginnings; in virtual time only",
+                ),
+                (
+                    "replay",
+                    "the packets of a capture file, with their lengths and gaps; in virtual time only",
+                ),
                 (
                     "tcp",
                     "a TCP connection that sends what its congestion control lets it; iperf3 on real packets",
@@ -220,8 +265,10 @@ pub static TRAFFIC: Section = Section {
         Key {
             name: "rate",
             kind: Kind::Rate { min: BitRate(1_000), max: BitRate(100_000_000_000) },
-            presence: Presence::Optional("needed; `tcp` has none"),
-            doc: "Bits of IP packets per second; while on, for `on-off`.",
+            presence: Presence::Optional(
+                "needed; for `greedy` that of the host's wire; `tcp` and `replay` have none",
+            ),
+            doc: "Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`.",
         },
         Key {
             name: "size",
@@ -259,6 +306,47 @@ pub static TRAFFIC: Section = Section {
             kind: Kind::Time { min: Nanos::from_micros(100), max: LONGEST },
             presence: Presence::Default("\"500ms\""),
             doc: "Mean off-time of `on-off`.",
+        },
+        Key {
+            name: "flow_size",
+            kind: Kind::Size { min: Bytes(72), max: Bytes(1 << 40) },
+            presence: Presence::Default("\"50000B\""),
+            doc: "Mean size of `flows`, in bytes of IP packets.",
+        },
+        Key {
+            name: "distribution",
+            kind: Kind::Choice(&[
+                ("fixed", "all alike"),
+                ("pareto", "Pareto: few flows carry most bytes"),
+                ("lognormal", "lognormal"),
+            ]),
+            presence: Presence::Default("\"fixed\""),
+            doc: "How the sizes of `flows` are distributed.",
+        },
+        Key {
+            name: "shape",
+            kind: Kind::Number { min: 0.0, max: 100.0 },
+            presence: Presence::Optional("1.2 for `pareto`, 1 for `lognormal`"),
+            doc: "Shape of `distribution`: of `pareto` above 1 (up to 2 its variance is infinite), of `lognormal` at most 4.",
+        },
+        Key {
+            name: "peak",
+            kind: Kind::Rate { min: BitRate(1_000), max: BitRate(100_000_000_000) },
+            presence: Presence::Default("\"10Mbit/s\""),
+            doc: "Rate of each of the `flows` while it is sent.",
+        },
+        Key {
+            name: "file",
+            kind: Kind::Path,
+            presence: Presence::Optional("needed for `replay`, otherwise none"),
+            doc: "Capture file (pcap, Ethernet) of `replay`, relative to the scenario. Times and IP lengths are taken from it; packets below 72 bytes get 72.",
+        },
+        Key {
+            name: "flows",
+            kind: Kind::Integer { min: 1, max: 1_000_000, unit: "flows" },
+            presence: Presence::Default("1"),
+            doc: "So many flows alike, each with the same rate and its own ports: source ports count up from `source_port`, after 64512 of \
+                  them the destination port does. More than 1 in virtual time only.",
         },
         Key {
             name: "class",

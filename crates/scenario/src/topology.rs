@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use evenkeel_core::{BitRate, Nanos};
+
 use crate::model::Scenario;
 
 /// A `[[wire]]`: an Ethernet link between two nodes with its own subnets.
@@ -16,6 +18,34 @@ pub struct Wire {
     pub prefix6: u8,
     /// Largest IP packet, bytes.
     pub mtu: u16,
+    /// What it does to packets.
+    pub quality: Quality,
+}
+
+/// What a wire does to packets, in each direction. The default does nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quality {
+    /// Bits per second; `None`: packets take no time.
+    pub rate: Option<BitRate>,
+    /// Packets that may wait for it, if there is a rate.
+    pub queue: u32,
+    /// Propagation delay.
+    pub delay: Nanos,
+    /// Up to this much more, uniform; order is kept.
+    pub jitter: Nanos,
+    /// Part of the packets that is lost, in thousand-millionths.
+    pub loss: u32,
+    /// Part of the packets that overtake, in thousand-millionths.
+    pub reorder: u32,
+}
+
+impl Quality {
+    /// Whether it does anything.
+    #[must_use]
+    pub fn is_perfect(&self) -> bool {
+        let Self { rate, queue: _, delay, jitter, loss, reorder } = self;
+        rate.is_none() && *delay == Nanos::ZERO && *jitter == Nanos::ZERO && (*loss, *reorder) == (0, 0)
+    }
 }
 
 /// One end of a wire.

@@ -95,7 +95,7 @@ impl Scenario {
                                 true
                             }
                             Change::Knob(knob) => discipline.has(*knob),
-                            Change::Rate(_) | Change::Ring(_) => true,
+                            Change::Rate(_) | Change::Ring(_) | Change::Control(_) => true,
                         }
                     });
                 }
@@ -118,6 +118,10 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
         Change::Rate(rate) => link.rate = *rate,
         Change::Ring(ring) => link.ring = *ring,
         Change::Discipline(discipline) => link.discipline = discipline.clone(),
+        Change::Control(on) => match &mut link.control {
+            Some(control) => control.on = *on,
+            None => return false,
+        },
     }
     true
 }

@@ -90,6 +90,7 @@ impl Metrics for Results {
             Metric::CallsOne => part(result.meters.calls[1]),
             Metric::CallsMany => part(result.meters.calls[2]),
             Metric::E2e | Metric::E2eP50 | Metric::E2eP99 => None,
+            Metric::CiDelay | Metric::CiLoss | Metric::XDelay => None,
         }
     }
 }
@@ -107,7 +108,7 @@ impl Arrivals {
                 TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
                 TrafficKind::Poisson => Process::Poisson,
                 TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
-                TrafficKind::Tcp { .. } => panic!("{}: TCP has no schedule", traffic.name),
+                other => panic!("{}: {other:?} is not what the papers' sources sent", traffic.name),
             };
             let config = SourceConfig {
                 start: traffic.start,

@@ -5,15 +5,18 @@
 //! [`Emulator`](evenkeel_traffic::emulate::Emulator)s; hosts hold the sources of `evenkeel-traffic` and [`Endpoint`]s such as TCP.
 #![forbid(unsafe_code)]
 
+mod connection;
 mod engine;
 mod header;
 pub mod host;
 mod network;
 mod port;
 mod queue;
+mod recording;
 mod router;
 mod run;
 mod source;
+pub mod tcp;
 
 pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
 

@@ -2,15 +2,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
-use evenkeel_scenario::{Scenario, Traffic, TrafficKind};
-use evenkeel_traffic::{Process, Source, SourceConfig};
+use evenkeel_scenario::{Quality, Scenario, Traffic};
+use evenkeel_traffic::{Emulator, EmulatorConfig, FlowArrivals, Replay, Source};
+use evenkeel_world::{SourceKind, source_of};
 
-use crate::SimError;
 use crate::engine::{Direction, Engine, Tally, Target, host_number};
-use crate::header;
 use crate::router::{SimRouter, mac};
-use crate::source::{Addresses, Schedule, Sender};
+use crate::source::{Addresses, Schedule, Sender, numbered};
+use crate::{SimError, connection, header, recording};
 
 /// Builds everything; the seed is the scenario's.
 pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<Engine, SimError> {
@@ -20,12 +21,12 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
         .map(|router| SimRouter::new(scenario, &router.name, disciplines))
         .collect::<Result<Vec<_>, _>>()?;
     let mut directions = Vec::with_capacity(2 * scenario.wires.len());
-    for wire in &scenario.wires {
+    for (number, wire) in scenario.wires.iter().enumerate() {
         for near in 0..2 {
             let far = &wire.ends[1 - near];
             directions.push(Direction {
                 to: target(scenario, &routers, far)?,
-                emulator: None,
+                emulator: emulator(scenario, &wire.quality, (2 * number + near) as u64)?,
                 sent: 0,
                 arrived: 0,
             });
@@ -53,12 +54,24 @@ fn target(
     let ports = &scenario.routers[router].config.ports;
     let port = ports.iter().position(|port| port.interface == end.interface);
     let port = port.filter(|port| *port < routers[router].ports.len());
-    let port = port.ok_or_else(|| SimError::BadInput(format!("no port {} at {}", end.interface, end.node)))?;
+    let port =
+        port.ok_or_else(|| SimError::BadInput(format!("no port {} at {}", end.interface, end.node)))?;
     Ok(Target::Router(router as u32, port as u32))
 }
 
+/// What a direction of a wire does to packets; `None`: nothing.
+fn emulator(scenario: &Scenario, quality: &Quality, number: u64) -> Result<Option<Emulator>, SimError> {
+    if quality.is_perfect() {
+        return Ok(None);
+    }
+    let Quality { rate, queue, delay, jitter, loss, reorder } = *quality;
+    let config = EmulatorConfig { rate, queue, delay, jitter, loss, reorder };
+    let emulator = Emulator::new(config, scenario.seed, STREAMS_OF_WIRES + number);
+    emulator.map(Some).map_err(|error| SimError::BadInput(error.to_string()))
+}
+
 /// How a host reaches another: direction of a wire, and addresses of what it sends.
-fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
+pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
     let lost = || SimError::BadInput(format!("traffic {}: its hosts do not reach each other", traffic.name));
     let (from, to) = if back { (&traffic.to, &traffic.from) } else { (&traffic.from, &traffic.to) };
     let path = scenario.path_between(from, to).ok_or_else(lost)?;
@@ -77,33 +90,42 @@ fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addre
     Ok(((2 * wire + near) as u32, addresses))
 }
 
+/// Streams of randomness: each source has one of its own, its number and that of its flow times this, and each direction of each wire.
+pub(crate) const STREAMS_OF_TRAFFIC: u64 = 1 << 32;
+const STREAMS_OF_WIRES: u64 = 1 << 63;
+
 fn add_traffic(
     engine: &mut Engine,
     scenario: &Scenario,
     number: u32,
     traffic: &Traffic,
 ) -> Result<(), SimError> {
+    let refused =
+        |error: &dyn std::fmt::Display| SimError::BadInput(format!("traffic {}: {error}", traffic.name));
     let (direction, addresses) = way(scenario, traffic, false)?;
-    let refused = |error: evenkeel_traffic::SourceError| {
-        SimError::BadInput(format!("traffic {}: {error}", traffic.name))
-    };
-    let process = match traffic.kind {
-        TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
-        TrafficKind::Poisson => Process::Poisson,
-        TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
-        TrafficKind::Tcp { .. } => {
-            return Err(SimError::BadInput(format!("traffic {}: no TCP yet", traffic.name)));
-        }
-    };
-    let config = SourceConfig {
-        start: traffic.start,
-        stop: traffic.stop,
-        seed: scenario.seed,
-        stream: u64::from(number),
-        ..SourceConfig::new(process, traffic.rate, traffic.size)
-    };
-    let schedule = Schedule::Flow(Box::new(Source::new(config).map_err(refused)?));
-    engine.add_sender(Sender::new(number, direction, addresses, schedule, traffic.size));
+    for flow in 0..u64::from(traffic.flows) {
+        let addresses = numbered(addresses, flow);
+        // The first flow of each has the stream that the lab's has.
+        let stream = u64::from(number) + flow * STREAMS_OF_TRAFFIC;
+        let schedule = match source_of(scenario, traffic, stream, Nanos::ZERO) {
+            SourceKind::Flow(config) => {
+                Schedule::Flow(Box::new(Source::new(config).map_err(|error| refused(&error))?))
+            }
+            SourceKind::Flows(config) => {
+                Schedule::Flows(Box::new(FlowArrivals::new(config).map_err(|error| refused(&error))?))
+            }
+            SourceKind::Recording => {
+                let path = traffic.recording.as_deref().ok_or_else(|| refused(&"no recording"))?;
+                let packets = recording::read(path).map_err(|error| refused(&error))?;
+                Schedule::Replay(Replay::new(packets, traffic.start, traffic.stop))
+            }
+            SourceKind::Tcp => {
+                connection::add(engine, scenario, number, traffic, flow)?;
+                continue;
+            }
+        };
+        engine.add_sender(Sender::new(number, direction, addresses, schedule, traffic.size));
+    }
     Ok(())
 }
 

@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-use evenkeel_core::{Bytes, Nanos, Reason};
 use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
+use evenkeel_core::{Bytes, Nanos, Reason};
 use evenkeel_ports::{Frame, FramePool, Port, PortCounters, PortState, RxFrame};
 
 use crate::host::HEAD;

@@ -80,6 +80,7 @@ impl SimRouter {
             Change::Knob(knob) => pipeline.set(now, link, *knob),
             Change::Rate(rate) => pipeline.set_rate(now, link, *rate),
             Change::Ring(ring) => pipeline.set_ring(now, link, *ring),
+            Change::Control(on) => pipeline.set_control(now, link, *on),
             Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
         }
         .map_err(|error| SimError::BadInput(format!("{} {} {}: {error}", set.router, set.link, set.knob)))

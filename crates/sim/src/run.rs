@@ -39,8 +39,7 @@ pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, 
     let engine = &mut simulation.engine;
     let flows = scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
     let flows = flows.collect();
-    let judgements: Vec<Judgement> =
-        evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
+    let judgements: Vec<Judgement> = evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
     Ok(Outcome {
         run: simulation.run,
         judgements,

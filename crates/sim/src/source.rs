@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use evenkeel_core::{Bytes, Nanos};
 use evenkeel_traffic::{FlowArrivals, Replay, Source};
-use evenkeel_world::payload::Stamp;
+use evenkeel_world::payload::{SHORTEST, Stamp};
 
 use crate::header;
 use crate::port::{ETHERNET, SimFrame};
@@ -55,9 +55,6 @@ pub(crate) fn numbered(addresses: Addresses, flow: u64) -> Addresses {
     numbered.destination.set_port(shifted(addresses.destination.port(), flow / PORTS % PORTS));
     numbered
 }
-
-/// The shortest packet that a stamp fits into.
-pub(crate) const SHORTEST: Bytes = Bytes(72);
 
 impl Sender {
     pub(crate) fn new(

@@ -73,7 +73,8 @@ fn run(loss: f64, rtt: Nanos, congestion: Congestion, seed: u64, total: &mut Tot
         }
         let arrivals = [there.front(), back.front()].map(|head| head.map(|(at, _)| *at));
         let wakes = [sender.next_wake(), receiver.next_wake()];
-        now = arrivals.into_iter().chain(wakes).flatten().min().expect("something is always to come").max(now);
+        now =
+            arrivals.into_iter().chain(wakes).flatten().min().expect("something is always to come").max(now);
         if let Some((_, segment)) = there.pop_front_if(|(at, _)| *at <= now) {
             receiver.receive(now, &segment);
         }
@@ -98,7 +99,8 @@ fn cubic(p: f64, r: f64) -> f64 {
 
 #[test]
 fn goodput_over_random_loss_follows_the_response_functions() {
-    let mut table = String::from("         loss RTT/ms  events/segment   Mbit/s  formula    ratio  (at loss)\n");
+    let mut table =
+        String::from("         loss RTT/ms  events/segment   Mbit/s  formula    ratio  (at loss)\n");
     let mut held = 0;
     for (name, congestion, rtts) in [
         ("reno", Congestion::Reno, &[10, 50, 100][..]),

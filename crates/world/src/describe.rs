@@ -8,7 +8,7 @@ use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
 use evenkeel_report::run::{Node, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
-use evenkeel_scenario::{Scenario, SetChange, Tool, Traffic, TrafficKind};
+use evenkeel_scenario::{FlowSizes, Scenario, SetChange, Tool, Traffic, TrafficKind};
 
 use crate::arrived::packet_rate;
 
@@ -90,6 +90,16 @@ pub fn offered(traffic: &Traffic) -> String {
         (Tool::Evenkeel, TrafficKind::OnOff { mean_on, mean_off }) => {
             format!("on {mean_on}, off {mean_off} on average")
         }
+        (Tool::Evenkeel, TrafficKind::Greedy) => "as much as its wire takes".to_owned(),
+        (Tool::Evenkeel, TrafficKind::Flows { mean_size, sizes, peak }) => {
+            let sizes = match sizes {
+                FlowSizes::Fixed => "all alike".to_owned(),
+                FlowSizes::Pareto(shape) => format!("Pareto {shape}"),
+                FlowSizes::Lognormal(shape) => format!("lognormal {shape}"),
+            };
+            format!("flows of {mean_size} on average ({sizes}) that come and go, each at {peak}")
+        }
+        (Tool::Evenkeel, TrafficKind::Replay) => "a recording".to_owned(),
         (Tool::Evenkeel, TrafficKind::Tcp { .. }) => "TCP".to_owned(),
     };
     let packets = packet_rate(*rate, *size);

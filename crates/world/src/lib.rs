@@ -15,5 +15,7 @@ pub mod describe;
 mod fixture;
 pub mod payload;
 pub mod sampling;
+mod source;
 
 pub use arrived::{Arrived, HostDelays, packet_rate};
+pub use source::{SourceKind, source_of};

@@ -18,6 +18,9 @@ const MAGIC: [u8; 4] = *b"EKL1";
 /// Bytes that are written.
 pub const LENGTH: usize = 24;
 
+/// The shortest IP packet, of either version, that a stamp fits into.
+pub const SHORTEST: Bytes = Bytes(40 + 8 + LENGTH as u64);
+
 /// The measuring part of a payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stamp {

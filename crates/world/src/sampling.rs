@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use evenkeel_control::window;
 use evenkeel_core::{FlowKey, Nanos};
-use evenkeel_report::{CallsSample, Delays, Sample};
+use evenkeel_report::{CallsSample, ControlSample, Delays, Sample};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, Tool, Traffic};
 use thiserror::Error;
@@ -179,6 +179,11 @@ pub fn rows(
                 },
                 end_to_end,
                 goodput_bytes: flows.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
+                control: class.control.map(|control| ControlSample {
+                    ci_delay: control.ci_delay,
+                    ci_loss: control.ci_loss,
+                    x_delay_us: control.x_delay_ns as f64 / 1e3,
+                }),
             });
         }
     }

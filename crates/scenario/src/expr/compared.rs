@@ -41,6 +41,14 @@ impl Expr {
         found
     }
 
+    /// The value of every side of every comparison, in order; `None` where a number was not measured or is not finite.
+    #[must_use]
+    pub fn sides(&self, metrics: &dyn Metrics) -> Vec<Option<f64>> {
+        let values: Vec<Option<f64>> = self.terms.iter().map(|source| source.term(metrics).value).collect();
+        let sides = self.comparisons.iter().flat_map(|comparison| &comparison.sides);
+        sides.map(|side| side.node.eval(&values)).collect()
+    }
+
     fn pair(
         &self,
         left: &Node,
@@ -138,6 +146,8 @@ mod tests {
         );
         assert_eq!(found[0].of.as_ref().map(|(metric, ..)| *metric), Some(Metric::Sent));
 
+        let sides = parse("sent(a)@start / 16 >= delay(a)@start", &Given).unwrap().sides(&Given);
+        assert_eq!(sides, [Some(0.5), None]);
         assert_eq!(compared("sent(a)@start > 0.6 * published.ab"), []);
         assert_eq!(compared("sent(a)@start ~ sent(b)@start within 5%"), []);
     }

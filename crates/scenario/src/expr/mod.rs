@@ -54,6 +54,12 @@ pub enum Metric {
     CallsOne,
     /// Fraction of scheduler calls that found several.
     CallsMany,
+    /// Congestion index for delay, of a link with control.
+    CiDelay,
+    /// Congestion index for loss, of a link with control.
+    CiLoss,
+    /// X_DELAY that the control of the link gives, us.
+    XDelay,
 }
 
 /// What a metric is measured on: always resolved.
@@ -182,6 +188,9 @@ impl Metric {
         Self::CallsNone,
         Self::CallsOne,
         Self::CallsMany,
+        Self::CiDelay,
+        Self::CiLoss,
+        Self::XDelay,
     ];
 
     /// The name in expressions.
@@ -202,6 +211,9 @@ impl Metric {
             Self::CallsNone => "calls_none",
             Self::CallsOne => "calls_one",
             Self::CallsMany => "calls_many",
+            Self::CiDelay => "ci_delay",
+            Self::CiLoss => "ci_loss",
+            Self::XDelay => "x_delay",
         }
     }
 
@@ -223,6 +235,9 @@ impl Metric {
             Self::CallsNone => "scheduler calls that found every queue empty",
             Self::CallsOne => "scheduler calls that found packets in one queue",
             Self::CallsMany => "scheduler calls that found packets in several queues",
+            Self::CiDelay => "mean congestion index for delay, on a link with control: 0 normal, 1 at the degradation threshold",
+            Self::CiLoss => "mean congestion index for loss, on a link with control",
+            Self::XDelay => "mean X_DELAY that the control of the link gives the class",
         }
     }
 
@@ -231,10 +246,10 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Sent | Self::Dropped | Self::Offered => "packets/s",
-            Self::Delay | Self::DelayP50 | Self::DelayP99 | Self::E2e | Self::E2eP50 | Self::E2eP99 => "us",
+            Self::Delay | Self::DelayP50 | Self::DelayP99 | Self::E2e | Self::E2eP50 | Self::E2eP99 | Self::XDelay => "us",
             Self::Qlen => "packets",
             Self::Goodput => "bit/s",
-            Self::CallsNone | Self::CallsOne | Self::CallsMany => "",
+            Self::CallsNone | Self::CallsOne | Self::CallsMany | Self::CiDelay | Self::CiLoss => "",
         }
     }
 
@@ -242,6 +257,12 @@ impl Metric {
     #[must_use]
     pub const fn is_of_link(self) -> bool {
         matches!(self, Self::CallsNone | Self::CallsOne | Self::CallsMany)
+    }
+
+    /// Whether the dynamic control of a link measures it.
+    #[must_use]
+    pub const fn needs_control(self) -> bool {
+        matches!(self, Self::CiDelay | Self::CiLoss | Self::XDelay)
     }
 
     /// Whether hosts measure it from stamps in the packets, which only the project's own sources write.

@@ -73,6 +73,14 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
             metric.name()
         ));
     }
+    let link = scenario.router(&subject.router).and_then(|router| router.config.link(&subject.link));
+    if metric.needs_control() && link.is_none_or(|link| link.control.is_none()) {
+        return Some(format!(
+            "{} is not measured: link {:?} has no [link.control]",
+            metric.name(),
+            subject.link
+        ));
+    }
     None
 }
 

@@ -80,7 +80,7 @@ fn scenario_of(reader: &mut Reader, fields: &Fields, folder: &Path) -> Option<Sc
         ablations: Vec::new(),
     };
     nodes::read(reader, fields, folder, &mut scenario);
-    traffic::read(reader, fields, &mut scenario);
+    traffic::read(reader, fields, folder, &mut scenario);
     steps::read(reader, fields, &mut scenario);
     expect::read(reader, fields, &mut scenario);
     steps::read_ablations(reader, fields, &mut scenario);

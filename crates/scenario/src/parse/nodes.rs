@@ -12,7 +12,7 @@ use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::class_map::Prefix;
 
 use crate::model::{Host, Router, Scenario};
-use crate::topology::{End, Wire};
+use crate::topology::{End, Quality, Wire};
 
 /// Names of interfaces that every namespace has, and of files that lists of interfaces have.
 const RESERVED: &[&str] = &["lo", "all", "default"];
@@ -90,7 +90,8 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
         if good {
             let mtu = fields.integer("mtu").and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1500);
             let is_router = [a, b].map(|name| routers.contains(name));
-            scenario.wires.push(wire(number, subnet, [a, b], is_router, mtu));
+            let quality = quality(fields);
+            scenario.wires.push(Wire { quality, ..wire(number, subnet, [a, b], is_router, mtu) });
         }
     }
 }
@@ -131,7 +132,21 @@ fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], m
             v6: Ipv6Addr::new(0xfd00, number as u16, 0, 0, 0, 0, 0, v6),
         }
     };
-    Wire { ends: [end(0), end(1)], prefix4: subnet.len, prefix6: 64, mtu }
+    Wire { ends: [end(0), end(1)], prefix4: subnet.len, prefix6: 64, mtu, quality: Quality::default() }
+}
+
+/// What the wire does to packets. Values out of their ranges have been told.
+fn quality(fields: &Fields) -> Quality {
+    let part = |key| (fields.number(key).unwrap_or(0.0) * 1e9).round() as u32;
+    let time = |key| fields.time(key).unwrap_or_default();
+    Quality {
+        rate: fields.rate("rate"),
+        queue: fields.integer("queue").and_then(|queue| u32::try_from(queue).ok()).unwrap_or(1000),
+        delay: time("delay"),
+        jitter: time("jitter"),
+        loss: part("loss"),
+        reorder: part("reorder"),
+    }
 }
 
 fn config(

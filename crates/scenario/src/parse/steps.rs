@@ -123,7 +123,7 @@ impl Disciplines {
                     knob.name()
                 ));
             }
-            Change::Knob(_) | Change::Rate(_) | Change::Ring(_) => {}
+            Change::Knob(_) | Change::Rate(_) | Change::Ring(_) | Change::Control(_) => {}
         }
         Ok(())
     }

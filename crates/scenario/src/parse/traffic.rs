@@ -1,23 +1,26 @@
 //! Flows: who to whom, and whether the class rules agree.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use evenkeel_config::parse::Unique;
 use evenkeel_config::read::{Fields, Reader, suggest};
-use evenkeel_core::{BitRate, FlowKey};
+use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
+use evenkeel_core::{BitRate, Bytes, FlowKey};
 
-use crate::model::{Congestion, Scenario, Tool, Traffic, TrafficKind};
+use crate::model::{Congestion, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
+use crate::topology::Wire;
 
 /// Ports of flows whose file says none are these plus the flow's number, from 1.
 const PORTS_AFTER: u16 = 5_000;
 const SOURCE_PORTS_AFTER: u16 = 40_000;
 
-pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
+pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: &mut Scenario) {
     let mut names = Unique::new("traffic");
     let mut ports = HashSet::new();
     for (number, fields) in (1..).zip(file.tables("traffic")) {
         names.check(reader, fields, "name");
-        let Some(mut traffic) = traffic(reader, fields, number, scenario) else { continue };
+        let Some(mut traffic) = traffic(reader, fields, folder, number, scenario) else { continue };
         if !ports.insert((traffic.to.clone(), traffic.port, traffic.ipv6)) {
             let message = format!("another flow to {:?} has port {}", traffic.to, traffic.port);
             reader.fail(&fields.span("port"), fields.path_of("port"), message);
@@ -27,7 +30,13 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
     }
 }
 
-fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenario) -> Option<Traffic> {
+fn traffic(
+    reader: &mut Reader,
+    fields: &Fields,
+    folder: &Path,
+    number: u16,
+    scenario: &Scenario,
+) -> Option<Traffic> {
     let hosts: Vec<_> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
     let mut known = true;
     for key in ["from", "to"] {
@@ -60,6 +69,13 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         "on-off" => {
             TrafficKind::OnOff { mean_on: fields.time("mean_on")?, mean_off: fields.time("mean_off")? }
         }
+        "greedy" => TrafficKind::Greedy,
+        "replay" => TrafficKind::Replay,
+        "flows" => TrafficKind::Flows {
+            mean_size: fields.size("flow_size")?,
+            sizes: sizes(reader, fields)?,
+            peak: fields.rate("peak")?,
+        },
         "tcp" => TrafficKind::Tcp {
             congestion: match fields.text("congestion")? {
                 "reno" => Congestion::Reno,
@@ -96,12 +112,35 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
     if fields.given("jitter") && kind != TrafficKind::Cbr {
         only(reader, "jitter", "kind = \"cbr\"");
     }
+    for key in ["flow_size", "distribution", "shape", "peak"] {
+        if fields.given(key) && !matches!(kind, TrafficKind::Flows { .. }) {
+            only(reader, key, "kind = \"flows\"");
+        }
+    }
+    if fields.given("file") && kind != TrafficKind::Replay {
+        only(reader, "file", "kind = \"replay\"");
+    }
+    if kind == TrafficKind::Replay && !fields.given("file") {
+        reader.fail(&fields.at, fields.path_of("file"), "this required key is missing: the capture file");
+    }
+    let flows = u32::try_from(fields.integer("flows")?).ok()?;
+    if flows > 1 && matches!(kind, TrafficKind::Flows { .. } | TrafficKind::Replay) {
+        let message = "only together with a kind that is one flow by itself";
+        reader.fail(&fields.span("flows"), fields.path_of("flows"), message);
+    }
     for key in ["congestion", "bytes"] {
         if fields.given(key) && !is_tcp {
             only(reader, key, "kind = \"tcp\"");
         }
     }
-    match (is_tcp, fields.given("rate")) {
+    let size = fields.size("size")?;
+    let no_rate = is_tcp || kind == TrafficKind::Replay;
+    let wire = (kind == TrafficKind::Greedy).then(|| wire_rate(scenario, from, to, size)).flatten();
+    match (no_rate, fields.given("rate") || wire.is_some()) {
+        (true, true) if kind == TrafficKind::Replay => {
+            let message = "a recording has its own rate";
+            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
+        }
         (true, true) => {
             let message = "TCP has no rate of its own; leave it out, or limit the link";
             reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
@@ -129,8 +168,8 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         to: to.to_owned(),
         kind,
         tool,
-        rate: if is_tcp { BitRate::ZERO } else { fields.rate("rate")? },
-        size: fields.size("size")?,
+        rate: if no_rate { BitRate::ZERO } else { fields.rate("rate").or(wire)? },
+        size,
         jitter: fields.number("jitter")?,
         class: fields.text("class").map(str::to_owned),
         start,
@@ -139,9 +178,42 @@ fn traffic(reader: &mut Reader, fields: &Fields, number: u16, scenario: &Scenari
         dscp: u8::try_from(fields.integer("dscp")?).ok()?,
         port: port("port", PORTS_AFTER)?,
         source_port: port("source_port", SOURCE_PORTS_AFTER)?,
+        flows,
+        recording: fields.text("file").map(|file| folder.join(file)),
         tcp: tcp || is_tcp,
     };
     known.then_some(traffic)
+}
+
+/// How the sizes of flows are distributed.
+fn sizes(reader: &mut Reader, fields: &Fields) -> Option<FlowSizes> {
+    let shape = fields.number("shape");
+    let (sizes, valid) = match fields.text("distribution")? {
+        "pareto" => (FlowSizes::Pareto(shape.unwrap_or(1.2)), 1.001..=100.0),
+        "lognormal" => (FlowSizes::Lognormal(shape.unwrap_or(1.0)), 0.0..=4.0),
+        _ if shape.is_some() => {
+            let message = "only together with distribution = \"pareto\" or \"lognormal\"";
+            reader.fail(&fields.span("shape"), fields.path_of("shape"), message);
+            return None;
+        }
+        _ => return Some(FlowSizes::Fixed),
+    };
+    if let Some(shape) = shape.filter(|shape| !valid.contains(shape)) {
+        let message = format!("{shape} is out of range; valid: {} to {}", valid.start(), valid.end());
+        reader.fail(&fields.span("shape"), fields.path_of("shape"), message);
+        return None;
+    }
+    Some(sizes)
+}
+
+/// The rate of IP packets of `size` that keeps the wire busy by which `from` sends to `to`; `None` for a wire without a rate.
+fn wire_rate(scenario: &Scenario, from: &str, to: &str, size: Bytes) -> Option<BitRate> {
+    let path = scenario.path_between(from, to)?;
+    let next = path.get(1)?;
+    let joins = |wire: &&Wire| wire.from_node(from).is_some_and(|(_, far)| far.node == *next);
+    let rate = scenario.wires.iter().find(joins)?.quality.rate?;
+    let wire_len = size.0.max(ETHERNET_MIN_PAYLOAD.0) + ETHERNET_WIRE_OVERHEAD.0;
+    Some(BitRate((u128::from(rate.0) * u128::from(size.0) / u128::from(wire_len)) as u64))
 }
 
 /// Follows the flow: there must be a way, its packets must fit the wires, and every router must give it the same class.

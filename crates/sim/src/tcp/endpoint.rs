@@ -22,8 +22,7 @@ pub struct Addresses {
 
 impl Addresses {
     fn route(&self, back: bool) -> Route {
-        let (from, to) =
-            if back { (self.destination, self.source) } else { (self.source, self.destination) };
+        let (from, to) = if back { (self.destination, self.source) } else { (self.source, self.destination) };
         Route {
             source: from.ip(),
             destination: to.ip(),

@@ -2,6 +2,7 @@
 
 use evenkeel_core::Nanos;
 
+use super::alarm::Alarm;
 use super::segment::{Flags, SACK_BLOCKS, STAMP, Segment};
 
 /// What the receiving end offers.
@@ -50,7 +51,7 @@ pub struct Receiver {
     acknowledged: u64,
     /// Acknowledgements owed now, and when one is owed.
     owed: u32,
-    due: Option<Nanos>,
+    due: Alarm,
     /// Bytes of full segments not yet acknowledged.
     waiting: u32,
 }
@@ -72,7 +73,7 @@ impl Receiver {
             echo: 0,
             acknowledged: 0,
             owed: 0,
-            due: None,
+            due: Alarm::default(),
             waiting: 0,
         }
     }
@@ -127,7 +128,9 @@ impl Receiver {
             let two = self.waiting >= 2 * (u32::from(self.config.mss) - STAMP as u32);
             match self.config.delayed_ack {
                 Some(delay) if !gap && !two => {
-                    self.due.get_or_insert(now.saturating_add(delay));
+                    if !self.due.is_set() {
+                        self.due.set(now.saturating_add(delay));
+                    }
                 }
                 _ => self.owed = self.owed.max(1),
             }
@@ -148,12 +151,12 @@ impl Receiver {
 
     /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when [`next_wake`](Self::next_wake) is due.
     pub fn transmit(&mut self, now: Nanos) -> Option<Segment> {
-        if self.due.is_some_and(|due| due <= now) {
+        if self.due.runs_off(now) {
             self.owed = self.owed.max(1);
         }
         self.owed = self.owed.checked_sub(1)?;
         let isn = self.peer_isn?;
-        self.due = None;
+        self.due.clear();
         self.waiting = 0;
         self.acknowledged = self.next;
         let first = isn.wrapping_add(1);
@@ -189,10 +192,10 @@ impl Receiver {
         }
     }
 
-    /// When an acknowledgement is owed.
+    /// When [`transmit`](Self::transmit) is to be called although nothing arrives.
     #[must_use]
     pub const fn next_wake(&self) -> Option<Nanos> {
-        self.due
+        self.due.call()
     }
 }
 
@@ -223,11 +226,18 @@ mod tests {
         assert_eq!(receiver.transmit(Nanos(1)), None);
         receiver.receive(Nanos(2), &data(1_000, 1_000, 6));
         let ack = receiver.transmit(Nanos(2)).expect("two segments");
-        assert_eq!((ack.ack, ack.stamp.1), (2_000, 5), "the echo is that of the first segment not yet acknowledged");
+        assert_eq!(
+            (ack.ack, ack.stamp.1),
+            (2_000, 5),
+            "the echo is that of the first segment not yet acknowledged"
+        );
         receiver.receive(Nanos(3), &data(2_000, 1_000, 7));
+        let call = receiver.next_wake().expect("the first segment asked for it");
+        assert_eq!(receiver.transmit(call), None);
         let due = receiver.next_wake().expect("it owes one");
         assert_eq!(due, Nanos(3) + Nanos::from_millis(40));
         assert_eq!(receiver.transmit(due).expect("it is due").ack, 3_000);
+        assert_eq!(receiver.transmit(Nanos::SECOND), None);
         assert_eq!(receiver.next_wake(), None);
     }
 
@@ -241,7 +251,11 @@ mod tests {
         assert_eq!(after(2_000), Some((0, [Some((2_000, 3_000)), None, None])));
         assert_eq!(after(4_000), Some((0, [Some((4_000, 5_000)), Some((2_000, 3_000)), None])));
         assert_eq!(after(1_000), Some((0, [Some((1_000, 3_000)), Some((4_000, 5_000)), None])));
-        assert_eq!(after(0), Some((3_000, [Some((4_000, 5_000)), None, None])), "a gap filled is told at once");
+        assert_eq!(
+            after(0),
+            Some((3_000, [Some((4_000, 5_000)), None, None])),
+            "a gap filled is told at once"
+        );
         assert_eq!(after(3_000), Some((5_000, [None; 3])));
         assert_eq!(after(3_000), Some((5_000, [None; 3])), "a repetition is told at once");
         assert_eq!(receiver.delivered(), 5_000);

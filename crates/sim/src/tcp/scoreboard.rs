@@ -196,11 +196,10 @@ mod tests {
         assert!(!board.sack([Some((6, 7)), Some((2, 4)), None]), "nothing new");
         assert_eq!([board.resend_lost(), board.resend_lost(), board.resend_lost()], [Some(0), Some(1), None]);
         assert_eq!(board.pipe(), 7);
-        assert_eq!([board.resend_doubtful(), board.resend_doubtful(), board.resend_doubtful()], [
-            Some(4),
-            Some(5),
-            None
-        ]);
+        assert_eq!(
+            [board.resend_doubtful(), board.resend_doubtful(), board.resend_doubtful()],
+            [Some(4), Some(5), None]
+        );
         board.advance(7);
         assert_eq!((board.pipe(), board.flight(), board.has_losses()), (3, 3, false));
         assert_eq!(board.end(), 10);
@@ -216,6 +215,10 @@ mod tests {
         assert_eq!(again, [0, 2, 4, 5]);
         assert_eq!(board.pipe(), 4);
         board.lose_all();
-        assert_eq!((board.pipe(), board.resend_lost()), (0, Some(0)), "what was sent again can be lost again");
+        assert_eq!(
+            (board.pipe(), board.resend_lost()),
+            (0, Some(0)),
+            "what was sent again can be lost again"
+        );
     }
 }

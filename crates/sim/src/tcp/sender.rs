@@ -6,6 +6,7 @@
 
 use evenkeel_core::Nanos;
 
+use super::alarm::Alarm;
 use super::congestion::{Congestion, Window};
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
@@ -56,13 +57,19 @@ pub struct SenderCounts {
 enum Phase {
     Closed,
     /// The SYN is to be sent, or has been.
-    Opening { sent: bool },
+    Opening {
+        sent: bool,
+    },
     /// Nothing is known to be missing.
     Open,
     /// Making good what was lost before `until` (a segment's number).
-    Recovery { until: u64 },
+    Recovery {
+        until: u64,
+    },
     /// The same after a time-out.
-    Timeout { until: u64 },
+    Timeout {
+        until: u64,
+    },
 }
 
 /// The sending end of a connection, without a clock and without addresses.
@@ -81,8 +88,8 @@ pub struct Sender {
     una: u64,
     limit: u64,
     echo: u32,
-    /// When the retransmission timer runs off.
-    timer: Option<Nanos>,
+    /// The retransmission timer.
+    timer: Alarm,
     /// Whether the window was what ended the last burst.
     held_back: bool,
     /// An acknowledgement without payload is owed: the third of the handshake.
@@ -110,7 +117,7 @@ impl Sender {
             una: 0,
             limit: 0,
             echo: 0,
-            timer: None,
+            timer: Alarm::default(),
             held_back: false,
             answer: false,
             at_once: false,
@@ -180,7 +187,10 @@ impl Sender {
             self.una += acked;
             // The last segment may be short: it is acknowledged with its last byte.
             self.board.advance(self.una.div_ceil(self.payload));
-            self.timer = (self.board.flight() > 0).then(|| now.saturating_add(self.rtt.timeout()));
+            self.timer.clear();
+            if self.board.flight() > 0 {
+                self.timer.set(now.saturating_add(self.rtt.timeout()));
+            }
         }
         let base = self.una;
         let blocks = segment.sack.map(|block| {
@@ -237,19 +247,19 @@ impl Sender {
         self.rtt.sample(elapsed(now, segment.stamp.1));
         self.limit = u64::from(segment.window);
         self.phase = Phase::Open;
-        self.timer = None;
+        self.timer.clear();
     }
 
     /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when [`next_wake`](Self::next_wake) is due.
     pub fn transmit(&mut self, now: Nanos) -> Option<Segment> {
-        if self.timer.is_some_and(|timer| timer <= now) {
+        if self.timer.runs_off(now) {
             self.time_out();
         }
         match self.phase {
             Phase::Closed | Phase::Opening { sent: true } => None,
             Phase::Opening { sent: false } => {
                 self.phase = Phase::Opening { sent: true };
-                self.timer = Some(now.saturating_add(self.rtt.timeout()));
+                self.timer.set(now.saturating_add(self.rtt.timeout()));
                 Some(Segment {
                     seq: self.config.isn,
                     flags: Flags::SYN,
@@ -296,7 +306,9 @@ impl Sender {
     fn data(&mut self, now: Nanos, number: u64) -> Segment {
         self.answer = false;
         self.counts.segments += 1;
-        self.timer.get_or_insert(now.saturating_add(self.rtt.timeout()));
+        if !self.timer.is_set() {
+            self.timer.set(now.saturating_add(self.rtt.timeout()));
+        }
         let left = self.offset(number);
         let payload = (self.total - left).min(self.payload);
         let mut segment = self.header(now, number);
@@ -319,7 +331,6 @@ impl Sender {
     }
 
     fn time_out(&mut self) {
-        self.timer = None;
         self.counts.timeouts += 1;
         let first = !self.rtt.is_backed_off();
         self.rtt.back_off();
@@ -334,10 +345,10 @@ impl Sender {
         self.phase = Phase::Timeout { until: self.board.end() };
     }
 
-    /// When the retransmission timer runs off.
+    /// When [`transmit`](Self::transmit) is to be called although nothing arrives.
     #[must_use]
     pub const fn next_wake(&self) -> Option<Nanos> {
-        self.timer
+        self.timer.call()
     }
 
     /// First byte of a segment; the end of data for the one after the last.

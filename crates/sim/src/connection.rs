@@ -1,0 +1,70 @@
+//! TCP traffic of a scenario as two endpoints of the engine.
+
+use std::net::SocketAddr;
+
+use evenkeel_core::Nanos;
+use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
+use evenkeel_traffic::random::Dice;
+
+use crate::engine::{End, Engine, host_number};
+use crate::network::{STREAMS_OF_TRAFFIC, address_key, way};
+use crate::queue::Event;
+use crate::source::numbered;
+use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
+use crate::{Endpoint, SimError};
+
+/// Both ends of a TCP connection, number `flow` of its traffic; the first opens it when the traffic starts.
+pub(crate) fn add(
+    engine: &mut Engine,
+    scenario: &Scenario,
+    number: u32,
+    traffic: &Traffic,
+    flow: u64,
+) -> Result<(), SimError> {
+    // A full packet without options is as long as the scenario says.
+    let headers = if traffic.ipv6 { 60 } else { 40 };
+    let mss = traffic.size.0.saturating_sub(headers).min(u64::from(u16::MAX)) as u16;
+    let (congestion, bytes) = match traffic.kind {
+        TrafficKind::Tcp { congestion, bytes } => (congestion, bytes),
+        _ => {
+            let message = format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
+            return Err(SimError::BadInput(message));
+        }
+    };
+    let congestion = match congestion {
+        Congestion::Reno => tcp::Congestion::Reno,
+        Congestion::Cubic => tcp::Congestion::Cubic { fast_convergence: true },
+    };
+    let mut dice = Dice::new(scenario.seed, u64::from(number) + flow * STREAMS_OF_TRAFFIC);
+    let [isn, peer_isn] = [dice.fraction() as u32, dice.fraction() as u32];
+    let (direction, there) = way(scenario, traffic, false)?;
+    let there = numbered(there, flow);
+    let (direction_back, back) = way(scenario, traffic, true)?;
+    let addresses =
+        tcp::Addresses { source: there.source, destination: there.destination, dscp: traffic.dscp };
+    let sender =
+        SenderConfig { mss, congestion, bytes: bytes.map(|bytes| bytes.0), isn, ..SenderConfig::default() };
+    let receiver = ReceiverConfig { mss, isn: peer_isn, ..ReceiverConfig::default() };
+    let end = |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
+        let (direction, ethernet) =
+            if opens { (direction, there.ethernet) } else { (direction_back, back.ethernet) };
+        let host = host_number(scenario, host)?;
+        let key = (host, near.port(), far.port(), address_key(far.ip()), traffic.ipv6);
+        Ok::<_, SimError>(End {
+            endpoint,
+            traffic: number,
+            opens,
+            direction,
+            ethernet,
+            key,
+            wake: Nanos::MAX,
+        })
+    };
+    let (near, far) = (there.source, there.destination);
+    engine.add_end(end(Box::new(TcpReceiver::new(receiver, &addresses)), false, &traffic.to, far, near)?);
+    let opening =
+        engine.add_end(end(Box::new(TcpSender::new(sender, &addresses)), true, &traffic.from, near, far)?);
+    engine.queue.push(traffic.start, Event::Begin(opening));
+    engine.queue.push(traffic.stop, Event::End(opening));
+    Ok(())
+}

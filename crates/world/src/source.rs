@@ -1,0 +1,64 @@
+//! The sources of a scenario.
+
+use evenkeel_core::Nanos;
+use evenkeel_scenario::{FlowSizes, Scenario, Traffic, TrafficKind};
+use evenkeel_traffic::{FlowsConfig, Process, Sizes, SourceConfig};
+
+use crate::payload::SHORTEST;
+
+/// What says when the packets of a `[[traffic]]` come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SourceKind {
+    /// One flow at a time.
+    Flow(SourceConfig),
+    /// Flows that come and go.
+    Flows(FlowsConfig),
+    /// Its recording.
+    Recording,
+    /// TCP.
+    Tcp,
+}
+
+/// The source of a flow. `stream` tells it from others of the run; times count from `start`.
+#[must_use]
+pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nanos) -> SourceKind {
+    let (begin, stop) = (start.saturating_add(traffic.start), start.saturating_add(traffic.stop));
+    if traffic.tcp {
+        return SourceKind::Tcp;
+    }
+    let process = match traffic.kind {
+        TrafficKind::Cbr => Process::Cbr { jitter_ppm: (traffic.jitter * 1e6) as u32 },
+        TrafficKind::Greedy => Process::Cbr { jitter_ppm: 0 },
+        TrafficKind::Poisson => Process::Poisson,
+        TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
+        TrafficKind::Replay => return SourceKind::Recording,
+        TrafficKind::Tcp { .. } => return SourceKind::Tcp,
+        TrafficKind::Flows { mean_size, sizes, peak } => {
+            let milli = |shape: f64| (shape * 1e3).round() as u32;
+            let sizes = match sizes {
+                FlowSizes::Fixed => Sizes::Fixed,
+                FlowSizes::Pareto(shape) => Sizes::Pareto { shape_milli: milli(shape) },
+                FlowSizes::Lognormal(shape) => Sizes::Lognormal { shape_milli: milli(shape) },
+            };
+            return SourceKind::Flows(FlowsConfig {
+                load: traffic.rate,
+                mean_size,
+                sizes,
+                peak,
+                ip_len: traffic.size,
+                min_len: SHORTEST,
+                start: begin,
+                stop,
+                seed: scenario.seed,
+                stream,
+            });
+        }
+    };
+    SourceKind::Flow(SourceConfig {
+        start: begin,
+        stop,
+        seed: scenario.seed,
+        stream,
+        ..SourceConfig::new(process, traffic.rate, traffic.size)
+    })
+}
