@@ -165,11 +165,30 @@ fn show(snapshot: &Snapshot) -> String {
             ]);
         }
         text += &classes.render();
+        if link.classes.iter().any(|class| class.control.is_some()) {
+            text += &control_table(link);
+        }
     }
     if let Some(dropped) = drops_before_links(snapshot) {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
     }
     text
+}
+
+/// What the dynamic control of a link sees and does.
+fn control_table(link: &evenkeel_router::snapshot::LinkSnapshot) -> String {
+    let mut table = Table::new(["control", "index for delay", "for loss", "x_delay us", "limit"]);
+    for class in &link.classes {
+        let Some(control) = class.control else { continue };
+        table.row([
+            class.name.clone(),
+            format!("{:.3}", control.ci_delay),
+            format!("{:.3}", control.ci_loss),
+            format!("{:.1}", control.x_delay_ns as f64 / 1e3),
+            control.limit.map_or_else(|| "–".to_owned(), |limit| limit.to_string()),
+        ]);
+    }
+    table.render()
 }
 
 /// Drops of the ports by reason; `None` if there are none.

@@ -22,6 +22,8 @@ pub enum Change {
     Ring(RingConfig),
     /// Another discipline in place of the one it has.
     Discipline(DisciplineConfig),
+    /// Whether its dynamic control turns knobs (the texts `on` and `off`).
+    Control(bool),
 }
 
 /// Why a change was refused. The message says what would be valid.
@@ -41,6 +43,7 @@ pub const NAMES: &[&str] = &[
     "rate",
     "ring",
     "discipline",
+    "control",
 ];
 
 /// Reads a change: the name of a knob (one of [`NAMES`]), the class it concerns (if it concerns one), and its value as it
@@ -63,6 +66,11 @@ pub fn parse_change(
     match *name {
         "discipline" => parse_discipline(value, classes).map(Change::Discipline),
         "rate" if value == "unpaced" => Ok(Change::Rate(None)),
+        "control" => match value {
+            "on" => Ok(Change::Control(true)),
+            "off" => Ok(Change::Control(false)),
+            _ => Err(ChangeError(format!("control: expected on or off, found {value:?}"))),
+        },
         _ => {
             let kind = kind_of(name);
             let (_, mut reader) = parse_toml("", "");

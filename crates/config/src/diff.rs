@@ -97,6 +97,16 @@ fn links(
         old.discipline.name().to_owned(),
         new.discipline.name().to_owned(),
     );
+    let control = |link: &LinkConfig| match &link.control {
+        None => "none".to_owned(),
+        Some(control) if control.on => "on".to_owned(),
+        Some(_) => "off".to_owned(),
+    };
+    value(out, &format!("{at}: control"), control(old), control(new));
+    let turning = |link: &LinkConfig| link.control.as_ref().map(|control| control.config.clone());
+    if control(old) == control(new) && turning(old) != turning(new) {
+        out.push(format!("{at}: control: other settings"));
+    }
     if old.discipline.name() != new.discipline.name() {
         return;
     }

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod change;
+pub mod control;
 pub mod diagnostic;
 pub mod diff;
 pub mod discipline;
@@ -31,6 +32,7 @@ pub mod tables;
 pub mod tree;
 
 pub use change::{Change, ChangeError, parse_change, parse_knob};
+pub use control::LinkControl;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use diff::diff;
 pub use discipline::{BuildError, DisciplineConfig, OwnConfig, parse_discipline};

@@ -6,6 +6,7 @@ use evenkeel_core::class_map::{ClassMap, Rule};
 use evenkeel_core::link::{RingConfig, ShaperConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
+use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
 
 /// A whole `router.toml`.
@@ -96,6 +97,8 @@ pub struct LinkConfig {
     pub shaper: Option<ShaperConfig>,
     /// The discipline and its knobs.
     pub discipline: DisciplineConfig,
+    /// What turns the knobs while it runs; `None`: only commands do.
+    pub control: Option<LinkControl>,
 }
 
 impl LinkConfig {

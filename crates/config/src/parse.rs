@@ -8,6 +8,7 @@ use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
 use evenkeel_core::link::ShaperConfig;
 
 use crate::change::ring;
+use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
 use crate::model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
@@ -238,12 +239,18 @@ fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Lin
         Some(shaper) => Some(ShaperConfig { rate: shaper.rate("rate")?, burst: shaper.size("burst")? }),
         None => None,
     };
+    let discipline = from_fields(reader, fields.table("discipline")?, classes)?;
+    let control = match fields.table("control") {
+        Some(table) => Some(control_of(reader, table, &discipline, classes)?),
+        None => None,
+    };
     Some(LinkConfig {
         port: fields.text("port")?.to_owned(),
         rate: fields.rate("rate"),
         ring: ring(fields.table("ring")?)?,
         dequeue_time: fields.time("dequeue_time")?,
         shaper,
-        discipline: from_fields(reader, fields.table("discipline")?, classes)?,
+        discipline,
+        control,
     })
 }

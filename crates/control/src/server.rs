@@ -288,6 +288,7 @@ fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
         Change::Knob(knob) => Command::Set { link, knob },
         Change::Rate(rate) => Command::SetRate { link, rate },
         Change::Ring(ring) => Command::SetRing { link, ring },
+        Change::Control(on) => Command::SetControl { link, on },
         Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
     })
 }

@@ -20,9 +20,8 @@ pub enum Format {
 }
 
 /// Columns of a row. `t` is seconds since the start, at the end of the window; `sent` and `dropped` are packets in it, `qlen` packets at
-/// its end; delays are empty when no packet left the queue. `calls_*` belong to the link: every class of it shows the same.
-const COLUMNS: &str =
-    "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many";
+/// its end; delays are empty when no packet left the queue, `ci_*` and `x_delay_us` on links without control. `calls_*` belong to the link: every class of it shows the same.
+const COLUMNS: &str = "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many,ci_delay,ci_loss,x_delay_us";
 
 /// A row as JSON.
 #[derive(Serialize)]
@@ -39,6 +38,9 @@ struct Row<'a> {
     calls_none: u64,
     calls_one: u64,
     calls_many: u64,
+    ci_delay: Option<f64>,
+    ci_loss: Option<f64>,
+    x_delay_us: Option<f64>,
 }
 
 /// Writes windows as rows.
@@ -69,6 +71,7 @@ impl<W: Write> RowWriter<W> {
         for of in window.links.iter().filter(|of| link.is_none_or(|link| link == of.port)) {
             for class in &of.classes {
                 let tenth = |us: f64| (us * 10.0).round() / 10.0;
+                let thousandth = |index: f64| (index * 1e3).round() / 1e3;
                 let row = Row {
                     t: (t_s * 1e3).round() / 1e3,
                     link: &of.port,
@@ -82,6 +85,9 @@ impl<W: Write> RowWriter<W> {
                     calls_none: of.calls[0],
                     calls_one: of.calls[1],
                     calls_many: of.calls[2],
+                    ci_delay: class.control.map(|control| thousandth(control.ci_delay)),
+                    ci_loss: class.control.map(|control| thousandth(control.ci_loss)),
+                    x_delay_us: class.control.map(|control| tenth(control.x_delay_ns as f64 / 1e3)),
                 };
                 self.row(&row)?;
             }
@@ -94,10 +100,11 @@ impl<W: Write> RowWriter<W> {
             serde_json::to_writer(&mut self.out, row)?;
             return writeln!(self.out);
         }
+        let index = |index: Option<f64>| index.map_or_else(String::new, |index| format!("{index:.3}"));
         let known = |us: Option<f64>| us.map_or_else(String::new, |us| format!("{us:.1}"));
         writeln!(
             self.out,
-            "{:.3},{},{},{},{},{},{},{},{},{},{},{}",
+            "{:.3},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             row.t,
             row.link,
             row.class,
@@ -109,7 +116,10 @@ impl<W: Write> RowWriter<W> {
             row.qlen,
             row.calls_none,
             row.calls_one,
-            row.calls_many
+            row.calls_many,
+            index(row.ci_delay),
+            index(row.ci_loss),
+            known(row.x_delay_us)
         )
     }
 }
@@ -191,7 +201,7 @@ mod tests {
         assert_eq!(
             rows(Format::Csv, None),
             format!(
-                "{COLUMNS}\n1.000,wan,bulk,,,,0,0,1,0,0,0\n2.000,wan,bulk,100.0,100.0,100.0,8,2,1,8,16,24\n"
+                "{COLUMNS}\n1.000,wan,bulk,,,,0,0,1,0,0,0,,,\n2.000,wan,bulk,100.0,100.0,100.0,8,2,1,8,16,24,,,\n"
             )
         );
     }

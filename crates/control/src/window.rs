@@ -4,7 +4,7 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
-use evenkeel_router::snapshot::{ClassSnapshot, Drops, LinkSnapshot, Snapshot};
+use evenkeel_router::snapshot::{ClassControl, ClassSnapshot, Drops, LinkSnapshot, Snapshot};
 
 /// What happened between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +49,8 @@ pub struct ClassWindow {
     pub queued: u64,
     /// Transit delays of the packets that left the queue in the window.
     pub delay: DelayWindow,
+    /// What the link's control saw at the end of the window; `None` on links without.
+    pub control: Option<ClassControl>,
 }
 
 /// Transit delays in a window.
@@ -122,6 +124,7 @@ fn class_between(earlier: Option<&ClassSnapshot>, later: &ClassSnapshot) -> Clas
         dropped,
         queued: later.queued_packets,
         delay: delay_between(before, later),
+        control: later.control,
     }
 }
 

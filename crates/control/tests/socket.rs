@@ -46,6 +46,7 @@ impl Target for Recorder {
             Command::Set { link, knob } => (link, format!("{knob:?}")),
             Command::SetRate { link, rate } => (link, format!("{rate:?}")),
             Command::SetRing { link, ring } => (link, format!("{ring:?}")),
+            Command::SetControl { link, on } => (link, format!("control {on}")),
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
             Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
         };

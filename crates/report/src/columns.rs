@@ -205,6 +205,9 @@ pub fn samples(reports: &[&Report]) -> Columns {
     table.count("qlen", each().map(|(_, s)| Some(s.qlen)));
     delays(&mut table, ["e2e_mean_us", "e2e_p50_us", "e2e_p99_us", "e2e_max_us"], &end_to_end);
     table.count("goodput_bytes", each().map(|(_, s)| s.goodput_bytes));
+    table.number("ci_delay", each().map(|(_, s)| s.control.map(|control| control.ci_delay)));
+    table.number("ci_loss", each().map(|(_, s)| s.control.map(|control| control.ci_loss)));
+    table.number("x_delay_us", each().map(|(_, s)| s.control.map(|control| control.x_delay_us)));
     // Rows of a run come in order of time, in its calls as in its samples.
     let calls = |(run, sample): (&Run, &Sample)| {
         let same = |c: &&crate::run::CallsSample| c.router == sample.router && c.link == sample.link;

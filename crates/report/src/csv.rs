@@ -30,6 +30,9 @@ pub const SAMPLE_COLUMNS: &[&str] = &[
     "e2e_p50_us",
     "e2e_p99_us",
     "goodput_bytes",
+    "ci_delay",
+    "ci_loss",
+    "x_delay_us",
 ];
 
 /// Columns of `calls.csv`.
@@ -72,6 +75,9 @@ pub fn write_samples(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
                     &e2e_p50,
                     &e2e_p99,
                     &known(sample.goodput_bytes),
+                    &decimals(sample.control.map(|control| control.ci_delay)),
+                    &decimals(sample.control.map(|control| control.ci_loss)),
+                    &decimals(sample.control.map(|control| control.x_delay_us)),
                 ],
             )?;
         }
@@ -105,6 +111,10 @@ pub fn write_calls(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn decimals(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.4}"))
 }
 
 /// Mean, median, 99 % and maximum in microseconds; empty where nothing was measured.

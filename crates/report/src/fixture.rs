@@ -43,6 +43,7 @@ pub(crate) fn two_steps() -> Run {
                 transit: delays(sent, us),
                 end_to_end: None,
                 goodput_bytes: None,
+                control: None,
             });
         }
         run.calls.push(CallsSample {

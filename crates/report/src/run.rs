@@ -128,6 +128,20 @@ pub struct Sample {
     pub end_to_end: Option<Delays>,
     /// Bytes (IP length) that the sink received; `None` where nobody counted.
     pub goodput_bytes: Option<u64>,
+    /// What the link's dynamic control saw at the end of the window; `None` on links without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ControlSample>,
+}
+
+/// What the dynamic control of a link sees of a class, and what it makes of it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ControlSample {
+    /// Congestion index for delay: 0 is normal, 1 the degradation threshold.
+    pub ci_delay: f64,
+    /// Congestion index for loss.
+    pub ci_loss: f64,
+    /// X_DELAY, microseconds.
+    pub x_delay_us: f64,
 }
 
 /// Scheduler calls on one link in one window, by how many queues had packets just before the call.

@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{CallsSample, Delays, Run, Sample, StepMark};
+use crate::run::{CallsSample, ControlSample, Delays, Run, Sample, StepMark};
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
 const SLACK: f64 = 0.05;
@@ -58,6 +58,8 @@ pub struct ClassStats {
     pub transit: Option<DelayStats>,
     /// Delay between hosts; `None` if not measured.
     pub end_to_end: Option<DelayStats>,
+    /// Means over the windows of what the link's dynamic control saw; `None` on links without.
+    pub control: Option<ControlSample>,
 }
 
 /// Delays in microseconds.
@@ -159,6 +161,7 @@ struct ClassSum {
     goodput_bytes: Option<u64>,
     transit: Delays,
     end_to_end: Option<Delays>,
+    control: Option<(ControlSample, u32)>,
 }
 
 impl ClassSum {
@@ -175,6 +178,13 @@ impl ClassSum {
         self.qlen += sample.qlen;
         add_known(&mut self.goodput_bytes, sample.goodput_bytes);
         self.transit.merge(&sample.transit);
+        if let Some(control) = sample.control {
+            let (sum, windows) = self.control.get_or_insert_default();
+            sum.ci_delay += control.ci_delay;
+            sum.ci_loss += control.ci_loss;
+            sum.x_delay_us += control.x_delay_us;
+            *windows += 1;
+        }
         if let Some(delays) = &sample.end_to_end {
             self.end_to_end.get_or_insert_default().merge(delays);
         }
@@ -196,6 +206,11 @@ impl ClassSum {
             goodput: self.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
             transit: self.transit.stats(),
             end_to_end: self.end_to_end.as_ref().and_then(Delays::stats),
+            control: self.control.map(|(sum, windows)| ControlSample {
+                ci_delay: sum.ci_delay / f64::from(windows),
+                ci_loss: sum.ci_loss / f64::from(windows),
+                x_delay_us: sum.x_delay_us / f64::from(windows),
+            }),
         }
     }
 }
@@ -317,6 +332,9 @@ impl Metrics for Measured<'_> {
             Metric::CallsNone => calls(|l| l.none),
             Metric::CallsOne => calls(|l| l.one),
             Metric::CallsMany => calls(|l| l.many),
+            Metric::CiDelay => class.and_then(|c| c.control).map(|c| c.ci_delay),
+            Metric::CiLoss => class.and_then(|c| c.control).map(|c| c.ci_loss),
+            Metric::XDelay => class.and_then(|c| c.control).map(|c| c.x_delay_us),
         }
     }
 }

@@ -33,6 +33,13 @@ pub enum Command {
         /// The new ring.
         ring: evenkeel_core::link::RingConfig,
     },
+    /// Lets the dynamic control of a link turn knobs, or only measure.
+    SetControl {
+        /// The port of the link.
+        link: String,
+        /// Whether it turns knobs.
+        on: bool,
+    },
     /// Puts another discipline in place of a link's; what is queued is kept as far as it fits.
     SwapDiscipline {
         /// The port of the link.

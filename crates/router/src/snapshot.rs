@@ -153,6 +153,22 @@ pub struct ClassSnapshot {
     pub delay_max_ns: u64,
     /// Transit delays: (lowest delay of the bucket in ns, packets), ascending, buckets without packets left out.
     pub delay_buckets: Vec<(u64, u64)>,
+    /// What the link's control sees of it; `None` on links without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<ClassControl>,
+}
+
+/// What the dynamic control of a link sees of a class, and what it makes of it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ClassControl {
+    /// Congestion index for delay: 0 is normal, 1 the degradation threshold, at most 4. Of its last traffic if it has none now.
+    pub ci_delay: f64,
+    /// Congestion index for loss.
+    pub ci_loss: f64,
+    /// X_DELAY that it has, without the dither, ns.
+    pub x_delay_ns: u64,
+    /// Its queue limit; `None` if limits are not controlled.
+    pub limit: Option<u32>,
 }
 
 impl Snapshot {

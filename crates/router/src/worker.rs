@@ -100,7 +100,9 @@ impl Worker {
 
     fn watch(&mut self, at: usize) -> io::Result<()> {
         self.unwatch(at);
-        if let Some(fd) = self.ports[at].fd() {
+        if std::env::var_os("EK_NOEPOLL").is_none()
+            && let Some(fd) = self.ports[at].fd()
+        {
             self.poller.add(fd, at as u64)?;
             self.attachments[at].watched = Some(fd);
         }
@@ -327,6 +329,7 @@ impl Worker {
             Command::Set { link, knob } => pipeline.set(now, &link, knob)?,
             Command::SetRate { link, rate } => pipeline.set_rate(now, &link, rate)?,
             Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
+            Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
             Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
             Command::Reload(config) => {
                 let (old, new) = (&self.config.router, &config.router);

@@ -43,7 +43,7 @@ impl Random {
                 run += 1;
             }
             if run % 2 == 1 {
-                return whole * mean + (u128::from(first) * u128::from(mean) >> 32) as u64;
+                return whole * mean + ((u128::from(first) * u128::from(mean)) >> 32) as u64;
             }
             whole += 1;
         }

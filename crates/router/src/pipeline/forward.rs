@@ -183,6 +183,7 @@ impl Pipeline {
             ip_len,
             class: self.class_map.classify(&headers.flow, headers.dscp),
         };
+        self.ports[way.port].control_until(at, &mut self.pool);
         let (link, mut egress) = self.ports[way.port].outgoing(&mut self.pool);
         // How it was treated is in the link's meters.
         let _ = link.enqueue(at, queued, &mut egress);

@@ -24,6 +24,7 @@
 //!
 //! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
 
+mod control;
 mod counters;
 mod egress;
 mod forward;
@@ -35,6 +36,7 @@ use std::collections::VecDeque;
 
 use evenkeel_config::{DisciplineConfig, Hairpin, LinkConfig, RouterConfig};
 use evenkeel_core::class_map::ClassMap;
+use evenkeel_core::control::Controller;
 use evenkeel_core::link::{Link, RingConfig};
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::{BitRate, Nanos, Reason};
@@ -108,6 +110,8 @@ struct PortSlot {
     count: PortCount,
     limiter: RateLimiter,
     link: OutgoingLink,
+    /// What turns the knobs of the link.
+    control: Option<Controller>,
     tx: VecDeque<Frame>,
     /// How many frames `tx` may hold before a link without a rate stops.
     room: usize,
@@ -147,7 +151,7 @@ impl Pipeline {
         let mut ports = Vec::with_capacity(config.ports.len());
         for (port, link) in config.ports.iter().zip(&config.links) {
             let scheduler = own.build(&link.discipline, &config.class_names())?;
-            ports.push(PortSlot {
+            let mut slot = PortSlot {
                 name: port.name.clone(),
                 interface: port.interface.clone(),
                 mac: MacAddr::default(),
@@ -157,9 +161,12 @@ impl Pipeline {
                 limiter: RateLimiter::new(section.icmp_per_second, ANSWER_BURST.min(section.icmp_per_second))
                     .map_err(|error| invalid(&error))?,
                 link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
+                control: None,
                 tx: VecDeque::with_capacity(TX_QUEUE),
                 room: TX_QUEUE,
-            });
+            };
+            slot.start_control(now, link);
+            ports.push(slot);
         }
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
         let pool = FramePool::with_buffer_size(section.buffers as usize, section.buffer_size.0 as usize);
@@ -248,6 +255,7 @@ impl Pipeline {
     /// Lets everything happen on the links that is due up to `now`.
     fn advance(&mut self, now: Nanos) {
         for slot in &mut self.ports {
+            slot.control_until(now, &mut self.pool);
             let (link, mut egress) = slot.outgoing(&mut self.pool);
             link.advance(now, &mut egress);
         }
@@ -269,7 +277,8 @@ impl Pipeline {
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let links = self.ports.iter().filter_map(|slot| slot.link.next_wake());
-        links.chain(self.neighbours.next_deadline()).min()
+        let controls = self.ports.iter().filter_map(PortSlot::control_due);
+        links.chain(controls).chain(self.neighbours.next_deadline()).min()
     }
 
     fn find(&self, link: &str) -> Result<usize, CommandError> {
@@ -285,6 +294,7 @@ impl Pipeline {
     /// No such link, or the discipline refuses; nothing changed.
     pub fn set(&mut self, now: Nanos, link: &str, knob: Knob) -> Result<(), CommandError> {
         let at = self.find(link)?;
+        self.refuse_controlled(at, knob)?;
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         link.set(now, knob, &mut egress)?;
         let discipline = &mut self.links[at].discipline;
@@ -317,12 +327,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// No such link, or a value is out of range; nothing changed.
-    pub fn swap(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        discipline: DisciplineConfig,
-    ) -> Result<(), CommandError> {
+    pub fn swap(&mut self, now: Nanos, link: &str, discipline: DisciplineConfig) -> Result<(), CommandError> {
         let at = self.find(link)?;
         self.reconfigure(now, at, LinkConfig { discipline, ..self.links[at].clone() })
     }
@@ -342,8 +347,18 @@ impl Pipeline {
             link.reconfigure(now, core, &mut egress)
                 .map_err(|error| CommandError::Invalid(error.to_string()))?;
         }
+        let control_stays = scheduler.is_none() && wanted.control == self.links[at].control;
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
+        }
+        if !control_stays {
+            // What the old control turned goes back first: the new one starts from the configuration.
+            if self.ports[at].control.as_ref().is_some_and(Controller::is_enabled) {
+                let name = self.links[at].port.clone();
+                // A discipline that has just come in may lack the knobs.
+                let _ = self.set_control(now, &name, false);
+            }
+            self.ports[at].start_control(now, &wanted);
         }
         self.links[at] = wanted;
         Ok(())

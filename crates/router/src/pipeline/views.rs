@@ -7,7 +7,7 @@ use evenkeel_ports::Port;
 
 use super::counters::{ByReason, named};
 use super::{Pipeline, PortSlot};
-use crate::snapshot::{BufferSnapshot, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
+use crate::snapshot::{BufferSnapshot, ClassControl, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
 
 /// What a port lets fall on the way out; everything else it lets fall on the way in.
 const OUTWARD: [Reason; 2] = [Reason::PortRefused, Reason::LinkDown];
@@ -113,6 +113,15 @@ impl PortSlot {
                 .buckets()
                 .map(|(index, n)| (Histogram::bounds(index).0.0, n))
                 .collect(),
+            control: self.control.as_ref().and_then(|control| {
+                let seen = control.seen().get(class.index())?;
+                Some(ClassControl {
+                    ci_delay: seen.index.delay.as_f64(),
+                    ci_loss: seen.index.loss.as_f64(),
+                    x_delay_ns: control.x_delay(class).0,
+                    limit: control.limit(class),
+                })
+            }),
         }
     }
 }
