@@ -100,9 +100,7 @@ impl Worker {
 
     fn watch(&mut self, at: usize) -> io::Result<()> {
         self.unwatch(at);
-        if std::env::var_os("EK_NOEPOLL").is_none()
-            && let Some(fd) = self.ports[at].fd()
-        {
+        if let Some(fd) = self.ports[at].fd() {
             self.poller.add(fd, at as u64)?;
             self.attachments[at].watched = Some(fd);
         }
