@@ -1,0 +1,120 @@
+//! TCP connections through whole simulated networks.
+
+use std::path::Path;
+
+use evenkeel_scenario::Scenario;
+use evenkeel_sim::{FlowTotals, Outcome, SimOptions};
+
+fn dumbbell() -> Scenario {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/tcp-dumbbell.toml");
+    Scenario::load(&path).expect("a valid scenario")
+}
+
+fn run(scenario: &Scenario, options: &SimOptions) -> Outcome {
+    let outcome = evenkeel_sim::run(scenario, options).expect("it can be simulated");
+    assert_eq!(outcome.warnings, Vec::<String>::new());
+    outcome
+}
+
+#[test]
+fn ten_connections_fill_a_link_and_share_it() {
+    let scenario = dumbbell();
+    for seed in 1..=3 {
+        let outcome = run(&scenario, &SimOptions { seed: Some(seed), ..SimOptions::default() });
+        for judgement in &outcome.judgements {
+            assert!(!judgement.verdict.is_bad(), "{} {:?}", judgement.name, judgement.measured);
+        }
+        for FlowTotals { name, sent_packets, received_packets, sender, receiver, .. } in &outcome.flows {
+            assert!(sender.retransmitted > 0, "{name}: losses are what tells it the size of the queue");
+            assert!(sender.timeouts <= 5, "{name}: {} time-outs", sender.timeouts);
+            assert!(receiver.delivered_bytes >= sender.acknowledged_bytes, "{name}");
+            // What is missing was lost, or is still on its way: some tens of segments.
+            let missing = sent_packets - received_packets;
+            assert!(
+                sender.retransmitted <= missing + 5,
+                "{name}: {} sent again for {missing}",
+                sender.retransmitted
+            );
+        }
+    }
+    let without = SimOptions { without: Some("a queue".into()), ..SimOptions::default() };
+    assert!(run(&scenario, &without).passed(), "what has to fail without a queue fails");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let scenario = dumbbell();
+    let told = |seed| {
+        let outcome = run(&scenario, &SimOptions { seed: Some(seed), ..SimOptions::default() });
+        format!("{:?} {:?}", outcome.flows, outcome.run)
+    };
+    assert_eq!(told(7), told(7));
+}
+
+/// Two hosts and a router whose queue is too short for the burst of a slow start.
+fn transfer(keys: &str) -> FlowTotals {
+    let text = format!(
+        r#"
+name = "transfer"
+title = "One transfer"
+duration = "20s"
+[[host]]
+name = "h1"
+[[host]]
+name = "h2"
+[[router]]
+name = "r1"
+[[router.config.link]]
+port = "h2"
+rate = "10Mbit/s"
+[router.config.link.discipline]
+kind = "fifo"
+limit = 20
+[[wire]]
+ends = ["h1", "r1"]
+[[wire]]
+ends = ["r1", "h2"]
+[[traffic]]
+name = "t"
+from = "h1"
+to = "h2"
+kind = "tcp"
+{keys}
+"#
+    );
+    let scenario = Scenario::parse(&text, "transfer.toml", Path::new("")).expect("a valid scenario");
+    run(&scenario, &SimOptions::default()).flows.remove(0)
+}
+
+#[test]
+fn a_transfer_arrives_whole_and_then_ends() {
+    for keys in ["", "ipv6 = true", "congestion = \"reno\"", "size = \"576B\"", "dscp = 46"] {
+        let flow = transfer(&format!("{keys}\nbytes = \"1000001B\""));
+        assert_eq!(flow.receiver.delivered_bytes, 1_000_001, "{keys}");
+        assert_eq!(flow.sender.acknowledged_bytes, 1_000_001, "{keys}");
+        assert!(flow.sender.retransmitted > 0, "{keys}: the queue is too short for slow start");
+        let segments = flow.sender.data_segments - flow.sender.retransmitted;
+        let payload = match keys {
+            "size = \"576B\"" => 576 - 52,
+            "ipv6 = true" => 1428 - 72,
+            _ => 1428 - 52,
+        };
+        assert_eq!(
+            segments,
+            1_000_001_u64.div_ceil(payload),
+            "{keys}: each segment once, but for those lost"
+        );
+    }
+}
+
+#[test]
+fn a_connection_stops_when_its_traffic_does() {
+    let all = transfer("");
+    let half = transfer("stop = \"10s\"");
+    let ratio = half.receiver.delivered_bytes as f64 / all.receiver.delivered_bytes as f64;
+    assert!((0.48..0.52).contains(&ratio), "{ratio}");
+    // 10 Mbit/s carry 1376 bytes of payload in 1466 bytes on the wire.
+    let most = 10e6 / 8.0 * 20.0 * 1376.0 / 1466.0;
+    let used = all.receiver.delivered_bytes as f64 / most;
+    assert!((0.85..=1.0).contains(&used), "{used}");
+}
