@@ -1,0 +1,135 @@
+//! The `evenkeel` command with one more discipline: strict priority.
+
+use std::process::ExitCode;
+
+use evenkeel::core::queue::PacketQueue;
+use evenkeel::core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake};
+use evenkeel::core::{Bytes, Class, Nanos, Packet, Reason};
+use evenkeel::{Disciplines, Setup};
+use serde::Deserialize;
+
+/// What the file may say under `settings`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    /// All classes, the most urgent first.
+    order: Vec<String>,
+    /// Most packets queued in each class.
+    limit: u32,
+}
+
+/// One queue per class. A packet goes when all more urgent queues are empty.
+struct StrictPriority<P> {
+    /// By class.
+    queues: Vec<PacketQueue<P>>,
+    /// Classes, the most urgent first.
+    order: Vec<usize>,
+    busy: usize,
+}
+
+impl<P: Packet> StrictPriority<P> {
+    const NAME: &str = "strict-priority";
+
+    fn new(setup: &Setup<'_>) -> Result<Self, String> {
+        let settings: Settings = setup.settings()?;
+        let mut order = Vec::new();
+        for name in &settings.order {
+            let class = setup.class(name)?;
+            if order.contains(&class) {
+                return Err(format!("settings.order: {name:?} is there twice"));
+            }
+            order.push(class);
+        }
+        if order.len() < setup.classes().len() {
+            return Err(format!("settings.order: name all classes: {}", setup.classes().join(", ")));
+        }
+        let mut queues = Vec::new();
+        for _ in setup.classes() {
+            queues.push(PacketQueue::new(settings.limit).map_err(|error| error.to_string())?);
+        }
+        Ok(Self { queues, order, busy: 0 })
+    }
+
+    /// The most urgent class that has packets.
+    fn first(&self) -> Option<usize> {
+        self.order.iter().copied().find(|class| !self.queues[*class].is_empty())
+    }
+}
+
+impl<P: Packet> Scheduler<P> for StrictPriority<P> {
+    fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let queue = &mut self.queues[packet.class().index()];
+        let was_empty = queue.is_empty();
+        match queue.push(packet) {
+            Ok(()) => {
+                self.busy += usize::from(was_empty);
+                Treated::Queued
+            }
+            Err(packet) => {
+                dropped.dropped(packet, Reason::QueueFull);
+                Treated::Dropped(Reason::QueueFull)
+            }
+        }
+    }
+
+    fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let queue = self.first().map(|class| &mut self.queues[class])?;
+        let packet = queue.pop();
+        self.busy -= usize::from(queue.is_empty());
+        packet
+    }
+
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        (self.busy > 0).then_some(now)
+    }
+
+    fn peek_len(&self, _now: Nanos) -> Option<Bytes> {
+        self.queues[self.first()?].head().map(Packet::ip_len)
+    }
+
+    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        let Knob::QueueLimit(None, limit) = knob else {
+            return Err(KnobError::NoSuchKnob { knob: knob.name(), discipline: Self::NAME });
+        };
+        for queue in &mut self.queues {
+            queue.set_limit(limit)?;
+        }
+        Ok(Wake::No)
+    }
+
+    fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        for queue in &mut self.queues {
+            while let Some(packet) = queue.pop() {
+                into(packet);
+            }
+        }
+        self.busy = 0;
+    }
+
+    fn meters(&self) -> Meters {
+        let mut backlog = Backlog::default();
+        for queue in &self.queues {
+            backlog.packets += queue.backlog().packets;
+            backlog.bytes += queue.backlog().bytes;
+        }
+        Meters { backlog, ..Meters::default() }
+    }
+
+    fn busy_queues(&self) -> usize {
+        self.busy
+    }
+
+    fn class_backlog(&self, class: Class) -> Backlog {
+        self.queues.get(class.index()).map(PacketQueue::backlog).unwrap_or_default()
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+fn main() -> ExitCode {
+    let own =
+        Disciplines::default().with("strict-priority", |setup| Ok(Box::new(StrictPriority::new(setup)?)));
+    evenkeel::main(own)
+}
