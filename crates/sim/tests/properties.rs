@@ -57,7 +57,13 @@ struct Flow {
 fn link() -> impl Strategy<Value = Link> {
     let rate = prop_oneof![Just(None), (1u64..40).prop_map(Some)];
     (rate, 1u32..140, any::<bool>(), prop_oneof![Just(0u32), Just(4_500)], 0..DISCIPLINES.len()).prop_map(
-        |(rate_mbps, slots, whole, dequeue_ns, discipline)| Link { rate_mbps, slots, whole, dequeue_ns, discipline },
+        |(rate_mbps, slots, whole, dequeue_ns, discipline)| Link {
+            rate_mbps,
+            slots,
+            whole,
+            dequeue_ns,
+            discipline,
+        },
     )
 }
 

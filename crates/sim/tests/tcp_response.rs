@@ -36,6 +36,12 @@ struct Total {
     events: u64,
 }
 
+/// A segment that has come to the end of its way.
+fn arrived(way: &mut VecDeque<(Nanos, Segment)>, now: Nanos) -> Option<Segment> {
+    way.front().filter(|(at, _)| *at <= now)?;
+    way.pop_front().map(|(_, segment)| segment)
+}
+
 /// One connection over a path that loses data segments at random, from its twentieth part on.
 fn run(loss: f64, rtt: Nanos, congestion: Congestion, seed: u64, total: &mut Total) {
     let segments = (LOSSES_PER_SEED / loss) as u64;
@@ -75,10 +81,10 @@ fn run(loss: f64, rtt: Nanos, congestion: Congestion, seed: u64, total: &mut Tot
         let wakes = [sender.next_wake(), receiver.next_wake()];
         now =
             arrivals.into_iter().chain(wakes).flatten().min().expect("something is always to come").max(now);
-        if let Some((_, segment)) = there.pop_front_if(|(at, _)| *at <= now) {
+        if let Some(segment) = arrived(&mut there, now) {
             receiver.receive(now, &segment);
         }
-        if let Some((_, segment)) = back.pop_front_if(|(at, _)| *at <= now) {
+        if let Some(segment) = arrived(&mut back, now) {
             sender.receive(now, &segment);
         }
     }
