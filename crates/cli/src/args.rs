@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use evenkeel_config::parse_time;
+use evenkeel_sweep::Shard;
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
 #[derive(Debug, Parser)]
@@ -33,12 +34,19 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Show the LCT testbed: FIFO, WFQ/ALTQ and LCT-UC side by side, on real packets as root, else in the simulator.
     Demo(DemoArgs),
+    /// Make pages from saved results: one for each scenario, with every world and seed in the same figures, and an index.
+    Report(ReportArgs),
+    /// Run a scenario over a grid of parameters and seeds, in the simulator on all cores.
+    Sweep(SweepArgs),
     /// Look at scenario files.
     Scenario(ScenarioArgs),
-    /// Print the reference of a file format as Markdown.
+    /// Print the reference of a file format as Markdown, or its JSON Schema.
     Reference {
         /// Which format.
         format: Format,
+        /// Print the JSON Schema.
+        #[arg(long)]
+        json_schema: bool,
     },
 }
 
@@ -49,6 +57,62 @@ pub(crate) enum Format {
     Router,
     /// scenario.toml
     Scenario,
+    /// sweep.toml
+    Sweep,
+}
+
+/// Arguments of `report`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ReportArgs {
+    /// Folders that `evenkeel sim` and `evenkeel lab` have written; all results below them are taken.
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) folders: Vec<PathBuf>,
+    /// Folder for the pages; open its index.html.
+    #[arg(long, value_name = "DIR", default_value = "out/report")]
+    pub(crate) out: PathBuf,
+    /// Heading of the index.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+}
+
+/// Arguments of `sweep`.
+#[derive(ClapArgs, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct SweepArgs {
+    /// The sweep.toml.
+    #[arg(required = true)]
+    pub(crate) file: Option<PathBuf>,
+    /// Run only this part: 3/8 is the third of eight.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse)]
+    pub(crate) shard: Option<Shard>,
+    /// Simulations at the same time [default: as many as there are cores].
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) jobs: usize,
+    /// Folder for the results [default: out/NAME]. What is there already is not run again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Say what would run, and run nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print nothing but errors.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<SweepCommand>,
+}
+
+/// What else to do with sweeps.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SweepCommand {
+    /// Put the results of one or several folders together: tables as CSV and Parquet, and the map if the sweep has one.
+    Merge {
+        /// The folders.
+        #[arg(required = true, value_name = "DIR")]
+        folders: Vec<PathBuf>,
+        /// Folder for the tables [default: the first folder].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 /// Arguments of `run`.
@@ -192,7 +256,7 @@ pub(crate) struct SimArgs {
     /// Seed of everything random, instead of the scenario's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Run with so many seeds, from the first on, into one report.
+    /// Run with so many seeds, from the first on; one page shows all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
     /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.

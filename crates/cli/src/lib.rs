@@ -14,9 +14,11 @@ mod failure;
 mod lab;
 mod out;
 mod reference;
+mod report;
 mod run;
 mod scenario;
 mod sim;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -38,7 +40,9 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Lab(args) => lab::lab(&args, &disciplines),
         Command::Demo(args) => lab::demo(&args),
         Command::Scenario(args) => scenario::scenario(&args, &disciplines),
-        Command::Reference { format } => reference::reference(format),
+        Command::Report(args) => report::report(&args),
+        Command::Sweep(args) => sweep::sweep(&args, &disciplines),
+        Command::Reference { format, json_schema } => reference::reference(format, json_schema),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

@@ -4,9 +4,13 @@ use crate::args::Format;
 use crate::failure::Outcome;
 use crate::out::print;
 
-pub(crate) fn reference(format: Format) -> Outcome {
-    print(&match format {
-        Format::Router => evenkeel_config::reference_markdown(),
-        Format::Scenario => evenkeel_scenario::reference_markdown(),
+pub(crate) fn reference(format: Format, json_schema: bool) -> Outcome {
+    print(&match (format, json_schema) {
+        (Format::Router, false) => evenkeel_config::reference_markdown(),
+        (Format::Router, true) => evenkeel_config::router_schema(),
+        (Format::Scenario, false) => evenkeel_scenario::reference_markdown(),
+        (Format::Scenario, true) => evenkeel_scenario::scenario_schema(),
+        (Format::Sweep, false) => evenkeel_sweep::tables::reference_markdown(),
+        (Format::Sweep, true) => evenkeel_sweep::tables::schema(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_report::site::Title;
 use evenkeel_report::{Judgement, Report, WriteError, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
@@ -46,7 +47,7 @@ pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
     Ok(worst)
 }
 
-/// The scenario, once per seed, into one report.
+/// The scenario, once per seed: one seed gives a page on its run, several a page on all of them, their runs in folders of their own.
 fn one(
     args: &SimArgs,
     scenario: &Scenario,
@@ -55,7 +56,6 @@ fn one(
     disciplines: &Disciplines,
 ) -> Outcome {
     let first = args.seed.unwrap_or(scenario.seed);
-    let (mut runs, mut judgements, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
     let mut varied = scenario.clone();
     if let Some(name) = &without {
         varied = varied.with_ablation(name).map_err(Failure::input)?;
@@ -63,6 +63,8 @@ fn one(
     if args.time_scale != 1.0 {
         varied = varied.scaled(args.time_scale).map_err(Failure::input)?;
     }
+    let several = args.seeds > 1;
+    let (mut reports, mut files, mut failed) = (Vec::new(), Vec::new(), false);
     for seed in (0..args.seeds).map(|n| first.wrapping_add(n)) {
         let options = SimOptions {
             seed: Some(seed),
@@ -70,38 +72,39 @@ fn one(
             time_scale: args.time_scale,
             disciplines: disciplines.clone(),
         };
-        let mut outcome = evenkeel_sim::run(scenario, &options)?;
-        let named = |text: String| if args.seeds > 1 { format!("seed {seed}: {text}") } else { text };
-        if args.seeds > 1 {
-            let name = format!("{} seed {seed}", outcome.run.name).trim().to_owned();
-            outcome.judgements.iter_mut().for_each(|judgement| judgement.run.clone_from(&name));
-            outcome.run.name = name;
+        let outcome = evenkeel_sim::run(scenario, &options)?;
+        let of = if several { format!("seed {seed}: ") } else { String::new() };
+        for warning in &outcome.warnings {
+            eprintln!("warning: {of}{warning}");
         }
-        warnings.extend(outcome.warnings.drain(..).map(named));
-        if !args.quiet && !args.json {
+        let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
+        failed |= !bad.is_empty();
+        if args.quiet && !args.json {
+            eprint!("{}", table::judgements(&bad));
+        } else if !args.json {
+            if several {
+                print(&format!("seed {seed}\n"))?;
+            }
             print(&format!("{}\n", table::steps(&outcome.run)))?;
+            print(&format!("{}\n", table::judgements(&outcome.judgements)))?;
         }
-        judgements.append(&mut outcome.judgements);
-        runs.push(outcome.run);
-    }
-    varied.seed = first;
-    let report = Report::of_scenario(&varied, runs, judgements.clone());
-    let files = evenkeel_report::write_all(folder, &report)?;
-    let bad: Vec<Judgement> = judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
-    if args.json {
-        print_summary(&files)?;
-    } else if args.quiet {
-        eprint!("{}", table::judgements(&bad));
-    } else {
-        print(&format!("{}\n", table::judgements(&judgements)))?;
-        if let Some(page) = files.last() {
-            print(&format!("report: {}\n", page.display()))?;
+        varied.seed = seed;
+        let report = Report::of_scenario(&varied, vec![outcome.run], outcome.judgements);
+        let below = if several { folder.join(format!("seed-{seed}")) } else { folder.to_owned() };
+        files = evenkeel_report::write_all(&below, &report)?;
+        if args.json {
+            print_summary(&files)?;
         }
+        reports.push(report);
     }
-    for warning in &warnings {
-        eprintln!("warning: {warning}");
+    let page = match files.last() {
+        Some(page) if !several => page.clone(),
+        _ => evenkeel_report::site::write(folder, reports, &Title::default())?,
+    };
+    if !args.quiet && !args.json {
+        print(&format!("report: {}\n", page.display()))?;
     }
-    Ok(u8::from(!bad.is_empty()))
+    Ok(u8::from(failed))
 }
 
 /// The demo in virtual time; `because` says why not on real packets.

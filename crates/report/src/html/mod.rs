@@ -256,6 +256,25 @@ fn page(title: &str, body: &str) -> String {
     )
 }
 
+/// A page that shows one drawing, with a link that saves it as `name`. `svg` is a whole SVG, all else plain text.
+#[must_use]
+pub fn figure_page(title: &str, notes: &str, name: &str, svg: &str) -> String {
+    let body = format!(
+        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n</header>\n<figure>{svg}<figcaption>{}</figcaption></figure>\n<div class=\"notes\">{}</div>\n<footer>Evenkeel {}</footer>\n",
+        escape(title),
+        download::link(&slug(name), svg),
+        paragraphs(notes),
+        env!("CARGO_PKG_VERSION")
+    );
+    page(&escape(title), &body)
+}
+
+/// Text so that it means itself in HTML and SVG.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    escape(text).into_owned()
+}
+
 /// Numbers figures.
 struct Figures {
     /// What files of figures are called.

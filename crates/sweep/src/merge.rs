@@ -1,0 +1,144 @@
+//! Tasks' files of one or several folders put together.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_report::columns::{Columns, Values};
+use toml::Value;
+
+use crate::spec::Axis;
+use crate::store::{self, Manifest, Row, TaskResult};
+use crate::{SweepError, map};
+
+/// What was put together.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// Files written.
+    pub files: Vec<PathBuf>,
+    /// Tasks of the sweep.
+    pub tasks: usize,
+    /// Numbers of those that are not there, from 0.
+    pub missing: Vec<usize>,
+}
+
+/// Puts the results in `folders` together: `results.csv`/`.parquet` (a row for each task, step, link and class), `measures.csv`/`.parquet` (a row for
+/// each task) and, if the sweep has one, `map.svg` and `map.html`, into `out`. Tasks that are there twice count once.
+///
+/// # Errors
+/// A folder is no sweep's, the folders are of different sweeps, or a file cannot be written.
+pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
+    let mut manifest: Option<Manifest> = None;
+    let mut found: BTreeMap<usize, TaskResult> = BTreeMap::new();
+    for folder in folders {
+        let this = Manifest::read(folder)?;
+        if let Some(first) = manifest.as_ref().filter(|first| first.identity() != this.identity()) {
+            return Err(SweepError::BadInput(format!(
+                "{} and {} are of different sweeps, or of versions of one: {} with {} tasks and {} with {}",
+                folders[0].display(),
+                folder.display(),
+                first.name,
+                first.tasks.len(),
+                this.name,
+                this.tasks.len()
+            )));
+        }
+        for (index, name) in this.tasks.iter().enumerate() {
+            if !found.contains_key(&index)
+                && let Some(result) = store::read(&folder.join(store::TASKS).join(name))
+            {
+                found.insert(index, result);
+            }
+        }
+        manifest = Some(this);
+    }
+    let Some(manifest) = manifest else {
+        return Err(SweepError::BadInput("no folder to merge".to_owned()));
+    };
+    fs::create_dir_all(out).map_err(|source| SweepError::Write { path: out.to_owned(), source })?;
+    let results: Vec<&TaskResult> = found.values().collect();
+    let mut files = Vec::new();
+    let mut put = |name: &str, bytes: &[u8]| {
+        let path = out.join(name);
+        store::write_bytes(&path, bytes)?;
+        files.push(path);
+        Ok(())
+    };
+    for (name, table) in [("results", rows(&manifest, &results)), ("measures", measures(&manifest, &results))]
+    {
+        let mut csv = Vec::new();
+        table.write_csv(&mut csv).expect("writing to memory does not fail");
+        put(&format!("{name}.csv"), &csv)?;
+        put(&format!("{name}.parquet"), &table.to_parquet())?;
+    }
+    if let Some(spec) = &manifest.map {
+        let svg = map::draw(&manifest.axes, &manifest.measures, spec, &results);
+        put("map.svg", svg.as_bytes())?;
+        put("map.html", map::page(&manifest.title, &manifest.notes, &svg).as_bytes())?;
+    }
+    let missing = (0..manifest.tasks.len()).filter(|index| !found.contains_key(index)).collect();
+    Ok(Merged { files, tasks: manifest.tasks.len(), missing })
+}
+
+/// The columns that say which task a row is of. `each` gives the task of every row.
+fn key(axes: &[Axis], each: &[&TaskResult]) -> Columns {
+    let mut table = Columns::default();
+    table.count("task", each.iter().map(|result| Some(result.index as u64)));
+    for (at, axis) in axes.iter().enumerate() {
+        table.push(axis.name.as_str(), column(each.iter().map(|result| result.values.get(at))));
+    }
+    table.count("seed", each.iter().map(|result| Some(result.seed)));
+    table
+}
+
+/// Whole numbers, numbers, or texts, as the values are.
+fn column<'v>(values: impl Iterator<Item = Option<&'v Value>>) -> Values {
+    let values: Vec<Option<&Value>> = values.collect();
+    let known = || values.iter().flatten();
+    if known().all(|value| value.is_integer()) {
+        return Values::Whole(values.iter().map(|value| value.and_then(Value::as_integer)).collect());
+    }
+    if known().all(|value| value.is_integer() || value.is_float()) {
+        return Values::Number(values.iter().map(|value| value.and_then(number)).collect());
+    }
+    Values::Text(values.iter().map(|value| value.map(crate::spec::plain)).collect())
+}
+
+/// A value that is a number.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64))
+}
+
+fn rows(manifest: &Manifest, results: &[&TaskResult]) -> Columns {
+    let rows: Vec<(&TaskResult, &Row)> =
+        results.iter().flat_map(|result| result.rows.iter().map(move |row| (*result, row))).collect();
+    let tasks: Vec<&TaskResult> = rows.iter().map(|(result, _)| *result).collect();
+    let mut table = key(&manifest.axes, &tasks);
+    let each = || rows.iter().map(|(_, row)| *row);
+    table.text("step", each().map(|row| row.step.as_str()));
+    table.text("router", each().map(|row| row.router.as_str()));
+    table.text("link", each().map(|row| row.link.as_str()));
+    table.text("class", each().map(|row| row.class.as_str()));
+    table.number("offered_per_s", each().map(|row| row.offered));
+    table.number("sent_per_s", each().map(|row| Some(row.sent)));
+    table.number("dropped_per_s", each().map(|row| Some(row.dropped)));
+    table.number("qlen", each().map(|row| Some(row.qlen)));
+    table.number("goodput_bit_per_s", each().map(|row| row.goodput));
+    for (at, name) in
+        ["delay_mean_us", "delay_p50_us", "delay_p99_us", "delay_max_us"].into_iter().enumerate()
+    {
+        table.number(name, each().map(|row| row.delay.map(|delay| delay[at])));
+    }
+    for (at, name) in ["calls_none", "calls_one", "calls_many"].into_iter().enumerate() {
+        table.number(name, each().map(|row| row.calls.map(|calls| calls[at])));
+    }
+    table
+}
+
+fn measures(manifest: &Manifest, results: &[&TaskResult]) -> Columns {
+    let mut table = key(&manifest.axes, results);
+    for (at, (name, _)) in manifest.measures.iter().enumerate() {
+        table.number(name, results.iter().map(|result| result.measures.get(at).copied().flatten()));
+    }
+    table
+}

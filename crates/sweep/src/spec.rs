@@ -1,0 +1,366 @@
+//! A `sweep.toml` and its grid.
+
+use std::path::Path;
+
+use evenkeel_config::Diagnostics;
+use evenkeel_config::parse::read_file;
+use evenkeel_config::read::{Fields, Reader, Value as Read, parse_toml, suggest};
+use evenkeel_config::tree::{Data, Node};
+use evenkeel_scenario::Scenario;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::path;
+use crate::tables::SWEEP;
+
+/// Most tasks of a sweep: beyond, a mistake is more likely than a wish.
+const MOST_TASKS: usize = 1_000_000;
+
+/// A sweep, read and checked.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Its name.
+    pub name: String,
+    /// One line for headings.
+    pub title: String,
+    /// What the reader must know; may be empty.
+    pub notes: String,
+    /// The axes; the last varies fastest.
+    pub axes: Vec<Axis>,
+    /// The seeds of each point.
+    pub seeds: Vec<u64>,
+    /// Names and expressions of what is measured.
+    pub measures: Vec<(String, String)>,
+    /// The map to draw.
+    pub map: Option<MapSpec>,
+    base: Table,
+    fixed: Vec<(String, Value)>,
+    folder: std::path::PathBuf,
+    file: String,
+}
+
+/// An axis of the grid.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Axis {
+    /// Its name.
+    pub name: String,
+    /// What figures call it.
+    pub label: String,
+    /// The paths it sets.
+    pub set: Vec<String>,
+    /// Its values.
+    pub values: Vec<Value>,
+}
+
+/// A heat map.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct MapSpec {
+    /// The axis to the right.
+    pub x: String,
+    /// The axis up.
+    pub y: String,
+    /// The axis with a panel for each value.
+    pub panels: Option<String>,
+    /// The measure.
+    pub value: String,
+    /// What the drawing calls it.
+    pub label: String,
+    /// The value at the light end.
+    pub low: f64,
+    /// The value at the dark end.
+    pub high: f64,
+    /// The measure whose value is a height on the y axis.
+    pub line: Option<String>,
+    /// What the drawing calls the line.
+    pub line_label: String,
+}
+
+/// One run: a point of the grid with a seed.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its number, from 0.
+    pub index: usize,
+    /// The value of each axis.
+    pub values: Vec<Value>,
+    /// The seed.
+    pub seed: u64,
+    /// The whole scenario, as text.
+    pub(crate) text: String,
+    /// Stands for everything the result depends on.
+    pub(crate) hash: u64,
+}
+
+impl Sweep {
+    /// Reads a file and checks every point of its grid.
+    ///
+    /// # Errors
+    /// All that is wrong with it, or with the first point that makes no valid scenario.
+    pub fn load(file: &Path) -> Result<Self, Diagnostics> {
+        let text = read_file(file)?;
+        let name = file.display().to_string();
+        let (table, mut reader) = parse_toml(&text, &name);
+        let fields = reader.table(&SWEEP, &table, 0..0, "");
+        let sweep = read(&mut reader, &fields, file, name);
+        if let Some(sweep) = sweep.as_ref().filter(|_| reader.is_clean_in(&[])) {
+            sweep.check(&mut reader, &fields);
+        }
+        reader.finish(sweep)
+    }
+
+    /// How many tasks there are.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.points() * self.seeds.len()
+    }
+
+    fn points(&self) -> usize {
+        self.axes.iter().map(|axis| axis.values.len()).product()
+    }
+
+    /// The task with this number.
+    ///
+    /// # Errors
+    /// A path leads nowhere.
+    pub fn task(&self, index: usize) -> Result<Task, String> {
+        let seed = self.seeds[index % self.seeds.len()];
+        let mut rest = index / self.seeds.len();
+        let mut values = Vec::new();
+        for axis in self.axes.iter().rev() {
+            values.push(axis.values[rest % axis.values.len()].clone());
+            rest /= axis.values.len();
+        }
+        values.reverse();
+        let mut table = self.base.clone();
+        for key in ["expect", "without", "published"] {
+            table.remove(key);
+        }
+        for (path, value) in &self.fixed {
+            path::put(&mut table, path, value.clone())?;
+        }
+        for (axis, value) in self.axes.iter().zip(&values) {
+            for path in &axis.set {
+                path::put(&mut table, path, value.clone())?;
+            }
+        }
+        let seed_value = i64::try_from(seed).map_err(|_large| format!("seed {seed} is too large"))?;
+        table.insert("seed".to_owned(), Value::Integer(seed_value));
+        let mut measures = Vec::new();
+        for (name, expression) in &self.measures {
+            let expression = self.with_values(expression, &values)?;
+            let mut expect = Table::new();
+            expect.insert("name".to_owned(), Value::String(name.clone()));
+            expect.insert("claim".to_owned(), Value::String(name.clone()));
+            expect.insert("that".to_owned(), Value::String(format!("{expression} >= 0")));
+            measures.push(Value::Table(expect));
+        }
+        table.insert("expect".to_owned(), Value::Array(measures));
+        let text = table.to_string();
+        let hash = fnv(&[env!("CARGO_PKG_VERSION"), &text]);
+        Ok(Task { index, values, seed, text, hash })
+    }
+
+    /// An expression with `{axis}` replaced by the axis' value.
+    fn with_values(&self, expression: &str, values: &[Value]) -> Result<String, String> {
+        let mut out = String::new();
+        let mut rest = expression;
+        while let Some((before, inside)) = rest.split_once('{') {
+            let (name, after) =
+                inside.split_once('}').ok_or_else(|| format!("{expression:?}: `}}` is missing"))?;
+            let value = self.axes.iter().zip(values).find(|(axis, _)| axis.name == name);
+            let Some((_, value)) = value else {
+                let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
+                return Err(format!("{expression:?}: no axis {name:?}; {}", suggest(name, &names)));
+            };
+            out.push_str(before);
+            out.push_str(&plain(value));
+            rest = after;
+        }
+        Ok(out + rest)
+    }
+
+    /// The scenario of a task.
+    ///
+    /// # Errors
+    /// What is wrong with it, and at which point of the grid.
+    pub fn scenario(&self, task: &Task) -> Result<Scenario, String> {
+        Scenario::parse(&task.text, &self.file, &self.folder).map_err(|errors| {
+            let each: Vec<String> =
+                errors.0.iter().map(|error| format!("{}: {}", error.key, error.message)).collect();
+            format!("with {}: {}", self.words(task), each.join("; "))
+        })
+    }
+
+    /// `ring 4, limit 50, seed 1`.
+    #[must_use]
+    pub fn words(&self, task: &Task) -> String {
+        let each = self.axes.iter().zip(&task.values);
+        let mut words: Vec<String> =
+            each.map(|(axis, value)| format!("{} {}", axis.name, plain(value))).collect();
+        words.push(format!("seed {}", task.seed));
+        words.join(", ")
+    }
+
+    /// Every point makes a valid scenario. Told is the first that does not.
+    fn check(&self, reader: &mut Reader, fields: &Fields) {
+        if self.tasks() > MOST_TASKS {
+            let message = format!("{} tasks; valid: up to {MOST_TASKS}", self.tasks());
+            return reader.fail(&fields.span("vary"), "vary", message);
+        }
+        for point in 0..self.points() {
+            let made = self.task(point * self.seeds.len()).and_then(|task| self.scenario(&task).map(drop));
+            if let Err(message) = made {
+                return reader.fail(&fields.span("vary"), "vary", message);
+            }
+        }
+    }
+}
+
+fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Option<Sweep> {
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+    let scenario = folder.join(fields.text("scenario")?);
+    let base = match read_file(&scenario) {
+        Ok(text) => match text.parse::<Table>() {
+            Ok(table) => table,
+            Err(error) => {
+                let message = format!("{}: {}", scenario.display(), error.message());
+                reader.fail(&fields.span("scenario"), "scenario", message);
+                return None;
+            }
+        },
+        Err(errors) => {
+            reader.fail(&fields.span("scenario"), "scenario", errors.to_string());
+            return None;
+        }
+    };
+    let axes: Vec<Axis> = fields.tables("vary").filter_map(|vary| axis(reader, vary)).collect();
+    let mut fixed = entries(reader, fields, "fixed", |data| value(data).ok_or("a date is no value"));
+    if fields.given("duration") {
+        let node = fields.time("duration")?;
+        fixed.push(("duration".to_owned(), Value::String(evenkeel_config::time_text(node))));
+    }
+    let measures = entries(reader, fields, "measure", |data| {
+        data.as_text().map(str::to_owned).ok_or("expected an expression in quotes")
+    });
+    let seeds: Vec<u64> = fields
+        .list("seeds")
+        .iter()
+        .filter_map(|item| match &item.value {
+            Read::Integer(seed) => Some(*seed),
+            _ => None,
+        })
+        .collect();
+    if seeds.is_empty() {
+        reader.fail(&fields.span("seeds"), "seeds", "no seed: nothing would run");
+    }
+    let map = fields.table("map").and_then(|table| map(reader, table, &axes, &measures));
+    Some(Sweep {
+        name: fields.text("name")?.to_owned(),
+        title: fields.text("title")?.to_owned(),
+        notes: fields.text("notes").unwrap_or_default().to_owned(),
+        axes,
+        seeds,
+        measures,
+        map,
+        base,
+        fixed,
+        // Files that the scenario names are beside it.
+        folder: scenario.parent().unwrap_or(Path::new("")).to_owned(),
+        file: name,
+    })
+}
+
+fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
+    let name = vary.text("name")?.to_owned();
+    let node = vary.foreign("values")?;
+    let values = match &node.data {
+        Data::List(items) => items.iter().map(|item| value(&item.data)).collect::<Option<Vec<_>>>(),
+        _ => None,
+    };
+    let Some(values) = values.filter(|values| !values.is_empty()) else {
+        reader.fail(
+            &node.at,
+            vary.path_of("values"),
+            "expected a list of one value or more, as in the scenario",
+        );
+        return None;
+    };
+    Some(Axis {
+        label: vary.text("label").unwrap_or(&name).to_owned(),
+        name,
+        set: vary.texts("set").map(|(path, _)| path.to_owned()).collect(),
+        values,
+    })
+}
+
+/// The entries of a table that the sections do not know.
+fn entries<T>(
+    reader: &mut Reader,
+    fields: &Fields,
+    key: &str,
+    read: impl Fn(&Data) -> Result<T, &'static str>,
+) -> Vec<(String, T)> {
+    let Some(node) = fields.foreign(key) else { return Vec::new() };
+    let Node { data: Data::Table(table), .. } = node else {
+        reader.fail(&node.at, key, "expected a table");
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in &table.entries {
+        match read(&entry.value.data) {
+            Ok(value) => found.push((entry.name.clone(), value)),
+            Err(message) => reader.fail(&entry.at, format!("{key}.{}", entry.name), message),
+        }
+    }
+    found
+}
+
+fn map(reader: &mut Reader, table: &Fields, axes: &[Axis], measures: &[(String, String)]) -> Option<MapSpec> {
+    let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+    let measure_names: Vec<&str> = measures.iter().map(|(name, _)| name.as_str()).collect();
+    let mut known = |key: &str, names: &[&str]| {
+        let name = table.text(key)?;
+        if !names.contains(&name) {
+            reader.fail(
+                &table.span(key),
+                table.path_of(key),
+                format!("no {name:?}; {}", suggest(name, names)),
+            );
+        }
+        Some(name.to_owned())
+    };
+    let (x, y) = (known("x", &axis_names), known("y", &axis_names));
+    let panels = known("panels", &axis_names);
+    let (value, line) = (known("value", &measure_names), known("line", &measure_names));
+    let value = value?;
+    Some(MapSpec {
+        x: x?,
+        y: y?,
+        panels,
+        label: table.text("label").unwrap_or(&value).to_owned(),
+        value,
+        low: table.number("low")?,
+        high: table.number("high")?,
+        line,
+        line_label: table.text("line_label").unwrap_or_default().to_owned(),
+    })
+}
+
+/// A value of a file as the library for writing files has it.
+fn value(data: &Data) -> Option<Value> {
+    let mut table: Table = format!("value = {}", data.inline()).parse().ok()?;
+    table.remove("value")
+}
+
+/// A value as people write it.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// FNV-1a, 64 bits: tells whether something changed, no more.
+pub(crate) fn fnv(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
