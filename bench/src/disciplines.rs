@@ -13,7 +13,7 @@ use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Wei
 
 /// As large as what the router queues: a handle to a frame and what the disciplines ask for.
 #[derive(Clone)]
-pub struct Probe {
+pub(crate) struct Probe {
     flow: FlowKey,
     hash: u64,
     arrival: Nanos,
@@ -104,7 +104,7 @@ fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
 }
 
 /// The cases: name of the discipline and number of classes.
-pub const CASES: [(&str, u16); 8] = [
+pub(crate) const CASES: [(&str, u16); 8] = [
     ("fifo", 4),
     ("fifo", 256),
     ("wfq-altq", 4),
@@ -116,14 +116,14 @@ pub const CASES: [(&str, u16); 8] = [
 ];
 
 /// A discipline with its backlog, ready to exchange packets.
-pub struct Exchange {
+pub(crate) struct Exchange {
     scheduler: AnyScheduler<Probe>,
     now: Nanos,
 }
 
 impl Exchange {
     /// Fills every class to [`DEPTH`] packets.
-    pub fn new(kind: &str, classes: u16) -> Self {
+    pub(crate) fn new(kind: &str, classes: u16) -> Self {
         let mut scheduler = scheduler(kind, classes);
         for number in 0..u64::from(classes) * u64::from(DEPTH) {
             let packet = probe((number % u64::from(classes)) as u16, number);
@@ -136,7 +136,7 @@ impl Exchange {
     }
 
     /// Takes the next packet out and puts it in again, `times` times.
-    pub fn run(&mut self, times: u64) {
+    pub(crate) fn run(&mut self, times: u64) {
         for _ in 0..times {
             self.now += Nanos(SPACING);
             let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
@@ -148,7 +148,7 @@ impl Exchange {
     }
 
     /// Nanoseconds per packet (one `dequeue` and one `enqueue`) over `times` packets.
-    pub fn time(&mut self, times: u64) -> f64 {
+    pub(crate) fn time(&mut self, times: u64) -> f64 {
         let begin = Instant::now();
         self.run(times);
         begin.elapsed().as_nanos() as f64 / times as f64
@@ -156,7 +156,7 @@ impl Exchange {
 }
 
 /// A whole outgoing link (meters, ring and paced wire too) that is kept busy by two classes at twice its rate.
-pub struct BusyLink {
+pub(crate) struct BusyLink {
     link: Link<Probe, AnyScheduler<Probe>>,
     now: Nanos,
     sink: Counted,
@@ -182,7 +182,7 @@ impl LinkSink<Probe> for Counted {
 
 impl BusyLink {
     /// A 10 Gbit/s link with a 64-slot ring.
-    pub fn new(kind: &str, classes: u16) -> Self {
+    pub(crate) fn new(kind: &str, classes: u16) -> Self {
         let config = LinkConfig {
             rate: Some(evenkeel_core::BitRate::from_mbps(10_000)),
             ring: RingConfig { slots: 64, refill: Refill::AnySlot },
@@ -194,7 +194,7 @@ impl BusyLink {
     }
 
     /// `times` arrivals of 746-byte packets (on average), each in half its time on the wire.
-    pub fn run(&mut self, times: u64) {
+    pub(crate) fn run(&mut self, times: u64) {
         let classes = 4;
         for _ in 0..times {
             self.now += Nanos(313);
@@ -206,7 +206,7 @@ impl BusyLink {
     }
 
     /// Nanoseconds per arriving packet, half of which are dropped.
-    pub fn time(&mut self, times: u64) -> f64 {
+    pub(crate) fn time(&mut self, times: u64) -> f64 {
         let begin = Instant::now();
         self.run(times);
         let elapsed = begin.elapsed().as_nanos() as f64;

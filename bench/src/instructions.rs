@@ -19,7 +19,7 @@ fn names() -> Vec<String> {
 }
 
 /// Runs one case: what valgrind is given.
-pub fn one(case: &str, packets: u64) {
+pub(crate) fn one(case: &str, packets: u64) {
     match case.split_once(':') {
         Some(("pipeline", kind)) => Forwarding::new(kind, 64).run(packets),
         Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
@@ -47,7 +47,7 @@ fn count(case: &str, packets: u64) -> Option<u64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-pub fn run() {
+pub(crate) fn run() {
     println!("Instructions per packet (valgrind; exact, the machine's speed has no part in them)");
     for case in names() {
         match (count(&case, PACKETS), count(&case, 2 * PACKETS)) {

@@ -4,20 +4,25 @@
 
 mod disciplines;
 mod instructions;
+mod live;
 mod memory;
 mod pipeline;
 mod timing;
 
-fn main() {
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["memory"] => memory::run(),
         ["instructions"] => instructions::run(),
+        ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
         _ => {
             eprintln!("usage: evenkeel-bench memory | instructions | live EVENKEEL");
-            std::process::exit(2);
+            return ExitCode::from(2);
         }
     }
+    ExitCode::SUCCESS
 }

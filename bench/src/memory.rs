@@ -16,7 +16,7 @@ fn allocations(packets: u64, mut run: impl FnMut(u64)) -> f64 {
     counted.count_total as f64 / packets as f64
 }
 
-pub fn run() {
+pub(crate) fn run() {
     disciplines();
     pipeline();
 }
@@ -79,6 +79,7 @@ fn pipeline() {
 fn print(rounds: &Rounds, allocated: &[f64], base: &str) {
     println!("  {:<46} {:>9}  {:>17} {:>9} {:>12}", "", "ns/packet", "(min to max)", "ratio", "allocations");
     for (index, (name, spread)) in rounds.rows().enumerate() {
+        let spread = spread.expect("nothing is refused here");
         println!(
             "  {name:<46} {:>9.1}  {:>17} {:>9.2} {:>12}",
             spread.median,

@@ -20,7 +20,7 @@ const OUT: [u8; 6] = [2, 0, 0, 0, 0, 3];
 const SINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
 
 /// A host, the router and a sink.
-pub struct Forwarding {
+pub(crate) struct Forwarding {
     pipeline: Pipeline,
     ports: [MemoryPort; 2],
     host: MemoryPort,
@@ -32,18 +32,18 @@ pub struct Forwarding {
     next: usize,
 }
 
-/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of one of 64 flows.
-fn frame(flow: u64, size: u16) -> Vec<u8> {
+/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of one of 64 flows, from one of four sources.
+pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u16) -> Vec<u8> {
     let ip_len = size - 14;
     let mut frame = Vec::with_capacity(usize::from(size));
-    frame.extend_from_slice(&IN);
+    frame.extend_from_slice(to);
     frame.extend_from_slice(&HOST);
     frame.extend_from_slice(&0x0800_u16.to_be_bytes());
     frame.extend_from_slice(&[0x45, 0]);
     frame.extend_from_slice(&ip_len.to_be_bytes());
     frame.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
     frame.extend_from_slice(&[10, 0, 1, 1 + (flow % 4) as u8]);
-    frame.extend_from_slice(&[10, 0, 2, 1]);
+    frame.extend_from_slice(&destination);
     let sum = evenkeel_net::checksum::sum(&frame[14..34]).checksum();
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame.extend_from_slice(&(5000 + flow as u16).to_be_bytes());
@@ -55,7 +55,7 @@ fn frame(flow: u64, size: u16) -> Vec<u8> {
 
 impl Forwarding {
     /// A router with four classes by source address and a link with discipline `kind`, without a rate, so that nothing is dropped.
-    pub fn new(kind: &str, size: u16) -> Self {
+    pub(crate) fn new(kind: &str, size: u16) -> Self {
         let knobs = match kind {
             "fifo" => "kind = \"fifo\", limit = 256",
             "wfq-altq" => "kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 }",
@@ -112,14 +112,14 @@ discipline = {{ {knobs} }}
             sink,
             sink_pool: FramePool::new(512),
             received: Vec::with_capacity(256),
-            frames: (0..FLOWS).map(|flow| frame(flow, size)).collect(),
+            frames: (0..FLOWS).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size)).collect(),
             now,
             next: 0,
         }
     }
 
     /// Forwards `times` packets, in bursts of 32.
-    pub fn run(&mut self, times: u64) {
+    pub(crate) fn run(&mut self, times: u64) {
         let mut arrived = 0;
         for _ in 0..times / BURST {
             self.now += Nanos(100 * BURST);
@@ -138,7 +138,7 @@ discipline = {{ {knobs} }}
     }
 
     /// Nanoseconds per packet. The copies into and out of the ports in memory are included.
-    pub fn time(&mut self, times: u64) -> f64 {
+    pub(crate) fn time(&mut self, times: u64) -> f64 {
         let begin = Instant::now();
         self.run(times);
         begin.elapsed().as_nanos() as f64 / times as f64
