@@ -24,12 +24,10 @@ pub(crate) fn add(
     // A full packet without options is as long as the scenario says.
     let headers = if traffic.ipv6 { 60 } else { 40 };
     let mss = traffic.size.0.saturating_sub(headers).min(u64::from(u16::MAX)) as u16;
-    let (congestion, bytes) = match traffic.kind {
-        TrafficKind::Tcp { congestion, bytes } => (congestion, bytes),
-        _ => {
-            let message = format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
-            return Err(SimError::BadInput(message));
-        }
+    let TrafficKind::Tcp { congestion, bytes } = traffic.kind else {
+        let message =
+            format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
+        return Err(SimError::BadInput(message));
     };
     let congestion = match congestion {
         Congestion::Reno => tcp::Congestion::Reno,

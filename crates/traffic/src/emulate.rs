@@ -9,7 +9,7 @@
 //! | rate r | a packet of L bits takes L / r, after the one before it; fractions of a nanosecond are carried over, so the long-run rate is exact |
 //! | queue | packets that may wait for or be on the wire at the rate; more are dropped |
 //! | delay d | every packet arrives at least d after its last bit left |
-//! | jitter j | and up to j later, uniform; order is kept: a packet waits for the one before it |
+//! | jitter j | and up to j later, uniform; order is kept: a packet waits for the one before it, so where packets are closer than j they are later on average |
 //! | loss | this part of the packets, drawn independently, never arrives |
 //! | reorder | this part of the packets, drawn independently, takes neither delay nor jitter, and so overtakes what is on its way |
 //!
@@ -209,5 +209,98 @@ impl Emulator {
         self.free = self.free.saturating_add(Nanos(u64::try_from(time).unwrap_or(u64::MAX)));
         self.departures.push_back(self.free);
         Some(self.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(config: EmulatorConfig) -> Emulator {
+        Emulator::new(config, 5, 3).unwrap()
+    }
+
+    fn arrival(fate: Fate) -> u64 {
+        match fate {
+            Fate::Arrives(at) => at.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_happens_on_a_perfect_wire() {
+        let mut wire = wire(EmulatorConfig::default());
+        assert_eq!(wire.send(Nanos(17), Bytes(1500)), Fate::Arrives(Nanos(17)));
+    }
+
+    #[test]
+    fn the_rate_is_exact_and_the_queue_bounded() {
+        // 64 bytes at 3 Gbit/s: 170.666... ns.
+        let rate = Some(BitRate(3_000_000_000));
+        let mut wire = wire(EmulatorConfig { rate, queue: 3_000, delay: Nanos(1_000), ..Default::default() });
+        for n in 1..=3_000u64 {
+            assert_eq!(arrival(wire.send(Nanos::ZERO, Bytes(64))), 1_000 + (n * 512).div_ceil(3));
+        }
+        assert_eq!(wire.send(Nanos(170), Bytes(64)), Fate::Overflow);
+        // At 171 ns the first has left.
+        assert_eq!(arrival(wire.send(Nanos(171), Bytes(64))), 1_000 + (3_001u64 * 512).div_ceil(3));
+        // After a pause nothing is owed.
+        assert_eq!(arrival(wire.send(Nanos(1_000_000), Bytes(64))), 1_001_171);
+        let counters = wire.counters();
+        assert_eq!((counters.sent, counters.carried, counters.overflowed), (3_003, 3_002, 1));
+    }
+
+    #[test]
+    fn jitter_keeps_order_and_reordering_does_not() {
+        let (delay, jitter) = (Nanos::from_millis(5), Nanos::from_millis(2));
+        let mut tidy = wire(EmulatorConfig { delay, jitter, ..Default::default() });
+        let times: Vec<_> = (0..2_000).map(|n| arrival(tidy.send(Nanos(n * 100_000), Bytes(100)))).collect();
+        assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
+        let late: Vec<_> = times.iter().zip(0..).map(|(at, n)| at - n * 100_000).collect();
+        assert!(late.iter().all(|late| (5_000_000..=7_000_000).contains(late)));
+        // Packets far apart do not wait for each other: all of the range.
+        let mut sparse = wire(EmulatorConfig { delay, jitter, ..Default::default() });
+        let far: Vec<_> = (0..2_000u64)
+            .map(|n| arrival(sparse.send(Nanos(n * 10_000_000), Bytes(100))) - n * 10_000_000)
+            .collect();
+        assert!(far.iter().all(|late| (5_000_000..=7_000_000).contains(late)));
+        let mean = far.iter().sum::<u64>() / 2_000;
+        // Standard deviation of the mean: 13 us.
+        assert!((5_948_000..=6_052_000).contains(&mean), "{mean}");
+
+        let mut untidy = wire(EmulatorConfig { delay, reorder: WHOLE / 10, ..Default::default() });
+        let times: Vec<_> =
+            (0..2_000).map(|n| arrival(untidy.send(Nanos(n * 100_000), Bytes(100)))).collect();
+        let at_once = times.iter().zip(0..).filter(|(at, n)| **at == n * 100_000).count();
+        // 200 expected, standard deviation 13.4.
+        assert!((146..=254).contains(&at_once), "{at_once}");
+        assert_eq!(untidy.counters().overtaking, at_once as u64);
+        assert!(times.windows(2).any(|pair| pair[0] > pair[1]));
+    }
+
+    #[test]
+    fn losses_are_as_many_as_told_and_follow_from_the_seed() {
+        let config = EmulatorConfig { loss: WHOLE / 100, ..Default::default() };
+        let fates = |seed| {
+            let mut wire = Emulator::new(config, seed, 3).unwrap();
+            (0..100_000).map(|n| wire.send(Nanos(n), Bytes(100)) == Fate::Lost).collect::<Vec<_>>()
+        };
+        let lost = fates(1).iter().filter(|lost| **lost).count();
+        // 1000 expected, standard deviation 31.5.
+        assert!((870..=1_130).contains(&lost), "{lost}");
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+        let mut hole = wire(EmulatorConfig { loss: WHOLE, ..Default::default() });
+        assert_eq!(hole.send(Nanos(1), Bytes(1)), Fate::Lost);
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let refused = |config| Emulator::new(config, 0, 0).unwrap_err().to_string();
+        let config = EmulatorConfig::default();
+        assert!(refused(EmulatorConfig { rate: Some(BitRate(1)), ..config }).contains("1 kbit/s"));
+        assert!(refused(EmulatorConfig { queue: 1_000_001, ..config }).contains("1000000"));
+        assert!(refused(EmulatorConfig { delay: HOUR + Nanos(1), ..config }).contains("1 hour"));
+        assert!(refused(EmulatorConfig { loss: WHOLE + 1, ..config }).contains("more than all"));
     }
 }

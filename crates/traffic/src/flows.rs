@@ -212,6 +212,9 @@ mod tests {
         let lengths: Vec<_> = all(rest).iter().filter(|p| p.flow == 5).map(|p| p.ip_len.0).collect();
         assert_eq!(lengths, [1_000, 1_000, 72]);
         assert!(FlowArrivals::new(FlowsConfig { load: BitRate(0), ..config() }).is_err());
-        assert!(FlowArrivals::new(FlowsConfig { sizes: Sizes::Pareto { shape_milli: 1_000 }, ..config() }).is_err());
+        assert!(
+            FlowArrivals::new(FlowsConfig { sizes: Sizes::Pareto { shape_milli: 1_000 }, ..config() })
+                .is_err()
+        );
     }
 }

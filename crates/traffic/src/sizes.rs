@@ -55,8 +55,7 @@ impl Sizes {
             }
             Self::Lognormal { shape_milli } => {
                 let shape = i128::from(shape_milli);
-                let exponent = normal(dice) * shape / 1_000
-                    - i128::from(ONE) * shape * shape / 2_000_000;
+                let exponent = normal(dice) * shape / 1_000 - i128::from(ONE) * shape * shape / 2_000_000;
                 u128::from(mean.0) * u128::from(exp(exponent))
             }
         };

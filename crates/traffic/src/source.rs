@@ -113,7 +113,10 @@ impl fmt::Display for SourceError {
                 write!(f, "jitter of {ppm} millionths of the spacing is out of range: 0 to 1000000")
             }
             Self::FlowSize(mean, sizes) => {
-                write!(f, "flows of {mean} on average, {sizes:?}: the mean is 1 B to 1 TiB, shapes of Pareto 1.001 to 100, of lognormal 0 to 4")
+                write!(
+                    f,
+                    "flows of {mean} on average, {sizes:?}: the mean is 1 B to 1 TiB, shapes of Pareto 1.001 to 100, of lognormal 0 to 4"
+                )
             }
             Self::NoBurst => f.write_str("an on-off source needs a mean on time above zero"),
         }

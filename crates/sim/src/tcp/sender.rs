@@ -279,11 +279,11 @@ impl Sender {
     /// NextSeg(): the number of the segment to be sent now.
     fn next_segment(&mut self) -> Option<u64> {
         let room = (self.board.pipe() + 1) * self.payload <= self.window.bytes();
-        if core::mem::take(&mut self.at_once) || room {
-            if let Some(number) = self.board.resend_lost() {
-                self.counts.retransmitted += 1;
-                return Some(number);
-            }
+        if (core::mem::take(&mut self.at_once) || room)
+            && let Some(number) = self.board.resend_lost()
+        {
+            self.counts.retransmitted += 1;
+            return Some(number);
         }
         self.held_back = !room;
         if !room {
