@@ -515,7 +515,7 @@ pub static CONTROL_LCT: Section = Section {
         },
         Key {
             name: "step",
-            kind: Kind::Number { min: 0.01, max: 1.0 },
+            kind: Kind::Number { min: 0.015625, max: 1.0 },
             presence: Presence::Default("0.125"),
             doc: "Largest relative change of a class's rate in an interval.",
         },

@@ -241,7 +241,7 @@ fn what_cannot_be_is_refused() {
     let mut bad = good.clone();
     bad.queue_limits = Some(QueueLimitConfig { min: 10, max: 9 });
     assert_eq!(make(bad), Err(ControlError::Bounds { lower: "limit_min", upper: "limit_max" }));
-    for (gain, hysteresis, most) in [(1, 0, 655), (65_537, 0, 655), (65, 65_537, 655), (65, 0, 1)] {
+    for (gain, hysteresis, most) in [(1, 0, 1_024), (65_537, 0, 1_024), (65, 65_537, 1_024), (65, 0, 1)] {
         let mut bad = good.clone();
         (bad.x_delay.gain, bad.x_delay.hysteresis, bad.x_delay.most) = (gain, hysteresis, most);
         assert!(make(bad).is_err(), "{gain} {hysteresis} {most}");
@@ -267,7 +267,7 @@ proptest! {
         gain in 65u32..=65_536,
         smoothing in 1_024u32..=65_536,
         hysteresis in 0u32..=65_536,
-        most in 655u32..=65_536,
+        most in 1_024u32..=65_536,
         mean in any::<bool>(),
         min in 1u64..=1_000_000, max in 1_000_000u64..=60_000_000_000,
         x in prop::collection::vec(0u64..=60_000_000_000, 0..5),

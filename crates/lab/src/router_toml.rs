@@ -3,10 +3,12 @@
 //! Every value is written out, defaults too, so that the file says what was measured.
 
 use evenkeel_config::{
-    DisciplineConfig, Hairpin, LinkConfig, Mode, RouterConfig, rate_text, size_text, time_text,
+    DisciplineConfig, Hairpin, LinkConfig, LinkControl, Mode, RouterConfig, rate_text, size_text, time_text,
 };
+use evenkeel_core::Nanos;
 use evenkeel_core::class_map::{Match, Rule};
 use evenkeel_core::link::{Refill, RingConfig};
+use evenkeel_core::measure::congestion::{Aggregate, Loss};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect};
 use toml::{Table, Value};
@@ -100,6 +102,9 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
         entry.insert("shaper".into(), shaper);
     }
     entry.insert("discipline".into(), discipline(&link.discipline, classes));
+    if let Some(turned) = &link.control {
+        entry.insert("control".into(), control(turned, classes));
+    }
     Value::Table(entry)
 }
 
@@ -159,6 +164,41 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
     }
 }
 
+fn control(control: &LinkControl, classes: &[&str]) -> Value {
+    let LinkControl { on, config } = control;
+    // Both are powers of two, so what is written is exactly what was read.
+    let fraction = |bits: u32| Value::Float(f64::from(bits) / 65_536.0);
+    let share = |bits: u64| Value::Float(bits as f64 / f64::from(Loss::ALL.bits()));
+    let time = |ns: u64| Value::from(time_text(Nanos(ns)));
+    let (aggregate, delay_weight) = match config.aggregate {
+        Aggregate::Worst => ("worst", 1 << 15),
+        Aggregate::Mean { delay_weight } => ("mean", delay_weight),
+    };
+    let limits = config.queue_limits.unwrap_or_default();
+    let x = config.x_delay;
+    let class = &config.classes;
+    table([
+        ("kind", "lct".into()),
+        ("on", (*on).into()),
+        ("interval", time(config.interval.0)),
+        ("gain", fraction(x.gain)),
+        ("smoothing", fraction(config.smoothing)),
+        ("hysteresis", fraction(x.hysteresis)),
+        ("step", fraction(x.most)),
+        ("x_min", time(x.min.0)),
+        ("x_max", time(x.max.0)),
+        ("limits", config.queue_limits.is_some().into()),
+        ("limit_min", i64::from(limits.min).into()),
+        ("limit_max", i64::from(limits.max).into()),
+        ("aggregate", aggregate.into()),
+        ("delay_weight", fraction(delay_weight)),
+        ("delay_normal", by_class(classes, class.iter().map(|class| time(class.delay.normal())))),
+        ("delay_degraded", by_class(classes, class.iter().map(|class| time(class.delay.degraded())))),
+        ("loss_normal", by_class(classes, class.iter().map(|class| share(class.loss.normal())))),
+        ("loss_degraded", by_class(classes, class.iter().map(|class| share(class.loss.degraded())))),
+    ])
+}
+
 fn by_class(classes: &[&str], values: impl Iterator<Item = Value>) -> Value {
     Value::Table(classes.iter().map(|class| (*class).to_owned()).zip(values).collect())
 }
@@ -202,6 +242,20 @@ mod tests {
             let names = ["rest", "marked"];
             let discipline = evenkeel_config::parse_discipline(variant, &names);
             config.links[0].discipline = discipline.unwrap_or_else(|e| panic!("{variant}: {e}"));
+            survives(&config);
+        }
+        for control in [
+            "",
+            "on = false, limits = false, aggregate = \"mean\", delay_weight = 0.3, gain = 0.001, step = 0.015625",
+            "preset = \"voice\", loss_normal = { rest = 0.0123 }, delay_degraded = { marked = \"1.5s\" }",
+        ] {
+            let text = format!(
+                "[[port]]\nname = \"a\"\ninterface = \"a\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"marked\"\n\
+                 [[link]]\nport = \"a\"\ndiscipline = {{ kind = \"lct\" }}\ncontrol = {{ kind = \"lct\", {control} }}"
+            );
+            let parsed = RouterConfig::parse(&text, "r.toml").unwrap_or_else(|e| panic!("{e}"));
+            config.links[0].discipline = parsed.links[0].discipline.clone();
+            config.links[0].control = parsed.links[0].control.clone();
             survives(&config);
         }
         config.links[0].rate = None;

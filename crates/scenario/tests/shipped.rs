@@ -164,6 +164,7 @@ fn run(scenario: &Scenario) -> Results {
                     let changed = LinkConfig { rate: *rate, ..*link.config() };
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
+                Change::Control(_) => panic!("{}: no figure is about control", scenario.name),
                 Change::Discipline(discipline) => {
                     link.swap(step.at, discipline.build(classes).unwrap(), &mut Nowhere);
                 }
@@ -250,7 +251,8 @@ fn wrong(scenario: &Scenario) -> Vec<String> {
 
 #[test]
 fn the_lct_figures_claim_what_is_so() {
-    let wrong: Vec<_> = scenarios("lct").iter().flat_map(wrong).collect();
+    let figures = scenarios("lct").into_iter().filter(|scenario| scenario.published.is_some());
+    let wrong: Vec<_> = figures.flat_map(|scenario| wrong(&scenario)).collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
@@ -284,7 +286,7 @@ fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig)
 /// The files set what was published: steps cannot refer to `published/`, so a slip of the pen would go unseen.
 #[test]
 fn steps_set_what_was_published() {
-    use evenkeel_config::DisciplineConfig::{Fifo, Lct, WfqAltq};
+    use evenkeel_config::DisciplineConfig::{Fifo, Lct, Own, WfqAltq};
     use evenkeel_core::schedule::wfq_altq::DropRule;
 
     let limit = |discipline: &_| match discipline {
@@ -293,16 +295,17 @@ fn steps_set_what_was_published() {
             DropRule::TailPerQueue { limit } => u64::from(limit),
             DropRule::LongestHead { .. } => panic!("the measurements used tail drop"),
         },
-        Fifo(_) => panic!("no figure is about FIFO"),
+        Fifo(_) | Own(_) => panic!("no figure is about these"),
     };
     let class3 = |discipline: &_| match discipline {
         Lct(config) => config.x_delay[3].0 / 1_000,
         WfqAltq(config) => u64::from(config.weights[3].0),
-        Fifo(_) => panic!("no figure is about FIFO"),
+        Fifo(_) | Own(_) => panic!("no figure is about these"),
     };
     let mut compared = 0;
     for scenario in scenarios("lct").iter().chain(&scenarios("wfq-altq")) {
-        let entry = &scenario.published.as_ref().unwrap().entry;
+        let Some(published) = &scenario.published else { continue };
+        let entry = &published.entry;
         let numbers = |key: &str| -> Option<Vec<u64>> {
             let value = entry.get(key)?;
             let list = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);

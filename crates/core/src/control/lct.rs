@@ -72,8 +72,8 @@ use crate::units::Nanos;
 pub const GAIN_RANGE: RangeInclusive<u64> = 65..=65_536;
 /// Valid hystereses, in units of 2^-16 of an index: 0 to 1.
 pub const HYSTERESIS_RANGE: RangeInclusive<u64> = 0..=65_536;
-/// Valid largest changes per interval, in units of 2^-16: 0.01 to 1, a factor of 2.
-pub const MOST_RANGE: RangeInclusive<u64> = 655..=65_536;
+/// Valid largest changes per interval, in units of 2^-16: 1/64 to 1, a factor of 2.
+pub const MOST_RANGE: RangeInclusive<u64> = 1_024..=65_536;
 
 /// How X_DELAY is moved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

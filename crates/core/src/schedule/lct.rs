@@ -24,7 +24,7 @@
 //! Bound: with module 2, a class alone sends at most one packet per X. A class with X = 0 is never held. Without
 //! module 2, and with a policy other than `Hold`, the discipline is work conserving.
 //!
-//! Not implemented: setting X from measured delay (the paper's plan). Difference: a timer that was set for a packet
+//! Setting X from what is measured, the paper's plan, is [`crate::control`]'s. Difference: a timer that was set for a packet
 //! which then left earlier does not fire in vain.
 
 use alloc::vec::Vec;

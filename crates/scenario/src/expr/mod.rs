@@ -235,7 +235,9 @@ impl Metric {
             Self::CallsNone => "scheduler calls that found every queue empty",
             Self::CallsOne => "scheduler calls that found packets in one queue",
             Self::CallsMany => "scheduler calls that found packets in several queues",
-            Self::CiDelay => "mean congestion index for delay, on a link with control: 0 normal, 1 at the degradation threshold",
+            Self::CiDelay => {
+                "mean congestion index for delay, on a link with control: 0 normal, 1 at the degradation threshold"
+            }
             Self::CiLoss => "mean congestion index for loss, on a link with control",
             Self::XDelay => "mean X_DELAY that the control of the link gives the class",
         }
@@ -246,7 +248,13 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Sent | Self::Dropped | Self::Offered => "packets/s",
-            Self::Delay | Self::DelayP50 | Self::DelayP99 | Self::E2e | Self::E2eP50 | Self::E2eP99 | Self::XDelay => "us",
+            Self::Delay
+            | Self::DelayP50
+            | Self::DelayP99
+            | Self::E2e
+            | Self::E2eP50
+            | Self::E2eP99
+            | Self::XDelay => "us",
             Self::Qlen => "packets",
             Self::Goodput => "bit/s",
             Self::CallsNone | Self::CallsOne | Self::CallsMany | Self::CiDelay | Self::CiLoss => "",
