@@ -174,7 +174,10 @@ fn simulated_only(scenario: &Scenario) -> Result<(), LabError> {
     };
     if let Some(wire) = scenario.wires.iter().find(|wire| !wire.quality.is_perfect()) {
         let [a, b] = &wire.ends;
-        return refuse(format!("wire {} to {} has a rate, delay, jitter, loss or reordering", a.node, b.node));
+        return refuse(format!(
+            "wire {} to {} has a rate, delay, jitter, loss or reordering",
+            a.node, b.node
+        ));
     }
     for traffic in &scenario.traffic {
         if traffic.flows > 1 || matches!(traffic.kind, TrafficKind::Flows { .. } | TrafficKind::Replay) {

@@ -134,9 +134,9 @@ impl Demo {
 /// # Errors
 /// What is wrong with one of them: a mistake in this program.
 pub fn scenarios() -> Result<Scenarios, Diagnostics> {
-    let parsed = SCENARIOS
-        .iter()
-        .map(|(name, file, text)| Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario)));
+    let parsed = SCENARIOS.iter().map(|(name, file, text)| {
+        Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
+    });
     parsed.collect()
 }
 

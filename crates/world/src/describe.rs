@@ -76,7 +76,10 @@ pub fn offered(traffic: &Traffic) -> String {
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
     if let TrafficKind::Tcp { congestion, bytes } = traffic.kind {
         let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
-        return format!("{from} to {to}{class}: TCP ({}){amount}, full segments of {size}", congestion.name());
+        return format!(
+            "{from} to {to}{class}: TCP ({}){amount}, full segments of {size}",
+            congestion.name()
+        );
     }
     let kind = match (traffic.tool, traffic.kind) {
         (Tool::Iperf3, _) if traffic.tcp => "iperf3, TCP".to_owned(),
