@@ -17,9 +17,12 @@ fi
 
 cargo build --locked --quiet -p evenkeel-core
 library=$(find target/debug -maxdepth 1 -name 'libevenkeel_core.rlib')
-# Everything generic is compiled by its users; what is left must ask for memory operations, core and alloc at most.
-foreign=$(nm --undefined-only --demangle=rust "$library" 2>/dev/null | awk '$1 == "U" { $1 = ""; print substr($0, 2) }' | sort -u |
-  grep -vE '^(core::|alloc::|<.* as (core|alloc)::|<.*(core|alloc)::|evenkeel_core::|<.*evenkeel_core|mem(cpy|move|set|cmp)$|bcmp$|__rust_|__rustc|_?DW\.ref|rust_eh_personality|_Unwind_Resume)' || true)
+# Everything generic is compiled by its users. What the rest asks for and does not define itself must be Rust's core or alloc,
+# operations on memory, or arithmetic that the compiler brings along.
+symbols() { nm "$1" "$library" 2>/dev/null | awk 'NF >= 2 && $NF !~ /:$/ { print $NF }' | sort -u; }
+foreign=$(comm -23 <(symbols --undefined-only) <(symbols --defined-only) |
+  grep -vE '^(_ZN|_RN?v|_R)[A-Za-z]*[0-9]*.*(4core|5alloc)|^(mem(cpy|move|set|cmp)|bcmp|rust_eh_personality|_Unwind_Resume)$|^__(rust|u?div|u?mod|mul|ash|lsh)[a-z_0-9]*$|__rust' || true)
+foreign+=$(symbols --undefined-only | grep -E '3std[0-9]' || true)
 [ -z "$foreign" ] || fail "the core asks the system for: $foreign"
 
 # Unsafe code lives in one crate.
