@@ -74,14 +74,12 @@ fn parameters(scenario: &Scenario) -> Vec<Parameter> {
 pub fn offered(traffic: &Traffic) -> String {
     let Traffic { from, to, rate, size, .. } = traffic;
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
-    if let TrafficKind::Tcp { congestion, bytes } = traffic.kind {
-        let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
-        return format!(
-            "{from} to {to}{class}: TCP ({}){amount}, full segments of {size}",
-            congestion.name()
-        );
-    }
     let kind = match (traffic.tool, traffic.kind) {
+        (_, TrafficKind::Tcp { congestion, bytes }) => {
+            let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
+            let congestion = congestion.name();
+            return format!("{from} to {to}{class}: TCP ({congestion}){amount}, full segments of {size}");
+        }
         (Tool::Iperf3, _) if traffic.tcp => "iperf3, TCP".to_owned(),
         (Tool::Iperf3, _) => "iperf3, UDP".to_owned(),
         (Tool::DItg, _) => "D-ITG, UDP".to_owned(),
@@ -103,7 +101,6 @@ pub fn offered(traffic: &Traffic) -> String {
             format!("flows of {mean_size} on average ({sizes}) that come and go, each at {peak}")
         }
         (Tool::Evenkeel, TrafficKind::Replay) => "a recording".to_owned(),
-        (Tool::Evenkeel, TrafficKind::Tcp { .. }) => "TCP".to_owned(),
     };
     let packets = packet_rate(*rate, *size);
     format!("{from} to {to}{class}: {rate} in packets of {size} ({packets:.0}/s), {kind}")

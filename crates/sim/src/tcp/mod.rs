@@ -6,8 +6,8 @@
 //! |---|---|
 //! | segments, handshake, options (MSS, SACK, window scale, time stamps in microseconds) | RFC 9293, RFC 2018, RFC 7323 |
 //! | slow start (bytes counted, two segments per acknowledgement at most), initial window of 10 segments | RFC 5681, RFC 3465, RFC 6928 |
-//! | congestion avoidance [`Reno`](congestion): one segment per window acknowledged | RFC 5681 3.1, RFC 3465 |
-//! | congestion avoidance [`Cubic`](congestion) | RFC 9438 |
+//! | congestion avoidance [Reno](Congestion::Reno): one segment per window acknowledged | RFC 5681 3.1, RFC 3465 |
+//! | congestion avoidance [CUBIC](Congestion::Cubic) | RFC 9438 |
 //! | loss detection, pipe, recovery | RFC 6675, with the segment instead of the octet as its unit |
 //! | retransmission time-out, round-trip time | RFC 6298, one sample per acknowledgement of new data |
 //! | acknowledgements: every second segment or after a while; at once when a segment is missing or a gap is filled | RFC 5681 4.2 |
