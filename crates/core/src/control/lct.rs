@@ -31,7 +31,8 @@
 //! σ_c is σ, or less if the class is so sensitive that a rate lower by σ would raise its index for loss by more than 1/4.
 //!
 //! **Anti-windup.** An X that a class does not feel is no rate. So a class that is to give way starts just below its
-//! bite, not at zero, and an X below a quarter of it is zero. X ends at [`XDelayConfig::max`]; no sum is kept beside it.
+//! bite, not at zero, and an X below a quarter of it is zero. X ends at [`XDelayConfig::max`]; no sum is kept beside it. A class that is
+//! there and still better off than the leader has no more to give: it has no part in J*.
 //!
 //! **Stability.** Let x_c = ln X_c deviate a little from a state in which all indexes are equal. Then
 //! δJ_c = a_c·δx_c for all but the leader m, and what they give or take is the leader's: δJ_m = −a_m·Σ(μ_c/μ_m)·δx_c. So the
@@ -331,10 +332,14 @@ impl XDelayLaw {
 
     /// Where the indexes of the classes with traffic would meet if the rate were shared so.
     fn target(&self, config: &ControlConfig, seen: &[Seen]) -> u32 {
+        let index = |class: usize| config.aggregate.of(seen[class].index);
+        let leads = self.leader.map_or(Index::ZERO, index);
+        // A class at the largest X has no more to give.
+        let spent = |class: usize| self.x[class].value >= self.config.max && index(class) < leads;
         let (mut sum, mut weights) = (0u128, 0u128);
-        for (class, now) in seen.iter().enumerate().filter(|(_, now)| now.active) {
+        for (class, now) in seen.iter().enumerate().filter(|(class, now)| now.active && !spent(*class)) {
             let weight = (u128::from(now.rate) << 16) / u128::from(self.slope(config, class, now).0) + 1;
-            sum += weight * u128::from(config.aggregate.of(now.index).bits());
+            sum += weight * u128::from(index(class).bits());
             weights += weight;
         }
         sum.checked_div(weights).unwrap_or(0) as u32
