@@ -8,6 +8,7 @@ help:
 	@echo "make run    set up what is missing, build, and show the main job on real packets"
 	@echo "make test   everything CI runs"
 	@echo "make bench  ratios against peers, measured in the same run"
+	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that are missing"
 
 setup:
@@ -23,6 +24,9 @@ run: setup
 
 test: setup
 	@scripts/test.sh
+
+figures: setup build
+	@scripts/book.sh
 
 bench: setup
 	@scripts/bench.sh

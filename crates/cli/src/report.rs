@@ -1,7 +1,8 @@
 //! `evenkeel report`: pages from saved results.
 
 use evenkeel_report::saved::{self, LoadError};
-use evenkeel_report::site::{self, Title};
+use evenkeel_report::site::{self, Drawing, Title};
+use evenkeel_sweep::Drawn;
 
 use crate::args::ReportArgs;
 use crate::failure::{Failure, Outcome};
@@ -20,6 +21,16 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     if let Some(text) = &args.title {
         title.title.clone_from(text);
     }
-    let index = site::write(&args.out, results, &title)?;
-    print(&format!("{count} results; open {}\n", index.display()))
+    let mut drawings = Vec::new();
+    for folder in args.folders.iter().filter(|folder| folder.is_dir()) {
+        let maps = evenkeel_sweep::maps(folder)?;
+        drawings.extend(maps.into_iter().map(|Drawn { name, title, notes, svg }| Drawing {
+            name,
+            title,
+            notes,
+            svg,
+        }));
+    }
+    let index = site::write(&args.out, results, &drawings, &title)?;
+    print(&format!("{count} results, {} maps; open {}\n", drawings.len(), index.display()))
 }

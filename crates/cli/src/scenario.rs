@@ -85,13 +85,13 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     Ok(code)
 }
 
-/// Scenario files below `folder`: TOML files, without those in folders that hold published numbers.
+/// Scenario files below `folder`: TOML files, without those in folders that hold published numbers or sweeps.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            if entry.file_name() != "published" {
+            if entry.file_name() != "published" && entry.file_name() != "maps" {
                 collect(&path, files)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "toml") {

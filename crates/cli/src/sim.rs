@@ -99,7 +99,7 @@ fn one(
     }
     let page = match files.last() {
         Some(page) if !several => page.clone(),
-        _ => evenkeel_report::site::write(folder, reports, &Title::default())?,
+        _ => evenkeel_report::site::write(folder, reports, &[], &Title::default())?,
     };
     if !args.quiet && !args.json {
         print(&format!("report: {}\n", page.display()))?;

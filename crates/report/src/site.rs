@@ -22,6 +22,19 @@ impl Default for Title {
     }
 }
 
+/// A drawing with a page of its own.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// Path-like: `maps/differentiation`.
+    pub name: String,
+    /// Heading.
+    pub title: String,
+    /// Paragraphs of plain text.
+    pub notes: String,
+    /// The whole SVG.
+    pub svg: String,
+}
+
 const INTRO: &str = "\
 Each card is one published figure or table, run again. The same scenario file runs in the simulator (virtual time) and, where it \
 says lab, on real packets between network namespaces of one Linux machine; the code of the scheduler is the same in both.
@@ -30,12 +43,17 @@ A page shows the published number where there is one, the simulation as a line w
 the lab run over it. Below the figures stand the claims of the paper as expectations with the numbers behind each. “As expected” means that every claim \
 came out as documented: a claim of the paper that is not reproduced says so on its page.";
 
-/// Writes the pages on `reports` into `folder`, which is made if it is missing: a page and its samples as CSV and Parquet for each scenario, and
+/// Writes the pages on `reports` and `drawings` into `folder`, which is made if it is missing: a page and its samples as CSV and Parquet for each scenario, and
 /// `index.html`. Returns the index.
 ///
 /// # Errors
 /// The file that could not be written, and why.
-pub fn write(folder: &Path, reports: Vec<Report>, title: &Title) -> Result<PathBuf, WriteError> {
+pub fn write(
+    folder: &Path,
+    reports: Vec<Report>,
+    drawings: &[Drawing],
+    title: &Title,
+) -> Result<PathBuf, WriteError> {
     let put = |name: &str, content: &[u8]| -> Result<PathBuf, WriteError> {
         let path = folder.join(name);
         let failed = |source| WriteError { path: path.clone(), source };
@@ -74,6 +92,19 @@ pub fn write(folder: &Path, reports: Vec<Report>, title: &Title) -> Result<PathB
                 !report.failed(),
             )],
             figure: String::new(),
+        });
+    }
+    for drawing in drawings {
+        let name = slug(&drawing.name);
+        let file = format!("{name}.html");
+        let page = html::figure_page(&drawing.title, &drawing.notes, &name, &drawing.svg);
+        put(&file, page.as_bytes())?;
+        entries.push(IndexEntry {
+            file,
+            name: drawing.name.clone(),
+            title: drawing.title.clone(),
+            figure: drawing.svg.clone(),
+            ..IndexEntry::default()
         });
     }
     put("index.html", html::index(&title.title, &title.intro, &entries).as_bytes())
@@ -120,19 +151,28 @@ mod tests {
                 ..Report::default()
             }
         };
-        let index = write(&folder.path().join("a/b"), vec![result(1), result(2)], &Title::default()).unwrap();
+        let drawing = Drawing {
+            name: "maps/a".to_owned(),
+            title: "A <map>".to_owned(),
+            notes: String::new(),
+            svg: "<svg id=\"drawing\"></svg>".to_owned(),
+        };
+        let index =
+            write(&folder.path().join("a/b"), vec![result(1), result(2)], &[drawing], &Title::default())
+                .unwrap();
         let below = index.parent().unwrap();
         let mut names: Vec<_> = fs::read_dir(below)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        assert_eq!(names, ["index.html", "lct-fig4.csv", "lct-fig4.html", "lct-fig4.parquet"]);
+        assert_eq!(names, ["index.html", "lct-fig4.csv", "lct-fig4.html", "lct-fig4.parquet", "maps-a.html"]);
         let csv = fs::read_to_string(below.join("lct-fig4.csv")).unwrap();
         assert_eq!(csv.lines().count(), 1 + 2 * 16);
         assert!(csv.starts_with("scenario,without,seed,time_scale,run,world,"));
         let page = fs::read_to_string(&index).unwrap();
         assert!(page.contains("href=\"lct-fig4.html\"") && page.contains("simulation, 2 seeds"));
-        assert!(page.contains("<svg"), "a small figure");
+        assert!(page.contains("href=\"maps-a.html\"") && page.contains("A &lt;map&gt;"));
+        assert!(page.matches("<svg").count() == 2, "small figures");
     }
 }

@@ -14,7 +14,7 @@ mod spec;
 mod store;
 pub mod tables;
 
-pub use merge::{Merged, merge};
+pub use merge::{Drawn, Merged, maps, merge};
 pub use run::{Finished, RunOptions, Shard, run};
 pub use spec::{Axis, MapSpec, Sweep, Task};
 

@@ -80,6 +80,47 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
     Ok(Merged { files, tasks: manifest.tasks.len(), missing })
 }
 
+/// A map that was drawn.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// The sweep's name.
+    pub name: String,
+    /// Its heading.
+    pub title: String,
+    /// What the reader must know.
+    pub notes: String,
+    /// The map.
+    pub svg: String,
+}
+
+/// The maps of merged sweeps in or below `folder`, in order of their paths.
+///
+/// # Errors
+/// A folder or a sweep in it cannot be read.
+pub fn maps(folder: &Path) -> Result<Vec<Drawn>, SweepError> {
+    let unreadable =
+        |error: std::io::Error| SweepError::Read { path: folder.to_owned(), what: error.to_string() };
+    let mut maps = Vec::new();
+    if let (true, Ok(svg)) =
+        (folder.join(store::MANIFEST).is_file(), fs::read_to_string(folder.join("map.svg")))
+    {
+        let Manifest { name, title, notes, .. } = Manifest::read(folder)?;
+        maps.push(Drawn { name, title, notes, svg });
+    }
+    let mut below = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.file_type().map_err(unreadable)?.is_dir() && entry.file_name() != store::TASKS {
+            below.push(entry.path());
+        }
+    }
+    below.sort();
+    for folder in below {
+        maps.extend(self::maps(&folder)?);
+    }
+    Ok(maps)
+}
+
 /// The columns that say which task a row is of. `each` gives the task of every row.
 fn key(axes: &[Axis], each: &[&TaskResult]) -> Columns {
     let mut table = Columns::default();

@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 /// The folder of the tasks' files in a folder of results.
 pub(crate) const TASKS: &str = "tasks";
 /// The file that says what the sweep is.
-const MANIFEST: &str = "sweep.json";
+pub(crate) const MANIFEST: &str = "sweep.json";
 
 /// What a task gave.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -28,6 +28,7 @@ fn heading(part: &str) -> &str {
         "wfq-altq" => "How unfair can weighted fair queuing be?",
         "lct" => "An effective scheduler for IP routers: LCT-UC",
         "demo" => "The demo: one load, four disciplines",
+        "maps" => "Maps over many simulations",
         other => other,
     }
 }
