@@ -61,7 +61,9 @@ pub fn index(title: &str, intro: &str, entries: &[IndexEntry]) -> String {
 
 fn card(entry: &IndexEntry) -> String {
     let mut html = format!(
-        "<a class=\"card\" href=\"{}\"><h3>{}</h3><p class=\"source\">{}</p>{}",
+        "<a class=\"card{}\" href=\"{}\"><h3>{}</h3><p class=\"source\">{}</p>{}",
+        // A map needs the whole width to be read.
+        if entry.worlds.is_empty() { " whole" } else { "" },
         escape(&entry.file),
         escape(&entry.title),
         escape(if entry.source.is_empty() { &entry.name } else { &entry.source }),
