@@ -270,7 +270,9 @@ fn traffic() {
     says(
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
-        &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"tcp\"`, found \"burst\""],
+        &[
+            "traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, `\"flows\"`, `\"replay\"`, `\"tcp\"`, found \"burst\"",
+        ],
     );
 }
 

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use evenkeel_config::DisciplineConfig;
-use evenkeel_core::{Bytes, Nanos};
+use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::{
-    Metric, Metrics, Scenario, ScenarioError, Subject, TrafficKind, World, reference_markdown, tables,
+    FlowSizes, Metric, Metrics, Scenario, ScenarioError, Subject, TrafficKind, World, reference_markdown,
+    tables,
 };
 
 /// h1 – r1 – r2 – sink, h2 at r2 in its own subnet, and a longer way round over r3.
@@ -326,5 +327,53 @@ fn the_reference_is_up_to_date() {
     for section in tables::ALL {
         assert!(generated.contains(section.heading));
         assert!(section.keys.iter().all(|key| key.doc.ends_with('.') && generated.contains(key.doc)));
+    }
+}
+
+#[test]
+fn wires_and_sources_of_virtual_time() {
+    let text = |wire: &str, traffic: &str| {
+        format!(
+            "name = \"t\"\ntitle = \"t\"\nsample = \"1s\"\nsettle = \"0s\"\nduration = \"9s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+             [[router]]\nname = \"r\"\n[[wire]]\nends = [\"a\", \"r\"]\n{wire}\n[[wire]]\nends = [\"r\", \"b\"]\n\
+             [[traffic]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{traffic}\n"
+        )
+    };
+    let parse = |wire: &str, traffic: &str| {
+        Scenario::parse(&text(wire, traffic), "t.toml", Path::new("folder"))
+            .map_err(|errors| errors.to_string())
+    };
+    let slow =
+        "rate = \"100Mbit/s\"\ndelay = \"3ms\"\njitter = \"1ms\"\nloss = 0.001\nreorder = 0.25\nqueue = 7";
+    let greedy = parse(slow, "kind = \"greedy\"").expect("it is valid");
+    let quality = greedy.wires[0].quality;
+    assert_eq!((quality.rate, quality.queue), (Some(BitRate::from_mbps(100)), 7));
+    assert_eq!((quality.delay, quality.jitter), (Nanos::from_millis(3), Nanos::from_millis(1)));
+    assert_eq!((quality.loss, quality.reorder), (1_000_000, 250_000_000));
+    assert!(!quality.is_perfect() && greedy.wires[1].quality.is_perfect());
+    // 1428 of the 1466 bytes that the wire takes for each packet.
+    assert_eq!(greedy.traffic[0].rate, BitRate(97_407_912));
+    assert!(parse("", "kind = \"greedy\"").expect_err("no wire says how fast").contains("rate"));
+
+    let flows = "kind = \"flows\"\nrate = \"5Mbit/s\"\nflow_size = \"20000B\"\ndistribution = \"pareto\"\nshape = 1.5";
+    let flows = parse("", flows).expect("it is valid");
+    let TrafficKind::Flows { mean_size, sizes, peak } = flows.traffic[0].kind else { panic!("{flows:?}") };
+    assert_eq!((mean_size, sizes, peak), (Bytes(20_000), FlowSizes::Pareto(1.5), BitRate::from_mbps(10)));
+    let replay = parse("", "kind = \"replay\"\nfile = \"x.pcap\"").expect("it is valid");
+    assert_eq!(replay.traffic[0].recording.as_deref(), Some(Path::new("folder/x.pcap")));
+    assert_eq!(parse("", "rate = \"1Mbit/s\"\nflows = 40").expect("it is valid").traffic[0].flows, 40);
+
+    for (wire, traffic, told) in [
+        ("rate = \"0bit/s\"", "rate = \"1Mbit/s\"", "1kbit/s"),
+        ("loss = 1.5", "rate = \"1Mbit/s\"", "0 to 1"),
+        ("", "kind = \"flows\"\nrate = \"1Mbit/s\"\ndistribution = \"pareto\"\nshape = 1.0", "1.001 to 100"),
+        ("", "kind = \"flows\"\nrate = \"1Mbit/s\"\nshape = 2.0", "only together with distribution"),
+        ("", "rate = \"1Mbit/s\"\nflow_size = \"100B\"", "only together with kind = \"flows\""),
+        ("", "kind = \"replay\"", "this required key is missing: the capture file"),
+        ("", "kind = \"replay\"\nfile = \"x\"\nrate = \"1Mbit/s\"", "a recording has its own rate"),
+        ("", "kind = \"replay\"\nfile = \"x\"\nflows = 2", "a kind that is one flow by itself"),
+    ] {
+        let error = parse(wire, traffic).expect_err(traffic);
+        assert!(error.contains(told) && error.contains("t.toml:"), "{error}");
     }
 }

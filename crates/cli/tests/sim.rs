@@ -1,0 +1,70 @@
+//! `evenkeel sim` and the demo in the simulator: exit codes, files, the same bytes for the same seed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn evenkeel(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(arguments).output();
+    output.expect("the command was built with this test")
+}
+
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name)
+}
+
+fn simulate(folder: &Path, more: &[&str]) -> (Option<i32>, String) {
+    let file = scenario("demo/lct.toml");
+    let (file, folder) = (file.to_str().expect("a name"), folder.to_str().expect("a name"));
+    let mut arguments = vec!["sim", file, "--time-scale", "0.25", "--out", folder];
+    arguments.extend(more);
+    let output = evenkeel(&arguments);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let read = |out: &Path| {
+        ["samples.csv", "calls.csv", "summary.json"]
+            .map(|file| std::fs::read(out.join(file)).expect("it was written"))
+    };
+    let run = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name);
+        let (code, text) = simulate(&out, more);
+        assert_eq!(code, Some(0), "{text}");
+        out
+    };
+    let first = read(&run("a", &[]));
+    assert_eq!(first, read(&run("b", &["--seed", "1"])), "the scenario's seed is 1");
+    let second = read(&run("c", &["--seed", "2"]));
+    assert_ne!(first[0], second[0]);
+    let both = run("d", &["--seeds", "2"]);
+    assert_eq!(first[0], read(&both.join("seed-1"))[0]);
+    assert_eq!(second[0], read(&both.join("seed-2"))[0]);
+    assert!(both.join("index.html").is_file());
+}
+
+#[test]
+fn a_mechanism_switched_off_fails_what_it_must() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (code, text) = simulate(folder.path(), &["--all-without", "--quiet"]);
+    assert_eq!((code, text.as_str()), (Some(0), ""), "all went as expected");
+    let (code, text) = simulate(folder.path(), &["--without", "nothing"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("no [[without]] named \"nothing\"; there are: \"X_DELAY\""), "{text}");
+    let (code, text) = simulate(folder.path(), &["--seeds", "0"]);
+    assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
+fn the_demo_says_that_it_is_simulated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = evenkeel(&["demo", "--sim", "--out", folder.path().to_str().expect("a name")]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("All of it is simulated, in virtual time"), "{text}");
+    assert!(text.contains("it was the ring"), "{text}");
+    assert!(folder.path().join("report.html").is_file());
+}
