@@ -28,7 +28,8 @@ test: setup
 figures: setup build
 	@scripts/book.sh
 
-bench: setup
+bench:
+	@scripts/setup.sh bench
 	@scripts/bench.sh
 
 fmt:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else. Without root it names them.
+# `setup.sh bench` installs those as well that only the comparison with ns-3 needs.
 set -euo pipefail
 
 packages=(
@@ -16,6 +17,9 @@ packages=(
   tcpdump           # looks for bad checksums
   traceroute
   valgrind          # counts instructions per packet
+)
+[ "${1:-}" != bench ] || packages+=(
+  libns3-dev        # what bench/ns3 is built with
 )
 
 if ! command -v cargo >/dev/null; then

@@ -1,5 +1,5 @@
 // The dumbbell of `evenkeel-bench sim`, in ns-3: ten hosts on either side of two routers, a FIFO of 100 packets before the link between
-// them. Prints one line of JSON: packets that the bottleneck sent, and wall-clock seconds of the run itself.
+// them. Prints one line of JSON: packets that the bottleneck sent, wall-clock seconds of the run itself, peak memory.
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -8,6 +8,7 @@
 #include "ns3/traffic-control-module.h"
 
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -19,6 +20,22 @@ static void
 Sent(Ptr<const Packet>)
 {
     ++sent;
+}
+
+// The most memory this process had, in KiB.
+static long
+Peak()
+{
+    std::ifstream status("/proc/self/status");
+    std::string line;
+    while (std::getline(status, line))
+    {
+        if (line.rfind("VmHWM:", 0) == 0)
+        {
+            return std::stol(line.substr(6));
+        }
+    }
+    return 0;
 }
 
 int
@@ -110,7 +127,7 @@ main(int argc, char* argv[])
     const auto begin = std::chrono::steady_clock::now();
     Simulator::Run();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::cout << "{\"bottleneck_packets\":" << sent << ",\"wall_s\":" << took.count() << "}" << std::endl;
+    std::cout << "{\"packets\":" << sent << ",\"wall_s\":" << took.count() << ",\"peak_kib\":" << Peak() << "}" << std::endl;
     Simulator::Destroy();
     return 0;
 }

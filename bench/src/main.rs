@@ -1,12 +1,13 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | instructions | live`; `make bench` runs all three.
+//! `evenkeel-bench memory | instructions | live | sim`; `make bench` runs all four.
 
 mod disciplines;
 mod instructions;
 mod live;
 mod memory;
 mod pipeline;
+mod sim;
 mod timing;
 
 use std::process::ExitCode;
@@ -19,8 +20,11 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(),
         ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
+        ["sim"] => return sim::run(None),
+        ["sim", ns3] => return sim::run(Some(ns3.as_ref())),
+        ["simulate", case] => return sim::one(case),
         _ => {
-            eprintln!("usage: evenkeel-bench memory | instructions | live EVENKEEL");
+            eprintln!("usage: evenkeel-bench memory | instructions | live EVENKEEL | sim [NS3_DUMBBELL]");
             return ExitCode::from(2);
         }
     }
