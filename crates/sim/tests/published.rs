@@ -35,7 +35,8 @@ fn holds(folder: &str) {
         let names = scenario.ablations.iter().map(|ablation| Some(ablation.name.clone()));
         for without in std::iter::once(None).chain(names) {
             // The steps of a control law take the time they take.
-            let full = scenario.name == "lct/control" || scenario.name == "wfq-altq/table1" && without.is_none();
+            let full =
+                scenario.name == "lct/control" || scenario.name == "wfq-altq/table1" && without.is_none();
             let time_scale = if full { 1.0 } else { 0.3 };
             let options = SimOptions { without: without.clone(), time_scale, ..SimOptions::default() };
             if !judged(&scenario, &options).passed() {
