@@ -44,7 +44,7 @@
 //! (1 ∓ √(1 − w))²/w, which is 0.072 and 14: a deviation falls by a factor of e in 7 intervals, whatever κ. The default κ = 1/4 has a
 //! half period of 14 intervals, in which it falls to 14 %; and a_c may be wrong by a factor of 56 (κ = 1, the largest: 14). A
 //! delay is known when the packet has it behind it, v/T intervals late; a loop with dead time D does not swing for
-//! κ < 1/(e·D), so κ is divided by 1 + v/T where delay decides ([`patience`]). Where the model does not hold (a queue that
+//! κ < 1/(e·D), so κ is divided by 1 + v/T where delay decides (`patience`). Where the model does not hold (a queue that
 //! just fills, a class that does not feel its X) σ bounds what an interval can do.
 //!
 //! Measured: `tests/control.rs` sweeps loads and mixes on the real link; `docs/lct-control.md` has the table.

@@ -10,8 +10,8 @@
 //! | Ltot, what all limits together may be | the sum of the limits at the start | packets |
 //! | b = CI(delay) − CI(loss), the imbalance | `imbalance` | 2^-16 |
 //! | a = DS(delay)·v, by how much b changes when ln Q changes by 1 | `slope` | 2^-16 |
-//! | κ, gain: half that of [`super::lct`] | [`SLOWER`] | |
-//! | ρ, largest relative change per interval | [`MOST`] | 1/16 |
+//! | κ, gain: half that of [`super::lct`] | `SLOWER` | |
+//! | ρ, largest relative change per interval | `MOST` | 1/16 |
 //!
 //! **Law.** ln Q ← ln Q − min(ρ, κ·|b|/a)·sign(b), not at all while |b| is less than what a change by one packet makes (a/Q,
 //! the hysteresis: a limit is whole packets and must not hop between two). Classes without impact go back to the limit
