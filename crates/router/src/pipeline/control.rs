@@ -12,6 +12,10 @@ impl PortSlot {
     /// Lets the control of the link do what is due up to `now`, each at its own instant. After a pause of more than an
     /// interval it does at once what it missed: what it measures is then as long as the pause.
     pub(super) fn control_until(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
+        // Asked in every round, and rarely due: only then is it worth moving it out.
+        if self.control_due().is_none_or(|due| due > now) {
+            return;
+        }
         let Some(mut controller) = self.control.take() else { return };
         while controller.due() <= now {
             let late = now - controller.due() > controller.config().interval;

@@ -222,6 +222,9 @@ impl Pipeline {
                 round.more = true;
                 horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
             }
+            if self.rx.is_empty() {
+                continue;
+            }
             let port = PortIndex(index as u16);
             self.inbox.extend(self.rx.drain(..).map(|received| Packet::received(port, received)));
         }
