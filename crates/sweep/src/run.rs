@@ -97,7 +97,7 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let finished = AtomicUsize::new(done.len());
     let stop = AtomicBool::new(false);
-    let failures: Mutex<(Vec<(usize, String)>, Option<SweepError>)> = Mutex::default();
+    let failures: Mutex<Failures> = Mutex::default();
     let work = || {
         while !stop.load(Ordering::Relaxed) {
             let Some(task) = open.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
@@ -105,11 +105,11 @@ pub fn run(
                 Ok(result) => {
                     if let Err(error) = store::write(&path(task), &result) {
                         stop.store(true, Ordering::Relaxed);
-                        lock(&failures).1.get_or_insert(error);
+                        lock(&failures).write.get_or_insert(error);
                         break;
                     }
                 }
-                Err(why) => lock(&failures).0.push((task.index, format!("{}: {why}", sweep.words(task)))),
+                Err(why) => lock(&failures).tasks.push((task.index, format!("{}: {why}", sweep.words(task)))),
             }
             progress(finished.fetch_add(1, Ordering::Relaxed) + 1, mine.len());
         }
@@ -121,7 +121,8 @@ pub fn run(
             scope.spawn(work);
         }
     });
-    let (mut failed, error) = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Failures { tasks: mut failed, write: error } =
+        failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(error) = error {
         return Err(error);
     }
@@ -131,6 +132,15 @@ pub fn run(
         kept: done.len(),
         failed: failed.into_iter().map(|(_, text)| text).collect(),
     })
+}
+
+/// What went wrong in any of the threads.
+#[derive(Default)]
+struct Failures {
+    /// Tasks that could not be simulated: number, and which and why.
+    tasks: Vec<(usize, String)>,
+    /// The first file that could not be written.
+    write: Option<SweepError>,
 }
 
 /// A thread that panicked has left nothing half done behind this lock.
