@@ -2,12 +2,10 @@
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::pipeline::Forwarding;
-use crate::timing::Rounds;
+use crate::timing::{Case, Rounds};
 
 const ROUNDS: usize = 7;
 const PACKETS: u64 = 400_000;
-
-type Case<'a> = (String, Box<dyn FnMut() -> f64 + 'a>);
 
 /// Allocations per packet while `run` handles that many packets, after a first run that warms up.
 fn allocations(packets: u64, mut run: impl FnMut(u64)) -> f64 {

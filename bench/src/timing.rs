@@ -33,6 +33,9 @@ pub(crate) fn calibrate() -> f64 {
     begin.elapsed().as_nanos() as f64 / STEPS as f64
 }
 
+/// A name, and what takes one measurement.
+pub(crate) type Case<'a> = (String, Box<dyn FnMut() -> f64 + 'a>);
+
 /// Measurements of several cases, taken in turn so that a slow phase of the machine meets all of them.
 pub(crate) struct Rounds {
     names: Vec<String>,
@@ -42,7 +45,7 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Runs every case `rounds` times, one after the other, the calibration loop before and after each round.
-    pub(crate) fn run(rounds: usize, cases: &mut [(String, Box<dyn FnMut() -> f64 + '_>)]) -> Self {
+    pub(crate) fn run(rounds: usize, cases: &mut [Case<'_>]) -> Self {
         let names = cases.iter().map(|(name, _)| name.clone()).collect();
         let mut values = vec![Vec::with_capacity(rounds); cases.len()];
         let mut speed = vec![calibrate()];

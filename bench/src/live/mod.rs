@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_netns::testing::{available, has_tool};
 
-use crate::timing::{Rounds, Spread};
+use crate::timing::{self, Rounds, Spread};
 use bed::{Bed, Counts, CpuTime, Linux};
 use generator::Generator;
 use router::{Router, Task};
@@ -100,7 +100,7 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, patience: Instant) -> bool {
     let turns: RefCell<Vec<Vec<Turn>>> = RefCell::new(vec![Vec::new(); CASES.len()]);
     let refused = RefCell::new(Vec::new());
     let repeated = RefCell::new(0);
-    let mut cases: Vec<(String, Box<dyn FnMut() -> f64 + '_>)> = Vec::new();
+    let mut cases: Vec<timing::Case<'_>> = Vec::new();
     for (index, (name, case)) in CASES.iter().enumerate() {
         let (turns, refused, repeated) = (&turns, &refused, &repeated);
         let run = move || {
