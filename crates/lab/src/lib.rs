@@ -12,6 +12,7 @@ mod checks;
 mod demo;
 mod error;
 #[cfg(test)]
+#[path = "../../world/src/fixture.rs"]
 mod fixture;
 mod flow;
 mod plan;
