@@ -42,7 +42,7 @@ dependencies() {
 step "format" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "documentation" lint_docs
-step "tests" cargo test --workspace --locked --quiet
+step "tests" cargo test --workspace --locked --quiet --no-fail-fast
 step "purity of the core" scripts/purity.sh
 step "fuzz targets compile" cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 step "dependencies" dependencies

@@ -98,9 +98,10 @@ fn watch_prints_a_row_per_window() {
     assert!(output.status.success());
     assert_eq!(
         text(&output),
-        "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many\n\
-         1.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0\n\
-         2.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0\n"
+        "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many,\
+         ci_delay,ci_loss,x_delay_us\n\
+         1.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0,,,\n\
+         2.000,wan,rest,100.0,100.0,100.0,7,0,0,0,0,0,,,\n"
     );
     let output = setup.ctl(&["watch", "--interval", "10ms", "--count", "1", "--link", "lan"]);
     assert_eq!(output.status.code(), Some(2));
