@@ -277,12 +277,12 @@ mod tests {
     use crate::plan::{NodePlan, Ping, Plan};
     use crate::world::World;
     use evenkeel_core::{BitRate, Bytes};
+    use evenkeel_netns::testing::available;
     use evenkeel_traffic::Process;
 
     /// Two hosts on one wire, no router between them.
     fn two_hosts() -> Option<World> {
-        if !sys::is_root() {
-            eprintln!("skipped: making network namespaces needs root");
+        if !available("two hosts on one wire") {
             return None;
         }
         let mut world = World::new().expect("a folder");

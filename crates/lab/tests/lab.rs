@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_lab::{LabError, LabOptions, Outcome, run};
+use evenkeel_netns::testing::{available, has_tool};
 use evenkeel_ports::sys;
 use evenkeel_scenario::Scenario;
 
@@ -93,14 +94,6 @@ fn scenario(text: &str) -> Scenario {
     Scenario::parse(text, "test.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-fn root() -> bool {
-    let root = sys::is_root();
-    if !root {
-        eprintln!("skipped: making network namespaces needs root");
-    }
-    root
-}
-
 /// The command, built if need be: it stands beside the folder of this test.
 fn evenkeel() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -185,7 +178,7 @@ fn verdicts(outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn a_run_finds_what_is_so_and_writes_it_down() {
-    if !root() {
+    if !available("a_run_finds_what_is_so_and_writes_it_down") {
         return;
     }
     let out = tempfile::tempdir().expect("a folder");
@@ -206,7 +199,7 @@ fn a_run_finds_what_is_so_and_writes_it_down() {
 
 #[test]
 fn switched_off_a_mechanism_makes_its_expectation_fail_and_time_can_be_shortened() {
-    if !root() {
+    if !available("switched_off_a_mechanism_makes_its_expectation_fail_and_time_can_be_shortened") {
         return;
     }
     let out = tempfile::tempdir().expect("a folder");
@@ -227,12 +220,11 @@ fn switched_off_a_mechanism_makes_its_expectation_fail_and_time_can_be_shortened
 
 #[test]
 fn real_tools_go_through_the_router() {
-    if !root() {
+    if !available("real_tools_go_through_the_router") {
         return;
     }
-    let installed = |program: &str| Path::new("/usr/bin").join(program).exists();
-    if !installed("iperf3") || !installed("ITGSend") {
-        eprintln!("skipped: iperf3 or d-itg is not installed");
+    let test = "real_tools_go_through_the_router";
+    if !has_tool(test, "iperf3", "iperf3") || !has_tool(test, "ITGSend", "d-itg") {
         return;
     }
     let text = SHARES
@@ -258,7 +250,7 @@ fn real_tools_go_through_the_router() {
 
 #[test]
 fn a_router_that_does_not_start_is_named_with_what_it_said() {
-    if !root() {
+    if !available("a_router_that_does_not_start_is_named_with_what_it_said") {
         return;
     }
     let out = tempfile::tempdir().expect("a folder");
@@ -275,7 +267,7 @@ fn a_router_that_does_not_start_is_named_with_what_it_said() {
 
 #[test]
 fn a_router_that_is_killed_ends_the_run_and_nothing_is_left() {
-    if !root() {
+    if !available("a_router_that_is_killed_ends_the_run_and_nothing_is_left") {
         return;
     }
     let out = tempfile::tempdir().expect("a folder");
@@ -324,7 +316,7 @@ fn started(folder: &Path) -> (Child, String) {
 
 #[test]
 fn ctrl_c_tears_everything_down() {
-    if !root() {
+    if !available("ctrl_c_tears_everything_down") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -339,7 +331,7 @@ fn ctrl_c_tears_everything_down() {
 
 #[test]
 fn a_killed_lab_takes_its_routers_along_and_the_next_one_sweeps_up() {
-    if !root() {
+    if !available("a_killed_lab_takes_its_routers_along_and_the_next_one_sweeps_up") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,6 @@
 //! Namespaces for tests and benches: what fails panics with what the program said, and what a killed run left is swept first.
 
+use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
 use std::thread::sleep;
@@ -7,22 +8,31 @@ use std::time::{Duration, Instant};
 
 use crate::{Namespaces, shell, sweep};
 
-/// Whether namespaces can be made here. If not, says on standard error why `test` is skipped.
+/// Says why `test` is skipped and how to enable it: on standard error itself, because what a passing test prints is not shown.
+///
+/// # Panics
+/// If `EVENKEEL_NO_SKIP` is set: where everything is there, a skipped test is a failed one.
+fn skip(test: &str, why: &str) {
+    assert!(std::env::var_os("EVENKEEL_NO_SKIP").is_none(), "{test}: must not be skipped: {why}");
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+}
+
+/// Whether namespaces can be made here. If not, says why `test` is skipped.
 #[must_use]
 pub fn available(test: &str) -> bool {
     if !is_root() {
-        eprintln!("{test}: skipped: making network namespaces needs root");
+        skip(test, "making network namespaces needs root (sudo -E make test)");
         return false;
     }
     has_tool(test, "ip", "iproute2")
 }
 
-/// Whether a program is installed. If not, says on standard error why `test` is skipped.
+/// Whether a program is installed. If not, says why `test` is skipped.
 #[must_use]
 pub fn has_tool(test: &str, tool: &str, package: &str) -> bool {
     let found = shell::is_installed(tool);
     if !found {
-        eprintln!("{test}: skipped: there is no `{tool}` (Debian package {package})");
+        skip(test, &format!("there is no `{tool}` (Debian package {package}; make setup)"));
     }
     found
 }
