@@ -276,9 +276,7 @@ impl Engine {
             let node = &mut self.routers[router as usize];
             node.ready = false;
             let round = node.pipeline.round(self.now, &mut node.ports);
-            if round.sent > 0 {
-                self.collect(router);
-            }
+            self.collect(router, round.sent);
             if !round.more {
                 break;
             }
@@ -293,20 +291,22 @@ impl Engine {
         }
     }
 
-    /// Sends what has left a router.
-    fn collect(&mut self, router: u32) {
-        for port in 0..self.routers[router as usize].ports.len() {
+    /// Sends the `left` frames that have left a router.
+    fn collect(&mut self, router: u32, mut left: usize) {
+        let mut port = 0;
+        while left > 0 {
             let node = &mut self.routers[router as usize];
-            if node.ports[port].tx.is_empty() {
-                continue;
-            }
+            let Some(more) = node.ports[port..].iter().position(|port| !port.tx.is_empty()) else { return };
+            port += more;
             let direction = node.outward[port];
             let mut sent = std::mem::take(&mut node.ports[port].tx);
+            left -= sent.len();
             for frame in sent.drain(..) {
                 self.send(direction, frame);
             }
             // A frame never comes back to the same queue within this call: routers take their turns one after another.
             self.routers[router as usize].ports[port].tx = sent;
+            port += 1;
         }
     }
 

@@ -35,6 +35,7 @@ impl PortSlot {
             control.build(now, &config.discipline, self.link.qostat())
         };
         self.control = config.control.as_ref().and_then(build);
+        self.idle_until = Nanos::ZERO;
     }
 
     /// When the control of the link has something to do.

@@ -186,7 +186,7 @@ impl Pipeline {
         self.ports[way.port].control_until(at, &mut self.pool);
         let (link, mut egress) = self.ports[way.port].outgoing(&mut self.pool);
         // How it was treated is in the link's meters.
-        let _ = link.enqueue(at, queued, &mut egress);
+        let _ = link.enqueue(at.max(self.advanced), queued, &mut egress);
     }
 
     fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way, at: Nanos) {

@@ -94,6 +94,8 @@ pub struct Pipeline {
     links: Vec<LinkConfig>,
     disciplines: Disciplines,
     confirm_due: Nanos,
+    /// Up to when the links have advanced, those that had nothing to do included: nothing enters them before.
+    advanced: Nanos,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
     released: Vec<Packet>,
@@ -115,11 +117,15 @@ struct PortSlot {
     tx: VecDeque<Frame>,
     /// How many frames `tx` may hold before a link without a rate stops.
     room: usize,
+    /// A round that comes before has nothing to do here. `Nanos::ZERO`: not known, because the link or its control was touched since the
+    /// last round, or because it waits for its port.
+    idle_until: Nanos,
 }
 
 impl PortSlot {
-    /// The link, and where it puts what leaves it.
+    /// The link, and where it puts what leaves it. The next round looks at what it has become.
     fn outgoing<'a>(&'a mut self, pool: &'a mut FramePool) -> (&'a mut OutgoingLink, Egress<'a>) {
+        self.idle_until = Nanos::ZERO;
         let egress =
             Egress { pool, tx: &mut self.tx, room: self.room, tx_dropped: &mut self.count.tx_dropped };
         (&mut self.link, egress)
@@ -164,6 +170,7 @@ impl Pipeline {
                 control: None,
                 tx: VecDeque::with_capacity(TX_QUEUE),
                 room: TX_QUEUE,
+                idle_until: Nanos::ZERO,
             };
             slot.start_control(now, link);
             ports.push(slot);
@@ -183,6 +190,7 @@ impl Pipeline {
             links: config.links.clone(),
             disciplines: own,
             confirm_due: now,
+            advanced: Nanos::ZERO,
             rx: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports.len()),
             released: Vec::with_capacity(BURST),
@@ -214,8 +222,8 @@ impl Pipeline {
     pub fn round<P: Port>(&mut self, now: Nanos, ports: &mut [P]) -> Round {
         let mut round = Round::default();
         let mut horizon = now;
-        for (index, port) in ports.iter_mut().enumerate().take(self.ports.len()) {
-            self.ports[index].room = port.tx_room().min(TX_QUEUE);
+        for (index, (slot, port)) in self.ports.iter_mut().zip(ports.iter_mut()).enumerate() {
+            slot.room = port.tx_room().min(TX_QUEUE);
             let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
             round.received += self.rx.len();
             if taken >= BURST {
@@ -240,48 +248,39 @@ impl Pipeline {
         }
         self.inbox = inbox;
         self.expire(now);
-        self.advance(horizon);
-        round.sent = self.send(ports);
         // What a link without a rate kept back goes while its port takes it.
-        let mut sent = round.sent;
-        while sent > 0
-            && self.ports.iter().any(|slot| slot.link.config().rate.is_none() && slot.link.held().queued > 0)
-        {
-            self.advance(horizon);
-            sent = self.send(ports);
-            round.sent += sent;
-        }
-        round.blocked = self.ports.iter().any(PortSlot::is_blocked);
+        while self.advance(horizon, ports, &mut round) {}
         round
     }
 
-    /// Lets everything happen on the links that is due up to `now`.
-    fn advance(&mut self, now: Nanos) {
-        for slot in &mut self.ports {
-            slot.control_until(now, &mut self.pool);
-            let (link, mut egress) = slot.outgoing(&mut self.pool);
-            link.advance(now, &mut egress);
-        }
-    }
-
-    /// Gives the ports what has left the links.
-    fn send<P: Port>(&mut self, ports: &mut [P]) -> usize {
-        let mut sent = 0;
+    /// Lets everything happen on the links that is due up to `now`, and gives the ports what has left. True: again at once.
+    fn advance<P: Port>(&mut self, now: Nanos, ports: &mut [P], round: &mut Round) -> bool {
+        self.advanced = self.advanced.max(now);
+        round.blocked = false;
+        let (mut sent, mut kept_back) = (0, false);
         for (slot, port) in self.ports.iter_mut().zip(ports) {
+            // Most ports of most rounds of a simulation.
+            if slot.idle_until > now && slot.tx.is_empty() {
+                continue;
+            }
+            slot.advance(now, &mut self.pool);
             if !slot.tx.is_empty() {
                 sent += port.tx_burst(&mut self.pool, &mut slot.tx);
             }
             slot.room = port.tx_room().min(TX_QUEUE);
+            kept_back |= slot.link.config().rate.is_none() && slot.link.held().queued > 0;
+            round.blocked |= slot.is_blocked();
         }
-        sent
+        round.sent += sent;
+        sent > 0 && kept_back
     }
 
     /// When [`Pipeline::round`] has something to do although no frame arrives.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
-        let links = self.ports.iter().filter_map(|slot| slot.link.next_wake());
-        let controls = self.ports.iter().filter_map(PortSlot::control_due);
-        links.chain(controls).chain(self.neighbours.next_deadline()).min()
+        let neighbours = self.neighbours.next_deadline().unwrap_or(Nanos::MAX);
+        let wake = self.ports.iter().map(PortSlot::next_wake).fold(neighbours, Nanos::min);
+        (wake != Nanos::MAX).then_some(wake)
     }
 
     fn find(&self, link: &str) -> Result<usize, CommandError> {
@@ -413,6 +412,28 @@ impl Pipeline {
 }
 
 impl PortSlot {
+    /// Lets everything happen that is due up to `now`, and finds out when there is more to do.
+    fn advance(&mut self, now: Nanos, pool: &mut FramePool) {
+        self.control_until(now, pool);
+        let (link, mut egress) = self.outgoing(pool);
+        link.advance(now, &mut egress);
+        let unpaced = self.link.config().rate.is_none();
+        let no_room = unpaced && self.tx.len() >= self.room;
+        let kept_back = self.link.held().queued > 0 && (unpaced || self.link.next_wake().is_none());
+        if !no_room && !kept_back {
+            self.idle_until = self.next_wake();
+        }
+    }
+
+    /// When link or control have something to do; `Nanos::MAX`: never.
+    fn next_wake(&self) -> Nanos {
+        if self.idle_until != Nanos::ZERO {
+            return self.idle_until;
+        }
+        let link = self.link.next_wake().unwrap_or(Nanos::MAX);
+        link.min(self.control_due().unwrap_or(Nanos::MAX))
+    }
+
     /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
     fn is_blocked(&self) -> bool {
         let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
