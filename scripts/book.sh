@@ -3,10 +3,10 @@
 # root, the maps, and one index over all of them. SEEDS, TIME_SCALE (of the lab), JOBS and OUT can be set.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/lab_time_scale.sh
 
 evenkeel=${EVENKEEL:-target/release/evenkeel}
 seeds=${SEEDS:-5}
-time_scale=${TIME_SCALE:-0.06}
 jobs=${JOBS:-$(nproc)}
 out=${OUT:-out/book}
 bad=0
@@ -24,10 +24,11 @@ printf '%s\n' "${scenarios[@]}" | xargs -P "$jobs" -I{} bash -c '
   [ "$result" = done ]' || bad=1
 
 if [ "$(id -u)" -eq 0 ]; then
-  echo "On real packets, times scaled by $time_scale:"
+  echo "On real packets, times scaled by ${TIME_SCALE:-0.06}:"
   for scenario in "${scenarios[@]}"; do
     # A neighbour on the host can slow the machine down for seconds; what is really wrong fails twice.
     folder=$out/data/$(name "$scenario")/lab
+    time_scale=$(lab_time_scale "$scenario")
     if "$evenkeel" lab "$scenario" --time-scale "$time_scale" --out "$folder" --quiet ||
       "$evenkeel" lab "$scenario" --time-scale "$time_scale" --out "$folder" --quiet; then
       printf '  %-32s done\n' "$scenario"
