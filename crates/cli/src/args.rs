@@ -132,6 +132,14 @@ pub(crate) struct RunArgs {
     /// Folder for what must survive a crash; also EVENKEEL_RUNTIME_DIR [default: /run/evenkeel].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime_dir: Option<PathBuf>,
+    /// Write the frames of a port, received and sent, to a pcapng file too; can be repeated.
+    #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
+    pub(crate) capture: Vec<(String, PathBuf)>,
+}
+
+fn capture(text: &str) -> Result<(String, PathBuf), String> {
+    let (port, file) = text.split_once('=').ok_or("expected PORT=FILE")?;
+    Ok((port.to_owned(), file.into()))
 }
 
 /// Arguments of `check`.

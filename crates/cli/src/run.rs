@@ -31,6 +31,7 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         cpu: args.cpu,
         report: Some(|text| eprintln!("evenkeel: {text}")),
         disciplines,
+        captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
     let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;

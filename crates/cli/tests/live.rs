@@ -34,7 +34,7 @@ struct Live {
 
 impl Live {
     fn new(test: &str) -> Option<Self> {
-        if !available(test) || !has_tool(test, "iperf3", "iperf3") {
+        if !available(test) || !has_tool(test, "iperf3", "iperf3") || !has_tool(test, "tcpdump", "tcpdump") {
             return None;
         }
         let net = TestNet::new(&["a", "r", "b"]);
@@ -114,6 +114,7 @@ fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.args(["run", &path("router.toml"), "--socket", &path("control.sock")]);
     command.args(["--runtime-dir", &path("run"), "--netns", &net.name("r")]);
+    command.args(["--capture", &format!("wan={}", path("wan.pcapng"))]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -203,5 +204,10 @@ fn a_killed_router_leaves_the_kernel_forwarding_and_the_next_one_starts() {
     live.signal("-TERM");
     assert!(live.router.wait().unwrap().success(), "a stop that was asked for is a success");
     assert!(!live.folder.path().join("control.sock").exists(), "the control socket is removed");
+    // What went through was captured as well: both ways, with the router's own rewriting.
+    let file = live.folder.path().join("wan.pcapng").display().to_string();
+    let captured = live.net.output("r", &format!("tcpdump -nvr {file} icmp"));
+    assert!(captured.contains("echo request") && captured.contains("echo reply"), "{captured}");
+    assert!(captured.contains("ttl 63"), "{captured}");
     live.ping();
 }

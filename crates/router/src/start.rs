@@ -1,5 +1,6 @@
 //! Starting and stopping a router.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
+use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError};
 use thiserror::Error;
 
@@ -40,6 +42,8 @@ pub struct Options {
     pub report: Option<fn(&str)>,
     /// The disciplines of `kind = "own"`.
     pub disciplines: Disciplines,
+    /// Ports (by name) whose frames, received and sent, are also written to a pcapng file. It costs a copy per frame.
+    pub captures: BTreeMap<String, PathBuf>,
 }
 
 impl Default for Options {
@@ -51,6 +55,7 @@ impl Default for Options {
             reply_timeout: Duration::from_secs(5),
             report: None,
             disciplines: Disciplines::default(),
+            captures: BTreeMap::new(),
         }
     }
 }
@@ -214,6 +219,11 @@ fn prepare(
     if let Some(cpu) = options.cpu {
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
+    if let Some(name) =
+        options.captures.keys().find(|name| config.ports.iter().all(|port| port.name != **name))
+    {
+        return Err(StartError::Config(format!("there is no port {name:?} to capture on")));
+    }
     let now = sys::monotonic_now();
     let mut pipeline = Pipeline::with_disciplines(&config, now, options.disciplines.clone())
         .map_err(|error| StartError::Config(error.to_string()))?;
@@ -232,7 +242,11 @@ fn prepare(
         if let (Some(report), Some(warning)) = (options.report, offloads.warning()) {
             report(warning);
         }
-        ports.push(Box::new(AfPacketPort::open(&port.interface, port_options).map_err(error)?));
+        let opened = AfPacketPort::open(&port.interface, port_options).map_err(error)?;
+        ports.push(match options.captures.get(&port.name) {
+            Some(file) => Box::new(PcapTap::create(opened, file, PcapTapOptions::default()).map_err(error)?),
+            None => Box::new(opened),
+        });
         attachments.push(Attachment {
             name: port.name.clone(),
             interface: port.interface.clone(),
