@@ -64,30 +64,8 @@ impl Forwarding {
             }
             other => unreachable!("no such case: {other}"),
         };
-        let text = format!(
-            r#"
-[[port]]
-name = "in"
-interface = "in"
-[[port]]
-name = "out"
-interface = "out"
-[[class]]
-name = "a"
-[[class]]
-name = "b"
-match = [{{ source = "10.0.1.2/32" }}]
-[[class]]
-name = "c"
-match = [{{ source = "10.0.1.3/32" }}]
-[[class]]
-name = "d"
-match = [{{ source = "10.0.1.4/32" }}]
-[[link]]
-port = "out"
-discipline = {{ {knobs} }}
-"#
-        );
+        let link = format!("[[link]]\nport = \"out\"\ndiscipline = {{ {knobs} }}\n");
+        let text = format!("{}{link}", include_str!("router.toml"));
         let config =
             evenkeel_config::RouterConfig::parse(&text, "bench").expect("the configuration is valid");
         let now = Nanos::SECOND;

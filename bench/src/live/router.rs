@@ -35,30 +35,8 @@ impl Router {
         } else {
             format!("[[link]]\nport = \"out\"\ndiscipline = {{ {} }}\n", task.discipline)
         };
-        let text = format!(
-            r#"
-[router]
-mode = "{}"
-[[port]]
-name = "in"
-interface = "in"
-[[port]]
-name = "out"
-interface = "out"
-[[class]]
-name = "a"
-[[class]]
-name = "b"
-match = [{{ source = "10.0.1.2/32" }}]
-[[class]]
-name = "c"
-match = [{{ source = "10.0.1.3/32" }}]
-[[class]]
-name = "d"
-match = [{{ source = "10.0.1.4/32" }}]
-{link}"#,
-            task.mode
-        );
+        let ports = include_str!("../router.toml");
+        let text = format!("[router]\nmode = \"{}\"\n{ports}{link}", task.mode);
         let (file, socket) = (bed.file("router.toml"), bed.file("control.sock"));
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let log = fs::File::create(bed.file("router.log")).map_err(|error| error.to_string())?;
