@@ -40,6 +40,7 @@
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`shape`] | the token bucket |
 //! | [`queue`] | bounded queues of packets |
+//! | [`flow_table`] | tables of flows of fixed size |
 //! | [`reference`](mod@reference) | ideal systems to compare with |
 //! | [`units`], [`reason`], [`packet`] | the words all of them use |
 #![cfg_attr(not(test), no_std)]
@@ -49,6 +50,7 @@ extern crate alloc;
 
 pub mod class_map;
 pub mod control;
+pub mod flow_table;
 pub mod link;
 pub mod measure;
 pub mod packet;

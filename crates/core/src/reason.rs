@@ -76,6 +76,12 @@ reasons! {
     QueueFull => "queue_full",
     /// The link's total limit was passed and this packet stood at the head of the longest queue, by weight.
     LongestQueue => "longest_queue",
+    /// The buffer was full and this packet stood at the head of the flow with the longest backlog (or at its tail, as configured).
+    LongestFlow => "longest_flow",
+    /// The buffer was full of priority packets when this packet arrived.
+    PriorityFull => "priority_full",
+    /// Its flow sends more than its share, and approximate fair dropping drew this packet.
+    FairShare => "fair_share",
     /// A change of configuration left no room for what was queued.
     Reconfigured => "reconfigured",
     /// The outgoing link is down, or its port is gone.

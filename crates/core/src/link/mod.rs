@@ -260,7 +260,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// Everything still held at `now` is dropped for `reason`: the link went down, or stops.
     pub fn drain(&mut self, now: Nanos, reason: Reason, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
-        self.wire.abort();
+        self.wire.abort(now);
         let qostat = &mut self.qostat;
         let mut drop = |packet: P| {
             qostat.lost(&packet, reason);
@@ -289,6 +289,14 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     #[must_use]
     pub fn config(&self) -> &LinkConfig {
         &self.config
+    }
+
+    /// How long the wire has been idle since the start of time (`Nanos::ZERO`), up to the latest instant told or `now`, whichever is
+    /// later. Never falls. It is the wire that counts: a scheduler whose last packet went into the ring is empty, the
+    /// link is not idle. A link without a rate has no wire and is always idle. [`advance`](Self::advance) to `now` first.
+    #[must_use]
+    pub fn idle_time(&self, now: Nanos) -> Nanos {
+        self.wire.idle_time(now.max(self.clock))
     }
 
     /// How many packets it holds.

@@ -17,13 +17,15 @@ pub(super) struct Wire {
     done: Nanos,
     /// The last completion.
     last: Nanos,
+    /// How long it was idle in all, up to the last completion.
+    idle: Nanos,
     /// How much too late `done` (or `last`, if idle) is, in bit-nanoseconds: below the rate.
     late: u64,
 }
 
 impl Wire {
     pub(super) fn new(rate: Option<BitRate>) -> Self {
-        Self { rate, done: Nanos::MAX, last: Nanos::ZERO, late: 0 }
+        Self { rate, done: Nanos::MAX, last: Nanos::ZERO, idle: Nanos::ZERO, late: 0 }
     }
 
     pub(super) fn is_paced(&self) -> bool {
@@ -44,6 +46,7 @@ impl Wire {
         let Some(rate) = self.rate else { return };
         if at != self.last {
             self.late = 0;
+            self.idle += at.saturating_sub(self.last);
         }
         let bits = length.0.saturating_mul(BYTE);
         // A packet may be shorter than what is owed, at rates of many bits per nanosecond.
@@ -65,8 +68,16 @@ impl Wire {
         self.done = Nanos::MAX;
     }
 
-    /// What is on the wire is taken off it.
-    pub(super) fn abort(&mut self) {
+    /// How long nothing was on the wire, from the start of time to `now`, which is not before the last event.
+    pub(super) fn idle_time(&self, now: Nanos) -> Nanos {
+        if self.is_idle() { self.idle + now.saturating_sub(self.last) } else { self.idle }
+    }
+
+    /// What is on the wire is taken off it at `now`.
+    pub(super) fn abort(&mut self, now: Nanos) {
+        if !self.is_idle() {
+            self.last = now;
+        }
         self.done = Nanos::MAX;
         self.late = 0;
     }
@@ -78,7 +89,7 @@ impl Wire {
         }
         let old = core::mem::replace(&mut self.rate, rate);
         let (Some(old), Some(new), false) = (old, rate, self.is_idle()) else {
-            self.abort();
+            self.abort(now);
             return;
         };
         let left = u128::from(self.done.saturating_sub(now).0) * u128::from(old.0);

@@ -4,12 +4,17 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::packet::{Class, Packet};
+use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::units::{Bytes, Nanos, Weight};
+use buffer::{BufferLimit, Victim};
 
+pub mod afan;
+pub mod buffer;
 pub mod fifo;
 pub mod lct;
+pub mod pdrr;
+pub mod pfq;
 pub mod wfq_altq;
 
 /// Takes what was dropped. Implementations count it and give its buffer back.
@@ -76,6 +81,20 @@ pub enum Knob {
     RearmEmpty(bool),
     /// Most bytes that all queues together may hold (WFQ dropping from the longest queue).
     HighWater(Bytes),
+    /// Bytes per round and with priority (PFQ's MTU, PDRR's and AFAN's Q).
+    Quantum(Bytes),
+    /// Most that all queues together hold (PFQ, PDRR).
+    Buffer(BufferLimit),
+    /// Which packet of the longest flow goes when the buffer is full (PFQ, PDRR).
+    Victim(Victim),
+    /// How long an empty flow stays active (PDRR).
+    AflLinger(Nanos),
+    /// Bound of the priority queue for long packets of flows that start (PFQ, PDRR, AFAN); `None`: no bound.
+    StartLimit(Option<Bytes>),
+    /// The controller of approximate fair dropping, all of it (AFAN).
+    Afd(afan::Afd),
+    /// Window over which elastic flows are counted (AFAN).
+    Window(Nanos),
 }
 
 impl Knob {
@@ -90,6 +109,13 @@ impl Knob {
             Self::MultiBacklog(_) => "multi_backlog",
             Self::RearmEmpty(_) => "rearm_empty",
             Self::HighWater(_) => "high_water",
+            Self::Quantum(_) => "quantum",
+            Self::Buffer(_) => "buffer",
+            Self::Victim(_) => "victim",
+            Self::AflLinger(_) => "afl_linger",
+            Self::StartLimit(_) => "start_limit",
+            Self::Afd(_) => "afd",
+            Self::Window(_) => "window",
         }
     }
 }
@@ -171,10 +197,17 @@ pub struct Backlog {
 pub struct Meters {
     /// All that waits.
     pub backlog: Backlog,
-    /// Bytes that passed with priority since the start.
+    /// Bytes that were taken in with priority since the start. Never falls.
     pub priority_bytes: Option<Bytes>,
     /// Virtual time, in the discipline's own unit.
     pub virtual_time: Option<u64>,
+    /// Bytes that a fictitious flow that always has packets to send would have been sent since the start: what the
+    /// fair rate is measured by. Never falls.
+    pub fair_bytes: Option<Bytes>,
+    /// Flows that the discipline keeps state of at present.
+    pub flows: Option<u32>,
+    /// How often a flow changed between streaming (priority) and elastic since the start.
+    pub class_flips: Option<u64>,
 }
 
 /// A discipline: takes packets in and says which goes next.
@@ -217,6 +250,15 @@ pub trait Scheduler<P: Packet> {
 
     /// What waits of `class`, where the discipline queues by class; else the whole backlog for class 0.
     fn class_backlog(&self, class: Class) -> Backlog;
+
+    /// Bytes that wait of a flow whose hash is `hash`; zero where the discipline keeps no queue per flow.
+    fn flow_backlog(&self, _flow: &FlowKey, _hash: u64) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// Reads what `enqueue` of a packet of this flow hash will read. Called for all packets of a burst first, they wait
+    /// for memory together.
+    fn prefetch(&self, _hash: u64) {}
 
     /// The discipline's name in configuration files.
     fn name(&self) -> &'static str;
@@ -275,6 +317,12 @@ impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
     }
     fn class_backlog(&self, class: Class) -> Backlog {
         delegate!(self, s => s.class_backlog(class))
+    }
+    fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
+        delegate!(self, s => s.flow_backlog(flow, hash))
+    }
+    fn prefetch(&self, hash: u64) {
+        delegate!(self, s => s.prefetch(hash));
     }
     fn name(&self) -> &'static str {
         delegate!(self, s => s.name())

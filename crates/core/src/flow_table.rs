@@ -1,0 +1,522 @@
+//! A table of fixed size from full keys to small values: flow lists that nobody can make grow, slow or confuse.
+//!
+//! Source: specs of flow-aware networking store full keys in a chained hash table "so that distinct flows can never be
+//! confused". This one has the same meaning with all of its memory taken at construction: an array of entries, a chain per
+//! hash bucket linked through the entries, a list of free entries.
+//!
+//! | what | bytes | of |
+//! |---|---|---|
+//! | head of a chain | 4 | each of `capacity` buckets |
+//! | link to the next entry | 4 | each of `capacity` entries |
+//! | key | 40 for a [`PackedFlow`] (IPv4 or IPv6) | the same |
+//! | value | `size_of::<V>()` | the same |
+//!
+//! So a flow costs 48 bytes and its value: with a value of at most 16 bytes (4-byte aligned) not more than 64 bytes,
+//! whatever the capacity. Keys of other kinds (a source address, a prefix) make smaller tables.
+//!
+//! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a seed nobody outside knows
+//! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and takes the bucket by
+//! multiplication, so a capacity need not be a power of two and low-entropy hashes of tests spread too. Only the cost of
+//! a look-up depends on the hash; what is found never does, keys are compared in full.
+//!
+//! **Complexity.** Look-up, insertion and removal take constant expected time: a chain holds one entry on average when the table
+//! is full. [`sweep`](Table::sweep) and [`collect`](Table::collect) take the time of the entries they look at. Nothing allocates after construction.
+//!
+//! **Expiry** is the caller's: values hold the stamps, [`collect`](Table::collect) throws out what is stale in the bucket
+//! that an insertion is about to touch, and [`sweep`](Table::sweep) goes round the whole table a few entries at a time, so that
+//! a full table frees stale entries in bounded work per arrival.
+//!
+//! **Bursts.** [`prefetch`](Table::prefetch) reads what a look-up will read. Called for all packets of a burst before the first
+//! look-up, the reads wait for memory together instead of one after the other.
+//!
+//! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a later one: whoever keeps ids must forget them on removal.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::ops::RangeInclusive;
+
+use crate::packet::FlowKey;
+use crate::schedule::{KnobError, in_range};
+
+/// Valid capacities, in entries.
+pub const CAPACITY_RANGE: RangeInclusive<u32> = 1..=16_777_216;
+
+/// A whole [`FlowKey`] in 40 bytes: two keys are equal if and only if their packed forms are.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct PackedFlow([u32; 10]);
+
+impl PackedFlow {
+    /// Packs a key. The addresses are of one family, as [`FlowKey`] says; label bits beyond 20 do not exist.
+    #[must_use]
+    pub fn new(key: &FlowKey) -> Self {
+        let mut words = [0; 10];
+        let family = match (key.source, key.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                words[0] = source.to_bits();
+                words[4] = destination.to_bits();
+                4
+            }
+            (source, destination) => {
+                put(&mut words[..4], source);
+                put(&mut words[4..8], destination);
+                6
+            }
+        };
+        words[8] = u32::from(key.source_port) << 16 | u32::from(key.destination_port);
+        words[9] = u32::from(key.protocol) << 24 | (key.flow_label & 0xf_ffff) << 4 | family;
+        Self(words)
+    }
+
+    /// The key that was packed.
+    #[must_use]
+    pub fn unpack(&self) -> FlowKey {
+        let address = |words: &[u32]| -> IpAddr {
+            if self.0[9] & 0xf == 4 {
+                Ipv4Addr::from_bits(words[0]).into()
+            } else {
+                let bits = words.iter().fold(0, |bits, word| bits << 32 | u128::from(*word));
+                Ipv6Addr::from_bits(bits).into()
+            }
+        };
+        FlowKey {
+            source: address(&self.0[..4]),
+            destination: address(&self.0[4..8]),
+            protocol: (self.0[9] >> 24) as u8,
+            source_port: (self.0[8] >> 16) as u16,
+            destination_port: self.0[8] as u16,
+            flow_label: self.0[9] >> 4 & 0xf_ffff,
+        }
+    }
+}
+
+impl From<&FlowKey> for PackedFlow {
+    fn from(key: &FlowKey) -> Self {
+        Self::new(key)
+    }
+}
+
+/// An address as four words, IPv4 mapped into IPv6.
+fn put(words: &mut [u32], address: IpAddr) {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    for (i, word) in words.iter_mut().enumerate() {
+        *word = (bits >> (96 - 32 * i)) as u32;
+    }
+}
+
+/// Where an entry is: valid from its insertion to its removal. A number below the capacity, so parallel arrays and intrusive
+/// lists can use [`index`](Self::index).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct EntryId(u32);
+
+impl EntryId {
+    /// The place of the entry in an array of `capacity` places.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The id as a 32-bit link.
+    #[must_use]
+    pub const fn link(self) -> u32 {
+        self.0
+    }
+
+    /// The id that [`link`](Self::link) gave.
+    #[must_use]
+    pub const fn from_link(link: u32) -> Self {
+        Self(link)
+    }
+}
+
+/// The table is full: nothing was inserted. What that means is the caller's rule (an admission control takes it for congestion).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the flow table is full")
+    }
+}
+
+impl core::error::Error for Full {}
+
+/// Ends the list of free entries, and marks an entry as free.
+const FREE: u32 = 1 << 30;
+/// Ends a chain; the other bits are the bucket, so an entry's bucket is found without its hash.
+const END: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<K, V> {
+    key: K,
+    /// An entry; `END | bucket`; or of a free entry `FREE | next free` (`FREE | (FREE - 1)`: none).
+    next: u32,
+    value: V,
+}
+
+/// No free entry.
+const NO_FREE: u32 = FREE - 1;
+
+/// The table. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Table<K, V> {
+    heads: Vec<u32>,
+    entries: Vec<Entry<K, V>>,
+    free: u32,
+    len: u32,
+    seed: u64,
+    /// Where `sweep` goes on.
+    hand: u32,
+}
+
+/// A table of flows.
+pub type FlowTable<V> = Table<PackedFlow, V>;
+
+impl<K: Copy + Eq, V: Copy> Table<K, V> {
+    /// What an entry costs in all, in bytes: key, value, links and its share of the buckets.
+    pub const BYTES_PER_ENTRY: usize = size_of::<Entry<K, V>>() + size_of::<u32>();
+
+    /// An empty table. `seed` should be random per boot where keys come from strangers.
+    ///
+    /// # Errors
+    /// [`KnobError::OutOfRange`] if `capacity` is not in [`CAPACITY_RANGE`].
+    pub fn new(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+        let (min, max) = (u64::from(*CAPACITY_RANGE.start()), u64::from(*CAPACITY_RANGE.end()));
+        in_range("flows", u64::from(capacity), min..=max, "flows")?;
+        Ok(Self {
+            heads: (0..capacity).map(|bucket| END | bucket).collect(),
+            entries: Vec::with_capacity(capacity as usize),
+            free: NO_FREE,
+            len: 0,
+            seed,
+            hand: 0,
+        })
+    }
+
+    /// Entries it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.heads.len() as u32
+    }
+
+    /// Entries it holds.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether nothing more can be inserted.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len == self.capacity()
+    }
+
+    /// All memory of the table, in bytes: constant from construction on.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.heads.len() * Self::BYTES_PER_ENTRY
+    }
+
+    fn bucket(&self, hash: u64) -> usize {
+        let mixed = u128::from(hash ^ self.seed) * 0x9e37_79b9_7f4a_7c15;
+        let mixed = (mixed >> 64) as u64 ^ mixed as u64;
+        ((mixed >> 32) * self.heads.len() as u64 >> 32) as usize
+    }
+
+    /// Reads what a look-up of `hash` will read, so that it is in the cache by then.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let head = self.heads[self.bucket(hash)];
+        if let Some(entry) = self.entries.get(head as usize) {
+            core::hint::black_box(entry.next);
+        }
+    }
+
+    /// The entry of `key`, whose hash is `hash`.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, hash: u64, key: &K) -> Option<EntryId> {
+        let mut at = self.heads[self.bucket(hash)];
+        // `END | bucket` lies beyond all entries.
+        while let Some(entry) = self.entries.get(at as usize) {
+            if entry.key == *key {
+                return Some(EntryId(at));
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    /// Puts in a `key` that is not in the table.
+    ///
+    /// # Errors
+    /// [`Full`] if there is no room.
+    pub fn insert(&mut self, hash: u64, key: K, value: V) -> Result<EntryId, Full> {
+        debug_assert!(self.find(hash, &key).is_none(), "the key is in the table");
+        let bucket = self.bucket(hash);
+        let entry = Entry { key, next: self.heads[bucket], value };
+        let full = self.is_full();
+        let at = match self.entries.get_mut(self.free as usize) {
+            Some(free) => {
+                let at = core::mem::replace(&mut self.free, free.next & !FREE);
+                *free = entry;
+                at
+            }
+            None if full => return Err(Full),
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.heads[bucket] = at;
+        self.len += 1;
+        Ok(EntryId(at))
+    }
+
+    /// Takes an entry out.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    pub fn remove(&mut self, id: EntryId) -> V {
+        let Entry { next, value, .. } = self.entries[id.index()];
+        assert!(next & FREE == 0, "entry {id:?} was removed before");
+        let mut end = next;
+        while end & END == 0 {
+            end = self.entries[end as usize].next;
+        }
+        let head = &mut self.heads[(end & !END) as usize];
+        if *head == id.0 {
+            *head = next;
+        } else {
+            let mut before = *head;
+            while self.entries[before as usize].next != id.0 {
+                before = self.entries[before as usize].next;
+            }
+            self.entries[before as usize].next = next;
+        }
+        self.entries[id.index()].next = FREE | self.free;
+        self.free = id.0;
+        self.len -= 1;
+        value
+    }
+
+    /// Whether `id` names an entry at present.
+    #[must_use]
+    pub fn contains(&self, id: EntryId) -> bool {
+        self.entries.get(id.index()).is_some_and(|entry| entry.next & FREE == 0)
+    }
+
+    /// The key of an entry.
+    ///
+    /// # Panics
+    /// If there never was such an entry.
+    #[must_use]
+    pub fn key(&self, id: EntryId) -> &K {
+        &self.entries[id.index()].key
+    }
+
+    /// The value of an entry.
+    ///
+    /// # Panics
+    /// If there never was such an entry.
+    #[must_use]
+    #[inline]
+    pub fn value(&self, id: EntryId) -> &V {
+        &self.entries[id.index()].value
+    }
+
+    /// The value of an entry, to change.
+    ///
+    /// # Panics
+    /// If there never was such an entry.
+    #[inline]
+    pub fn value_mut(&mut self, id: EntryId) -> &mut V {
+        &mut self.entries[id.index()].value
+    }
+
+    /// Looks at all entries of the bucket of `hash` and removes those that are `stale`. How many went.
+    pub fn collect(&mut self, hash: u64, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
+        let mut gone = 0;
+        let mut at = self.heads[self.bucket(hash)];
+        while at & END == 0 {
+            let entry = &self.entries[at as usize];
+            let next = entry.next;
+            if stale(&entry.key, &entry.value) {
+                self.remove(EntryId(at));
+                gone += 1;
+            }
+            at = next;
+        }
+        gone
+    }
+
+    /// Looks at the next `count` places of the table, going round, and removes entries that are `stale`. How many went.
+    pub fn sweep(&mut self, count: u32, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
+        let mut gone = 0;
+        for _ in 0..count.min(self.entries.len() as u32) {
+            let at = self.hand;
+            self.hand = if at as usize + 1 < self.entries.len() { at + 1 } else { 0 };
+            let entry = &self.entries[at as usize];
+            if entry.next & FREE == 0 && stale(&entry.key, &entry.value) {
+                self.remove(EntryId(at));
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        for (bucket, head) in self.heads.iter_mut().enumerate() {
+            *head = END | bucket as u32;
+        }
+        (self.free, self.len, self.hand) = (NO_FREE, 0, 0);
+    }
+
+    /// Every entry, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K, &V)> {
+        let held = self.entries.iter().enumerate().filter(|(_, entry)| entry.next & FREE == 0);
+        held.map(|(at, entry)| (EntryId(at as u32), &entry.key, &entry.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    #[test]
+    fn it_agrees_with_a_map_whatever_the_hash() {
+        // All in one bucket, few buckets, many buckets.
+        for (capacity, hash_mask) in [(1, 0), (7, 0), (64, 3), (64, u64::MAX)] {
+            let mut table: Table<u64, u64> = Table::new(capacity, 99).unwrap();
+            let mut map = BTreeMap::new();
+            let mut state = u64::from(capacity);
+            for step in 0..20_000u64 {
+                let key = next(&mut state) % 100;
+                let hash = key.wrapping_mul(0x1234_5678_9abc_def1) & hash_mask;
+                match (next(&mut state) % 8, table.find(hash, &key)) {
+                    (0..=3, None) => {
+                        let inserted = table.insert(hash, key, step);
+                        assert_eq!(inserted.is_err(), map.len() == capacity as usize);
+                        if inserted.is_ok() {
+                            map.insert(key, step);
+                        }
+                    }
+                    (0..=3, Some(id)) => *table.value_mut(id) = *map.get_mut(&key).unwrap(),
+                    (4, _) => {
+                        let old = |_: &u64, v: &u64| step - v > 60;
+                        let gone = table.collect(hash, old);
+                        let before = map.len();
+                        // The bucket of this key at least; maybe others share it.
+                        map.retain(|k, v| {
+                            let h = k.wrapping_mul(0x1234_5678_9abc_def1) & hash_mask;
+                            table.find(h, k).is_some() || !old(k, v)
+                        });
+                        assert_eq!(before - map.len(), gone as usize);
+                    }
+                    (5, _) => {
+                        let gone = table.sweep(capacity, |_, v| step - v > 90);
+                        let before = map.len();
+                        map.retain(|_, v| step - *v <= 90);
+                        assert_eq!(before - map.len(), gone as usize);
+                    }
+                    (_, found) => {
+                        assert_eq!(found.map(|id| table.remove(id)), map.remove(&key));
+                    }
+                }
+                assert_eq!((table.len() as usize, table.is_empty()), (map.len(), map.is_empty()));
+            }
+            let mut held: Vec<_> = table.iter().map(|(_, k, v)| (*k, *v)).collect();
+            held.sort_unstable();
+            assert_eq!(held, map.into_iter().collect::<Vec<_>>());
+            table.clear();
+            assert_eq!(table.iter().count(), 0);
+            assert!(table.insert(0, 5, 5).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_flow_with_sixteen_bytes_of_state_takes_sixty_four() {
+        assert_eq!(FlowTable::<[u32; 4]>::BYTES_PER_ENTRY, 64);
+        assert_eq!(FlowTable::<[u32; 4]>::new(100_000, 1).unwrap().memory(), 6_400_000);
+        assert!(FlowTable::<u32>::new(0, 1).is_err());
+        assert!(FlowTable::<u32>::new(16_777_217, 1).is_err());
+    }
+
+    #[test]
+    fn packed_keys_are_as_different_as_keys() {
+        let v4 = FlowKey {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "10.0.1.1".parse().unwrap(),
+            protocol: 17,
+            source_port: 5000,
+            destination_port: 80,
+            flow_label: 0,
+        };
+        let v6 = FlowKey {
+            source: "2001:db8::1".parse().unwrap(),
+            destination: "2001:db8:1:2:3:4:5:6".parse().unwrap(),
+            flow_label: 0xf_edcb,
+            ..v4
+        };
+        let mapped = FlowKey {
+            source: "::ffff:10.0.0.1".parse().unwrap(),
+            destination: "::ffff:10.0.1.1".parse().unwrap(),
+            ..v4
+        };
+        let keys = [
+            v4,
+            v6,
+            mapped,
+            FlowKey { protocol: 6, ..v4 },
+            FlowKey { source_port: 5001, ..v4 },
+            FlowKey { destination_port: 81, ..v4 },
+            FlowKey { source: v4.destination, destination: v4.source, ..v4 },
+            FlowKey { flow_label: 0, ..v6 },
+            FlowKey { source: v6.destination, destination: v6.source, ..v6 },
+        ];
+        for (i, a) in keys.iter().enumerate() {
+            assert_eq!(PackedFlow::new(a).unpack(), *a);
+            for (j, b) in keys.iter().enumerate() {
+                assert_eq!(PackedFlow::from(a) == PackedFlow::from(b), i == j);
+            }
+        }
+    }
+
+    #[test]
+    fn chains_stay_short_also_for_counting_hashes() {
+        for multiplier in [1, 0x1_0000_0000, 0x9e37_79b9_7f4a_7c15u64] {
+            let mut table: Table<u64, ()> = Table::new(10_000, 0xfeed).unwrap();
+            for key in 0..10_000 {
+                table.prefetch(key);
+                table.insert(key.wrapping_mul(multiplier), key, ()).unwrap();
+            }
+            let longest = (0..10_000u64).map(|key| {
+                let mut chain = 0;
+                table.collect(key.wrapping_mul(multiplier), |_, ()| {
+                    chain += 1;
+                    false
+                });
+                chain
+            });
+            assert!(longest.max() < Some(16));
+        }
+    }
+}
