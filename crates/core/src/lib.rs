@@ -38,6 +38,7 @@
 //! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
 //! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
 //! | [`class_map`] | rules that give each packet its class |
+//! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
 //! | [`shape`] | the token bucket |
 //! | [`queue`] | bounded queues of packets |
 //! | [`flow_table`] | tables of flows of fixed size |
@@ -50,6 +51,7 @@ extern crate alloc;
 
 pub mod class_map;
 pub mod control;
+pub mod drop;
 pub mod flow_table;
 pub mod link;
 pub mod measure;

@@ -82,6 +82,10 @@ reasons! {
     PriorityFull => "priority_full",
     /// Its flow sends more than its share, and approximate fair dropping drew this packet.
     FairShare => "fair_share",
+    /// Its flow has used its fair share of the core's cycles (FairDrop).
+    FairdropCpu => "fairdrop_cpu",
+    /// Its flow has used its fair share of the outgoing link's bits (FairDrop).
+    FairdropBandwidth => "fairdrop_bandwidth",
     /// A change of configuration left no room for what was queued.
     Reconfigured => "reconfigured",
     /// The outgoing link is down, or its port is gone.
