@@ -37,6 +37,7 @@
 //! | [`link`] | scheduler, shaper, transmit ring and paced wire as one machine of events |
 //! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
 //! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
+//! | [`admit`] | who may enter: admission of new flows to an outgoing link |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
 //! | [`shape`] | the token bucket |
@@ -49,6 +50,7 @@
 
 extern crate alloc;
 
+pub mod admit;
 pub mod class_map;
 pub mod control;
 pub mod drop;
@@ -66,4 +68,4 @@ pub mod units;
 pub use packet::{Class, FlowKey, Packet};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};
-pub use units::{BitRate, Bytes, Cycles, Nanos, Weight};
+pub use units::{BitRate, Bytes, Cycles, Nanos, Ppm, Weight};

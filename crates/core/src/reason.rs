@@ -98,6 +98,20 @@ reasons! {
     Injected => "injected",
     /// The router stopped while the packet was queued.
     Stopped => "stopped",
+    /// Admission: the flow is new and the fair rate of the link is below the minimum.
+    FairRateLow => "fair_rate_low",
+    /// Admission: the flow is new and the priority load of the link is above the maximum.
+    PriorityLoadHigh => "priority_load_high",
+    /// Admission: the flow is new and the list of protected flows is full.
+    FlowListFull => "flow_list_full",
+    /// Admission: the flow is new and the first packets of others have used the budget until the next estimate.
+    FirstPacketBudget => "first_packet_budget",
+    /// Admission: the flow is new and its user had its share of new flows in this interval.
+    UserQuota => "user_quota",
+    /// Admission: the flow was cleared from the list of protected flows and is blocked for a while.
+    FlowBlocked => "flow_blocked",
+    /// Admission: the flow is new and flows that were cleared go first.
+    PriorityAccess => "priority_access",
 }
 
 impl Reason {

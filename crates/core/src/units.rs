@@ -93,6 +93,29 @@ quantity! {
     Weight(u32)
 }
 
+quantity! {
+    /// A share of something, in parts per million.
+    Ppm(u32)
+}
+
+impl Ppm {
+    /// The whole.
+    pub const ONE: Self = Self(1_000_000);
+
+    /// `n` hundredths.
+    #[must_use]
+    pub const fn percent(n: u32) -> Self {
+        Self(n * 10_000)
+    }
+
+    /// This share of `whole`, rounded down.
+    #[must_use]
+    pub const fn of(self, whole: u64) -> u64 {
+        let part = whole as u128 * self.0 as u128 / 1_000_000;
+        if part > u64::MAX as u128 { u64::MAX } else { part as u64 }
+    }
+}
+
 impl Nanos {
     /// One second.
     pub const SECOND: Self = Self(1_000_000_000);
@@ -185,6 +208,13 @@ impl fmt::Display for BitRate {
 impl fmt::Display for Weight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Ppm {
+    /// As per cent: `70 %`, `0.05 %`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        scaled(f, self.0.into(), &[(10_000, "%")])
     }
 }
 
