@@ -5,7 +5,7 @@ use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect};
 
 use crate::discipline::DisciplineConfig;
-use crate::model::{LinkConfig, RouterConfig};
+use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 use crate::quantity::{rate_text, size_text, time_text};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
@@ -33,14 +33,49 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
             if was.rules != is.rules {
                 out.push(format!("class {}: other rules", is.name));
             }
+            let service = |class: &ClassConfig, of: &RouterConfig| {
+                let named = class.service.and_then(|at| of.services.get(usize::from(at)));
+                named.map_or_else(|| "none".to_owned(), |service| service.name.clone())
+            };
+            value(&mut out, &format!("class {}: service", is.name), service(was, old), service(is, new));
         }
+    }
+    for service in &new.services {
+        match old.services.iter().find(|known| known.name == service.name) {
+            None => out.push(format!("service {} is new", service.name)),
+            Some(known) if known.work != service.work => {
+                out.push(format!("service {}: other work", service.name));
+            }
+            Some(_) => {}
+        }
+    }
+    for service in old.services.iter().filter(|old| new.services.iter().all(|known| known.name != old.name)) {
+        out.push(format!("service {} goes", service.name));
     }
     for link in &new.links {
         if let Some(known) = old.link(&link.port) {
             links(&mut out, known, link, &old.class_names(), &new.class_names());
         }
     }
+    fairdrop(&mut out, old, new);
     out
+}
+
+fn fairdrop(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
+    let entries = |config: &RouterConfig| {
+        let names = config.class_names();
+        config.fairdrop.as_ref().map(|fairdrop| fairdrop.entries(&names))
+    };
+    match (entries(old), entries(new)) {
+        (None, None) => {}
+        (None, Some(_)) => out.push("fairdrop is new".to_owned()),
+        (Some(_), None) => out.push("fairdrop goes".to_owned()),
+        (Some(was), Some(is)) => {
+            for ((key, was), (_, is)) in was.into_iter().zip(is) {
+                value(out, &format!("fairdrop: {key}"), was, is);
+            }
+        }
+    }
 }
 
 /// Notes a change of one value.
@@ -69,6 +104,9 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     );
     restart("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
     restart("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
+    let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
+    restart("cpu", cpu(old.cpu), cpu(new.cpu));
+    restart("cycles", old.cycles.to_string(), new.cycles.to_string());
     restart("seed", old.seed.to_string(), new.seed.to_string());
 }
 

@@ -8,6 +8,8 @@ use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
+use crate::fairdrop::FairDropConfig;
+use crate::service::ServiceConfig;
 
 /// A whole `router.toml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,10 +18,14 @@ pub struct RouterConfig {
     pub router: RouterSection,
     /// The ports, in the order of the file; at least one, names unique.
     pub ports: Vec<PortConfig>,
+    /// The services, in the order of the file, names unique.
+    pub services: Vec<ServiceConfig>,
     /// The classes, in the order of the file: the index is the core's `Class`. At least one; the first is the default.
     pub classes: Vec<ClassConfig>,
     /// One outgoing link for every port, in the order of the ports. A port without a `[[link]]` has a FIFO without a rate.
     pub links: Vec<LinkConfig>,
+    /// `[fairdrop]`; `None`: the file has none.
+    pub fairdrop: Option<FairDropConfig>,
 }
 
 /// `[router]`.
@@ -41,6 +47,10 @@ pub struct RouterSection {
     pub icmp_per_second: u32,
     /// Packets that wait for one unresolved neighbour at most.
     pub neighbour_wait: u32,
+    /// The CPU that the worker runs on; `None`: whichever the kernel chooses.
+    pub cpu: Option<u16>,
+    /// Whether cycles are measured also without `[fairdrop]`.
+    pub cycles: bool,
     /// Seed of the flow hash.
     pub seed: u64,
 }
@@ -80,6 +90,8 @@ pub struct ClassConfig {
     /// A packet that any of these fits falls into this class, unless an earlier class in the file took it. Empty: only
     /// the default class gets packets without a rule.
     pub rules: Vec<Rule>,
+    /// What its packets are sent through: an index into the services.
+    pub service: Option<u16>,
 }
 
 /// A `[[link]]`: the outgoing side of a port.

@@ -11,8 +11,11 @@ use crate::change::ring;
 use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
+use crate::fairdrop::fairdrop_of;
 use crate::model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use crate::schema::{Key, Section};
+use crate::service::{ServiceConfig, service_of_class, services_of};
 use crate::tables;
 use crate::tree::Table;
 
@@ -84,10 +87,16 @@ pub fn router_from_table(
         PortSource::File => ports_of(reader, &fields),
         PortSource::Given(ports) => ports.to_vec(),
     };
-    let classes = classes_of(reader, &fields);
+    let services = services_of(reader, &fields);
+    let classes = classes_of(reader, &fields, &services);
     let links = links_of(reader, &fields, &ports, &classes)?;
     let router = router_section(fields.table("router")?)?;
-    Some(RouterConfig { router, ports, classes, links })
+    let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
+    let fairdrop = match fields.table("fairdrop") {
+        Some(table) => Some(fairdrop_of(reader, table, &names)?),
+        None => None,
+    };
+    Some(RouterConfig { router, ports, services, classes, links, fairdrop })
 }
 
 fn router_section(fields: &Fields) -> Option<RouterSection> {
@@ -100,6 +109,8 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
         hairpin: if fields.text("hairpin")? == "drop" { Hairpin::Drop } else { Hairpin::Forward },
         icmp_per_second: u32::try_from(fields.integer("icmp_per_second")?).ok()?,
         neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
+        cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
+        cycles: fields.switch("cycles")?,
         seed: fields.integer("seed")?,
     })
 }
@@ -143,7 +154,8 @@ fn ports_of(reader: &mut Reader, file: &Fields) -> Vec<PortConfig> {
     ports
 }
 
-fn classes_of(reader: &mut Reader, file: &Fields) -> Vec<ClassConfig> {
+fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) -> Vec<ClassConfig> {
+    let known: Vec<_> = file.tables("service").filter_map(|service| service.text("name")).collect();
     let mut names = Unique::new("class");
     let mut classes = Vec::new();
     let mut rules = 0;
@@ -151,25 +163,28 @@ fn classes_of(reader: &mut Reader, file: &Fields) -> Vec<ClassConfig> {
         names.check(reader, fields, "name");
         let Some(name) = fields.text("name") else { continue };
         let index = Class(u16::try_from(classes.len()).unwrap_or(u16::MAX));
-        let matches: Vec<_> = fields.tables("match").filter_map(|rule| rule_of(reader, rule)).collect();
+        let matches: Vec<_> =
+            fields.tables("match").filter_map(|rule| rule_of(reader, rule, &tables::MATCH)).collect();
         rules += matches.len();
         if rules > ClassMap::MAX_RULES {
             let message = format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
             reader.fail(&fields.span("match"), fields.path_of("match"), message);
         }
         let rules = matches.into_iter().map(|matching| Rule { matching, class: index }).collect();
-        classes.push(ClassConfig { name: name.to_owned(), rules });
+        let service = service_of_class(reader, fields, &known, services);
+        classes.push(ClassConfig { name: name.to_owned(), rules, service });
     }
     if classes.is_empty() {
-        classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), rules: Vec::new() });
+        classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), rules: Vec::new(), service: None });
     }
     classes
 }
 
-fn rule_of(reader: &mut Reader, fields: &Fields) -> Option<Match> {
-    if tables::MATCH.keys.iter().all(|key| !fields.given(key.name)) {
-        let message =
-            "an empty rule would fit every packet; what no rule takes goes to the first class anyway";
+/// What a rule asks for; `section` declares it.
+pub(crate) fn rule_of(reader: &mut Reader, fields: &Fields, section: &Section) -> Option<Match> {
+    let asks = |key: &Key| key.name != "action" && fields.given(key.name);
+    if !section.keys.iter().any(asks) {
+        let message = "an empty rule would fit every packet; what no rule takes gets the default anyway";
         reader.fail(&fields.at, fields.path.clone(), message);
         return None;
     }

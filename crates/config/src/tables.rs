@@ -8,6 +8,11 @@ use evenkeel_core::{Bytes, Nanos};
 
 use crate::schema::{Key, Kind, Presence, Section};
 
+pub mod fairdrop;
+pub mod service;
+
+pub use service::ACL_RULE;
+
 /// Most characters of a name.
 pub const NAME_LENGTH: usize = 32;
 /// Most ports of a router.
@@ -43,8 +48,10 @@ pub static FILE: Section = Section {
             presence: Presence::Required,
             doc: "The network interfaces to forward between.",
         },
+        SERVICES,
         CLASSES,
         LINKS,
+        FAIRDROP,
     ],
 };
 
@@ -59,9 +66,25 @@ pub static WITHOUT_PORTS: Section = Section {
             presence: Presence::Default("{}"),
             doc: "What concerns the router as a whole.",
         },
+        SERVICES,
         CLASSES,
         LINKS,
+        FAIRDROP,
     ],
+};
+
+const SERVICES: Key = Key {
+    name: "service",
+    kind: Kind::Tables { section: &service::SERVICE, min: 0, max: service::MAX },
+    presence: Presence::Optional("none"),
+    doc: "Costly work that classes can be sent through.",
+};
+
+const FAIRDROP: Key = Key {
+    name: "fairdrop",
+    kind: Kind::Table(&fairdrop::FAIRDROP),
+    presence: Presence::Optional("none"),
+    doc: "Fair shares of cycles and bits by early dropping.",
 };
 
 const CLASSES: Key = Key {
@@ -140,6 +163,18 @@ pub static ROUTER: Section = Section {
             doc: "Packets that wait at most for one neighbour whose address is being asked for.",
         },
         Key {
+            name: "cpu",
+            kind: Kind::Integer { min: 0, max: 1023, unit: "" },
+            presence: Presence::Optional("whichever the kernel chooses"),
+            doc: "The CPU that the worker runs on, as `/proc/cpuinfo` numbers it.",
+        },
+        Key {
+            name: "cycles",
+            kind: Kind::Switch,
+            presence: Presence::Default("false"),
+            doc: "Whether cycles are measured, by stage and by class, also without `[fairdrop]`, which always does. It costs some 30 cycles per packet.",
+        },
+        Key {
             name: "seed",
             kind: Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
             presence: Presence::Default("1"),
@@ -186,7 +221,50 @@ pub static CLASS: Section = Section {
             presence: Presence::Optional("no rule: only the first class gets packets"),
             doc: "Rules. One that fits is enough.",
         },
+        Key {
+            name: "service",
+            kind: NAME,
+            presence: Presence::Optional("none"),
+            doc: "The `[[service]]` that its packets are sent through before they enter their link.",
+        },
     ],
+};
+
+const MATCH_DSCP: Key = Key {
+    name: "dscp",
+    kind: Kind::List(&DSCP),
+    presence: Presence::Optional("any"),
+    doc: "The DSCP is one of these.",
+};
+const MATCH_SOURCE: Key = Key {
+    name: "source",
+    kind: Kind::Prefix,
+    presence: Presence::Optional("any"),
+    doc: "The source address lies in this prefix.",
+};
+const MATCH_DESTINATION: Key = Key {
+    name: "destination",
+    kind: Kind::Prefix,
+    presence: Presence::Optional("any"),
+    doc: "The destination address lies in this prefix.",
+};
+const MATCH_PROTOCOL: Key = Key {
+    name: "protocol",
+    kind: Kind::Protocol,
+    presence: Presence::Optional("any"),
+    doc: "The transport protocol.",
+};
+const MATCH_SOURCE_PORT: Key = Key {
+    name: "source_port",
+    kind: Kind::Ports,
+    presence: Presence::Optional("any"),
+    doc: "The source port. Packets without ports (ICMP, later fragments) have port 0.",
+};
+const MATCH_DESTINATION_PORT: Key = Key {
+    name: "destination_port",
+    kind: Kind::Ports,
+    presence: Presence::Optional("any"),
+    doc: "The destination port. Packets without ports (ICMP, later fragments) have port 0.",
 };
 
 static DSCP: Kind = Kind::Integer { min: 0, max: 63, unit: "" };
@@ -196,42 +274,12 @@ pub static MATCH: Section = Section {
     heading: "match = [{ … }]",
     doc: "A rule: everything it names must fit.",
     keys: &[
-        Key {
-            name: "dscp",
-            kind: Kind::List(&DSCP),
-            presence: Presence::Optional("any"),
-            doc: "The DSCP is one of these.",
-        },
-        Key {
-            name: "source",
-            kind: Kind::Prefix,
-            presence: Presence::Optional("any"),
-            doc: "The source address lies in this prefix.",
-        },
-        Key {
-            name: "destination",
-            kind: Kind::Prefix,
-            presence: Presence::Optional("any"),
-            doc: "The destination address lies in this prefix.",
-        },
-        Key {
-            name: "protocol",
-            kind: Kind::Protocol,
-            presence: Presence::Optional("any"),
-            doc: "The transport protocol.",
-        },
-        Key {
-            name: "source_port",
-            kind: Kind::Ports,
-            presence: Presence::Optional("any"),
-            doc: "The source port. Packets without ports (ICMP, later fragments) have port 0.",
-        },
-        Key {
-            name: "destination_port",
-            kind: Kind::Ports,
-            presence: Presence::Optional("any"),
-            doc: "The destination port. Packets without ports (ICMP, later fragments) have port 0.",
-        },
+        MATCH_DSCP,
+        MATCH_SOURCE,
+        MATCH_DESTINATION,
+        MATCH_PROTOCOL,
+        MATCH_SOURCE_PORT,
+        MATCH_DESTINATION_PORT,
     ],
 };
 
@@ -624,6 +672,11 @@ pub static ALL: &[&Section] = &[
     &FILE,
     &ROUTER,
     &PORT,
+    &service::SERVICE,
+    &service::ESP,
+    &service::ACL,
+    &ACL_RULE,
+    &service::SPIN,
     &CLASS,
     &MATCH,
     &LINK,
@@ -634,4 +687,10 @@ pub static ALL: &[&Section] = &[
     &LCT,
     &OWN,
     &CONTROL_LCT,
+    &fairdrop::FAIRDROP,
+    &fairdrop::LEVEL,
+    &fairdrop::KAPPA,
+    &fairdrop::FIXED,
+    &fairdrop::MIMD_BATCH,
+    &fairdrop::MIMD_RING,
 ];

@@ -105,6 +105,29 @@ impl Match {
             && self.source_port.as_ref().is_none_or(|range| range.contains(&flow.source_port))
             && self.destination_port.as_ref().is_none_or(|range| range.contains(&flow.destination_port))
     }
+
+    /// Checks that some packet can fulfil the conditions; `rule` is the index that the error names.
+    ///
+    /// # Errors
+    /// A prefix longer than its address, addresses of different families, an empty range of ports.
+    pub fn check(&self, rule: usize) -> Result<(), ClassMapError> {
+        for prefix in [self.source, self.destination].into_iter().flatten() {
+            if prefix.len > prefix.max_len() {
+                return Err(ClassMapError::PrefixTooLong { rule, prefix });
+            }
+        }
+        if let (Some(source), Some(destination)) = (self.source, self.destination)
+            && source.addr.is_ipv4() != destination.addr.is_ipv4()
+        {
+            return Err(ClassMapError::MixedFamilies { rule });
+        }
+        for range in [&self.source_port, &self.destination_port].into_iter().flatten() {
+            if range.is_empty() {
+                return Err(ClassMapError::EmptyPortRange { rule });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Packets that match are of this class.
@@ -229,7 +252,7 @@ impl ClassMap {
             return Err(ClassMapError::TooManyRules { rules: rules.len() });
         }
         for (index, rule) in rules.iter().enumerate() {
-            check(index, &rule.matching)?;
+            rule.matching.check(index)?;
         }
         let compact: Vec<Compact> = rules.iter().map(compact).collect();
         let mut candidates = Vec::new();
@@ -269,25 +292,6 @@ impl ClassMap {
             .find(|rule| rule.holds(source, destination, flow))
             .map_or(Class(0), |rule| rule.class)
     }
-}
-
-fn check(rule: usize, matching: &Match) -> Result<(), ClassMapError> {
-    for prefix in [matching.source, matching.destination].into_iter().flatten() {
-        if prefix.len > prefix.max_len() {
-            return Err(ClassMapError::PrefixTooLong { rule, prefix });
-        }
-    }
-    if let (Some(source), Some(destination)) = (matching.source, matching.destination)
-        && source.addr.is_ipv4() != destination.addr.is_ipv4()
-    {
-        return Err(ClassMapError::MixedFamilies { rule });
-    }
-    for range in [&matching.source_port, &matching.destination_port].into_iter().flatten() {
-        if range.is_empty() {
-            return Err(ClassMapError::EmptyPortRange { rule });
-        }
-    }
-    Ok(())
 }
 
 fn compact(rule: &Rule) -> Compact {

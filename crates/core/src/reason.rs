@@ -72,6 +72,10 @@ reasons! {
     NeighbourWaitFull => "neighbour_wait_full",
     /// The packet exceeds the next link's MTU and may not be fragmented.
     TooBig => "too_big",
+    /// A rule of the access control list of its class refuses it.
+    AclDenied => "acl_denied",
+    /// The security association of its tunnel has used all of its sequence numbers: it needs a new key.
+    EspExhausted => "esp_exhausted",
     /// The queue of its class is at its limit (tail drop).
     QueueFull => "queue_full",
     /// The link's total limit was passed and this packet stood at the head of the longest queue, by weight.

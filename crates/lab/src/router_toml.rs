@@ -3,10 +3,11 @@
 //! Every value is written out, defaults too, so that the file says what was measured.
 
 use evenkeel_config::{
-    DisciplineConfig, Hairpin, LinkConfig, LinkControl, Mode, RouterConfig, rate_text, size_text, time_text,
+    DisciplineConfig, Hairpin, LinkConfig, LinkControl, Mode, OuterDf, RouterConfig, ServiceConfig, Work,
+    key_text, rate_text, size_text, time_text,
 };
 use evenkeel_core::Nanos;
-use evenkeel_core::class_map::{Match, Rule};
+use evenkeel_core::class_map::Match;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::measure::congestion::{Aggregate, Loss};
 use evenkeel_core::schedule::MultiBacklog;
@@ -26,12 +27,26 @@ pub(crate) fn text(config: &RouterConfig) -> String {
         let mut entry = Table::new();
         entry.insert("name".into(), class.name.as_str().into());
         if !class.rules.is_empty() {
-            entry.insert("match".into(), Value::Array(class.rules.iter().map(rule).collect()));
+            let rules = class.rules.iter().map(|one| Value::Table(rule(&one.matching)));
+            entry.insert("match".into(), Value::Array(rules.collect()));
+        }
+        if let Some(service) = class.service.and_then(|at| config.services.get(usize::from(at))) {
+            entry.insert("service".into(), service.name.as_str().into());
         }
         Value::Table(entry)
     });
+    if !config.services.is_empty() {
+        let services = config.services.iter().map(service);
+        file.insert("service".into(), Value::Array(services.collect()));
+    }
     file.insert("class".into(), Value::Array(classes.collect()));
     file.insert("link".into(), Value::Array(config.links.iter().map(|l| link(l, &names)).collect()));
+    if let Some(fairdrop) = &config.fairdrop {
+        let body: String =
+            fairdrop.entries(&names).iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let table: Table = body.parse().expect("every entry is a key and its value in TOML");
+        file.insert("fairdrop".into(), Value::Table(table));
+    }
     file.to_string()
 }
 
@@ -49,9 +64,11 @@ fn router(config: &RouterConfig) -> Table {
         Hairpin::Forward => "forward",
         Hairpin::Drop => "drop",
     };
+    let cpu = section.cpu.map(|cpu| ("cpu", i64::from(cpu).into()));
     [
         ("name", section.name.as_str().into()),
         ("mode", mode.into()),
+        ("cycles", section.cycles.into()),
         ("control", section.control.to_string_lossy().into_owned().into()),
         ("buffers", i64::from(section.buffers).into()),
         ("buffer_size", size_text(section.buffer_size).into()),
@@ -62,12 +79,58 @@ fn router(config: &RouterConfig) -> Table {
         ("seed", ((section.seed & i64::MAX as u64) as i64).into()),
     ]
     .into_iter()
+    .chain(cpu)
     .map(|(key, value): (&str, Value)| (key.to_owned(), value))
     .collect()
 }
 
-fn rule(rule: &Rule) -> Value {
-    let Match { dscp, source, destination, protocol, source_port, destination_port } = &rule.matching;
+fn service(service: &ServiceConfig) -> Value {
+    let work = match &service.work {
+        Work::Spin(cycles) => table([("kind", "spin".into()), ("cycles", (cycles.0 as i64).into())]),
+        Work::Acl(acl) => {
+            let action = |permit: bool| Value::from(if permit { "permit" } else { "deny" });
+            let rules = acl.rules.iter().map(|(matching, permit)| {
+                let mut entry = rule(matching);
+                entry.insert("action".into(), action(*permit));
+                Value::Table(entry)
+            });
+            table([
+                ("kind", "acl".into()),
+                ("rules", Value::Array(rules.collect())),
+                ("fill", i64::from(acl.fill).into()),
+                ("default", action(acl.permit)),
+            ])
+        }
+        Work::Esp(esp) => {
+            let df = match esp.df {
+                OuterDf::Copy => "copy",
+                OuterDf::Set => "set",
+                OuterDf::Clear => "clear",
+            };
+            let mut entry = [
+                ("kind", Value::from("esp")),
+                ("local", esp.local.to_string().into()),
+                ("remote", esp.remote.to_string().into()),
+                ("spi", i64::from(esp.spi).into()),
+                ("key", key_text(&esp.key).into()),
+                ("esn", esp.esn.into()),
+                ("df", df.into()),
+                ("ttl", i64::from(esp.ttl).into()),
+            ]
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect::<Table>();
+            if let Some(dscp) = esp.dscp {
+                entry.insert("dscp".into(), i64::from(dscp).into());
+            }
+            Value::Table(entry)
+        }
+    };
+    table([("name", service.name.as_str().into()), ("work", work)])
+}
+
+fn rule(matching: &Match) -> Table {
+    let Match { dscp, source, destination, protocol, source_port, destination_port } = matching;
     let mut entry = Table::new();
     if let Some(set) = dscp {
         let values = (0..64u8).filter(|value| set.contains(*value)).map(|value| i64::from(value).into());
@@ -85,7 +148,7 @@ fn rule(rule: &Rule) -> Value {
             entry.insert(key.into(), format!("{}-{}", range.start(), range.end()).into());
         }
     }
-    Value::Table(entry)
+    entry
 }
 
 fn link(link: &LinkConfig, classes: &[&str]) -> Value {
@@ -220,6 +283,61 @@ mod tests {
     fn what_is_written_is_read_as_the_same() {
         for router in fixture::scenario().routers {
             survives(&router.config);
+        }
+    }
+
+    #[test]
+    fn every_service_survives() {
+        let file = r#"
+            [[port]]
+            name = "lan"
+            interface = "eth0"
+            [[service]]
+            name = "burn"
+            work = { kind = "spin", cycles = 3190 }
+            [[service]]
+            name = "list"
+            work = { kind = "acl", fill = 7, default = "deny", rules = [{ action = "permit", protocol = "udp", destination_port = 53 }] }
+            [[service]]
+            name = "vpn"
+            [service.work]
+            kind = "esp"
+            local = "2001:db8::1"
+            remote = "2001:db8::2"
+            spi = 4294967295
+            key = "0x000102030405060708090a0b0c0d0e0f10111213"
+            esn = true
+            df = "clear"
+            dscp = 46
+            ttl = 255
+            [[class]]
+            name = "light"
+            [[class]]
+            name = "heavy"
+            service = "vpn"
+            match = [{ dscp = 10 }]
+        "#;
+        let config = RouterConfig::parse(file, "router.toml").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(config.classes[1].service, Some(2));
+        survives(&config);
+    }
+
+    #[test]
+    fn every_rule_of_fairdrop_survives() {
+        let rules = [
+            "",
+            "on = false\ncpu = false\nweight = { heavy = 1000 }\ngroups = \"class\"\ngroup_weight = { light = 7 }",
+            "rule = { kind = \"kappa\", kappa = 1.234 }\ntheta = 0.95\nbandwidth = false",
+            "rule = { kind = \"fixed\" }\nflows = 8\ncost = 350",
+            "rule = { kind = \"mimd-batch\", up = 9.999 }\nthreshold = \"1538B\"",
+            "rule = { kind = \"mimd-ring\", low = 512, high = 512 }\nbuffer = \"0B\"",
+        ];
+        for rule in rules {
+            let file = format!(
+                "[router]\ncycles = true\ncpu = 1\n[[port]]\nname = \"a\"\ninterface = \"a\"\n[[class]]\nname = \"light\"\n\
+                 [[class]]\nname = \"heavy\"\n[fairdrop]\n{rule}"
+            );
+            survives(&RouterConfig::parse(&file, "router.toml").unwrap_or_else(|e| panic!("{e}")));
         }
     }
 

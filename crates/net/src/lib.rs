@@ -9,8 +9,9 @@
 //! 2. [`fib::Fib::lookup`] says where the destination is. What is for the machine itself or for a group goes to the
 //!    host; what is in transit must pass [`frame::Headers::check_transit`];
 //! 3. [`rewrite::decrement_ttl`], then [`neighbour::NeighbourTable::mac`] and [`rewrite::set_macs`];
-//! 4. [`fragment::fragment_ipv4`] where the packet exceeds the next link's MTU;
-//! 5. [`icmp::answer`] where it cannot be forwarded.
+//! 4. what its class asks for in [`service`];
+//! 5. [`fragment::fragment_ipv4`] where the packet exceeds the next link's MTU;
+//! 6. [`icmp::answer`] where it cannot be forwarded.
 //!
 //! ```
 //! use core::net::IpAddr;
@@ -37,6 +38,7 @@ mod mac;
 pub mod neighbour;
 mod prefix;
 pub mod rewrite;
+pub mod service;
 
 pub use mac::{MacAddr, ParseMacError};
 pub use prefix::{ParsePrefixError, Prefix};
