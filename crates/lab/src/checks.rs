@@ -13,6 +13,7 @@ use crate::LabError;
 use crate::flow::{FlowSpec, Sender, Sink};
 use crate::router_process::RouterProcess;
 use crate::sampling::Place;
+use crate::schedule::Schedule;
 pub(crate) use evenkeel_world::checks::{conservation, lost};
 
 /// Packets of the check.
@@ -42,7 +43,8 @@ pub(crate) fn router_forwards(
         random_phase: false,
         ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate(PROBE_LEN.0 * 8 * 1_000), PROBE_LEN)
     };
-    let sender = Sender::start(spec, config)?;
+    let schedule = Schedule::flow(config).map_err(|error| LabError::Check(error.to_string()))?;
+    let sender = Sender::start(spec, schedule)?;
     let begin = Instant::now();
     let mut arrived = 0;
     loop {

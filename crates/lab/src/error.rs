@@ -102,6 +102,12 @@ impl From<ShellError> for LabError {
 }
 
 impl LabError {
+    /// Something in the file that the lab cannot do: where (`file:line`), in what, why.
+    pub(crate) fn refused(place: &str, name: &str, why: &str) -> Self {
+        let before = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        Self::BadInput(format!("{before}{name}: {why}"))
+    }
+
     /// The exit code a command should end with: 2 for bad input, 3 for missing privilege, program or kernel feature, 130 when interrupted, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

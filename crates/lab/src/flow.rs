@@ -1,29 +1,26 @@
 //! Real senders and receivers: one thread per end of a flow, measuring what was offered and what arrived.
 //!
 //! A sender sleeps until each packet is due (the thread's timer slack is 1 ns) and sends at once what is overdue; what is overdue by
-//! more than [`CATCH_UP`] is left out and counted, because a burst of it would not be the traffic that was asked for.
+//! too much is left out and counted ([`Schedule::next`]). Each flow of a sender has a socket with a source port of its own, opened
+//! when it sends for the first time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys::{self, UdpReceiver, UdpSender};
-use evenkeel_traffic::{Source, SourceConfig};
+use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
 use crate::LabError;
 use crate::payload::{self, Stamp};
+use crate::schedule::Schedule;
+use crate::stopping::{PATIENCE, Stopping};
 
-/// Overdue packets are sent late up to this much, then left out.
-pub(crate) const CATCH_UP: Nanos = Nanos::from_millis(20);
 /// Receive buffer of sinks: more than a transmit ring and all queues hold, so that losses are the router's and not the lab's.
 const RECEIVE_BUFFER: u32 = 8 << 20;
-/// How long a thread waits at most before it looks whether it shall end.
-const PATIENCE: Duration = Duration::from_millis(50);
-
 /// One flow between two namespaces.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowSpec {
@@ -73,26 +70,30 @@ pub(crate) struct Sent {
 }
 
 impl Sender {
-    /// Opens the socket in the sender's namespace and starts sending; times in `config` are `CLOCK_MONOTONIC`.
+    /// Opens the first socket in the sender's namespace and starts sending; times of the schedule are `CLOCK_MONOTONIC`.
     ///
     /// # Errors
-    /// The namespace, the socket or the source configuration.
-    pub(crate) fn start(spec: &FlowSpec, config: SourceConfig) -> Result<Self, LabError> {
-        let invalid = |why: String| LabError::BadInput(format!("traffic {}: {why}", spec.name));
-        let source =
-            Source::new(SourceConfig { catch_up: CATCH_UP, ..config }).map_err(|e| invalid(e.to_string()))?;
-        let length = payload::payload_len(config.ip_len, spec.destination.ip())
-            .ok_or_else(|| invalid(format!("{} leaves no room for a time stamp", config.ip_len)))?;
-        let socket = open(spec, &spec.from, || {
-            let socket = UdpSocket::bind(spec.source)?;
-            socket.connect(spec.destination)?;
-            sys::set_tos(&socket, spec.dscp)?;
-            Ok(socket)
+    /// The namespace, the socket, or packets too short for a stamp.
+    pub(crate) fn start(spec: &FlowSpec, schedule: Schedule) -> Result<Self, LabError> {
+        let longest = payload::payload_len(schedule.longest(), spec.destination.ip()).ok_or_else(|| {
+            let why = format!("{} leaves no room for a time stamp", schedule.longest());
+            LabError::BadInput(format!("traffic {}: {why}", spec.name))
+        })?;
+        let first = open(spec, &spec.from, || flow_socket(spec, 0))?;
+        let namespace = NetNs::open(&spec.from).map_err(|source| LabError::System {
+            what: format!("enter the network namespace of {}", spec.from),
+            source,
         })?;
         let counts = Arc::new(SenderCounts::default());
-        let (flow, shared) = (spec.number, Arc::clone(&counts));
+        let (spec, shared) = (spec.clone(), Arc::clone(&counts));
         let thread = Stopping::spawn(&format!("send {}", spec.name), move |stop| {
-            send(source, UdpSender::new(socket), flow, length, &shared, stop);
+            // Sockets of later flows belong into the namespace too; where that is impossible, they are refused and counted.
+            let entered = namespace.enter().is_ok();
+            let many = if entered { schedule.flows() as usize } else { 1 };
+            let mut sockets: Vec<_> = std::iter::repeat_with(|| None).take(many).collect();
+            sockets[0] = Some(first);
+            let sockets = Sockets { spec, sockets };
+            send(schedule, sockets, longest, &shared, stop);
         })?;
         Ok(Self { counts, thread })
     }
@@ -118,28 +119,59 @@ impl Sender {
     }
 }
 
+/// The sockets of a sender's flows, by flow.
+struct Sockets {
+    spec: FlowSpec,
+    sockets: Vec<Option<UdpSender>>,
+}
+
+impl Sockets {
+    /// The socket of a flow; `None` if it cannot be opened.
+    fn of(&mut self, flow: u64) -> Option<&mut UdpSender> {
+        let place = self.sockets.get_mut(usize::try_from(flow).ok()?)?;
+        if place.is_none() {
+            *place = Some(flow_socket(&self.spec, flow).ok()?);
+        }
+        place.as_mut()
+    }
+}
+
+/// A socket that sends as flow number `flow`. Others may have its port: flows of other destinations are told apart by these.
+fn flow_socket(spec: &FlowSpec, flow: u64) -> std::io::Result<UdpSender> {
+    let (mut source, mut destination) = (spec.source, spec.destination);
+    let (from, to) = evenkeel_world::ports_of_flow(source.port(), destination.port(), flow);
+    source.set_port(from);
+    destination.set_port(to);
+    let socket = sys::bind_shared(source)?;
+    socket.connect(destination)?;
+    sys::set_tos(&socket, spec.dscp)?;
+    Ok(UdpSender::new(socket, 1))
+}
+
 fn send(
-    mut source: Source,
-    mut sender: UdpSender,
-    flow: u32,
-    length: usize,
+    mut schedule: Schedule,
+    mut sockets: Sockets,
+    longest: usize,
     counts: &SenderCounts,
     stop: &AtomicBool,
 ) {
-    let mut packet = vec![0; length];
-    while let Some(emission) = source.next(sys::monotonic_now()) {
-        let Some(late) = wait_until(emission.at, stop) else { return };
+    let mut packet = vec![0; longest];
+    let (flow, to) = (sockets.spec.number, sockets.spec.destination.ip());
+    while let Some(due) = schedule.next(sys::monotonic_now()) {
+        let Some(late) = wait_until(due.at, stop) else { return };
         counts.worst_late.fetch_max(late.0, Ordering::Relaxed);
         let seq = counts.sent.load(Ordering::Relaxed);
+        let length = payload::payload_len(due.ip_len, to).unwrap_or(payload::LENGTH).min(longest);
         Stamp { flow, seq, at: sys::monotonic_now() }.write(&mut packet);
-        match sender.send(&packet, length) {
-            Ok(1..) => counts.sent.store(seq + 1, Ordering::Relaxed),
-            Ok(0) | Err(_) => {
+        match sockets.of(due.flow).map(|socket| socket.send(&packet[..length], length)) {
+            Some(Ok(1..)) => counts.sent.store(seq + 1, Ordering::Relaxed),
+            _ => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
             }
         }
-        counts.skipped.store(source.skipped(), Ordering::Relaxed);
+        counts.skipped.store(schedule.skipped(), Ordering::Relaxed);
     }
+    counts.skipped.store(schedule.skipped(), Ordering::Relaxed);
 }
 
 /// Sleeps until `due`. Returns how late it is then, or `None` if the thread shall end.
@@ -229,48 +261,6 @@ fn open<T: Send>(
     })
 }
 
-/// A thread that is asked to end, and waited for, when its owner goes.
-#[derive(Debug)]
-struct Stopping {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Stopping {
-    fn spawn(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<Self, LabError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            // The kernel keeps 15 bytes of it.
-            .name(name.chars().take(15).collect())
-            .spawn(move || {
-                // Without it sources wake later, and say so when they fall behind.
-                let _ = sys::set_timer_slack(Nanos(1));
-                work(&asked);
-            })
-            .map_err(|source| LabError::System { what: "start a thread".into(), source })?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-
-    fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn stop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has already been printed; its counts up to then stand.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Stopping {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,7 +268,7 @@ mod tests {
     use crate::world::World;
     use evenkeel_core::{BitRate, Bytes};
     use evenkeel_netns::testing::available;
-    use evenkeel_traffic::Process;
+    use evenkeel_traffic::{Process, SourceConfig};
 
     /// Two hosts on one wire, no router between them.
     fn two_hosts() -> Option<World> {
@@ -335,7 +325,7 @@ mod tests {
                 random_phase: false,
                 ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate::from_mbps(40), Bytes(1000))
             };
-            let mut sender = Sender::start(&spec, config).expect("a sender");
+            let mut sender = Sender::start(&spec, Schedule::flow(config).expect("valid")).expect("a sender");
             while !sender.is_finished() {
                 thread::sleep(Duration::from_millis(10));
             }

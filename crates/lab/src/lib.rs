@@ -1,7 +1,7 @@
 //! Scenarios on real packets between network namespaces.
 //!
 //! [`run`] makes one namespace per node, joins them with veth pairs, starts one `evenkeel run` process per router, drives
-//! real UDP sources and sinks through them, applies the timed steps over the control socket, samples the routers' counters, and
+//! real UDP sources and sinks through them, treats packets on wires that ask for it, applies the timed steps over the control socket, samples the routers' counters, and
 //! writes the results. [`demo`] runs the scenarios that are built in, side by side.
 //!
 //! Nothing is left behind: namespaces and processes go when the run ends, fails, panics or is interrupted, and what a killed lab
@@ -15,13 +15,17 @@ mod error;
 #[path = "../../world/src/fixture.rs"]
 mod fixture;
 mod flow;
+mod limits;
 mod plan;
 mod progress;
 mod router_process;
 mod router_toml;
 mod run;
+mod schedule;
 mod shell;
+mod stopping;
 mod tools;
+mod wire;
 mod world;
 
 use std::path::PathBuf;

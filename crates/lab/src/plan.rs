@@ -7,11 +7,12 @@ use evenkeel_scenario::Scenario;
 
 use crate::LabError;
 use crate::payload;
+use crate::wire::ENDS;
 
 /// Everything to do before a router starts, in this order: namespaces, `wires`, then node by node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// Hosts first, then routers.
+    /// Hosts first, then routers, then wires that do something to packets.
     pub(crate) nodes: Vec<NodePlan>,
     /// Lines for `ip -batch`: one veth pair each, made in the namespaces of its ends.
     pub(crate) wires: Vec<String>,
@@ -51,6 +52,15 @@ const EVERY_NODE: [(&str, &str); 6] = [
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
+/// Settings of the namespace of a wire: its kernel has nothing to say on it.
+const WIRES: [(&str, &str); 2] =
+    [("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
+
+/// The name of the namespace of wire number `wire`. Names of nodes begin with a letter.
+pub(crate) fn wire_node(wire: usize) -> String {
+    format!("{wire}wire")
+}
+
 /// Settings of routers: the kernel is the control plane, and forwards whenever the router process does not.
 const ROUTERS: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
@@ -62,23 +72,29 @@ impl Plan {
     pub(crate) fn new(scenario: &Scenario, namespace: impl Fn(&str) -> String) -> Result<Self, LabError> {
         let hosts = scenario.hosts.iter().map(|host| (host.name.as_str(), false));
         let routers = scenario.routers.iter().map(|router| (router.name.as_str(), true));
-        let nodes = hosts.chain(routers).map(|(node, router)| node_plan(scenario, node, router)).collect();
-        let wires = scenario
-            .wires
-            .iter()
-            .map(|wire| {
-                let [a, b] = &wire.ends;
+        let mut nodes: Vec<_> =
+            hosts.chain(routers).map(|(node, router)| node_plan(scenario, node, router)).collect();
+        let mut wires = Vec::new();
+        for (number, wire) in scenario.wires.iter().enumerate() {
+            let pair = |a: (&str, &str), b: (&str, &str)| {
+                let (mtu, from, to) = (wire.mtu, namespace(a.0), namespace(b.0));
                 format!(
-                    "link add name {} mtu {} netns {} type veth peer name {} mtu {} netns {}",
-                    a.interface,
-                    wire.mtu,
-                    namespace(&a.node),
-                    b.interface,
-                    wire.mtu,
-                    namespace(&b.node)
+                    "link add name {} mtu {mtu} netns {from} type veth peer name {} mtu {mtu} netns {to}",
+                    a.1, b.1
                 )
-            })
-            .collect();
+            };
+            let [a, b] =
+                [&wire.ends[0], &wire.ends[1]].map(|end| (end.node.as_str(), end.interface.as_str()));
+            if wire.quality.is_perfect() {
+                wires.push(pair(a, b));
+                continue;
+            }
+            let node = wire_node(number);
+            wires.push(pair(a, (&node, ENDS[0])));
+            wires.push(pair(b, (&node, ENDS[1])));
+            let up = ["lo", ENDS[0], ENDS[1]].map(|interface| format!("link set dev {interface} up"));
+            nodes.push(NodePlan { node, settings: WIRES.to_vec(), batch: up.into(), offloads: Vec::new() });
+        }
         let mut pings = BTreeSet::new();
         for traffic in &scenario.traffic {
             let to = scenario.address(&traffic.to, traffic.ipv6).ok_or_else(|| {
@@ -86,10 +102,11 @@ impl Plan {
             })?;
             let least = payload::headers(to) + payload::LENGTH as u64;
             if traffic.size.0 < least {
-                return Err(LabError::BadInput(format!(
-                    "traffic {}: size {} leaves no room for sequence number and time stamp: at least {least} B",
-                    traffic.name, traffic.size
-                )));
+                let why = format!(
+                    "size {} leaves no room for sequence number and time stamp: at least {least} B",
+                    traffic.size
+                );
+                return Err(LabError::refused(&traffic.place, &traffic.name, &why));
             }
             pings.insert(Ping { from: traffic.from.clone(), to });
         }
@@ -142,6 +159,23 @@ mod tests {
                 "link add name sink mtu 1500 netns x-r2 type veth peer name r2 mtu 1500 netns x-sink",
             ]
         );
+    }
+
+    #[test]
+    fn a_wire_that_does_something_has_a_namespace_between_its_ends() {
+        let text = fixture::TEXT.replace("mtu = 1400\n", "mtu = 1400\ndelay = \"5ms\"\n");
+        let plan = Plan::new(&fixture::parse(&text), |node| format!("x-{node}")).expect("it can be planned");
+        assert_eq!(
+            plan.wires[1..3],
+            [
+                "link add name r1 mtu 1400 netns x-h2 type veth peer name end0 mtu 1400 netns x-1wire",
+                "link add name h2 mtu 1400 netns x-r1 type veth peer name end1 mtu 1400 netns x-1wire",
+            ]
+        );
+        assert_eq!(plan.wires.len(), 5, "the others are veth pairs and no more");
+        let wire = plan.nodes.last().expect("it is the last");
+        assert_eq!((wire.node.as_str(), wire.batch.len()), ("1wire", 3));
+        assert_eq!(wire.settings, WIRES);
     }
 
     #[test]

@@ -7,18 +7,21 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, Signals};
 use evenkeel_report::{Judgement, Report, Run, StepMark};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, ScenarioError, Tool, TrafficKind, World as Where};
-use evenkeel_world::{SourceKind, source_of};
+use evenkeel_scenario::{Scenario, ScenarioError, Tool, World as Where};
+use evenkeel_world::wires;
 
 use crate::checks;
 use crate::describe;
 use crate::flow::{FlowSpec, Sender, Sent, Sink};
-use crate::plan::Plan;
+use crate::limits;
+use crate::plan::{Plan, wire_node};
 use crate::progress::Progress;
 use crate::router_process::{RouterProcess, cpu_time};
 use crate::sampling::{self, HostWindow, Places};
+use crate::schedule::Schedule;
 use crate::shell;
 use crate::tools::{self, ToolFlow};
+use crate::wire::{Wire, WireCounts};
 use crate::world::{self, World};
 use crate::{LabError, LabOptions};
 
@@ -133,6 +136,7 @@ pub(crate) fn measure(
     let mut world = World::new()?;
     let plan = Plan::new(scenario, |node| world.namespace(node))?;
     world.build(&plan)?;
+    let wires = wires(scenario, &world)?;
     world.warm_up(&plan.pings)?;
     progress.say("starting routers");
     let mut lab = Lab {
@@ -145,6 +149,7 @@ pub(crate) fn measure(
         sources: Vec::new(),
         arrived: 0,
         sinks: Vec::new(),
+        wires,
         world,
     };
     lab.start_routers(binary)?;
@@ -157,7 +162,7 @@ pub(crate) fn measure(
 /// # Errors
 /// [`LabError::NotRoot`], [`LabError::MissingTool`].
 pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
-    simulated_only(scenario)?;
+    limits::check(scenario)?;
     if !sys::is_root() {
         return Err(LabError::NotRoot);
     }
@@ -167,24 +172,23 @@ pub(crate) fn require(scenario: &Scenario) -> Result<(), LabError> {
     tools::require(&scenario.traffic)
 }
 
-/// What exists in virtual time only is refused.
-fn simulated_only(scenario: &Scenario) -> Result<(), LabError> {
-    let refuse = |what: String| {
-        Err(LabError::BadInput(format!("{what}: in virtual time only; run it with `evenkeel sim`")))
-    };
-    if let Some(wire) = scenario.wires.iter().find(|wire| !wire.quality.is_perfect()) {
-        let [a, b] = &wire.ends;
-        return refuse(format!(
-            "wire {} to {} has a rate, delay, jitter, loss or reordering",
-            a.node, b.node
-        ));
+/// A wire that does something to packets: its number in the scenario, and the thread that does it.
+type LiveWire = (usize, Wire);
+
+/// Starts those wires that do something to packets.
+fn wires(scenario: &Scenario, world: &World) -> Result<Vec<LiveWire>, LabError> {
+    let mut started = Vec::new();
+    for (number, wire) in scenario.wires.iter().enumerate() {
+        let name = || format!("wire {} to {}", wire.ends[0].node, wire.ends[1].node);
+        let emulator = |near| {
+            wires::emulator(scenario, number, near)
+                .map_err(|error| LabError::refused(&wire.place, &name(), &error.to_string()))
+        };
+        let (Some(there), Some(back)) = (emulator(0)?, emulator(1)?) else { continue };
+        let namespace = world.namespace(&wire_node(number));
+        started.push((number, Wire::start(&namespace, [there, back], wire.mtu, world.folder())?));
     }
-    for traffic in &scenario.traffic {
-        if traffic.flows > 1 || matches!(traffic.kind, TrafficKind::Flows { .. } | TrafficKind::Replay) {
-            return refuse(format!("traffic {} is many flows, or a recording", traffic.name));
-        }
-    }
-    Ok(())
+    Ok(started)
 }
 
 /// The flows of the scenario between their namespaces.
@@ -222,11 +226,12 @@ impl Driver {
     }
 }
 
-/// A run that is going on. Fields go in this order: senders, sinks, routers, then the namespaces they are in.
+/// A run that is going on. Fields go in this order: senders, sinks, routers, wires, then the namespaces they are in.
 struct Lab<'a> {
     sources: Vec<Driver>,
     sinks: Vec<Option<Sink>>,
     routers: Vec<RouterProcess>,
+    wires: Vec<LiveWire>,
     world: World,
     flows: Vec<FlowSpec>,
     /// Packets that arrived at sinks since the start.
@@ -283,10 +288,13 @@ impl Lab<'_> {
             self.sinks.push(sink);
         }
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
-            let own = source_of(self.scenario, traffic, u64::from(spec.number), start);
-            self.sources.push(match (own, traffic.tool) {
-                (SourceKind::Flow(config), Tool::Evenkeel) => Driver::Own(Sender::start(spec, config)?),
-                _ => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
+            let own = match traffic.tool {
+                Tool::Evenkeel => Schedule::of(self.scenario, traffic, spec.number, start)?,
+                Tool::Iperf3 | Tool::DItg => None,
+            };
+            self.sources.push(match own {
+                Some(schedule) => Driver::Own(Sender::start(spec, schedule)?),
+                None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
             });
         }
         Ok(())
@@ -311,6 +319,7 @@ impl Lab<'_> {
 
     fn measure(mut self) -> Result<Measured, LabError> {
         let scenario = self.scenario;
+        self.wires.iter().for_each(|(_, wire)| wire.engage());
         let start = sys::monotonic_now() + LEAD;
         self.start_traffic(start)?;
         self.progress.say(&scenario.name);
@@ -368,7 +377,47 @@ impl Lab<'_> {
         let rest: u64 = self.sinks.iter().flatten().map(|sink| sink.take().packets).sum();
         let sent = self.sources.iter().map(|source| source.sent().packets).sum();
         let lost = first.routers.iter().zip(&last.routers).map(|(a, b)| checks::lost(a, b)).sum();
-        disappeared(sent, self.arrived + rest, lost)
+        let on_wires = self.wire_counts().map(|(.., counts)| counts.missing).sum();
+        disappeared(sent, self.arrived + rest, lost, on_wires)
+    }
+
+    /// What each direction of each wire has done: the wire's number, the end it begins at, its counts.
+    fn wire_counts(&self) -> impl Iterator<Item = (usize, usize, WireCounts)> {
+        self.wires.iter().flat_map(|(number, wire)| {
+            let [there, back] = wire.counts();
+            [(*number, 0, there), (*number, 1, back)]
+        })
+    }
+
+    /// Packets that routers and wires hold.
+    fn held(&self, counters: &Counters) -> u64 {
+        let links = counters.routers.iter().flat_map(|router| &router.links);
+        let in_routers: u64 = links.map(|link| link.queued + link.in_ring).sum();
+        in_routers + self.wire_counts().map(|(.., counts)| counts.held).sum::<u64>()
+    }
+
+    /// The sum of the delays of all wires: no packet is longer on its way.
+    fn longest_delay(&self) -> Duration {
+        let qualities = self.scenario.wires.iter().map(|wire| &wire.quality);
+        Duration::from_nanos(qualities.map(|quality| quality.delay.0 + quality.jitter.0).sum())
+    }
+
+    /// Puts into the result what the wires have done. Returns what the user should know.
+    fn tell_wires(&self, run: &mut Run) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (wire, near, counts) in self.wire_counts() {
+            let totals = wires::totals(self.scenario, wire, near, &counts.emulator, counts.held);
+            let late = counts.worst_late;
+            run.notes.push(format!("{} They came out late by up to {late}.", wires::told(&totals)));
+            if counts.own_losses > 0 {
+                warnings.push(format!(
+                    "wire {} to {}: {} frames found the lab's own queues full and were lost: the machine is too slow for this scenario",
+                    totals.from, totals.to, counts.own_losses
+                ));
+            }
+            run.wires.push(totals);
+        }
+        warnings
     }
 
     fn router_cpu(&self) -> Duration {
@@ -409,16 +458,20 @@ impl Lab<'_> {
         }
         let begin = std::time::Instant::now();
         let mut warnings = Vec::new();
+        let patience = DRAIN + self.longest_delay();
+        let mut empty = 0;
         let last = loop {
             self.look_for_signals()?;
             let now = self.counters()?;
-            let held: u64 =
-                now.routers.iter().flat_map(|r| &r.links).map(|link| link.queued + link.in_ring).sum();
-            if held == 0 {
+            // What a router has sent on may come back into another: all must be empty twice.
+            let held = self.held(&now);
+            empty = if held == 0 { empty + 1 } else { 0 };
+            if empty == 2 {
                 break now;
             }
-            if begin.elapsed() > DRAIN {
-                warnings.push(format!("{held} packets were still queued {DRAIN:?} after the last was sent"));
+            if begin.elapsed() > patience {
+                warnings
+                    .push(format!("{held} packets were still queued {patience:?} after the last was sent"));
                 break now;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -426,6 +479,7 @@ impl Lab<'_> {
         warnings.extend(last.routers.iter().flat_map(checks::conservation));
         warnings.extend(self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())));
         warnings.extend(self.unexplained(first, &last));
+        warnings.extend(self.tell_wires(run));
         run.notes.extend(self.sources.iter().filter_map(|source| match source {
             Driver::Tool(tool) => Some(tool.report()),
             Driver::Own(_) => None,
@@ -438,12 +492,13 @@ impl Lab<'_> {
     }
 }
 
-/// A sentence about packets that hosts sent, that did not arrive, and that no router counted as dropped or lost.
-fn disappeared(sent: u64, arrived: u64, lost: u64) -> Option<String> {
-    (sent != arrived + lost).then(|| {
-        let difference = sent as i128 - (arrived + lost) as i128;
+/// A sentence about packets that hosts sent, that did not arrive, and that no router and no wire counted as dropped or lost.
+fn disappeared(sent: u64, arrived: u64, lost: u64, on_wires: u64) -> Option<String> {
+    let told = arrived + lost + on_wires;
+    (sent != told).then(|| {
+        let difference = sent as i128 - told as i128;
         format!(
-            "hosts sent {sent} packets, {arrived} arrived and routers dropped {lost}: {difference} unexplained (lost in the hosts' own kernels)"
+            "hosts sent {sent} packets, {arrived} arrived, routers dropped {lost} and wires lost {on_wires}: {difference} unexplained (lost in the hosts' own kernels)"
         )
     })
 }

@@ -133,11 +133,16 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     let whole_seconds = (seconds(traffic).ceil() as u64).max(1).to_string();
     let tos = (u32::from(spec.dscp) << 2).to_string();
     let (until, amount) = match traffic.kind {
-        TrafficKind::Tcp { bytes: Some(bytes), .. } => ("-n", bytes.0.to_string()),
+        TrafficKind::Tcp { bytes: Some(bytes), .. } => {
+            ("-n", (bytes.0 * u64::from(traffic.flows)).to_string())
+        }
         _ => ("-t", whole_seconds),
     };
     let mut client: Vec<_> =
         ["iperf3", "-c", &address, "-p", &port, until, &amount, "-S", &tos, "-J"].map(str::to_owned).into();
+    if traffic.flows > 1 {
+        client.extend(["-P".into(), traffic.flows.to_string()]);
+    }
     let (rate, payload) = payload_rate(spec, traffic);
     if let TrafficKind::Tcp { congestion, .. } = traffic.kind {
         // A segment's share of the packet without options, which is what the maximum segment size means.
@@ -204,6 +209,23 @@ fn iperf3_report(text: &str) -> Option<String> {
         }
         _ => format!("iperf3 says: {rate:.2} Mbit/s of payload received"),
     })
+}
+
+/// Streams that one iperf3 has at most.
+const IPERF3_STREAMS: u32 = 128;
+
+/// Why a flow is nothing that its tool can send.
+pub(crate) fn cannot(traffic: &Traffic) -> Option<String> {
+    let (name, most) = match traffic.tool {
+        Tool::Evenkeel => return None,
+        Tool::Iperf3 => ("iperf3", IPERF3_STREAMS),
+        Tool::DItg => ("D-ITG", 1),
+    };
+    if let TrafficKind::Flows { .. } | TrafficKind::Replay = traffic.kind {
+        return Some(format!("{name} does not send flows that come and go, or recordings; leave `tool` out"));
+    }
+    (traffic.flows > most)
+        .then(|| format!("{name} sends at most {most} flows at once, and this is {}", traffic.flows))
 }
 
 /// What the tools of a scenario need installed.

@@ -26,7 +26,7 @@ use std::{fs, io};
 
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
-pub use run::{CallsSample, ControlSample, Delays, Parameter, Run, Sample, StepMark, Topology};
+pub use run::{CallsSample, ControlSample, Delays, Parameter, Run, Sample, StepMark, Topology, WireTotals};
 pub use stats::{ClassStats, LinkStats, StepStats};
 
 /// A result file could not be written.

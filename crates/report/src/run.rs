@@ -30,6 +30,9 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// One row per link and window.
     pub calls: Vec<CallsSample>,
+    /// What each direction of each wire with a rate, delay, jitter, loss or reordering has done, from the start to the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wires: Vec<WireTotals>,
     /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded 1 002 311 packets".
     pub notes: Vec<String>,
 }
@@ -83,6 +86,27 @@ pub struct Wire {
     pub ends: [String; 2],
     /// Beside the wire: `100 Mbit/s, ring 128`.
     pub label: String,
+}
+
+/// What one direction of a wire has done to packets: `sent` = `arrived` + `held` + `lost` + `overflowed`.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WireTotals {
+    /// The node at which the direction begins.
+    pub from: String,
+    /// The node at which it ends.
+    pub to: String,
+    /// Packets sent into it.
+    pub sent: u64,
+    /// Packets that came out of it.
+    pub arrived: u64,
+    /// Packets still on their way.
+    pub held: u64,
+    /// Packets lost at random.
+    pub lost: u64,
+    /// Packets that met a full queue.
+    pub overflowed: u64,
+    /// Packets that took no delay and so overtook others (among `arrived` and `held`).
+    pub overtaking: u64,
 }
 
 /// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.

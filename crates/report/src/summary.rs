@@ -40,6 +40,7 @@ fn run(run: &Run) -> Value {
         "settle_s": run.settle_s,
         "duration_s": run.duration_s,
         "notes": run.notes,
+        "wires": run.wires,
         "parameters": run.parameters.iter().map(|p| json!({ "group": p.group, "name": p.name, "value": p.value })).collect::<Vec<_>>(),
         "steps": run.steps.iter().zip(run.step_stats()).map(|(mark, stats)| json!({
             "name": mark.name,

@@ -109,6 +109,8 @@ pub struct Traffic {
     pub recording: Option<PathBuf>,
     /// Whether it is TCP: [`TrafficKind::Tcp`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
     pub tcp: bool,
+    /// Where it stands: `file:line`, for messages.
+    pub place: String,
 }
 
 /// When packets come.

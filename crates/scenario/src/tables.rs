@@ -162,7 +162,8 @@ static NODE_KIND: Kind = NODE;
 pub static WIRE: Section = Section {
     heading: "[[wire]]",
     doc: "An Ethernet link between two nodes. The n-th wire has 10.n.0.0/24 and fd00:n::/64 (n in hexadecimal there); hosts have .1 and ::1, \
-          routers .254 and ::fe; of two nodes of a kind the second has .2 or .253.",
+          routers .254 and ::fe; of two nodes of a kind the second has .2 or .253. A wire with a rate, delay, jitter, loss or reordering treats IP packets \
+          so in both worlds; on real packets ARP and neighbour discovery pass untouched, and at most 16384 packets may be on their way.",
     keys: &[
         Key {
             name: "ends",
@@ -236,14 +237,8 @@ pub static TRAFFIC: Section = Section {
                 ("poisson", "exponential spacing"),
                 ("on-off", "constant rate in exponential on-times, nothing in exponential off-times"),
                 ("greedy", "constant bit rate that keeps the wire of the sending host busy"),
-                (
-                    "flows",
-                    "flows that come and go, exponential gaps between their beginnings; in virtual time only",
-                ),
-                (
-                    "replay",
-                    "the packets of a capture file, with their lengths and gaps; in virtual time only",
-                ),
+                ("flows", "flows that come and go, exponential gaps between their beginnings"),
+                ("replay", "the packets of a capture file, with their lengths and gaps"),
                 (
                     "tcp",
                     "a TCP connection that sends what its congestion control lets it; iperf3 on real packets",
@@ -346,7 +341,7 @@ pub static TRAFFIC: Section = Section {
             kind: Kind::Integer { min: 1, max: 1_000_000, unit: "flows" },
             presence: Presence::Default("1"),
             doc: "So many flows alike, each with the same rate and its own ports: source ports count up from `source_port`, after 64512 of \
-                  them the destination port does. More than 1 in virtual time only.",
+                  them the destination port does. On real packets at most 64512, of iperf3 128.",
         },
         Key {
             name: "class",

@@ -20,6 +20,8 @@ pub struct Wire {
     pub mtu: u16,
     /// What it does to packets.
     pub quality: Quality,
+    /// Where it stands: `file:line`, for messages.
+    pub place: String,
 }
 
 /// What a wire does to packets, in each direction. The default does nothing.

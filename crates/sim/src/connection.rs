@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use evenkeel_core::Nanos;
 use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
+use evenkeel_world::FLOW_STREAMS;
 
 use crate::engine::{End, Engine, host_number};
-use crate::network::{STREAMS_OF_TRAFFIC, address_key, way};
+use crate::network::{address_key, way};
 use crate::queue::Event;
 use crate::source::numbered;
 use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
@@ -33,7 +34,7 @@ pub(crate) fn add(
         Congestion::Reno => tcp::Congestion::Reno,
         Congestion::Cubic => tcp::Congestion::Cubic { fast_convergence: true },
     };
-    let mut dice = Dice::new(scenario.seed, u64::from(number) + flow * STREAMS_OF_TRAFFIC);
+    let mut dice = Dice::new(scenario.seed, u64::from(number) + flow * FLOW_STREAMS);
     let [isn, peer_isn] = [dice.fraction() as u32, dice.fraction() as u32];
     let (direction, there) = way(scenario, traffic, false)?;
     let there = numbered(there, flow);

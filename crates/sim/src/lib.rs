@@ -12,7 +12,6 @@ pub mod host;
 mod network;
 mod port;
 mod queue;
-mod recording;
 mod router;
 mod run;
 mod source;

@@ -4,14 +4,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
-use evenkeel_scenario::{Quality, Scenario, Traffic};
-use evenkeel_traffic::{Emulator, EmulatorConfig, FlowArrivals, Replay, Source};
-use evenkeel_world::{SourceKind, source_of};
+use evenkeel_scenario::{Scenario, Traffic};
+use evenkeel_traffic::{FlowArrivals, Replay, Source};
+use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, source_of, wires};
 
 use crate::engine::{Direction, Engine, Tally, Target, host_number};
 use crate::router::{SimRouter, mac};
 use crate::source::{Addresses, Schedule, Sender, numbered};
-use crate::{SimError, connection, header, recording};
+use crate::{SimError, connection, header};
 
 /// Builds everything; the seed is the scenario's.
 pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<Engine, SimError> {
@@ -26,7 +26,8 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
             let far = &wire.ends[1 - near];
             directions.push(Direction {
                 to: target(scenario, &routers, far)?,
-                emulator: emulator(scenario, &wire.quality, (2 * number + near) as u64)?,
+                emulator: wires::emulator(scenario, number, near)
+                    .map_err(|error| SimError::BadInput(error.to_string()))?,
                 sent: 0,
                 arrived: 0,
             });
@@ -59,17 +60,6 @@ fn target(
     Ok(Target::Router(router as u32, port as u32))
 }
 
-/// What a direction of a wire does to packets; `None`: nothing.
-fn emulator(scenario: &Scenario, quality: &Quality, number: u64) -> Result<Option<Emulator>, SimError> {
-    if quality.is_perfect() {
-        return Ok(None);
-    }
-    let Quality { rate, queue, delay, jitter, loss, reorder } = *quality;
-    let config = EmulatorConfig { rate, queue, delay, jitter, loss, reorder };
-    let emulator = Emulator::new(config, scenario.seed, STREAMS_OF_WIRES + number);
-    emulator.map(Some).map_err(|error| SimError::BadInput(error.to_string()))
-}
-
 /// How a host reaches another: direction of a wire, and addresses of what it sends.
 pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
     let lost = || SimError::BadInput(format!("traffic {}: its hosts do not reach each other", traffic.name));
@@ -90,10 +80,6 @@ pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<
     Ok(((2 * wire + near) as u32, addresses))
 }
 
-/// Streams of randomness: each source has one of its own, its number and that of its flow times this, and each direction of each wire.
-pub(crate) const STREAMS_OF_TRAFFIC: u64 = 1 << 32;
-const STREAMS_OF_WIRES: u64 = 1 << 63;
-
 fn add_traffic(
     engine: &mut Engine,
     scenario: &Scenario,
@@ -106,7 +92,7 @@ fn add_traffic(
     for flow in 0..u64::from(traffic.flows) {
         let addresses = numbered(addresses, flow);
         // The first flow of each has the stream that the lab's has.
-        let stream = u64::from(number) + flow * STREAMS_OF_TRAFFIC;
+        let stream = u64::from(number) + flow * FLOW_STREAMS;
         let schedule = match source_of(scenario, traffic, stream, Nanos::ZERO) {
             SourceKind::Flow(config) => {
                 Schedule::Flow(Box::new(Source::new(config).map_err(|error| refused(&error))?))

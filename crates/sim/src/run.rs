@@ -5,7 +5,7 @@ use evenkeel_report::{Judgement, Run, StepMark};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_world::sampling::{self, HostWindow, Places};
-use evenkeel_world::{checks, describe};
+use evenkeel_world::{checks, describe, wires};
 
 use crate::engine::{Engine, add};
 use crate::{FlowTotals, Outcome, SimError, SimOptions, network};
@@ -92,6 +92,8 @@ impl Simulation<'_> {
             last = now;
         }
         self.warnings.extend(last.routers.iter().flat_map(checks::conservation));
+        self.run.wires = wires_of(self.scenario, &self.engine);
+        self.run.notes.extend(self.run.wires.iter().map(wires::told));
         self.warnings.extend(unexplained(&self.engine, &last.routers));
         Ok(())
     }
@@ -145,6 +147,18 @@ fn totals(engine: &Engine, number: usize, name: &str) -> FlowTotals {
         sender,
         receiver,
     }
+}
+
+/// What the wires that do something have done.
+fn wires_of(scenario: &Scenario, engine: &Engine) -> Vec<evenkeel_report::run::WireTotals> {
+    let directions = engine.directions.iter().enumerate();
+    directions
+        .filter_map(|(number, direction)| {
+            let counters = direction.emulator.as_ref()?.counters();
+            let held = counters.carried.saturating_sub(direction.arrived);
+            Some(wires::totals(scenario, number / 2, number % 2, counters, held))
+        })
+        .collect()
 }
 
 /// A sentence about every place where packets do not add up: wires, routers, and from host to host.

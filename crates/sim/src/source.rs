@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use evenkeel_core::{Bytes, Nanos};
 use evenkeel_traffic::{FlowArrivals, Replay, Source};
 use evenkeel_world::payload::{SHORTEST, Stamp};
+use evenkeel_world::ports_of_flow;
 
 use crate::header;
 use crate::port::{ETHERNET, SimFrame};
@@ -43,16 +44,12 @@ pub(crate) struct Sender {
     sent: u64,
 }
 
-/// Source ports that flows are given one after another, and the first of them.
-pub(crate) const PORTS: u64 = 64_512;
-pub(crate) const FIRST_PORT: u64 = 1_024;
-
 /// The addresses of flow number `flow` among many alike: other ports, from the first flow's on.
 pub(crate) fn numbered(addresses: Addresses, flow: u64) -> Addresses {
     let mut numbered = addresses;
-    let shifted = |port: u16, by: u64| (FIRST_PORT + (u64::from(port) - FIRST_PORT + by) % PORTS) as u16;
-    numbered.source.set_port(shifted(addresses.source.port(), flow % PORTS));
-    numbered.destination.set_port(shifted(addresses.destination.port(), flow / PORTS % PORTS));
+    let (source, destination) = ports_of_flow(addresses.source.port(), addresses.destination.port(), flow);
+    numbered.source.set_port(source);
+    numbered.destination.set_port(destination);
     numbered
 }
 

@@ -8,7 +8,7 @@ use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
 use evenkeel_report::run::{Node, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
-use evenkeel_scenario::{FlowSizes, Scenario, SetChange, Tool, Traffic, TrafficKind};
+use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Tool, Traffic, TrafficKind};
 
 use crate::arrived::packet_rate;
 
@@ -67,7 +67,26 @@ fn parameters(scenario: &Scenario) -> Vec<Parameter> {
             value,
         })
     });
-    traffic.chain(links).collect()
+    let wires = scenario.wires.iter().filter(|wire| !wire.quality.is_perfect()).map(|wire| Parameter {
+        group: "wires".into(),
+        name: format!("{} to {}, each way", wire.ends[0].node, wire.ends[1].node),
+        value: quality(&wire.quality),
+    });
+    traffic.chain(links).chain(wires).collect()
+}
+
+/// What a wire does to packets: `10 Mbit/s, queue of 100 packets, delay 5 ms, 1 % lost`.
+fn quality(quality: &Quality) -> String {
+    let Quality { rate, queue, delay, jitter, loss, reorder } = *quality;
+    let percent = |parts: u32| f64::from(parts) / 1e7;
+    let told = [
+        rate.map(|rate| format!("{rate}, queue of {queue} packets")),
+        (delay.0 > 0).then(|| format!("delay {delay}")),
+        (jitter.0 > 0).then(|| format!("up to {jitter} more")),
+        (loss > 0).then(|| format!("{} % lost", percent(loss))),
+        (reorder > 0).then(|| format!("{} % overtake", percent(reorder))),
+    ];
+    told.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant rate`.

@@ -108,3 +108,36 @@ pub(crate) fn scenario() -> Scenario {
 pub(crate) fn parse(text: &str) -> Scenario {
     Scenario::parse(text, "row.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"))
 }
+
+/// A capture file of UDP packets over IPv4: (microseconds since the second 1000, IP length), an ARP frame before them.
+pub(crate) fn capture(packets: &[(u32, u16)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    file.extend(0xa1b2_c3d4u32.to_le_bytes());
+    file.extend([2, 0, 4, 0]);
+    file.extend([0; 8]);
+    file.extend(65_535u32.to_le_bytes());
+    file.extend(1u32.to_le_bytes());
+    let mut frame = |micros: u32, bytes: &[u8]| {
+        for word in [1_000, micros, bytes.len() as u32, bytes.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(bytes);
+    };
+    let mut arp = [0; 42];
+    arp[12..14].copy_from_slice(&[8, 6]);
+    frame(0, &arp);
+    for (micros, ip_len) in packets {
+        let mut bytes = vec![0; 14 + usize::from(*ip_len)];
+        bytes[12] = 8;
+        let ip = &mut bytes[14..];
+        ip[0] = 0x45;
+        ip[2..4].copy_from_slice(&ip_len.to_be_bytes());
+        ip[8..10].copy_from_slice(&[64, 17]);
+        ip[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = evenkeel_net::checksum::sum(&ip[..20]).checksum();
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        ip[24..26].copy_from_slice(&(ip_len - 20).to_be_bytes());
+        frame(*micros, &bytes);
+    }
+    file
+}

@@ -3,6 +3,7 @@
 //! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots and what hosts measured;
 //! - [`describe`] puts a scenario into words, parameters and a drawing;
 //! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
+//! - [`wires`] makes what a wire does to packets, [`recording`] reads schedules from capture files;
 //! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
@@ -14,8 +15,10 @@ pub mod describe;
 #[cfg(test)]
 mod fixture;
 pub mod payload;
+pub mod recording;
 pub mod sampling;
 mod source;
+pub mod wires;
 
 pub use arrived::{Arrived, HostDelays, packet_rate};
-pub use source::{SourceKind, source_of};
+pub use source::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, ports_of_flow, source_of};

@@ -19,6 +19,24 @@ pub enum SourceKind {
     Tcp,
 }
 
+/// Streams of randomness: each flow of a `[[traffic]]` has one of its own, the traffic's number and that of the flow times this.
+pub const FLOW_STREAMS: u64 = 1 << 32;
+
+/// Source ports that flows are given one after another.
+pub const SOURCE_PORTS: u64 = 65_536 - FIRST_PORT;
+/// The first of them.
+const FIRST_PORT: u64 = 1_024;
+
+/// Source and destination port of flow number `flow` among many alike, of which the first has the given ones: source ports count up, and
+/// where they are through, the destination port does.
+#[must_use]
+pub const fn ports_of_flow(source: u16, destination: u16, flow: u64) -> (u16, u16) {
+    const fn shifted(port: u16, by: u64) -> u16 {
+        (FIRST_PORT + (port as u64 - FIRST_PORT + by) % SOURCE_PORTS) as u16
+    }
+    (shifted(source, flow % SOURCE_PORTS), shifted(destination, flow / SOURCE_PORTS % SOURCE_PORTS))
+}
+
 /// The source of a flow. `stream` tells it from others of the run; times count from `start`.
 #[must_use]
 pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nanos) -> SourceKind {
@@ -61,4 +79,17 @@ pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nan
         stream,
         ..SourceConfig::new(process, traffic.rate, traffic.size)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_has_ports_of_its_own() {
+        assert_eq!(ports_of_flow(40_001, 5_001, 0), (40_001, 5_001));
+        assert_eq!(ports_of_flow(40_001, 5_001, 25_534), (65_535, 5_001));
+        assert_eq!(ports_of_flow(40_001, 5_001, 25_535), (1_024, 5_001));
+        assert_eq!(ports_of_flow(40_001, 5_001, SOURCE_PORTS), (40_001, 5_002));
+    }
 }

@@ -18,7 +18,9 @@ pub use process::{
 };
 pub use signals::{Signal, Signals, hear_signals};
 pub use timer::Timer;
-pub use udp::{MAX_BATCH, Received, UdpReceiver, UdpSender, set_receive_buffer, set_send_buffer, set_tos};
+pub use udp::{
+    MAX_BATCH, Received, UdpReceiver, UdpSender, bind_shared, set_receive_buffer, set_send_buffer, set_tos,
+};
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

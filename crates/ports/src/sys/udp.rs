@@ -1,12 +1,12 @@
 //! UDP in batches: many datagrams per system call, and the kernel's receive stamp of each.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use evenkeel_core::Nanos;
 
-use super::{check, monotonic_now, realtime_minus_monotonic, set_option};
+use super::{check, monotonic_now, new_fd, realtime_minus_monotonic, set_option};
 
 /// The most datagrams one call sends or receives.
 pub const MAX_BATCH: usize = 256;
@@ -53,6 +53,44 @@ fn force(socket: &impl AsFd, forced: i32, polite: i32, bytes: u32) -> io::Result
         .or_else(|_| set_option(socket.as_fd(), libc::SOL_SOCKET, polite, &value))
 }
 
+/// A UDP socket bound to `address`, which other sockets made by this function may have too: for senders, told apart by where they send.
+///
+/// # Errors
+/// The address is not of this host, or a socket that does not share has it.
+pub fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: no pointers are passed.
+    let socket = new_fd(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
+    let bound = match address {
+        SocketAddr::V4(v4) => {
+            let name = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            let length = size_of_val(&name) as libc::socklen_t;
+            // SAFETY: `name` is readable for `length` bytes for the time of the call.
+            unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) }
+        }
+        SocketAddr::V6(v6) => {
+            let name = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            let length = size_of_val(&name) as libc::socklen_t;
+            // SAFETY: as above.
+            unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) }
+        }
+    };
+    check(bound)?;
+    Ok(socket.into())
+}
+
 fn no_header() -> libc::mmsghdr {
     // SAFETY: mmsghdr is plain data; null pointers with zero lengths are valid in it.
     unsafe { std::mem::zeroed() }
@@ -69,25 +107,26 @@ pub struct UdpSender {
 unsafe impl Send for UdpSender {}
 
 impl UdpSender {
-    /// Takes a connected socket. The memory for the headers of [`MAX_BATCH`] datagrams is taken once.
+    /// Takes a connected socket. The memory for the headers of `batch` datagrams, at most [`MAX_BATCH`], is taken once.
     #[must_use]
-    pub fn new(socket: UdpSocket) -> Self {
+    pub fn new(socket: UdpSocket, batch: usize) -> Self {
+        let batch = batch.clamp(1, MAX_BATCH);
         let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         Self {
             socket,
-            parts: vec![part; MAX_BATCH].into_boxed_slice(),
-            headers: vec![no_header(); MAX_BATCH].into_boxed_slice(),
+            parts: vec![part; batch].into_boxed_slice(),
+            headers: vec![no_header(); batch].into_boxed_slice(),
         }
     }
 
     /// Sends the datagrams that lie one after the other in `datagrams`, each `size` bytes (a shorter rest is not sent), at most
-    /// [`MAX_BATCH`], in one system call. Returns how many were sent: fewer if the socket's buffer is full.
+    /// a batch, in one system call. Returns how many were sent: fewer if the socket's buffer is full.
     ///
     /// # Errors
     /// None was sent, for a reason other than a full buffer: the destination refuses (a report of an earlier datagram), the network is unreachable, ...
     pub fn send(&mut self, datagrams: &[u8], size: usize) -> io::Result<usize> {
         let mut count = 0;
-        for datagram in datagrams.chunks_exact(size.max(1)).take(MAX_BATCH) {
+        for datagram in datagrams.chunks_exact(size.max(1)).take(self.parts.len()) {
             self.parts[count] =
                 libc::iovec { iov_base: datagram.as_ptr().cast_mut().cast(), iov_len: datagram.len() };
             let header = &mut self.headers[count].msg_hdr;
@@ -245,7 +284,7 @@ mod tests {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.connect(receiver.local_addr().unwrap()).unwrap();
         receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
-        (UdpSender::new(sender), UdpReceiver::new(receiver, 64).unwrap())
+        (UdpSender::new(sender, MAX_BATCH), UdpReceiver::new(receiver, 64).unwrap())
     }
 
     #[test]
@@ -274,6 +313,28 @@ mod tests {
         let lengths: Vec<_> = receiver.receive(true).unwrap().map(|d| (d.bytes.len(), d.len)).collect();
         assert_eq!(lengths, [(64, 100)]);
         assert_eq!(sender.send(&[], 100).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_shared_port_sends_to_two_receivers() {
+        for host in ["127.0.0.1:0", "[::1]:0"] {
+            // A kernel without IPv6 has no such address.
+            let Ok(free) = UdpSocket::bind(host) else { continue };
+            let address = free.local_addr().unwrap();
+            assert!(bind_shared(address).is_err(), "its owner does not share");
+            drop(free);
+            let receivers = [UdpSocket::bind(host).unwrap(), UdpSocket::bind(host).unwrap()];
+            let mut senders = Vec::new();
+            for receiver in &receivers {
+                let sender = bind_shared(address).unwrap();
+                sender.connect(receiver.local_addr().unwrap()).unwrap();
+                sender.send(b"x").unwrap();
+                let mut byte = [0; 2];
+                receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+                assert_eq!(receiver.recv_from(&mut byte).unwrap(), (1, address));
+                senders.push(sender);
+            }
+        }
     }
 
     #[test]

@@ -91,7 +91,8 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
             let mtu = fields.integer("mtu").and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1500);
             let is_router = [a, b].map(|name| routers.contains(name));
             let quality = quality(fields);
-            scenario.wires.push(Wire { quality, ..wire(number, subnet, [a, b], is_router, mtu) });
+            let place = reader.place(&fields.at);
+            scenario.wires.push(Wire { quality, place, ..wire(number, subnet, [a, b], is_router, mtu) });
         }
     }
 }
@@ -132,7 +133,14 @@ fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], m
             v6: Ipv6Addr::new(0xfd00, number as u16, 0, 0, 0, 0, 0, v6),
         }
     };
-    Wire { ends: [end(0), end(1)], prefix4: subnet.len, prefix6: 64, mtu, quality: Quality::default() }
+    Wire {
+        ends: [end(0), end(1)],
+        prefix4: subnet.len,
+        prefix6: 64,
+        mtu,
+        quality: Quality::default(),
+        place: String::new(),
+    }
 }
 
 /// What the wire does to packets. Values out of their ranges have been told.

@@ -181,6 +181,7 @@ fn traffic(
         flows,
         recording: fields.text("file").map(|file| folder.join(file)),
         tcp: tcp || is_tcp,
+        place: reader.place(&fields.at),
     };
     known.then_some(traffic)
 }

@@ -16,7 +16,7 @@ const LONGEST: usize = 9_100;
 ///
 /// # Errors
 /// It cannot be read, is no capture, or holds no IP packet.
-pub(crate) fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, String> {
+pub fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, String> {
     let mut port = PcapReadPort::open(path, Pace::Captured).map_err(|error| error.to_string())?;
     let mut pool = FramePool::for_frames_of(BURST, LONGEST);
     let (mut packets, mut frames) = (Vec::new(), Vec::new());
@@ -43,40 +43,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, String> {
 mod tests {
     use super::*;
 
-    /// A capture of UDP packets of 100 and 300 bytes, 2 ms apart, with an ARP frame between them.
-    fn capture() -> Vec<u8> {
-        let mut file = Vec::new();
-        file.extend(0xa1b2_c3d4u32.to_le_bytes());
-        file.extend([2, 0, 4, 0]);
-        file.extend([0; 8]);
-        file.extend(65_535u32.to_le_bytes());
-        file.extend(1u32.to_le_bytes());
-        let mut frame = |micros: u32, bytes: &[u8]| {
-            for word in [1_000, micros, bytes.len() as u32, bytes.len() as u32] {
-                file.extend(word.to_le_bytes());
-            }
-            file.extend(bytes);
-        };
-        let udp = |ip_len: u32| {
-            let (from, to) = (([10, 0, 0, 1], 1000).into(), ([10, 0, 0, 2], 2000).into());
-            let ethernet = crate::header::ethernet(Default::default(), Default::default(), false);
-            let (head, _) = crate::header::udp(ethernet, from, to, 0, ip_len);
-            let mut bytes = head.head().to_vec();
-            bytes.resize(head.len as usize, 0);
-            bytes
-        };
-        frame(500, &udp(100));
-        let mut arp = [0; 42];
-        arp[12..14].copy_from_slice(&[8, 6]);
-        frame(700, &arp);
-        frame(2_500, &udp(300));
-        file
-    }
-
     #[test]
     fn times_and_lengths_of_ip_packets_are_read() {
         let path = std::env::temp_dir().join(format!("evenkeel-recording-{}.pcap", std::process::id()));
-        std::fs::write(&path, capture()).unwrap();
+        std::fs::write(&path, crate::fixture::capture(&[(500, 100), (2_500, 300)])).unwrap();
         let packets = read(&path);
         std::fs::remove_file(&path).unwrap();
         let gaps = packets.unwrap();
