@@ -18,6 +18,7 @@ const LINK_CREATE: libc::c_int = 28;
 pub(crate) enum MapKind {
     Hash = 1,
     Array = 2,
+    XskMap = 17,
 }
 
 /// Program types of the kernel.
@@ -279,6 +280,16 @@ impl Assembler {
         self.emit(0x62 | width as u8, base, 0, offset, value)
     }
 
+    /// `*(base + offset) = src`
+    pub(crate) fn store_register(&mut self, width: Width, base: Reg, offset: i16, src: Reg) -> &mut Self {
+        self.emit(0x63 | width as u8, base, src.0, offset, 0)
+    }
+
+    /// `dst ^= value`, sign-extended
+    pub(crate) fn exclusive_or(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0xa7, dst, 0, 0, value)
+    }
+
     /// Atomically `*(base + offset) += src`, 64 bits
     pub(crate) fn atomic_add(&mut self, base: Reg, offset: i16, src: Reg) -> &mut Self {
         self.emit(0xdb, base, src.0, offset, 0)
@@ -320,6 +331,12 @@ impl Assembler {
     pub(crate) fn jump_if(&mut self, dst: Reg, condition: If, value: i32, to: Label) -> &mut Self {
         self.jumps.push((self.code.len(), to));
         self.emit(0x05 | condition as u8, dst, 0, 0, value)
+    }
+
+    /// `if dst <condition> src goto label`
+    pub(crate) fn jump_if_register(&mut self, dst: Reg, condition: If, src: Reg, to: Label) -> &mut Self {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0x0d | condition as u8, dst, src.0, 0, 0)
     }
 
     /// `goto label`

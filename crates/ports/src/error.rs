@@ -55,6 +55,51 @@ pub enum PortError {
         /// The verifier's last words.
         log: String,
     },
+    /// Another program has the interface's driver hook.
+    #[error(
+        "interface {0} has another XDP program already (`ip link show {0}` names it): detach it, or use io = \"af-packet\" for this port"
+    )]
+    XdpTaken(String),
+    /// Another socket has the receive queue.
+    #[error("queue {queue} of interface {interface} belongs to another AF_XDP socket")]
+    QueueTaken {
+        /// The interface.
+        interface: String,
+        /// The number of the queue.
+        queue: u32,
+    },
+    /// The interface's packets do not fit the frame buffers.
+    #[error(
+        "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to {longest}: set [router] buffer_size = 4096 (up to 3822), lower the MTU, or use io = \"af-packet\" for this port"
+    )]
+    MtuTooLong {
+        /// The interface.
+        interface: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The longest that fits.
+        longest: u32,
+    },
+    /// The interface has another number of receive queues than was expected.
+    #[error(
+        "interface {interface} has {has} receive queues, not {wanted} (`ethtool -l {interface}` shows them)"
+    )]
+    QueueCount {
+        /// The interface.
+        interface: String,
+        /// How many it has.
+        has: u32,
+        /// How many were expected.
+        wanted: u32,
+    },
+    /// The kernel may not lock the memory of the frame buffers.
+    #[error("{what}: {bytes} bytes may not be locked; raise the limit (`ulimit -l`), or use fewer buffers")]
+    LockedMemory {
+        /// What was tried.
+        what: String,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// A capture file is malformed.
     #[error("{file}: {what}")]
     Capture {
@@ -82,11 +127,6 @@ impl PortError {
             Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOPROTOOPT) => Self::Unsupported { what, source },
             _ => Self::Io { what, source },
         }
-    }
-
-    /// The error of the last system call.
-    pub(crate) fn last(what: impl Into<String>) -> Self {
-        Self::from_io(what, io::Error::last_os_error())
     }
 
     /// Whether privilege or a kernel feature is missing: what a command reports with exit code 3.

@@ -4,6 +4,7 @@ use crate::error::PortError;
 use crate::interface::Control;
 
 const GET_DRIVER: u32 = 0x03;
+const GET_CHANNELS: u32 = 0x3c;
 const GET_STRINGS: u32 = 0x1b;
 const GET_STRING_COUNTS: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
@@ -29,6 +30,17 @@ pub(crate) fn driver(control: &Control, interface: &str) -> Result<String, PortE
     data[0] = GET_DRIVER;
     control.ethtool(interface, &mut data)?;
     Ok(text(&data[1..9]))
+}
+
+/// How many receive queues a device has; 1 for one that cannot say.
+pub(crate) fn receive_queues(control: &Control, interface: &str) -> Result<u32, PortError> {
+    // struct ethtool_channels: command; maxima of rx, tx, other, combined; counts of the same.
+    let mut data = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    match control.ethtool(interface, &mut data) {
+        Ok(()) => Ok((data[5] + data[8]).max(1)),
+        Err(PortError::Unsupported { .. }) => Ok(1),
+        Err(error) => Err(error),
+    }
 }
 
 /// All features, in the kernel's order.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`pool`] | [`FramePool`] and [`Frame`]: one region of fixed-size buffers, handles that cannot be freed twice |
 //! | [`port`] | the trait [`Port`], what every back end counts, [`RxFrame`] |
-//! | [`af_packet`], [`memory`], [`pcap`] | back ends: a Linux interface, a pair of queues, a capture file |
+//! | [`af_packet`], [`af_xdp`], [`memory`], [`pcap`] | back ends: a Linux interface, one with zero to one copies per frame, a pair of queues, a capture file |
 //! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
 //! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
@@ -14,6 +14,7 @@
 //! whatever a port changes in the kernel ends with the process, however it ends, or is undone by the next start.
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod error;
 pub mod guard;
 pub mod memory;
@@ -26,8 +27,10 @@ pub mod tsc;
 pub mod wrap;
 
 mod bpf;
+mod classify;
 mod ethtool;
 mod interface;
+mod mapping;
 mod netlink;
 
 pub use error::PortError;

@@ -7,7 +7,10 @@
 //! Taking and releasing a buffer is O(1) and allocates nothing; the buffer released last is taken first, because it
 //! is the one still in the cache.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::mapping::Mapping;
 
 /// Room before the frame in a fresh buffer, bytes.
 pub const HEADROOM: usize = 128;
@@ -57,10 +60,78 @@ impl Frame {
     }
 }
 
+/// The memory of all buffers. The kernel may write into those that are lent to it, so there is never a reference to the whole: only to
+/// pieces that belong to one frame.
+#[derive(Debug)]
+struct Region {
+    memory: Arc<Mapping>,
+    /// Bytes used; the mapping has at least one.
+    length: usize,
+}
+
+impl Region {
+    fn of(length: usize) -> Self {
+        let memory = Mapping::anonymous(length.max(1)).unwrap_or_else(|_| {
+            std::alloc::handle_alloc_error(
+                std::alloc::Layout::array::<u8>(length.max(1)).expect("less than half the address space"),
+            )
+        });
+        Self { memory: Arc::new(memory), length }
+    }
+
+    fn slice(&self, start: usize, length: usize) -> &[u8] {
+        assert!(start + length <= self.length, "outside of the region");
+        // SAFETY: inside the mapping, as just checked, and initialised, since the kernel gives zeroed pages. A piece is asked for only by
+        // whoever holds the frame whose buffer it lies in, and such a buffer is not lent to the kernel.
+        unsafe { std::slice::from_raw_parts(self.memory.start().add(start), length) }
+    }
+
+    fn slice_mut(&mut self, start: usize, length: usize) -> &mut [u8] {
+        assert!(start + length <= self.length, "outside of the region");
+        // SAFETY: as in `slice`; `&mut self` keeps every other piece from being borrowed meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(start), length) }
+    }
+
+    fn copy(&mut self, from: usize, to: usize, length: usize) {
+        assert!(from + length <= self.length && to + length <= self.length, "outside of the region");
+        // SAFETY: both inside the mapping; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(self.memory.start().add(from), self.memory.start().add(to), length) };
+    }
+}
+
+/// The memory of a pool's buffers as the kernel is told of it: where it lies and how long a buffer is. It stays mapped for as long as somebody
+/// has this.
+#[derive(Clone, Debug)]
+pub(crate) struct Umem {
+    memory: Arc<Mapping>,
+    length: usize,
+    buffer: usize,
+}
+
+impl Umem {
+    pub(crate) fn start(&self) -> *const u8 {
+        self.memory.start()
+    }
+
+    /// Bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Length of a buffer, bytes.
+    pub(crate) const fn buffer(&self) -> usize {
+        self.buffer
+    }
+
+    pub(crate) const fn buffers(&self) -> usize {
+        self.length / self.buffer
+    }
+}
+
 /// A region of frame buffers and the list of the free ones.
 #[derive(Debug)]
 pub struct FramePool {
-    region: Box<[u8]>,
+    region: Region,
     free: Vec<u32>,
     buffer: usize,
     buffers: usize,
@@ -92,7 +163,7 @@ impl FramePool {
         assert!((MIN_BUFFER..=MAX_BUFFER).contains(&buffer), "buffer size {buffer} out of range");
         let last = u32::try_from(buffers).expect("fewer than 2^32 buffers");
         Self {
-            region: vec![0; buffers * buffer].into_boxed_slice(),
+            region: Region::of(buffers * buffer),
             free: (0..last).rev().collect(),
             buffer,
             buffers,
@@ -126,9 +197,10 @@ impl FramePool {
 
     /// Touches every page of the region, so that no later access has to wait for the kernel to provide one.
     pub fn prefault(&mut self) {
-        for page in self.region.chunks_mut(4096) {
+        for page in (0..self.region.length).step_by(4096) {
+            let byte = &mut self.region.slice_mut(page, 1)[0];
             // The compiler may not drop a volatile-like round trip through black_box.
-            page[0] = std::hint::black_box(page[0]);
+            *byte = std::hint::black_box(*byte);
         }
     }
 
@@ -154,7 +226,7 @@ impl FramePool {
         let source = self.start(frame);
         let copy = Frame { index: self.free.pop()?, ..*frame };
         let target = self.start(&copy);
-        self.region.copy_within(source..source + frame.len as usize, target);
+        self.region.copy(source, target, frame.len as usize);
         Some(copy)
     }
 
@@ -174,7 +246,7 @@ impl FramePool {
     #[must_use]
     pub fn bytes(&self, frame: &Frame) -> &[u8] {
         let start = self.start(frame);
-        &self.region[start..start + frame.len as usize]
+        self.region.slice(start, frame.len as usize)
     }
 
     /// The frame's bytes, to be changed.
@@ -183,7 +255,7 @@ impl FramePool {
     /// If the frame belongs to another pool.
     pub fn bytes_mut(&mut self, frame: &Frame) -> &mut [u8] {
         let start = self.start(frame);
-        &mut self.region[start..start + frame.len as usize]
+        self.region.slice_mut(start, frame.len as usize)
     }
 
     /// Puts `bytes` behind the frame. False, and nothing changed, if the buffer has no room for them.
@@ -207,7 +279,7 @@ impl FramePool {
             return None;
         }
         frame.len += more as u32;
-        Some(&mut self.region[start + old..start + old + more])
+        Some(self.region.slice_mut(start + old, more))
     }
 
     /// Cuts the frame to `len` bytes; a frame that is shorter stays as it is.
@@ -224,7 +296,7 @@ impl FramePool {
         frame.offset -= bytes.len() as u16;
         frame.len += bytes.len() as u32;
         let start = self.start(frame);
-        self.region[start..start + bytes.len()].copy_from_slice(bytes);
+        self.region.slice_mut(start, bytes.len()).copy_from_slice(bytes);
         true
     }
 
@@ -233,6 +305,47 @@ impl FramePool {
         let count = count.min(frame.len as usize);
         frame.offset += count as u16;
         frame.len -= count as u32;
+    }
+
+    /// The memory of the buffers, for ports that share it with the kernel.
+    pub(crate) fn umem(&self) -> Umem {
+        Umem { memory: Arc::clone(&self.region.memory), length: self.region.length, buffer: self.buffer }
+    }
+
+    /// A free buffer for the kernel to write into, by number. Until [`FramePool::returned`] or [`FramePool::adopt`] no frame refers to it.
+    pub(crate) fn lend(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// A buffer that was lent comes back without contents.
+    pub(crate) fn returned(&mut self, index: u32) {
+        debug_assert!((index as usize) < self.buffers);
+        self.free.push(index);
+    }
+
+    /// The frame that the kernel has written into a lent buffer. `None`, and the buffer is still lent, if it cannot lie there.
+    pub(crate) fn adopt(&self, index: u32, offset: usize, len: usize) -> Option<Frame> {
+        let fits = (index as usize) < self.buffers && offset + len <= self.buffer;
+        fits.then_some(Frame {
+            index,
+            len: len as u32,
+            offset: offset as u16,
+            pool: self.id,
+            partial_checksum: false,
+        })
+    }
+
+    /// Lends the kernel the buffer of a frame that it is to send: number, and where in the region the frame begins.
+    ///
+    /// # Panics
+    /// If the frame belongs to another pool.
+    pub(crate) fn lend_frame(&self, frame: Frame) -> (u32, usize) {
+        (frame.index, self.start(&frame))
+    }
+
+    /// The `count` bytes before the frame, in the same buffer: metadata that the kernel may have put there.
+    pub(crate) fn before(&self, frame: &Frame, count: usize) -> Option<&[u8]> {
+        (usize::from(frame.offset) >= count).then(|| self.region.slice(self.start(frame) - count, count))
     }
 
     fn start(&self, frame: &Frame) -> usize {

@@ -1,6 +1,7 @@
 //! What a port is: bursts of frames in, bursts of frames out, and everything that did not arrive counted.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 
 use evenkeel_core::{Nanos, Reason};
@@ -140,6 +141,21 @@ pub trait Port: Send {
         None
     }
 
+    /// Whether the kernel's own stack receives every frame too that is handed over here. If not, what the machine itself should receive never comes
+    /// here, as far as [`Port::set_local`] has told what that is.
+    fn kernel_has_copy(&self) -> bool {
+        true
+    }
+
+    /// Tells a port whose frames the kernel does not see too which addresses the machine itself receives: those of *all* its interfaces, and the
+    /// broadcast addresses of their networks.
+    ///
+    /// # Errors
+    /// There are more than [`MAX_LOCAL`](crate::guard::MAX_LOCAL); nothing is changed then.
+    fn set_local(&mut self, _addresses: &[IpAddr]) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// Looks at the interface again: after a change that netlink reported, or to come back after it had vanished; called
     /// in the network namespace in which the port was opened. Returns true if the descriptor of [`Port::fd`] is a new one and must be registered again.
     ///
@@ -180,6 +196,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn next_due(&self) -> Option<Nanos> {
         (**self).next_due()
+    }
+    fn kernel_has_copy(&self) -> bool {
+        (**self).kernel_has_copy()
+    }
+    fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        (**self).set_local(addresses)
     }
     fn reopen(&mut self) -> Result<bool, PortError> {
         (**self).reopen()

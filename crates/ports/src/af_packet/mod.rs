@@ -24,7 +24,7 @@ use crate::error::PortError;
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
-use crate::sys::{new_fd, realtime_minus_monotonic, set_option};
+use crate::sys::{new_fd, realtime_minus_monotonic, set_option, take_error};
 use ring::Ring;
 use transmit::{Batch, Stop};
 
@@ -141,23 +141,6 @@ impl AfPacketPort {
         }
     }
 
-    /// Takes the error that the socket holds after its interface went down, lest it be readable for ever.
-    fn take_error(&self) -> bool {
-        let mut error: libc::c_int = 0;
-        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: `error` and `length` are writable and fit each other.
-        unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_ERROR,
-                (&raw mut error).cast(),
-                &raw mut length,
-            )
-        };
-        error != 0
-    }
-
     /// Reads how many frames the ring had no room for; the kernel starts again at zero with each reading.
     fn read_loss(&mut self) {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -271,7 +254,7 @@ impl Port for AfPacketPort {
         } else if now >= self.looked + LOOK_EVERY {
             self.looked = now;
             // A link that is not up has to be looked at again: no frame and no error tells that it is back.
-            if self.take_error() || self.state == PortState::Down {
+            if take_error(self.socket.as_fd()) || self.state == PortState::Down {
                 self.look();
             }
         }
@@ -337,7 +320,7 @@ impl Port for AfPacketPort {
     }
 
     fn reopen(&mut self) -> Result<bool, PortError> {
-        self.take_error();
+        take_error(self.socket.as_fd());
         self.look();
         if self.state != PortState::Gone {
             return Ok(false);

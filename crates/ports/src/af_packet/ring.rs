@@ -8,11 +8,11 @@
 //! A slot belongs to the kernel while its status word is zero. We read the word with acquire order before we look at the
 //! slot, and write it with release order after we have copied the frame.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::PortError;
+use crate::mapping::Mapping;
 use crate::sys::set_option;
 
 /// What the kernel puts before a frame: header (32) and address (20), room for 16 bytes of link header, alignment.
@@ -38,15 +38,11 @@ pub(super) struct Waiting<'a> {
 /// The mapped ring.
 #[derive(Debug)]
 pub(super) struct Ring {
-    memory: NonNull<u8>,
-    length: usize,
+    memory: Mapping,
     slot: usize,
     slots: usize,
     next: usize,
 }
-
-// SAFETY: the mapping belongs to this value alone; nothing in it is tied to a thread.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// Sets the ring up on a packet socket that is not bound yet.
@@ -67,33 +63,15 @@ impl Ring {
         set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
             .map_err(|error| PortError::from_io("making a receive ring", error))?;
         let length = block as usize * blocks as usize;
-        // SAFETY: a fresh mapping, at an address the kernel chooses, of the ring just made.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(PortError::last("mapping a receive ring"));
-        }
-        Ok(Self {
-            memory: NonNull::new(memory.cast()).expect("a mapping is not at address zero"),
-            length,
-            slot: slot as usize,
-            slots: request.tp_frame_nr as usize,
-            next: 0,
-        })
+        let memory = Mapping::shared(socket.as_fd(), length, 0, true)
+            .map_err(|error| PortError::from_io("mapping a receive ring", error))?;
+        Ok(Self { memory, slot: slot as usize, slots: request.tp_frame_nr as usize, next: 0 })
     }
 
     fn status(&self) -> &AtomicU32 {
         // SAFETY: `next` is below the number of slots, so the word lies in the mapping, which lives as long as `self`; slots
         // are aligned to 2048 bytes, and the status is the first word of the header.
-        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.next * self.slot).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.start().add(self.next * self.slot).cast()) }
     }
 
     /// The next frame, if one waits. It stays in the ring until [`Ring::advance`].
@@ -105,13 +83,13 @@ impl Ring {
         // SAFETY: the status says that the slot is ours, and the acquire load has made the kernel's writes visible; the header
         // is at the start of the slot and aligned.
         let header =
-            unsafe { self.memory.as_ptr().add(self.next * self.slot).cast::<libc::tpacket2_hdr>().read() };
+            unsafe { self.memory.start().add(self.next * self.slot).cast::<libc::tpacket2_hdr>().read() };
         let (offset, kept) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
         // The kernel keeps frames inside their slots; should it ever not, an empty frame is better than a wild read.
         let (offset, kept) = if offset + kept <= self.slot { (offset, kept) } else { (0, 0) };
         // SAFETY: inside the slot, which is ours until `advance`, and `advance` needs this borrow to have ended.
         let bytes = unsafe {
-            std::slice::from_raw_parts(self.memory.as_ptr().add(self.next * self.slot + offset), kept)
+            std::slice::from_raw_parts(self.memory.start().add(self.next * self.slot + offset), kept)
         };
         let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
             let kind =
@@ -136,12 +114,5 @@ impl Ring {
         if self.next == self.slots {
             self.next = 0;
         }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `create` with this length; no borrow of a frame outlives `self`.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
     }
 }

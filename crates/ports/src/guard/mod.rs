@@ -13,20 +13,17 @@
 mod filter;
 mod program;
 
-use std::collections::BTreeSet;
-use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::{AttachType, Link, MMAPABLE, Map, MapKind, Program, ProgramKind};
+use crate::classify::LocalAddresses;
 use crate::error::PortError;
 use crate::interface::Control;
+use crate::mapping::Mapping;
 use crate::sys::monotonic_now;
 
-/// The most addresses a guard knows.
-pub const MAX_LOCAL: usize = 4096;
+pub use crate::classify::MAX_LOCAL;
 
 /// How the guard is attached.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -51,8 +48,7 @@ enum Attached {
 #[derive(Debug)]
 pub struct Guard {
     attached: Attached,
-    addresses: Map,
-    local: BTreeSet<[u8; 16]>,
+    local: LocalAddresses,
     state: State,
 }
 
@@ -65,16 +61,13 @@ impl Guard {
     /// addresses, or the kernel lacks what `kind` needs.
     pub fn attach(interface: &str, kind: GuardKind, local: &[IpAddr]) -> Result<Self, PortError> {
         let ifindex = Control::open()?.interface(interface)?.index;
-        let addresses = Map::create(MapKind::Hash, 16, 1, MAX_LOCAL as u32, 0)?;
+        let local = LocalAddresses::create(local)?;
         let state = State::create()?;
         state.beat();
         let load = |heartbeat| {
-            let code = program::assemble(&addresses, &state.map, heartbeat);
+            let code = program::assemble(local.map(), &state.map, heartbeat);
             Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)
         };
-        let mut known = BTreeSet::new();
-        exchange(&addresses, &mut known, local)?;
-
         let link = match kind {
             GuardKind::Filter => None,
             GuardKind::Auto | GuardKind::Link => {
@@ -99,7 +92,7 @@ impl Guard {
             Some(link) => Attached::Link(link),
             None => Attached::Filter(filter::Filter::attach(ifindex, &load(true)?)?),
         };
-        Ok(Self { attached, addresses, local: known, state })
+        Ok(Self { attached, local, state })
     }
 
     /// Replaces the set of addresses that the kernel itself receives: those of *all* interfaces of the machine, and the
@@ -108,7 +101,7 @@ impl Guard {
     /// # Errors
     /// More than [`MAX_LOCAL`] addresses; nothing is changed then.
     pub fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        exchange(&self.addresses, &mut self.local, addresses)
+        self.local.set(addresses)
     }
 
     /// Says that the router is alive. Call it at least each 200 ms from the loop that forwards, so that a filter stops
@@ -133,72 +126,21 @@ impl Guard {
     }
 }
 
-/// Makes the map hold exactly `addresses`; what is new is added before what is old is removed.
-fn exchange(map: &Map, known: &mut BTreeSet<[u8; 16]>, addresses: &[IpAddr]) -> Result<(), PortError> {
-    let wanted: BTreeSet<_> = addresses.iter().map(|address| program::key(*address)).collect();
-    if wanted.len() > MAX_LOCAL {
-        return Err(PortError::OutOfRange {
-            knob: "number of local addresses",
-            value: wanted.len() as u64,
-            range: "0 to 4096",
-        });
-    }
-    let failed = |error| PortError::from_io("telling the guard a local address", error);
-    // Both sets may fit and their union not.
-    let crowded = known.union(&wanted).count() > MAX_LOCAL;
-    for pass in if crowded { [false, true] } else { [true, false] } {
-        if pass {
-            for key in wanted.difference(known) {
-                map.insert(key, &[1]).map_err(failed)?;
-            }
-        } else {
-            for key in known.difference(&wanted) {
-                match map.remove(key) {
-                    Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
-                        return Err(failed(error));
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-    *known = wanted;
-    Ok(())
-}
-
 /// The state that the program and this process share, mapped into memory.
 #[derive(Debug)]
 struct State {
     map: Map,
-    memory: NonNull<u8>,
+    memory: Mapping,
 }
 
 /// The kernel gives whole pages; the value is at the start of the first.
 const PAGE: usize = 4096;
 
-// SAFETY: the memory is only accessed through atomics and unmapped when the only owner is dropped.
-unsafe impl Send for State {}
-// SAFETY: as above.
-unsafe impl Sync for State {}
-
 impl State {
     fn create() -> Result<Self, PortError> {
         let map = Map::create(MapKind::Array, 4, program::STATE, 1, MMAPABLE)?;
-        // SAFETY: a fresh mapping at an address the kernel chooses.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(PortError::from_io("mapping a BPF map", io::Error::last_os_error()));
-        }
-        let memory = NonNull::new(memory.cast()).expect("a mapping is not at address zero");
+        let memory = Mapping::shared(map.as_fd(), PAGE, 0, false)
+            .map_err(|error| PortError::from_io("mapping a BPF map", error))?;
         Ok(Self { map, memory })
     }
 
@@ -206,17 +148,10 @@ impl State {
         assert!(offset >= 0 && (offset as usize) + 8 <= PAGE && offset % 8 == 0);
         // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side accesses the word
         // only whole, by an atomic or an aligned load.
-        unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(offset as usize).cast()) }
+        unsafe { AtomicU64::from_ptr(self.memory.start().add(offset as usize).cast()) }
     }
 
     fn beat(&self) {
         self.word(program::BEAT).store(monotonic_now().0, Ordering::Relaxed);
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `create` with this length, and no reference into it outlives `self`.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), PAGE) };
     }
 }

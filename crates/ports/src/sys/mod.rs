@@ -37,6 +37,24 @@ pub(crate) fn new_fd(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Takes the error that a socket holds, for one after its interface went down, lest it be readable for ever. True if there was one.
+pub(crate) fn take_error(fd: std::os::fd::BorrowedFd<'_>) -> bool {
+    use std::os::fd::AsRawFd;
+    let mut error: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `error` and `length` are writable and fit each other.
+    unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ERROR,
+            (&raw mut error).cast(),
+            &raw mut length,
+        )
+    };
+    error != 0
+}
+
 /// Sets a socket option of plain data.
 pub(crate) fn set_option<T: Copy>(
     fd: std::os::fd::BorrowedFd<'_>,

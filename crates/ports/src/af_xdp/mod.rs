@@ -1,0 +1,604 @@
+//! A Linux interface as a port: AF_XDP, with the buffers of the [`FramePool`] shared with the kernel.
+//!
+//! A frame that arrives is copied once, from the driver into a buffer of the pool (not at all where the driver can write there itself), is
+//! forwarded where it lies, and is sent from there. What this back end takes care of:
+//!
+//! - which frames are ours and which the kernel's: [the program](program) in the driver decides before a packet exists for the kernel,
+//!   so no [guard](crate::guard) is needed, and when this process ends, however it does, the kernel gets all frames again and forwards them;
+//! - the kernel's arrival stamps, as metadata before each frame;
+//! - transport checksums that a veth host has left out ([`checksum`]);
+//! - native or generic mode, without or with a copy: the best that the driver takes, and [`AfXdpPort::mode`] says which;
+//! - several receive queues: a socket for each;
+//! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.
+//!
+//! **Buffers.** Those in the fill and transmit rings belong to the kernel; [`FramePool::in_use`] counts them,
+//! [`AfXdpPort::lent`] tells how many they are. `in_use = held by frames + lent` at all times. After [`Port::reopen`] the kernel has none until the next
+//! burst.
+
+mod checksum;
+mod program;
+mod ring;
+mod socket;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use evenkeel_core::{Nanos, Reason};
+
+use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
+use crate::classify::LocalAddresses;
+use crate::error::PortError;
+use crate::ethtool::{driver, receive_queues};
+use crate::interface::{Control, Interface};
+use crate::pool::{Frame, FramePool, Umem};
+use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
+use crate::sys::{Poller, take_error};
+use socket::XdpSocket;
+
+/// What the kernel keeps free before a frame that it receives, bytes of each buffer.
+const KERNEL_HEADROOM: usize = 256;
+/// Ethernet header and one VLAN tag.
+const FRAME_OVERHEAD: usize = 18;
+/// How often a port whose link is down looks at it.
+const LOOK_EVERY: Nanos = Nanos(1_000_000);
+/// How far a stamp may lie in the past before it is taken for a leftover.
+const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
+/// How long frames that the kernel would not take are left alone.
+const RETRY_SEND: Nanos = Nanos(50_000);
+/// System calls that one burst may take to be sent.
+const KICKS: u32 = 16;
+
+/// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE`.
+const NATIVE: u32 = 4;
+const GENERIC: u32 = 2;
+
+/// How an interface is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct AfXdpOptions {
+    /// Slots of each ring, per receive queue; a power of two, 64..=16384. A port lends the kernel up to twice as many buffers per queue.
+    pub ring: u32,
+    /// Only the driver's own hook, with an error where the driver has none. Otherwise the generic hook is the second choice.
+    pub native_only: bool,
+    /// How many receive queues the interface is expected to have; an error if it has another number. `None`: however many there are.
+    pub queues: Option<u32>,
+}
+
+impl Default for AfXdpOptions {
+    fn default() -> Self {
+        Self { ring: 2048, native_only: false, queues: None }
+    }
+}
+
+impl AfXdpOptions {
+    fn check(&self) -> Result<(), PortError> {
+        if self.ring.is_power_of_two() && (64..=16_384).contains(&self.ring) {
+            return Ok(());
+        }
+        let range = "a power of two, 64 to 16384";
+        Err(PortError::OutOfRange { knob: "ring", value: u64::from(self.ring), range })
+    }
+}
+
+/// What the driver took.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct XdpMode {
+    /// The program runs in the driver; else in the generic hook behind it.
+    pub native: bool,
+    /// The driver reads and writes the buffers itself; else the kernel copies each frame once.
+    pub zero_copy: bool,
+    /// Receive queues, a socket for each.
+    pub queues: u32,
+}
+
+impl std::fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hook = if self.native { "native" } else { "generic" };
+        let copy = if self.zero_copy { "zero-copy" } else { "copy" };
+        write!(
+            f,
+            "AF_XDP, {hook}, {copy}, {} receive queue{}",
+            self.queues,
+            if self.queues == 1 { "" } else { "s" }
+        )
+    }
+}
+
+/// A Linux interface.
+#[derive(Debug)]
+pub struct AfXdpPort {
+    name: String,
+    options: AfXdpOptions,
+    umem: Umem,
+    // Belongs to the port's namespace, whichever the calling thread is in later.
+    control: Control,
+    interface: Interface,
+    state: PortState,
+    looked: Nanos,
+    /// Senders may leave checksums to hardware that is not there.
+    checksums: bool,
+    hook: Hook,
+    queues: Vec<Queue>,
+    /// Joins the descriptors of several queues.
+    joined: Option<Poller>,
+    /// Buffers of sockets that are closed, to be given back with the next burst.
+    orphans: Vec<u32>,
+    /// Frames lie in the transmit ring that the kernel would not take at once.
+    unsent: bool,
+    /// The time of the last burst received.
+    last_call: Nanos,
+    local: Vec<IpAddr>,
+    /// Losses of sockets that are closed.
+    lost_before: u64,
+    counters: PortCounters,
+}
+
+/// The program at work, and what it looks into. Dropping it gives the kernel all frames again.
+#[derive(Debug)]
+struct Hook {
+    _link: Link,
+    station: Map,
+    local: LocalAddresses,
+    sockets: Map,
+    native: bool,
+}
+
+impl Hook {
+    fn attach(
+        name: &str,
+        interface: &Interface,
+        queues: u32,
+        local: &[IpAddr],
+        native_only: bool,
+    ) -> Result<Self, PortError> {
+        let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
+        set_station(&station, interface.mac)?;
+        let local = LocalAddresses::create(local)?;
+        let sockets = Map::create(MapKind::XskMap, 4, 4, queues, 0)?;
+        let code = program::assemble(&station, local.map(), &sockets);
+        let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
+        let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let (link, native) = match program.link(interface.index, AttachType::Xdp, NATIVE) {
+            Ok(link) => (link, true),
+            Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
+            Err(error) if native_only => {
+                let what = format!("running an XDP program in the driver of {name}");
+                return Err(PortError::Unsupported { what, source: error });
+            }
+            Err(_) => match program.link(interface.index, AttachType::Xdp, GENERIC) {
+                Ok(link) => (link, false),
+                Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
+                Err(error) => {
+                    return Err(PortError::from_io(format!("attaching an XDP program to {name}"), error));
+                }
+            },
+        };
+        Ok(Self { _link: link, station, local, sockets, native })
+    }
+}
+
+fn set_station(map: &Map, mac: [u8; 6]) -> Result<(), PortError> {
+    let mut value = [0; 8];
+    value[..6].copy_from_slice(&mac);
+    map.insert(&0u32.to_ne_bytes(), &value)
+        .map_err(|error| PortError::from_io("telling an XDP program the hardware address", error))
+}
+
+/// A receive queue and the socket that serves it.
+#[derive(Debug)]
+struct Queue {
+    socket: XdpSocket,
+    /// Which buffers the kernel has, a bit for each.
+    lent: Vec<u64>,
+    /// How many of them are in the fill ring or hold frames not yet fetched.
+    filled: u32,
+    /// How many of them are to be sent.
+    sending: u32,
+}
+
+impl Queue {
+    fn lend(&mut self, index: u32) {
+        self.lent[index as usize / 64] |= 1 << (index % 64);
+    }
+
+    fn returned(&mut self, index: u32) {
+        self.lent[index as usize / 64] &= !(1 << (index % 64));
+    }
+
+    /// Gives the kernel buffers to receive into, as many as the ring takes.
+    fn refill(&mut self, pool: &mut FramePool, buffer: usize, ring: u32) {
+        let wanted = ring - self.filled;
+        // Exchanging cache lines for every few frames costs more than a ring that is a little less full.
+        if wanted < ring / 8 {
+            return;
+        }
+        let room = self.socket.fill.room(wanted).min(wanted);
+        let mut given = 0;
+        while given < room
+            && let Some(index) = pool.lend()
+        {
+            self.socket.fill.push(u64::from(index) * buffer as u64);
+            self.lend(index);
+            given += 1;
+        }
+        if given > 0 {
+            self.filled += given;
+            self.socket.fill.publish();
+            if self.socket.fill.wants_wakeup() {
+                self.socket.refilled();
+            }
+        }
+    }
+
+    /// Takes back the buffers of frames that have been sent.
+    fn reclaim(&mut self, pool: &mut FramePool, buffer: usize) {
+        if self.sending == 0 {
+            return;
+        }
+        let mut taken = 0;
+        while let Some(address) = self.socket.completion.next() {
+            let index = (address / buffer as u64) as u32;
+            self.returned(index);
+            pool.returned(index);
+            taken += 1;
+        }
+        if taken > 0 {
+            self.sending -= taken;
+            self.socket.completion.release();
+        }
+    }
+}
+
+impl AfXdpPort {
+    /// Opens `interface` in the network namespace of the calling thread, with the buffers of `pool`, which every later call must be given too.
+    /// `local` are the addresses that the machine itself receives: see [`Port::set_local`]. The interface need not be up.
+    ///
+    /// # Errors
+    /// There is no such interface, or another XDP program is there; an option is out of range, or the interface has another number of
+    /// queues; its MTU does not fit the buffers, or these are not 2048 or 4096 bytes; no AF_XDP in this kernel; too little memory may
+    /// be locked; or the process lacks CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    pub fn open(
+        interface: &str,
+        options: AfXdpOptions,
+        pool: &mut FramePool,
+        local: &[IpAddr],
+    ) -> Result<Self, PortError> {
+        options.check()?;
+        let umem = pool.umem();
+        if !matches!(umem.buffer(), 2048 | 4096) {
+            let range = "2048 or 4096 bytes with AF_XDP";
+            return Err(PortError::OutOfRange { knob: "buffer_size", value: umem.buffer() as u64, range });
+        }
+        let control = Control::open()?;
+        let found = control.interface(interface)?;
+        let (hook, queues, joined) = attach(interface, &control, &found, &options, &umem, local)?;
+        let mut this = Self {
+            name: interface.to_owned(),
+            checksums: driver(&control, interface)? == "veth",
+            options,
+            umem,
+            control,
+            interface: found,
+            state: state_of(&found),
+            looked: Nanos::ZERO,
+            hook,
+            queues,
+            joined,
+            orphans: Vec::new(),
+            unsent: false,
+            last_call: Nanos::ZERO,
+            local: local.to_vec(),
+            lost_before: 0,
+            counters: PortCounters::default(),
+        };
+        this.refill(pool);
+        Ok(this)
+    }
+
+    /// What the driver took.
+    #[must_use]
+    pub fn mode(&self) -> XdpMode {
+        XdpMode {
+            native: self.hook.native,
+            zero_copy: self.queues.iter().all(|queue| queue.socket.zero_copy),
+            queues: self.queues.len() as u32,
+        }
+    }
+
+    /// How many buffers the kernel has.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        let lent = |queue: &Queue| queue.lent.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        self.queues.iter().map(lent).sum::<usize>() + self.orphans.len()
+    }
+
+    fn refill(&mut self, pool: &mut FramePool) {
+        for queue in &mut self.queues {
+            queue.refill(pool, self.umem.buffer(), self.options.ring);
+        }
+    }
+
+    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's name stays.
+    fn look(&mut self) {
+        let found = self
+            .control
+            .name_of(self.interface.index)
+            .and_then(|name| self.control.interface(&name).ok())
+            .filter(|found| found.index == self.interface.index);
+        let Some(found) = found else {
+            self.state = PortState::Gone;
+            return;
+        };
+        if found.mac != self.interface.mac && set_station(&self.hook.station, found.mac).is_err() {
+            // Frames to the new address go to the kernel, which forwards them.
+            self.state = PortState::Down;
+            return;
+        }
+        self.interface = found;
+        self.state = state_of(&found);
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost_before + self.queues.iter().map(|queue| queue.socket.lost()).sum::<u64>()
+    }
+
+    /// Makes the kernel send what lies in the transmit ring, as far as it takes it now.
+    fn kick(&mut self) {
+        let socket = &mut self.queues[0].socket;
+        let mut dead = false;
+        for _ in 0..KICKS {
+            if socket.tx.waiting() == 0 {
+                self.unsent = false;
+                return;
+            }
+            if !socket.tx.wants_wakeup() {
+                break;
+            }
+            match socket.kick().map_err(|error| error.raw_os_error()) {
+                // One call sends a part, or the driver is busy.
+                Ok(()) | Err(Some(libc::EAGAIN | libc::EBUSY)) => {}
+                Err(Some(libc::ENOBUFS)) => break,
+                Err(_) => {
+                    dead = true;
+                    break;
+                }
+            }
+        }
+        self.unsent = true;
+        if dead {
+            self.look();
+        }
+    }
+}
+
+const fn state_of(interface: &Interface) -> PortState {
+    if interface.running { PortState::Up } else { PortState::Down }
+}
+
+/// The program and a socket for every receive queue.
+fn attach(
+    name: &str,
+    control: &Control,
+    interface: &Interface,
+    options: &AfXdpOptions,
+    umem: &Umem,
+    local: &[IpAddr],
+) -> Result<(Hook, Vec<Queue>, Option<Poller>), PortError> {
+    let longest = umem.buffer() - KERNEL_HEADROOM;
+    if interface.mtu as usize + FRAME_OVERHEAD > longest {
+        return Err(PortError::MtuTooLong {
+            interface: name.to_owned(),
+            mtu: interface.mtu,
+            longest: (longest - FRAME_OVERHEAD) as u32,
+        });
+    }
+    let count = receive_queues(control, name)?;
+    if options.queues.is_some_and(|wanted| wanted != count) {
+        return Err(PortError::QueueCount {
+            interface: name.to_owned(),
+            has: count,
+            wanted: options.queues.unwrap_or_default(),
+        });
+    }
+    let hook = Hook::attach(name, interface, count, local, options.native_only)?;
+    let mut queues = Vec::with_capacity(count as usize);
+    for number in 0..count {
+        let socket = XdpSocket::open(umem, name, interface.index, number, options.ring, hook.native)?;
+        hook.sockets.insert(&number.to_ne_bytes(), &socket.fd().as_raw_fd().to_ne_bytes()).map_err(
+            |error| PortError::from_io(format!("giving queue {number} of {name} its socket"), error),
+        )?;
+        let lent = vec![0; umem.buffers().div_ceil(64)];
+        queues.push(Queue { socket, lent, filled: 0, sending: 0 });
+    }
+    let joined = if count > 1 {
+        let what = || format!("joining the queues of {name}");
+        let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
+        for (number, queue) in queues.iter().enumerate() {
+            joined
+                .add(queue.socket.fd().as_raw_fd(), number as u64)
+                .map_err(|error| PortError::from_io(what(), error))?;
+        }
+        Some(joined)
+    } else {
+        None
+    };
+    Ok((hook, queues, joined))
+}
+
+impl Port for AfXdpPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// With several queues the frames of one call are in order of arrival, but a frame left for the next call may have come earlier.
+    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+        let first = out.len();
+        let buffer = self.umem.buffer();
+        let oldest = now.saturating_sub(STAMP_CREDIBLE);
+        self.last_call = now;
+        for index in self.orphans.drain(..) {
+            pool.returned(index);
+        }
+        if self.unsent {
+            self.kick();
+        }
+        for queue in &mut self.queues {
+            let mut taken = 0;
+            while out.len() - first < max
+                && let Some(received) = queue.socket.rx.next()
+            {
+                taken += 1;
+                let (index, offset) =
+                    (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
+                queue.returned(index as u32);
+                let Some(mut frame) = pool.adopt(index as u32, offset, received.len as usize) else {
+                    unreachable!("the kernel writes inside the buffers it was given");
+                };
+                let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp);
+                let arrival = stamp.map_or(now, |stamp| Nanos(stamp).min(now));
+                let bytes = pool.bytes(&frame);
+                let vlan = vlan_of(bytes);
+                frame.set_partial_checksum(self.checksums && checksum::is_partial(bytes));
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += u64::from(received.len);
+                let arrival = if arrival < oldest { now } else { arrival };
+                out.push(RxFrame { frame, arrival, vlan });
+            }
+            if taken > 0 {
+                queue.filled -= taken;
+                queue.socket.rx.release();
+            }
+            queue.reclaim(pool, buffer);
+            queue.refill(pool, buffer, self.options.ring);
+        }
+        let received = out.len() - first;
+        if self.queues.len() > 1 {
+            out[first..].sort_by_key(|frame| frame.arrival);
+        }
+        if received > 0 {
+            self.state = PortState::Up;
+        } else if now >= self.looked + LOOK_EVERY {
+            self.looked = now;
+            let failed = self.queues.iter().any(|queue| take_error(queue.socket.fd().as_fd()));
+            // A link that is not up has to be looked at again: no frame and no error tells that it is back.
+            if failed || self.state == PortState::Down {
+                self.look();
+            }
+        }
+        received
+    }
+
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        if self.state == PortState::Gone {
+            return 0;
+        }
+        let buffer = self.umem.buffer();
+        let longest = self.interface.mtu as usize + FRAME_OVERHEAD;
+        let queue = &mut self.queues[0];
+        queue.reclaim(pool, buffer);
+        let mut room = queue.socket.tx.room(frames.len() as u32);
+        let (mut taken, mut pushed) = (0, 0);
+        while room > 0
+            && let Some(frame) = frames.pop_front()
+        {
+            taken += 1;
+            if frame.len() > longest {
+                self.counters.drop_one(Reason::PortRefused);
+                pool.release(frame);
+                continue;
+            }
+            let len = frame.len() as u32;
+            let (index, start) = pool.lend_frame(frame);
+            queue.socket.tx.push(libc::xdp_desc { addr: start as u64, len, options: 0 });
+            queue.lend(index);
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += u64::from(len);
+            pushed += 1;
+            room -= 1;
+        }
+        if pushed > 0 {
+            queue.sending += pushed;
+            queue.socket.tx.publish();
+        }
+        if pushed > 0 || self.unsent {
+            self.kick();
+            self.queues[0].reclaim(pool, buffer);
+        }
+        if !frames.is_empty() {
+            self.counters.tx_blocked += 1;
+        }
+        taken
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(match &self.joined {
+            Some(joined) => joined.as_fd().as_raw_fd(),
+            None => self.queues[0].socket.fd().as_raw_fd(),
+        })
+    }
+
+    fn state(&self) -> PortState {
+        self.state
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.interface.mac
+    }
+
+    fn mtu(&self) -> u32 {
+        self.interface.mtu
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        self.counters.ring_loss = self.lost();
+        self.counters
+    }
+
+    fn next_due(&self) -> Option<Nanos> {
+        self.unsent.then(|| self.last_call + RETRY_SEND)
+    }
+
+    fn kernel_has_copy(&self) -> bool {
+        false
+    }
+
+    fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        self.hook.local.set(addresses)?;
+        self.local.clear();
+        self.local.extend_from_slice(addresses);
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<bool, PortError> {
+        for queue in &self.queues {
+            take_error(queue.socket.fd().as_fd());
+        }
+        self.look();
+        if self.state != PortState::Gone {
+            return Ok(false);
+        }
+        let control = Control::open()?;
+        let found = control.interface(&self.name)?;
+        let (hook, queues, joined) =
+            attach(&self.name, &control, &found, &self.options, &self.umem, &self.local)?;
+        self.lost_before = self.lost();
+        self.hook = hook;
+        self.joined = joined;
+        // With the old sockets closed the kernel has none of their buffers any more.
+        for old in std::mem::replace(&mut self.queues, queues) {
+            let lent = old.lent.clone();
+            drop(old);
+            for (word, bits) in lent.into_iter().enumerate() {
+                self.orphans
+                    .extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| word as u32 * 64 + bit));
+            }
+        }
+        self.unsent = false;
+        self.checksums = driver(&control, &self.name)? == "veth";
+        self.control = control;
+        self.interface = found;
+        self.state = state_of(&found);
+        Ok(true)
+    }
+}

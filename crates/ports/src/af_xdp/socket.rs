@@ -1,0 +1,188 @@
+//! One AF_XDP socket: the pool's memory registered with it, its four rings, bound to one receive queue of an interface.
+//!
+//! The kernel lets sockets share a registration, but then all of them depend on the one that made it, whose interface may vanish. Here every socket
+//! registers the same memory for itself: the pages are the same, so a frame received on one port is sent by another without a copy, and
+//! each port lives and dies alone. It costs eight bytes of kernel memory per page and socket.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::ring::{Consumer, Kind, Producer};
+use crate::error::PortError;
+use crate::pool::Umem;
+use crate::sys::{new_fd, set_option};
+
+/// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
+const SEND_BUDGET: libc::c_int = 256;
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// A queue stays taken for 100 to 200 ms after the socket that had it was closed.
+const BIND_ATTEMPTS: u32 = 40;
+const BIND_PAUSE: Duration = Duration::from_millis(25);
+
+/// Where one receive queue of an interface hands its frames over.
+#[derive(Debug)]
+pub(super) struct XdpSocket {
+    // The rings are unmapped before their socket is closed.
+    pub(super) fill: Producer<u64>,
+    pub(super) completion: Consumer<u64>,
+    pub(super) rx: Consumer<libc::xdp_desc>,
+    pub(super) tx: Producer<libc::xdp_desc>,
+    pub(super) zero_copy: bool,
+    fd: OwnedFd,
+}
+
+impl XdpSocket {
+    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers of `pool`. `zero_copy`: asked for first.
+    ///
+    /// # Errors
+    /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or the driver refuses.
+    pub(super) fn open(
+        umem: &Umem,
+        name: &str,
+        ifindex: u32,
+        queue: u32,
+        ring: u32,
+        zero_copy: bool,
+    ) -> Result<Self, PortError> {
+        if zero_copy {
+            // A bind that was refused leaves the socket half made: each attempt has its own.
+            match Self::attempt(umem, name, ifindex, queue, ring, libc::XDP_ZEROCOPY) {
+                Err(PortError::Unsupported { .. } | PortError::Io { .. }) => {}
+                other => return other,
+            }
+        }
+        Self::attempt(umem, name, ifindex, queue, ring, libc::XDP_COPY)
+    }
+
+    fn attempt(
+        umem: &Umem,
+        name: &str,
+        ifindex: u32,
+        queue: u32,
+        ring: u32,
+        mode: u16,
+    ) -> Result<Self, PortError> {
+        let failed = |what: &str| {
+            let what = format!("{what} for interface {name}");
+            move |error: io::Error| PortError::from_io(what, error)
+        };
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers are passed.
+        let fd = new_fd(unsafe { libc::socket(libc::AF_XDP, kind, 0) }).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EAFNOSUPPORT) => {
+                    PortError::Unsupported { what: "opening an AF_XDP socket".into(), source: error }
+                }
+                _ => failed("opening an AF_XDP socket")(error),
+            }
+        })?;
+        register(&fd, umem).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOBUFS | libc::ENOMEM | libc::EPERM) => PortError::LockedMemory {
+                what: format!("registering the frame buffers for interface {name}"),
+                bytes: umem.len() as u64,
+            },
+            _ => failed("registering the frame buffers")(error),
+        })?;
+        let (fill, completion) = (
+            Producer::create(fd.as_fd(), Kind::Fill, ring)?,
+            Consumer::create(fd.as_fd(), Kind::Completion, ring)?,
+        );
+        let (rx, tx) =
+            (Consumer::create(fd.as_fd(), Kind::Rx, ring)?, Producer::create(fd.as_fd(), Kind::Tx, ring)?);
+        bind(&fd, ifindex, queue, mode | libc::XDP_USE_NEED_WAKEUP).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
+                _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),
+            }
+        })?;
+        // Older kernels send 32 frames per call; that works too.
+        let _ = set_option(fd.as_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND_BUDGET);
+        Ok(Self { fill, completion, rx, tx, zero_copy: mode == libc::XDP_ZEROCOPY, fd })
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Makes the kernel send what is in the transmit ring, as far as it can now.
+    pub(super) fn kick(&self) -> io::Result<()> {
+        // SAFETY: no buffer is passed.
+        let result = unsafe {
+            libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Makes a driver that had run out of buffers look at the fill ring.
+    pub(super) fn refilled(&self) {
+        // SAFETY: no buffer is passed; what it returns is looked at by the next burst.
+        unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
+    /// Frames that found no free buffer or no slot in the receive ring, since the socket was opened.
+    pub(super) fn lost(&self) -> u64 {
+        // SAFETY: plain data.
+        let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::xdp_statistics>() as libc::socklen_t;
+        // SAFETY: `statistics` and `length` are writable and fit each other.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_XDP,
+                libc::XDP_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        };
+        // A frame that finds no buffer is counted as dropped or, by drivers without a copy, as an empty descriptor.
+        if result < 0 { 0 } else { statistics.rx_dropped + statistics.rx_ring_full }
+    }
+}
+
+fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
+    let registration = libc::xdp_umem_reg {
+        addr: umem.start() as u64,
+        len: umem.len() as u64,
+        chunk_size: umem.buffer() as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    // The kernel pins the pages; `umem` keeps them from being unmapped while a port has it.
+    set_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+}
+
+fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: ifindex,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    let mut attempts = 0;
+    loop {
+        // SAFETY: `address` is readable for `length` bytes.
+        let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
+        if result >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        attempts += 1;
+        if error.raw_os_error() != Some(libc::EBUSY) || attempts == BIND_ATTEMPTS {
+            return Err(error);
+        }
+        std::thread::sleep(BIND_PAUSE);
+    }
+}

@@ -1,0 +1,170 @@
+//! The part of our BPF programs that tells transit traffic from what the kernel itself must see: the same at the ingress of the stack
+//! ([`crate::guard`]) and in the driver ([`crate::af_xdp`]).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::bpf::{Assembler, FP, If, Label, Map, MapKind, Reg, Width};
+use crate::error::PortError;
+
+/// The most addresses that a program knows as local.
+pub const MAX_LOCAL: usize = 4096;
+
+/// The helper that copies bytes of the frame, for programs on socket buffers; takes the same arguments as [`LOAD_XDP`].
+pub(crate) const LOAD_SKB: i32 = 26;
+/// That for programs in the driver (kernel 5.18).
+pub(crate) const LOAD_XDP: i32 = 189;
+
+const MAP_LOOKUP: i32 = 1;
+
+/// The program's argument is kept here.
+const FRAME: Reg = Reg(6);
+const L3: Reg = Reg(7);
+
+/// Stack: the key at -16, the Ethernet type at -24, the destination at -32.
+const KEY: i16 = -16;
+const TYPE: i16 = -24;
+const STATION: i16 = -32;
+
+/// The addresses that the machine itself receives, as a map that programs look into.
+#[derive(Debug)]
+pub(crate) struct LocalAddresses {
+    map: Map,
+    known: BTreeSet<[u8; 16]>,
+}
+
+impl LocalAddresses {
+    pub(crate) fn create(addresses: &[IpAddr]) -> Result<Self, PortError> {
+        let map = Map::create(MapKind::Hash, 16, 1, MAX_LOCAL as u32, 0)?;
+        let mut this = Self { map, known: BTreeSet::new() };
+        this.set(addresses)?;
+        Ok(this)
+    }
+
+    pub(crate) const fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Makes the map hold exactly `addresses`; one that is in the old and in the new set is known throughout.
+    pub(crate) fn set(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        let wanted: BTreeSet<_> = addresses.iter().map(|address| key(*address)).collect();
+        if wanted.len() > MAX_LOCAL {
+            return Err(PortError::OutOfRange {
+                knob: "number of local addresses",
+                value: wanted.len() as u64,
+                range: "0 to 4096",
+            });
+        }
+        let failed = |error| PortError::from_io("telling a BPF program a local address", error);
+        // Both sets may fit and their union not.
+        let crowded = self.known.union(&wanted).count() > MAX_LOCAL;
+        for pass in if crowded { [false, true] } else { [true, false] } {
+            if pass {
+                for key in wanted.difference(&self.known) {
+                    self.map.insert(key, &[1]).map_err(failed)?;
+                }
+            } else {
+                for key in self.known.difference(&wanted) {
+                    match self.map.remove(key) {
+                        Err(error) if error.raw_os_error() != Some(libc::ENOENT) => {
+                            return Err(failed(error));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        self.known = wanted;
+        Ok(())
+    }
+}
+
+/// The key under which an address stands in the map of local addresses: IPv6, or IPv4 mapped into it.
+fn key(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// What a load of these bytes of the frame gives.
+const fn half(bytes: [u8; 2]) -> i32 {
+    u16::from_ne_bytes(bytes) as i32
+}
+
+/// Goes on if the frame is addressed to the station whose hardware address begins the value of `station`; else to `otherwise`. The program's
+/// argument is in register 6; 7 is used.
+pub(crate) fn addressed_to(asm: &mut Assembler, station: &Map, load: i32, otherwise: Label) {
+    let (r1, r2, r3) = (Reg(1), Reg(2), Reg(3));
+    fetch_at(asm, load, 0, STATION, 6, otherwise);
+    asm.map_value(r1, station);
+    asm.load(Width::B4, r2, FP, STATION).load(Width::B4, r3, r1, 0);
+    asm.jump_if_register(r2, If::NotEqual, r3, otherwise);
+    asm.load(Width::B2, r2, FP, STATION + 4).load(Width::B2, r3, r1, 4);
+    asm.jump_if_register(r2, If::NotEqual, r3, otherwise);
+}
+
+/// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`. The program's argument is in register
+/// 6; 7 is used.
+pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: Label) {
+    let (r0, r1, r2) = (Reg(0), Reg(1), Reg(2));
+    let tagged = asm.label();
+    let known = asm.label();
+    let v4 = asm.label();
+    let v6 = asm.label();
+    let look = asm.label();
+
+    fetch_at(asm, load, 12, TYPE, 2, otherwise);
+    asm.set(L3, 14);
+    asm.load(Width::B2, r2, FP, TYPE);
+    asm.jump_if(r2, If::Equal, half([0x81, 0x00]), tagged);
+    asm.jump_if(r2, If::Equal, half([0x88, 0xa8]), tagged);
+    asm.jump(known);
+    asm.place(tagged);
+    fetch_at(asm, load, 16, TYPE, 2, otherwise);
+    asm.set(L3, 18);
+    asm.load(Width::B2, r2, FP, TYPE);
+    asm.place(known);
+    asm.jump_if(r2, If::Equal, half([0x08, 0x00]), v4);
+    asm.jump_if(r2, If::Equal, half([0x86, 0xdd]), v6);
+    asm.jump(otherwise);
+
+    asm.place(v4);
+    asm.store(Width::B8, FP, KEY, 0);
+    asm.store(Width::B4, FP, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    asm.copy(r2, L3).add(r2, 16);
+    fetch(asm, load, KEY + 12, 4, otherwise);
+    asm.load(Width::B1, r2, FP, KEY + 12).and(r2, 0xf0).jump_if(r2, If::Equal, 0xe0, otherwise);
+    // 255.255.255.255 in halves: as a constant of four bytes it would be sign-extended, as a load it is not.
+    let unicast = asm.label();
+    asm.load(Width::B2, r2, FP, KEY + 12).jump_if(r2, If::NotEqual, 0xffff, unicast);
+    asm.load(Width::B2, r2, FP, KEY + 14).jump_if(r2, If::Equal, 0xffff, otherwise);
+    asm.place(unicast);
+    asm.jump(look);
+
+    asm.place(v6);
+    asm.copy(r2, L3).add(r2, 24);
+    fetch(asm, load, KEY, 16, otherwise);
+    asm.load(Width::B1, r2, FP, KEY).jump_if(r2, If::Equal, 0xff, otherwise);
+    asm.load(Width::B2, r2, FP, KEY).and(r2, half([0xff, 0xc0])).jump_if(
+        r2,
+        If::Equal,
+        half([0xfe, 0x80]),
+        otherwise,
+    );
+
+    asm.place(look);
+    asm.map(r1, local).copy(r2, FP).add(r2, i32::from(KEY)).call(MAP_LOOKUP);
+    asm.jump_if(r0, If::NotEqual, 0, otherwise);
+}
+
+/// Copies `len` bytes at the offset in register 2 to the stack; goes to `otherwise` if the frame ends before them.
+fn fetch(asm: &mut Assembler, load: i32, to: i16, len: i32, otherwise: Label) {
+    asm.copy(Reg(1), FRAME).copy(Reg(3), FP).add(Reg(3), i32::from(to)).set(Reg(4), len);
+    asm.call(load).jump_if(Reg(0), If::NotEqual, 0, otherwise);
+}
+
+fn fetch_at(asm: &mut Assembler, load: i32, offset: i32, to: i16, len: i32, otherwise: Label) {
+    asm.set(Reg(2), offset);
+    fetch(asm, load, to, len, otherwise);
+}

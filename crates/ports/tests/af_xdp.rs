@@ -1,0 +1,305 @@
+//! AF_XDP ports over veth pairs between namespaces. Needs root.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use common::{TestNet, available, eventually, inside};
+use evenkeel_core::{Nanos, Reason};
+use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
+use evenkeel_ports::sys::{Event, Poller, monotonic_now};
+use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame};
+
+const RING: u32 = 256;
+const LOCAL: [u8; 4] = [10, 0, 0, 1];
+const TRANSIT: [u8; 4] = [10, 9, 0, 1];
+
+/// A UDP packet to `to` in a frame for station `mac`, `len` bytes long, with a number behind its headers.
+fn packet(mac: [u8; 6], to: [u8; 4], number: u32, len: usize) -> Vec<u8> {
+    let mut frame = vec![0xa5; len];
+    frame[..6].copy_from_slice(&mac);
+    frame[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 8]);
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14..34].fill(0);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+    frame[22] = 64;
+    frame[23] = 17;
+    frame[26..30].copy_from_slice(&[10, 8, 0, 1]);
+    frame[30..34].copy_from_slice(&to);
+    frame[38..40].copy_from_slice(&((len - 34) as u16).to_be_bytes());
+    // No checksum: neither partial nor wrong.
+    frame[40..42].fill(0);
+    frame[42..46].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+fn number_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[42..46].try_into().unwrap())
+}
+
+struct Pair {
+    net: TestNet,
+    /// Sends and receives at the far end, with a pool of its own.
+    far: AfPacketPort,
+    far_pool: FramePool,
+    near: AfXdpPort,
+    pool: FramePool,
+}
+
+fn local() -> Vec<IpAddr> {
+    vec![IpAddr::from(LOCAL)]
+}
+
+/// Two namespaces with one veth pair; `near` in `b`.
+fn pair(options: AfXdpOptions) -> Pair {
+    let net = TestNet::new(&["a", "b"]);
+    net.wire(("a", "va"), ("b", "vb"));
+    net.hush("a", "va");
+    net.hush("b", "vb");
+    let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let mut pool = FramePool::new(2048);
+    let near = inside(&net, "b", || AfXdpPort::open("vb", options, &mut pool, &local())).unwrap();
+    Pair { net, far, far_pool: FramePool::new(512), near, pool }
+}
+
+fn small() -> AfXdpOptions {
+    AfXdpOptions { ring: RING, ..AfXdpOptions::default() }
+}
+
+impl Pair {
+    fn send(&mut self, frame: &[u8]) {
+        let mut frames = VecDeque::from([self.far_pool.alloc_from(frame).unwrap()]);
+        let (far, pool) = (&mut self.far, &mut self.far_pool);
+        eventually("sending", || (far.tx_burst(pool, &mut frames) == 1).then_some(()));
+    }
+
+    fn receive(&mut self) -> RxFrame {
+        let mut out = Vec::new();
+        let (near, pool) = (&mut self.near, &mut self.pool);
+        eventually("receiving", || (near.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(()));
+        out.pop().unwrap()
+    }
+
+    /// Sends a packet and expects it to come in.
+    fn passes(&mut self, number: u32) {
+        let frame = packet(self.near.mac(), TRANSIT, number, 100);
+        self.send(&frame);
+        let rx = self.receive();
+        assert_eq!(self.pool.bytes(&rx.frame), frame);
+        self.pool.release(rx.frame);
+    }
+}
+
+#[test]
+fn transit_frames_arrive_once_in_order_and_stamped_and_go_back_where_they_lie() {
+    if !available("transit through AF_XDP") {
+        return;
+    }
+    const COUNT: u32 = 20_000;
+    let mut p = pair(small());
+    println!("{}", p.near.mode());
+    let mac = p.near.mac();
+    let (mut frames, mut back) = (VecDeque::<Frame>::new(), VecDeque::<Frame>::new());
+    let mut out = Vec::new();
+    let (mut sent, mut expected, mut last, mut returned) = (0, 0, Nanos::ZERO, 0);
+    let started = monotonic_now();
+    while returned < COUNT {
+        while sent < COUNT && frames.len() < 32 && sent - returned < 128 {
+            let len = 60 + (sent as usize * 7) % 1400;
+            frames.push_back(p.far_pool.alloc_from(&packet(mac, TRANSIT, sent, len)).unwrap());
+            sent += 1;
+        }
+        p.far.tx_burst(&mut p.far_pool, &mut frames);
+        let now = monotonic_now();
+        assert!(now < started + Nanos::from_secs(60), "{returned} of {COUNT} after a minute");
+        p.near.rx_burst(&mut p.pool, now, &mut out, 64);
+        for rx in out.drain(..) {
+            assert!(rx.arrival >= last && rx.arrival <= now && rx.arrival >= started);
+            last = rx.arrival;
+            let bytes = p.pool.bytes(&rx.frame);
+            assert_eq!(bytes, packet(mac, TRANSIT, expected, 60 + (expected as usize * 7) % 1400));
+            expected += 1;
+            back.push_back(rx.frame);
+        }
+        assert_eq!(p.pool.in_use(), back.len() + p.near.lent(), "every buffer is somewhere");
+        p.near.tx_burst(&mut p.pool, &mut back);
+        p.far.rx_burst(&mut p.far_pool, now, &mut out, 64);
+        for rx in out.drain(..) {
+            assert_eq!(number_of(p.far_pool.bytes(&rx.frame)), returned);
+            returned += 1;
+            p.far_pool.release(rx.frame);
+        }
+    }
+    let counters = p.near.counters();
+    assert_eq!((counters.rx_frames, counters.tx_frames), (COUNT.into(), COUNT.into()));
+    assert_eq!((counters.ring_loss, counters.dropped), (0, [0; Reason::COUNT]));
+}
+
+#[test]
+fn what_is_for_the_machine_itself_goes_to_the_kernel() {
+    if !available("frames for the host") {
+        return;
+    }
+    let mut p = pair(small());
+    p.net.ip("b", "address add 10.0.0.1/24 dev vb");
+    p.net.ip("a", "address add 10.0.0.2/24 dev va");
+    // Address resolution and echo are the kernel's.
+    p.net.output("a", "ping -c 1 -W 2 10.0.0.1");
+    let mac = p.near.mac();
+    for (station, to) in
+        [(mac, LOCAL), ([0xff; 6], TRANSIT), ([0x02, 0, 0, 0, 0, 0x77], TRANSIT), (mac, [224, 0, 0, 5])]
+    {
+        p.send(&packet(station, to, 1, 100));
+    }
+    p.passes(2);
+    assert_eq!(p.near.counters().rx_frames, 1, "only transit came here");
+
+    // An address that is no longer local is transit, and the other way round.
+    p.near.set_local(&[IpAddr::from(TRANSIT)]).unwrap();
+    p.send(&packet(mac, TRANSIT, 3, 100));
+    p.send(&packet(mac, LOCAL, 4, 100));
+    let rx = p.receive();
+    assert_eq!(number_of(p.pool.bytes(&rx.frame)), 4);
+    p.pool.release(rx.frame);
+}
+
+#[test]
+fn checksums_that_a_host_left_out_are_marked() {
+    if !available("partial checksums") {
+        return;
+    }
+    let mut p = pair(small());
+    p.net.ip("a", "address add 10.8.0.1/16 dev va");
+    p.net.ip("a", "route add 10.9.0.0/16 dev va");
+    let mac: Vec<String> = p.near.mac().iter().map(|byte| format!("{byte:02x}")).collect();
+    p.net.ip("a", &format!("neighbour add 10.9.0.1 lladdr {} dev va", mac.join(":")));
+    inside(&p.net, "a", || {
+        let socket = std::net::UdpSocket::bind("10.8.0.1:5000").unwrap();
+        socket.send_to(b"checksum left to hardware", "10.9.0.1:5001").unwrap();
+    });
+    let rx = p.receive();
+    assert!(rx.frame.partial_checksum(), "veth hosts leave the checksum out");
+    p.pool.release(rx.frame);
+    p.net.output("a", "ethtool -K va tx off");
+    inside(&p.net, "a", || {
+        let socket = std::net::UdpSocket::bind("10.8.0.1:5000").unwrap();
+        socket.send_to(b"checksum computed", "10.9.0.1:5001").unwrap();
+    });
+    let rx = p.receive();
+    assert!(!rx.frame.partial_checksum());
+    p.pool.release(rx.frame);
+}
+
+#[test]
+fn frames_without_a_buffer_are_counted_and_none_is_lost_for_good() {
+    if !available("exhausted buffers") {
+        return;
+    }
+    let mut p = pair(AfXdpOptions { ring: 64, ..small() });
+    let frame = packet(p.near.mac(), TRANSIT, 0, 100);
+    for _ in 0..200 {
+        p.send(&frame);
+    }
+    let mut out = Vec::new();
+    p.near.rx_burst(&mut p.pool, monotonic_now(), &mut out, 256);
+    let received = out.len() as u64;
+    assert!(received <= 64, "{received} of a ring of 64");
+    assert_eq!(p.near.counters().ring_loss, 200 - received);
+    for rx in out.drain(..) {
+        p.pool.release(rx.frame);
+    }
+    assert_eq!(p.pool.in_use(), p.near.lent());
+    p.passes(1);
+}
+
+#[test]
+fn an_interface_that_comes_back_is_used_again_and_its_buffers_return() {
+    if !available("an interface that vanishes") {
+        return;
+    }
+    let mut p = pair(small());
+    p.passes(1);
+    p.net.ip("b", "link del vb");
+    let near = &mut p.near;
+    eventually("noticing", || {
+        let _ = near.reopen();
+        (near.state() == PortState::Gone).then_some(())
+    });
+    assert_eq!(p.near.tx_burst(&mut p.pool, &mut VecDeque::new()), 0);
+    p.net.wire(("a", "va"), ("b", "vb"));
+    p.net.hush("a", "va");
+    p.net.hush("b", "vb");
+    p.far = inside(&p.net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let near = &mut p.near;
+    let renewed = inside(&p.net, "b", || near.reopen()).unwrap();
+    assert!(renewed);
+    // The next burst gives the new socket its buffers.
+    assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 1), 0);
+    p.passes(2);
+    assert_eq!(p.pool.in_use(), p.near.lent(), "the buffers of the old sockets came back");
+}
+
+#[test]
+fn every_receive_queue_has_a_socket() {
+    if !available("several queues") {
+        return;
+    }
+    let net = TestNet::new(&["a", "b"]);
+    net.ip("a", "link add va numrxqueues 3 numtxqueues 3 type veth peer name vb numrxqueues 3 numtxqueues 3");
+    net.ip("a", &format!("link set vb netns {}", net.name("b")));
+    net.hush("a", "va");
+    net.hush("b", "vb");
+    net.ip("a", "link set va up");
+    net.ip("b", "link set vb up");
+    let mut pool = FramePool::new(4096);
+    let wrong = AfXdpOptions { queues: Some(2), ..small() };
+    let error = inside(&net, "b", || AfXdpPort::open("vb", wrong, &mut pool, &[])).unwrap_err();
+    assert!(matches!(error, PortError::QueueCount { has: 3, wanted: 2, .. }), "{error}");
+    let near = inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap();
+    assert_eq!(near.mode().queues, 3);
+    let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let mut p = Pair { net, far, far_pool: FramePool::new(512), near, pool };
+    let mut poller = Poller::new().unwrap();
+    poller.add(p.near.fd().unwrap(), 1).unwrap();
+    // From every CPU, so that different queues carry them.
+    for number in 0..8u32 {
+        evenkeel_ports::sys::pin_to_cpu(number as usize % 2).unwrap();
+        let frame = packet(p.near.mac(), TRANSIT, number, 100);
+        p.send(&frame);
+        let mut events: Vec<Event> = Vec::new();
+        poller.wait(&mut events, Some(Nanos::from_secs(5))).unwrap();
+        assert!(!events.is_empty(), "the joined descriptor tells of a frame");
+        let rx = p.receive();
+        assert_eq!(number_of(p.pool.bytes(&rx.frame)), number);
+        p.pool.release(rx.frame);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    if !available("refusals") {
+        return;
+    }
+    let p = pair(small());
+    let mut pool = FramePool::new(1024);
+    let mut open = |options| inside(&p.net, "b", || AfXdpPort::open("vb", options, &mut pool, &[]));
+    let error = open(small()).unwrap_err();
+    assert!(matches!(error, PortError::XdpTaken(_)), "{error}");
+    let error = open(AfXdpOptions { ring: 100, ..small() }).unwrap_err();
+    assert!(error.to_string().contains("power of two"), "{error}");
+    p.net.ip("b", "link set vb mtu 1500");
+    drop(p.near);
+    p.net.ip("b", "link set vb mtu 9000");
+    let error = open(small()).unwrap_err();
+    assert!(matches!(error, PortError::MtuTooLong { mtu: 9000, longest: 1774, .. }), "{error}");
+    let mut odd = FramePool::with_buffer_size(64, 1920);
+    let error = inside(&p.net, "b", || AfXdpPort::open("vb", small(), &mut odd, &[])).unwrap_err();
+    assert!(error.to_string().contains("buffer_size"), "{error}");
+    assert!(matches!(
+        inside(&p.net, "b", || AfXdpPort::open("no-such-if", small(), &mut pool, &[])),
+        Err(PortError::NoInterface(_))
+    ));
+}
