@@ -1,8 +1,40 @@
-//! FairDrop for the cycles of one core. (The interface; the rules follow with the shadow system.)
+//! FairDrop for the cycles of one core: which packets of a burst are worth starting on.
+//!
+//! Source: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by fair packet dropping" (IFIP Networking 2018, and
+//! the demo paper of that year); the rules of the threshold as in the authors' published versions. Rule [`Rule::Level`] is ours.
+//!
+//! | symbol | field | unit |
+//! |---|---|---|
+//! | w\[c\] | `Cost::learnt` | cycles/256 per packet of a class |
+//! | c\[c\] = w\[c\] T_busy / S | `Cost::charged` | 2^-16 cycles |
+//! | S, n | `Cost::admitted` of all classes, costs applied | packets of this round |
+//! | T_busy | [`Poll::busy`] | cycles |
+//! | TH | `Group::limit` | 2^-16 cycles per unit of weight |
+//! | credit | time between two fetches | cycles |
+//! | level (ours) | `level` | 2^-32 of the core per unit of weight |
+//!
+//! **Charging.** All cycles of a round (fetching, refusing, cache misses) are charged to the packets admitted in it, in proportion to the
+//! learnt cost of the class each of them really took. So what flows are charged adds up to what the core was busy, and a flow that
+//! changes to a dearer class pays for it from its first packet on.
+//!
+//! **Why a rule of our own.** While the ring overflows, the fair point is not unique: a flow that gets all of what is left of it through is
+//! satisfied in the eyes of the dropper, and heavy flows may keep whatever the others do not use, from their fair share up to what they
+//! would have without a dropper. The published thresholds choose one of these points by accident of batch size and cost (see
+//! `docs/fairdrop.md` for the picture). The level rule does not hand on what flows below their share leave: every flow is served at the
+//! same *given* rate, the level, which is what max-min fairness is. The level is lowered while frames are lost at the ring and some flow is
+//! below the level (what that flow loses, it loses undeserved), raised when the ring is not full or when no flow is below it (refusing more would
+//! only cost cycles). Its fixed points are those of water filling; the second condition makes it the one with the least refusing.
+//!
+//! Complexity: `judge` and `charge` O(1), no division with weight 1; `begin_batch` one move per flow that was charged or left since (see
+//! `departures.rs`). Memory: 32 bytes per flow. Nothing is allocated after construction.
+//!
+//! Not implemented: a priority queue for flows below their share (`VPthresh` of the authors' simulator, unused there too).
 
 use alloc::vec::Vec;
 
 use super::config::{CpuConfig, FairDropError, ProcessingClass, Rule, ShareId};
+use super::level::{Level, Pressure};
+use super::shadow::{FRACTION, Shadow};
 use crate::reason::Reason;
 use crate::units::Cycles;
 
@@ -20,13 +52,10 @@ pub struct Poll {
     pub waiting: u32,
 }
 
-/// A packet that was judged: what [`CpuFairDrop::charge`] needs to find its flow again. Valid until the next `begin_batch`.
+/// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next packet is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ticket {
-    pub(super) slot: u32,
-    /// The class that the flow's packet before it really took: the guess that costs are judged by.
-    pub class: ProcessingClass,
-}
+#[must_use = "an admitted packet is charged"]
+pub struct Ticket(pub(super) u32);
 
 /// One flow of a dropper's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,32 +77,72 @@ pub struct FlowView {
 /// Counters and estimates of a core's dropper.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuView {
-    /// Packets judged, admitted (charged), refused.
+    /// Packets judged: those admitted by this dropper, and those refused. What another dropper refused after it is among the
+    /// former but not among `charged`.
     pub judged: u64,
-    /// See `judged`.
-    pub admitted: u64,
-    /// See `judged`.
+    /// Packets charged: judged, admitted by all.
+    pub charged: u64,
+    /// Packets refused.
     pub refused: u64,
     /// Packets of flows that found no place in the table and were charged to the common entry.
     pub unplaced: u64,
     /// Flows with a shadow backlog.
     pub backlogged: u32,
-    /// The threshold now, in cycles of a flow of weight 1; `u64::MAX` while nothing is refused.
+    /// The threshold of a flow of weight 1 in the first group, cycles; `u64::MAX` while nothing is refused.
     pub threshold: u64,
-    /// The water level: millionths of the core that a flow of weight 1 may use (rule `Level`).
+    /// The water level: millionths of the core that a flow of weight 1 may use. 0 with another rule than `Level`.
     pub level: u32,
-    /// Busy cycles per cycle that the classes' costs explain, in thousandths (T_busy / S).
+    /// Busy cycles per cycle that the classes' costs explain, in thousandths: T_busy / S.
     pub scale: u32,
     /// Cost estimate of each class, cycles.
     pub costs: Vec<u64>,
-    /// Measurements that were absurd (zero or beyond the largest cost) and were clamped.
+    /// Measurements that were absurd (no packets, no cycles, more than the largest cost, a counter that ran backwards): left out or clamped.
     pub absurd: u64,
+}
+
+/// Fraction bits of learnt costs.
+const COST_FRACTION: u32 = 8;
+/// 1 as a scale.
+const ONE: u64 = 1 << 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Cycles of a packet, with [`COST_FRACTION`] bits.
+    learnt: u64,
+    /// What a packet is charged in this round, with [`FRACTION`] bits.
+    charged: u64,
+    /// Packets charged in this round.
+    admitted: u32,
+    /// Whether it was measured: the configured cost is a guess.
+    measured: bool,
+}
+
+impl Cost {
+    const NONE: Self = Self { learnt: 0, charged: 0, admitted: 0, measured: false };
 }
 
 /// The dropper of one worker.
 #[derive(Clone, Debug)]
 pub struct CpuFairDrop {
     config: CpuConfig,
+    shadow: Shadow,
+    costs: [Cost; CpuConfig::MAX_CLASSES],
+    /// T_busy / S, 16 fraction bits.
+    scale: u64,
+    last: Option<Cycles>,
+    /// Time between the two fetches before this one: what the journal rule serves.
+    credit_before: u64,
+    /// Threshold of rules that steer it, cycles with [`FRACTION`] bits.
+    steered: u64,
+    level: Level,
+    /// Flows with packets that are not charged yet (journal rule).
+    touched: Vec<u32>,
+    /// Defers charges: the rule is the journal's.
+    defers: bool,
+    judged: u64,
+    charged: u64,
+    refused: u64,
+    absurd: u64,
 }
 
 impl CpuFairDrop {
@@ -83,44 +152,265 @@ impl CpuFairDrop {
     /// A value out of its range.
     pub fn new(config: CpuConfig) -> Result<Self, FairDropError> {
         config.check()?;
-        Ok(Self { config })
+        let mut costs = [Cost::NONE; CpuConfig::MAX_CLASSES];
+        for (cost, configured) in costs.iter_mut().zip(&config.costs) {
+            cost.learnt = configured.0 << COST_FRACTION;
+            cost.charged = configured.0 << FRACTION;
+        }
+        let mut dropper = Self {
+            shadow: Shadow::new(&config.table),
+            costs,
+            scale: ONE,
+            last: None,
+            credit_before: 0,
+            steered: 0,
+            level: Level::default(),
+            touched: Vec::with_capacity(usize::from(config.batch)),
+            defers: false,
+            judged: 0,
+            charged: 0,
+            refused: 0,
+            absurd: 0,
+            config,
+        };
+        dropper.start_rule();
+        Ok(dropper)
+    }
+
+    fn start_rule(&mut self) {
+        self.defers = matches!(self.config.rule, Rule::Fixed { .. });
+        self.steered = match self.config.rule {
+            Rule::MimdBatch { max, .. } => max.0 << FRACTION,
+            Rule::MimdRing { start, .. } => start.0 << FRACTION,
+            Rule::Fixed { threshold } => threshold.0 << FRACTION,
+            Rule::Level { .. } | Rule::Kappa { .. } => 0,
+        };
+        self.level = Level::default();
     }
 
     /// Right after a non-empty fetch: costs are rescaled by what the previous round really took, the shadow is served for the time that
     /// passed, the threshold follows its rule. Before the first [`judge`](Self::judge).
     pub fn begin_batch(&mut self, poll: &Poll) {
-        let _ = poll;
+        let useful = self.rescale(poll.busy.0);
+        self.settle();
+        let last = self.last.replace(poll.now).unwrap_or(poll.now);
+        if poll.now < last {
+            self.absurd += 1;
+        }
+        let elapsed = poll.now.saturating_sub(last).0.min(1 << 40);
+        // The ring holds less than a burst: the core keeps up, and whatever came is worth its cycles.
+        let overloaded = u64::from(poll.polled) + u64::from(poll.waiting) >= u64::from(self.config.batch);
+        let weights = self.shadow.weights();
+        let mut limit = match self.config.rule {
+            Rule::Level { burst, overhead } => {
+                self.follow_level(poll, elapsed, useful, burst.0, overhead, overloaded);
+                return;
+            }
+            Rule::Kappa { kappa } => {
+                let limit = match weights {
+                    0 => u64::MAX,
+                    _ => {
+                        (u128::from(elapsed << FRACTION) * u128::from(kappa) / 1_000 / u128::from(weights))
+                            as u64
+                    }
+                };
+                self.shadow.drain(elapsed << FRACTION);
+                limit
+            }
+            Rule::Fixed { .. } => {
+                let credit = core::mem::replace(&mut self.credit_before, elapsed);
+                self.shadow.drain(credit << FRACTION);
+                self.steered
+            }
+            Rule::MimdBatch { down, up, min, max } => {
+                self.shadow.drain(elapsed << FRACTION);
+                let factor = if poll.polled >= u32::from(self.config.batch) { down } else { up };
+                self.steered = times(self.steered, factor).clamp(min.0 << FRACTION, max.0 << FRACTION);
+                self.steered
+            }
+            Rule::MimdRing { down, up, high, low, .. } => {
+                self.shadow.drain(elapsed << FRACTION);
+                let factor = match poll.waiting {
+                    waiting if waiting > high => down,
+                    waiting if 0 < waiting && waiting < low => up,
+                    _ => 1_000,
+                };
+                self.steered = times(self.steered, factor).clamp(ONE, CpuConfig::MAX_CYCLES.0 << FRACTION);
+                self.steered
+            }
+        };
+        if !overloaded {
+            limit = u64::MAX;
+        }
+        let groups = self.shadow.groups.len();
+        for group in &mut self.shadow.groups {
+            // A group's flows are served at its part of the credit: the threshold of a flow follows.
+            group.limit = match (groups, limit) {
+                (1, _) | (_, u64::MAX) => limit,
+                _ => (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64,
+            };
+        }
     }
 
-    /// Whether a packet of this flow is within its share. Charges nothing.
+    fn follow_level(
+        &mut self,
+        poll: &Poll,
+        elapsed: u64,
+        useful: u64,
+        burst: u64,
+        overhead: u16,
+        overloaded: bool,
+    ) {
+        let rate = self.level.rate(poll.waiting, self.config.ring);
+        let granted = ((u128::from(rate) * u128::from(elapsed)) >> (32 - FRACTION)) as u64;
+        let mut emptied = 0;
+        if self.shadow.groups.len() == 1 {
+            emptied = self.shadow.advance(0, granted);
+        } else {
+            for group in 0..self.shadow.groups.len() {
+                emptied += self
+                    .shadow
+                    .serve(group, granted.saturating_mul(self.shadow.groups[group].weight).min(1 << 56));
+            }
+        }
+        self.level.follow(&Pressure {
+            waiting: poll.waiting,
+            ring: self.config.ring,
+            overloaded,
+            below: emptied > 0,
+            affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead)),
+        });
+        // What a flow may save up: its rate for the length of a burst, or for two rounds where those are longer.
+        let span = (u128::from(burst) * u128::from(self.config.clock) / 1_000_000_000) as u64;
+        let span = span.max(2 * elapsed);
+        let limit = ((u128::from(self.level.level()) * u128::from(span)) >> (32 - FRACTION)) as u64;
+        let groups = self.shadow.groups.len();
+        for group in &mut self.shadow.groups {
+            group.limit = match overloaded {
+                false => u64::MAX,
+                true if groups == 1 => limit,
+                true => {
+                    (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64
+                }
+            };
+        }
+    }
+
+    /// Takes up what the previous round took; returns S / T_busy with 16 fraction bits.
+    fn rescale(&mut self, busy: u64) -> u64 {
+        let classes = self.config.costs.len();
+        let costs = &mut self.costs[..classes];
+        let explained: u64 =
+            costs.iter().map(|cost| cost.learnt * u64::from(cost.admitted)).sum::<u64>() >> COST_FRACTION;
+        let mut useful = 0;
+        if explained > 0 && busy > 0 {
+            let busy = busy.min(1 << 40);
+            // Twice too dear to four times too cheap: beyond that the counter was wrong or the worker was not running.
+            let scale = (busy * ONE / explained).clamp(ONE / 2, ONE * 4);
+            self.scale = self.scale - self.scale / 8 + scale / 8;
+            useful = (explained * ONE / busy).min(ONE);
+        } else if explained > 0 {
+            self.absurd += 1;
+        }
+        let scale = self.scale;
+        for cost in costs {
+            cost.admitted = 0;
+            cost.charged = (cost.learnt * scale) >> COST_FRACTION;
+        }
+        useful
+    }
+
+    /// Journal rule: what was admitted is charged, now that its cost is known.
+    fn settle(&mut self) {
+        for index in self.touched.drain(..) {
+            let flow = &mut self.shadow.table.flows[index as usize];
+            let (pending, class) = (core::mem::take(&mut flow.pending), flow.class);
+            if pending > 0 {
+                let work = self.costs[usize::from(class)].charged * u64::from(pending);
+                self.shadow.charge(index, work);
+            }
+        }
+    }
+
+    /// Whether a packet of this flow is within its share. Charges nothing: a packet that is admitted by all must be charged before the
+    /// next one is judged.
     ///
     /// # Errors
     /// [`Reason::FairdropCpu`]: refuse it.
+    #[inline]
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
-        let _ = (flow_hash, share);
-        Ok(Ticket { slot: 0, class: ProcessingClass(0) })
+        let (index, mut ahead) = self.shadow.look(flow_hash, share);
+        let flow = &self.shadow.table.flows[index as usize];
+        let share = self.shadow.share(index);
+        if self.defers && flow.pending > 0 {
+            let cost = self.costs[usize::from(flow.class)].learnt << (FRACTION - COST_FRACTION);
+            ahead += cost * u64::from(flow.pending) / u64::from(share.weight);
+        }
+        self.judged += 1;
+        if ahead <= self.shadow.groups[usize::from(share.group)].limit {
+            return Ok(Ticket(index));
+        }
+        let flow = &mut self.shadow.table.flows[index as usize];
+        flow.refused = flow.refused.saturating_add(1);
+        self.refused += 1;
+        Err(Reason::FairdropCpu)
     }
 
-    /// The packet is admitted by all: its flow pays for the class of processing that it really takes. At once after `judge` where
-    /// that is known, else (and again, if the guess was wrong) later in the same round.
+    /// The packet is admitted by all: its flow pays for the class of processing that it really takes. Classes that are not configured
+    /// count as the first.
+    #[inline]
     pub fn charge(&mut self, ticket: Ticket, class: ProcessingClass) {
-        let _ = (ticket, class);
+        let class = if usize::from(class.0) < self.config.costs.len() { class.0 } else { 0 };
+        let cost = &mut self.costs[usize::from(class)];
+        cost.admitted += 1;
+        self.charged += 1;
+        let work = cost.charged;
+        let flow = &mut self.shadow.table.flows[ticket.0 as usize];
+        flow.class = class;
+        if !self.defers {
+            self.shadow.charge(ticket.0, work);
+        } else if flow.pending > 0 || self.touched.len() < self.touched.capacity() {
+            if flow.pending == 0 {
+                self.touched.push(ticket.0);
+            }
+            flow.pending = flow.pending.saturating_add(1);
+        } else {
+            // More packets than the configured burst: charged at once.
+            self.shadow.charge(ticket.0, work);
+        }
     }
 
     /// [`judge`](Self::judge) and [`charge`](Self::charge) in one.
     ///
     /// # Errors
     /// [`Reason::FairdropCpu`]: refuse it.
+    #[inline]
     pub fn admit(&mut self, flow_hash: u64, share: ShareId, class: ProcessingClass) -> Result<(), Reason> {
         let ticket = self.judge(flow_hash, share)?;
         self.charge(ticket, class);
         Ok(())
     }
 
-    /// `packets` of `class` took `cycles` together, in the stages that depend on the class: what the class's cost is learnt from.
-    /// Once per class and round, or for a sample of rounds.
+    /// `packets` of `class` took `cycles` together, in the stages that depend on the class: what the class's cost is learnt from (gain 1/16, the first
+    /// measurement counts whole). Once per class and round, or for a sample of rounds.
     pub fn measured(&mut self, class: ProcessingClass, packets: u32, cycles: Cycles) {
-        let _ = (class, packets, cycles);
+        let Some(cost) = self.costs[..self.config.costs.len()].get_mut(usize::from(class.0)) else {
+            self.absurd += 1;
+            return;
+        };
+        if packets == 0 {
+            self.absurd += 1;
+            return;
+        }
+        let each = cycles.0 / u64::from(packets);
+        let possible = each.clamp(1, CpuConfig::MAX_CYCLES.0);
+        self.absurd += u64::from(each != possible);
+        let each = (cycles.0.min(CpuConfig::MAX_CYCLES.0 * u64::from(packets)) << COST_FRACTION)
+            / u64::from(packets);
+        let each = each.clamp(1 << COST_FRACTION, CpuConfig::MAX_CYCLES.0 << COST_FRACTION);
+        cost.learnt = if cost.measured { cost.learnt - cost.learnt / 16 + each / 16 } else { each };
+        cost.measured = true;
+        cost.charged = (cost.learnt * self.scale) >> COST_FRACTION;
     }
 
     /// Changes the rule. What flows are charged for stays.
@@ -129,7 +419,21 @@ impl CpuFairDrop {
     /// A value out of its range; nothing changes then.
     pub fn set_rule(&mut self, rule: Rule) -> Result<(), FairDropError> {
         rule.check()?;
+        self.settle();
         self.config.rule = rule;
+        self.start_rule();
+        Ok(())
+    }
+
+    /// Changes weights of flows and groups, whatever their backlogs.
+    ///
+    /// # Errors
+    /// A value out of its range, or another number of groups; nothing changes then.
+    pub fn set_shares(&mut self, table: &super::FlowTableConfig) -> Result<(), FairDropError> {
+        let table = super::FlowTableConfig { flows: self.config.table.flows, ..table.clone() };
+        table.check()?;
+        self.shadow.reweigh(&table)?;
+        self.config.table = table;
         Ok(())
     }
 
@@ -142,11 +446,30 @@ impl CpuFairDrop {
     /// Counters and estimates.
     #[must_use]
     pub fn view(&self) -> CpuView {
-        CpuView::default()
+        let limit = self.shadow.groups[0].limit;
+        CpuView {
+            judged: self.judged,
+            charged: self.charged,
+            refused: self.refused,
+            unplaced: self.shadow.table.unplaced,
+            backlogged: self.shadow.backlogged(),
+            threshold: if limit == u64::MAX { limit } else { limit >> FRACTION },
+            level: match self.config.rule {
+                Rule::Level { .. } => ((self.level.level() * 1_000_000) >> 32) as u32,
+                _ => 0,
+            },
+            scale: ((self.scale * 1_000) >> 16) as u32,
+            costs: self.costs[..self.config.costs.len()].iter().map(|c| c.learnt >> COST_FRACTION).collect(),
+            absurd: self.absurd,
+        }
     }
 
-    /// The flows of the table, in the order of their slots.
+    /// The flows of the table, in the order of their places.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        core::iter::empty()
+        self.shadow.views()
     }
+}
+
+fn times(value: u64, thousandths: u16) -> u64 {
+    (u128::from(value) * u128::from(thousandths) / 1_000) as u64
 }

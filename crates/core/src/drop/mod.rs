@@ -19,7 +19,13 @@
 
 pub mod bandwidth;
 pub mod config;
+mod departures;
 pub mod fairdrop;
+mod level;
+mod shadow;
+mod table;
+#[cfg(test)]
+mod tests;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{

@@ -1,0 +1,321 @@
+//! The shadow system: a fluid that serves every backlogged flow at once, by weight (head-of-line processor sharing).
+//!
+//! Sources: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by fair packet dropping" (IFIP Networking
+//! 2018; demo paper 2018). Virtual time: Parekh and Gallager, 1993.
+//!
+//! The published code drains `credit` units of work by walking all backlogged flows, each loses its share, what emptied flows left over is
+//! walked over again. Here nobody is walked. Virtual time `v` of a group is the work that a flow of weight 1, backlogged all the time, would
+//! have been served: a credit of `c` moves it by `c / W`, W the weights of the backlogged flows. A flow that got work `x` at `v` is through
+//! at `v + x / w`, whatever others do, so flows leave in the order of these instants, and between two of them `W` does not change. `tests/`
+//! prove it equal to the walk.
+//!
+//! | symbol | here | unit |
+//! |---|---|---|
+//! | VQ_i | `(finish - clock) * weight` of a backlogged flow, else 0 | work: cycles or bits |
+//! | active list A, nbl | `Departures`, `Group::count` | flows |
+//! | W, sum of w over A | `Group::weights` | - |
+//! | W_g | `Group::weight` | - |
+//! | credit | argument of [`Shadow::drain`] | work |
+//!
+//! Numbers: work is Q48.16 in `u64` (2^-16 of a cycle or bit); virtual time is work per unit of weight in the same layout and wraps. What a
+//! division leaves over is kept for the next drain, so nothing is lost but what an emptied group cannot use.
+//!
+//! ```text
+//!   63                        16 15          0
+//!   |  whole cycles or bits     |  fraction  |
+//! ```
+//!
+//! Two levels: groups share by their weights, flows within their group. A group's share does not depend on how it is used inside, so
+//! groups are served first, by their total backlogs, and each group then drains what it got. (The published two-level walk hands what an emptied
+//! flow left over to all groups, its own included; here it stays in the group as long as the group has backlog, as in hierarchical GPS.)
+//!
+//! Complexity: charging a packet O(1); a drain costs one division per flow that leaves, whatever the number of flows; with G groups O(G^2) at
+//! worst besides.
+
+use alloc::vec::Vec;
+
+use super::config::{FairDropError, FlowTableConfig, ProcessingClass, Share, ShareId, within};
+use super::departures::Departures;
+use super::fairdrop::FlowView;
+use super::table::{Flow, IDLE, Table};
+
+/// Bits of fraction of work and of virtual time.
+pub(super) const FRACTION: u32 = 16;
+/// The longest credit that is told apart from more: seven minutes of a core at 2.6 GHz.
+const MAX_CREDIT: u64 = 1 << (40 + FRACTION);
+
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Virtual time.
+    pub(super) clock: u64,
+    /// Sum of the weights of its backlogged flows.
+    pub(super) weights: u64,
+    /// How many they are.
+    pub(super) count: u32,
+    /// Its weight among groups.
+    pub(super) weight: u64,
+    /// Refuse above this: virtual time per packet's flow, that is, work per unit of weight.
+    pub(super) limit: u64,
+    /// Work of all its flows together.
+    backlog: u128,
+    /// Work that it was given and that is too little to move the clock by one.
+    rest: u64,
+    departures: Departures,
+}
+
+impl Group {
+    fn new(weight: u16) -> Self {
+        Self {
+            clock: 0,
+            weights: 0,
+            count: 0,
+            weight: weight.into(),
+            limit: u64::MAX,
+            backlog: 0,
+            rest: 0,
+            departures: Departures::new(),
+        }
+    }
+}
+
+/// Tables of flows and groups, and the fluid in them.
+#[derive(Clone, Debug)]
+pub(super) struct Shadow {
+    pub(super) table: Table,
+    pub(super) groups: Vec<Group>,
+    shares: Vec<Share>,
+    /// Work too little to be shared among groups.
+    rest: u64,
+}
+
+impl Shadow {
+    /// Empty. `config` was checked.
+    pub(super) fn new(config: &FlowTableConfig) -> Self {
+        Self {
+            table: Table::new(config.flows),
+            groups: config.groups.iter().map(|weight| Group::new(*weight)).collect(),
+            shares: config.shares.clone(),
+            rest: 0,
+        }
+    }
+
+    /// The place of a flow, and its backlog per unit of weight.
+    #[inline]
+    pub(super) fn look(&mut self, hash: u64, share: ShareId) -> (u32, u64) {
+        let index = self.table.find(hash);
+        let flow = &mut self.table.flows[index as usize];
+        if flow.is_idle() {
+            flow.share = if usize::from(share.0) < self.shares.len() { share.0 } else { 0 };
+            return (index, 0);
+        }
+        let group = &self.groups[usize::from(self.shares[usize::from(flow.share)].group)];
+        (index, flow.finish.wrapping_sub(group.clock))
+    }
+
+    /// What the flow at a place is due.
+    #[inline]
+    pub(super) fn share(&self, index: u32) -> Share {
+        self.shares[usize::from(self.table.flows[index as usize].share)]
+    }
+
+    /// Shadow backlog of the flow at a place.
+    fn ahead_work(&self, index: u32) -> u64 {
+        let flow = &self.table.flows[index as usize];
+        let share = self.share(index);
+        let ahead = flow.finish.wrapping_sub(self.groups[usize::from(share.group)].clock);
+        if flow.is_idle() { 0 } else { ahead.saturating_mul(share.weight.into()) }
+    }
+
+    /// Shadow backlog of the flow at a place, in whole units.
+    pub(super) fn backlog_of(&self, index: u32) -> u64 {
+        self.ahead_work(index) >> FRACTION
+    }
+
+    /// The flow at a place got `work`.
+    #[inline]
+    pub(super) fn charge(&mut self, index: u32, work: u64) {
+        let flow = &mut self.table.flows[index as usize];
+        let share = self.shares[usize::from(flow.share)];
+        let group = &mut self.groups[usize::from(share.group)];
+        let weight = u64::from(share.weight);
+        let virtual_work = if weight == 1 { work } else { work / weight }.max(1);
+        flow.charged = flow.charged.wrapping_add(work >> FRACTION);
+        group.backlog += u128::from(virtual_work * weight);
+        if flow.next == IDLE {
+            flow.finish = group.clock.wrapping_add(virtual_work);
+            group.weights += weight;
+            group.count += 1;
+            group.departures.insert(&mut self.table.flows, index, group.clock);
+        } else {
+            flow.finish = flow.finish.wrapping_add(virtual_work);
+        }
+    }
+
+    /// Work of all flows together.
+    #[inline]
+    pub(super) fn work(&self) -> u128 {
+        match self.groups.as_slice() {
+            [flat] => flat.backlog,
+            groups => groups.iter().map(|group| group.backlog).sum(),
+        }
+    }
+
+    /// Work of all flows together, in whole units.
+    pub(super) fn backlog(&self) -> u64 {
+        u64::try_from(self.work() >> FRACTION).unwrap_or(u64::MAX)
+    }
+
+    /// How many flows are backlogged.
+    pub(super) fn backlogged(&self) -> u32 {
+        self.groups.iter().map(|group| group.count).sum()
+    }
+
+    /// Sum of the weights of groups that are backlogged; with one group, of its backlogged flows.
+    pub(super) fn weights(&self) -> u64 {
+        match self.groups.as_slice() {
+            [flat] => flat.weights,
+            groups => groups.iter().filter(|g| g.count > 0).map(|g| g.weight).sum(),
+        }
+    }
+
+    /// All flows that were ever seen and are remembered.
+    pub(super) fn views(&self) -> impl Iterator<Item = FlowView> + '_ {
+        let seen = |(_, flow): &(usize, &Flow)| flow.tag != 0;
+        self.table.flows.iter().enumerate().filter(seen).map(|(index, flow)| FlowView {
+            tag: flow.tag,
+            share: ShareId(flow.share),
+            class: ProcessingClass(flow.class),
+            charged: flow.charged,
+            refused: flow.refused,
+            backlog: self.backlog_of(index as u32),
+        })
+    }
+
+    /// Other weights for the same groups: every flow keeps its backlog. Walks the table: for changes of configuration.
+    ///
+    /// # Errors
+    /// The number of groups would change.
+    pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), FairDropError> {
+        let groups = self.groups.len() as u64;
+        within("groups", config.groups.len() as u64, (groups, groups, "groups"))?;
+        let old = Self { groups: Vec::new(), table: Table::new(8), shares: Vec::new(), rest: 0 };
+        let old = core::mem::replace(self, Self { rest: self.rest, ..old });
+        let backlogs: Vec<u64> =
+            (0..old.table.flows.len()).map(|index| old.ahead_work(index as u32)).collect();
+        self.groups = config.groups.iter().map(|weight| Group::new(*weight)).collect();
+        for (group, old) in self.groups.iter_mut().zip(&old.groups) {
+            group.limit = old.limit;
+        }
+        self.shares.clone_from(&config.shares);
+        self.table = old.table;
+        for (index, work) in backlogs.into_iter().enumerate() {
+            let flow = &mut self.table.flows[index];
+            let (charged, idle) = (flow.charged, flow.is_idle());
+            flow.next = IDLE;
+            if usize::from(flow.share) >= self.shares.len() {
+                flow.share = 0;
+            }
+            if !idle {
+                self.charge(index as u32, work);
+                self.table.flows[index].charged = charged;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves `credit` (Q48.16) to all; returns how many flows it emptied.
+    pub(super) fn drain(&mut self, credit: u64) -> u32 {
+        let credit = credit.min(MAX_CREDIT);
+        if self.groups.len() == 1 {
+            return self.serve(0, credit);
+        }
+        // The same fluid one level up, by walking: groups are few, and how many are backlogged is all that counts.
+        let mut active =
+            (0..self.groups.len()).filter(|g| self.groups[*g].count > 0).fold(0u64, |set, g| set | 1 << g);
+        let mut left = credit + self.rest;
+        let mut emptied = 0;
+        loop {
+            let weights: u64 = bits(active).map(|g| self.groups[g].weight).sum();
+            if weights == 0 {
+                self.rest = 0;
+                return emptied;
+            }
+            let (share, before) = (left / weights, active);
+            for g in bits(before) {
+                let group = &self.groups[g];
+                let needs = group.backlog - u128::from(group.rest);
+                if needs <= u128::from(share * group.weight) {
+                    left -= needs as u64;
+                    active &= !(1 << g);
+                    emptied += self.serve(g, needs as u64);
+                }
+            }
+            if active == before {
+                self.rest = left - share * weights;
+                return emptied
+                    + bits(active).map(|g| self.serve(g, share * self.groups[g].weight)).sum::<u32>();
+            }
+        }
+    }
+
+    /// One group drains `work` and loses what it cannot use.
+    pub(super) fn serve(&mut self, group: usize, work: u64) -> u32 {
+        let shares = &self.shares;
+        let flows = &mut self.table.flows;
+        let group = &mut self.groups[group];
+        let mut work = work + group.rest;
+        let mut emptied = 0;
+        while group.weights > 0 {
+            let reach = work / group.weights;
+            let until = group.clock.wrapping_add(reach);
+            let Some(index) = group.departures.pop_due(flows, until) else {
+                group.clock = until;
+                group.backlog -= u128::from(reach * group.weights);
+                group.rest = work - reach * group.weights;
+                return emptied;
+            };
+            let flow = &flows[index as usize];
+            let used = flow.finish.wrapping_sub(group.clock) * group.weights;
+            group.clock = flow.finish;
+            group.backlog -= u128::from(used);
+            group.weights -= u64::from(shares[usize::from(flow.share)].weight);
+            group.count -= 1;
+            work -= used;
+            emptied += 1;
+        }
+        group.rest = 0;
+        emptied
+    }
+
+    /// Moves the virtual time of a group by `by`, whatever work that is: every flow of it is served at the same given rate.
+    pub(super) fn advance(&mut self, group: usize, by: u64) -> u32 {
+        let shares = &self.shares;
+        let flows = &mut self.table.flows;
+        let group = &mut self.groups[group];
+        let until = group.clock.wrapping_add(by.min(MAX_CREDIT));
+        let mut emptied = 0;
+        while let Some(index) = group.departures.pop_due(flows, until) {
+            let flow = &flows[index as usize];
+            group.backlog -= u128::from(flow.finish.wrapping_sub(group.clock)) * u128::from(group.weights);
+            group.clock = flow.finish;
+            group.weights -= u64::from(shares[usize::from(flow.share)].weight);
+            group.count -= 1;
+            emptied += 1;
+        }
+        group.backlog -= u128::from(until.wrapping_sub(group.clock)) * u128::from(group.weights);
+        group.clock = until;
+        group.rest = 0;
+        emptied
+    }
+}
+
+/// The places of the ones in a set.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        (set != 0).then(|| {
+            let place = set.trailing_zeros() as usize;
+            set &= set - 1;
+            place
+        })
+    })
+}
