@@ -1,9 +1,47 @@
-//! Approximate flow-aware networking.
+//! AFAN, approximate flow-aware networking: one queue for streaming packets, one for elastic ones, and approximate fair dropping.
+//!
+//! Source: abstracts on AFAN (ICC 2009) and approximate fair dropping as published (Pan, Breslau, Prabhakar, Shenker,
+//! "Approximate fairness through differential dropping", CCR 2003) and as implemented for Linux and P4. Only the two
+//! queues and the dropping are documented of AFAN; the priority test is that of its family.
+//!
+//! | symbol | field | unit |
+//! |---|---|---|
+//! | PQ, EQ | `Afan::priority`, `Afan::elastic` | – |
+//! | b, s, q_target, alpha, beta, 1/f_s | `Afd` | packets, packets, packets, 1/1000, 1/1000, ns |
+//! | m_i | `Flow::shadow` | packets in the shadow buffer |
+//! | m_fair | `Afan::fair` | 1/65536 packet, from 1 to b packets |
+//! | Q | `AfanConfig::quantum` | bytes |
+//! | FB | `Afan::fair_bytes`, summed up | bytes |
+//! | pb | `Afan::priority_bytes` | bytes taken into the PQ |
+//!
+//! One of s arrivals is noted in the shadow buffer, which forgets the oldest. A packet of a flow that has nothing in EQ and, with
+//! it, at most Q bytes in PQ goes to PQ, which is served first. Any other is dropped with probability
+//! 1 - m_fair / m_i, else goes to EQ. Every 1/f_s
+//! `m_fair += alpha (q_prev - q_target) - beta (q - q_target)`, q being the length of EQ.
+//!
+//! FB is "bytes sent by elastic flows divided by their number in the interval"; here each elastic packet adds its
+//! length over that number, counted in windows: the larger of the last window's and the present one's so far. The published rule that
+//! the fair rate is C when there are no elastic flows is left out: idle time of the wire says what they would get.
+//!
+//! Complexity: constant time, no allocation per packet.
+//!
+//! Bound: per-flow order is kept. Work conserving. Fair shares hold on average only.
+//!
+//! Choices where the sources are silent: each queue has its own limit, so elastic packets never displace streaming ones.
+//! A flow without a place in the table is elastic and passes undrawn.
+//!
+//! Not implemented: the fair rate by m_fair, smoothing (admission's), a random entry to leave the shadow buffer.
 
+use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::buffer::{DEFAULT_FLOWS, check_flows, check_start_limit};
-use super::{KnobError, in_range};
+use super::buffer::{DEFAULT_FLOWS, check_flows, check_start_limit, may_start};
+use super::flow_list::Flips;
+use super::slab::{NIL, Queue, Slab};
+use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
+use crate::flow_table::{EntryId, FlowTable, PackedFlow};
+use crate::packet::{Class, FlowKey, Packet};
+use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
 
 /// Valid priority quanta, in bytes.
@@ -111,5 +149,366 @@ impl AfanConfig {
         self.afd.check()?;
         in_range("window", self.window.0, WINDOW_RANGE, "ns")?;
         check_start_limit(self.start_limit)
+    }
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    /// Bytes in PQ.
+    priority: Bytes,
+    /// Bytes in EQ.
+    waiting: Bytes,
+    /// m_i: packets in the shadow buffer.
+    shadow: u32,
+    /// The window in which it was last sent an elastic packet, and the number of windows is counted from 1.
+    window: u64,
+    flips: Flips,
+}
+
+impl Flow {
+    const NEW: Self =
+        Self { priority: Bytes::ZERO, waiting: Bytes::ZERO, shadow: 0, window: 0, flips: Flips::NEW };
+
+    fn is_idle(&self, window: u64) -> bool {
+        let seen = self.window + 1 >= window;
+        self.priority == Bytes::ZERO && self.waiting == Bytes::ZERO && self.shadow == 0 && !seen
+    }
+}
+
+/// One in fixed point: 16 binary digits after the point.
+const ONE: u64 = 1 << 16;
+/// Places of the table that an arrival looks at for a flow to forget, when the table is full.
+const SWEEP: u32 = 8;
+
+/// Pseudo-random numbers by counting (SplitMix64): the same on every machine.
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z >> 32) as u32
+    }
+}
+
+/// The discipline. Knobs: [`Knob::Quantum`], [`Knob::QueueLimit`] of `None` or of class 0, [`Knob::Afd`], [`Knob::Window`],
+/// [`Knob::StartLimit`].
+#[derive(Clone, Debug)]
+pub struct Afan<P> {
+    config: AfanConfig,
+    /// With each packet: its flow, `NIL` if it has no place.
+    slab: Slab<P, u32>,
+    /// PQ.
+    priority: Queue,
+    /// EQ.
+    elastic: Queue,
+    flows: FlowTable<Flow>,
+    /// The shadow buffer: flows of sampled arrivals, the oldest at `oldest` once it is full.
+    shadow: Vec<u32>,
+    oldest: usize,
+    /// m_fair, in packets of the shadow buffer, with 16 binary digits after the point.
+    fair: i64,
+    /// q_prev.
+    before: i64,
+    /// When the controller's next step is due; `None` before the first.
+    due: Option<Nanos>,
+    random: Random,
+    /// The window it is, counted from 1 (0: windows have just changed), how many flows were sent elastic packets in it, and in the one before.
+    window: u64,
+    seen: u64,
+    seen_before: u64,
+    /// FB summed up, and the part of a byte beyond it in 1/65536.
+    fair_bytes: Bytes,
+    fair_part: u64,
+    /// pb.
+    priority_bytes: Bytes,
+    flips: u64,
+}
+
+impl<P: Packet> Afan<P> {
+    /// The name in configuration files.
+    pub const NAME: &'static str = "afan";
+
+    /// The discipline with empty queues. Takes all its memory at once: about 100 bytes per flow, a packet with 16 bytes
+    /// per place in the queues, 4 bytes per place in the shadow buffer.
+    ///
+    /// # Errors
+    /// [`KnobError::OutOfRange`] if a number is out of range.
+    pub fn new(config: AfanConfig) -> Result<Self, KnobError> {
+        config.check()?;
+        Ok(Self {
+            config,
+            slab: Slab::new(2 * config.limit),
+            priority: Queue::EMPTY,
+            elastic: Queue::EMPTY,
+            flows: FlowTable::new(config.flows, config.seed)?,
+            shadow: Vec::with_capacity(config.afd.shadow as usize),
+            oldest: 0,
+            fair: i64::from(config.afd.shadow) * ONE as i64,
+            before: 0,
+            due: None,
+            random: Random(config.seed),
+            window: 1,
+            seen: 0,
+            seen_before: 0,
+            fair_bytes: Bytes::ZERO,
+            fair_part: 0,
+            priority_bytes: Bytes::ZERO,
+            flips: 0,
+        })
+    }
+
+    /// The configuration as it is now.
+    #[must_use]
+    pub const fn config(&self) -> &AfanConfig {
+        &self.config
+    }
+
+    /// m_fair: packets in the shadow buffer that a flow may have without being dropped from, in 1/65536.
+    #[must_use]
+    pub const fn fair_share(&self) -> u64 {
+        self.fair as u64
+    }
+
+    /// How often a flow changed between streaming and elastic since it has a place in the table. A flow keeps its place
+    /// until the table is full and nothing else is known of the flow.
+    #[must_use]
+    pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
+        self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count)
+    }
+
+    /// The flow of a packet; `None` if there is no room for it.
+    fn flow(&mut self, packet: &P) -> Option<EntryId> {
+        let (hash, key) = (packet.flow_hash(), PackedFlow::new(packet.flow()));
+        if let Some(id) = self.flows.find(hash, &key) {
+            return Some(id);
+        }
+        if self.flows.is_full() {
+            let window = self.window;
+            self.flows.sweep(SWEEP, |_, flow| flow.is_idle(window));
+        }
+        self.flows.insert(hash, key, Flow::NEW).ok()
+    }
+
+    /// One of `sample` arrivals goes to the shadow buffer; the oldest leaves it.
+    fn sample(&mut self, id: EntryId) {
+        if !self.random.next().is_multiple_of(self.config.afd.sample) {
+            return;
+        }
+        let place = id.link();
+        if self.shadow.len() < self.config.afd.shadow as usize {
+            self.shadow.push(place);
+        } else {
+            let oldest = core::mem::replace(&mut self.shadow[self.oldest], place);
+            self.oldest = (self.oldest + 1) % self.shadow.len();
+            self.flows.value_mut(EntryId::from_link(oldest)).shadow -= 1;
+        }
+        self.flows.value_mut(id).shadow += 1;
+    }
+
+    /// Whether a flow with `shadow` packets in the shadow buffer loses the one that arrives: with probability 1 - m_fair / m_i.
+    fn draws(&mut self, shadow: u32) -> bool {
+        let sent = u64::from(shadow) * ONE;
+        let fair = self.fair as u64;
+        sent > fair && u64::from(self.random.next()) * sent < (sent - fair) << 32
+    }
+
+    /// Windows pass.
+    fn pass_windows(&mut self, now: Nanos) {
+        let window = now.0 / self.config.window.0 + 1;
+        if window != self.window {
+            let follows = self.window == 0 || window == self.window + 1;
+            self.seen_before = if follows { self.seen } else { 0 };
+            (self.window, self.seen) = (window, 0);
+        }
+    }
+
+    /// An elastic packet is sent: the fictitious flow would have got as much as each of those that are.
+    fn credit(&mut self, flow: u32, length: Bytes) {
+        if flow != NIL {
+            let flow = self.flows.value_mut(EntryId::from_link(flow));
+            flow.waiting -= length;
+            if flow.window != self.window {
+                flow.window = self.window;
+                self.seen += 1;
+            }
+        }
+        self.fair_part += length.0 * ONE / self.seen.max(self.seen_before).max(1);
+        self.fair_bytes += Bytes(self.fair_part / ONE);
+        self.fair_part %= ONE;
+    }
+}
+
+impl<P: Packet> Scheduler<P> for Afan<P> {
+    fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let length = packet.ip_len();
+        let id = self.flow(&packet);
+        let (streaming, shadow) = match id {
+            None => (false, 0),
+            Some(id) => {
+                self.sample(id);
+                let flow = self.flows.value(id);
+                let streaming = flow.waiting == Bytes::ZERO
+                    && flow.priority + length <= self.config.quantum
+                    && may_start(self.config.start_limit, self.priority.bytes, length);
+                (streaming, flow.shadow)
+            }
+        };
+        let queue = if streaming { &self.priority } else { &self.elastic };
+        let refused = if queue.packets >= self.config.limit {
+            Some(Reason::QueueFull)
+        } else {
+            (!streaming && self.draws(shadow)).then_some(Reason::FairShare)
+        };
+        if let Some(id) = id {
+            self.flips += u64::from(self.flows.value_mut(id).flips.note(!streaming));
+        }
+        if let Some(reason) = refused {
+            dropped.dropped(packet, reason);
+            return Treated::Dropped(reason);
+        }
+        let place = id.map_or(NIL, EntryId::link);
+        let flow = id.map(|id| self.flows.value_mut(id));
+        if streaming {
+            self.priority_bytes += length;
+            self.slab.push(&mut self.priority, packet, place);
+            if let Some(flow) = flow {
+                flow.priority += length;
+            }
+            Treated::Priority
+        } else {
+            self.slab.push(&mut self.elastic, packet, place);
+            if let Some(flow) = flow {
+                flow.waiting += length;
+            }
+            Treated::Queued
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        self.pass_windows(now);
+        if let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
+            // A flow without a place never has priority.
+            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.ip_len();
+            return Some(packet);
+        }
+        let (packet, flow) = self.slab.pop(&mut self.elastic)?;
+        self.credit(flow, packet.ip_len());
+        Some(packet)
+    }
+
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        (self.busy_queues() > 0).then_some(now)
+    }
+
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        let interval = self.config.afd.interval;
+        match self.due {
+            Some(due) if now < due => {}
+            None => self.due = Some(now.saturating_add(interval)),
+            Some(due) => {
+                let Afd { alpha, beta, target, shadow, .. } = self.config.afd;
+                let now_queued = i64::from(self.elastic.packets);
+                let [alpha, beta, target] = [alpha, beta, target].map(i64::from);
+                let step = alpha * (self.before - target) - beta * (now_queued - target);
+                // Thousandths to 1/65536; at most 2 * 10^6 * 65536 * 65536 = 2^54.
+                self.fair += step * ONE as i64 / 1_000;
+                self.fair = self.fair.clamp(ONE as i64, i64::from(shadow) * ONE as i64);
+                self.before = now_queued;
+                let next = due.saturating_add(interval);
+                self.due = Some(if next > now { next } else { now.saturating_add(interval) });
+            }
+        }
+        self.due
+    }
+
+    fn peek_len(&self, _now: Nanos) -> Option<Bytes> {
+        let first = self.slab.packet(self.priority.head());
+        first.or_else(|| self.slab.packet(self.elastic.head())).map(Packet::ip_len)
+    }
+
+    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        let mut config = self.config;
+        match knob {
+            Knob::Quantum(quantum) => config.quantum = quantum,
+            Knob::QueueLimit(None | Some(Class(0)), limit) => config.limit = limit,
+            Knob::QueueLimit(Some(class), _) => {
+                return Err(KnobError::NoSuchClass { class, classes: 1 });
+            }
+            Knob::Afd(afd) => config.afd = afd,
+            Knob::Window(window) => config.window = window,
+            Knob::StartLimit(limit) => config.start_limit = limit,
+            other => {
+                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
+            }
+        }
+        config.check()?;
+        self.slab.reserve(2 * config.limit);
+        if config.afd.shadow != self.config.afd.shadow {
+            // The sample begins anew.
+            for place in self.shadow.drain(..) {
+                self.flows.value_mut(EntryId::from_link(place)).shadow -= 1;
+            }
+            self.oldest = 0;
+            self.shadow.reserve_exact(config.afd.shadow as usize);
+            self.fair = self.fair.min(i64::from(config.afd.shadow) * ONE as i64);
+        }
+        if config.window != self.config.window {
+            // Numbers of windows mean something else now: those seen count as the last window's, and flows anew.
+            (self.window, self.seen) = (0, self.seen.max(self.seen_before));
+        }
+        self.config = config;
+        Ok(Wake::No)
+    }
+
+    fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        while let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
+            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.ip_len();
+            into(packet);
+        }
+        while let Some((packet, flow)) = self.slab.pop(&mut self.elastic) {
+            if flow != NIL {
+                self.flows.value_mut(EntryId::from_link(flow)).waiting -= packet.ip_len();
+            }
+            into(packet);
+        }
+    }
+
+    fn meters(&self) -> Meters {
+        Meters {
+            backlog: Backlog {
+                packets: u64::from(self.priority.packets + self.elastic.packets),
+                bytes: self.priority.bytes + self.elastic.bytes,
+            },
+            priority_bytes: Some(self.priority_bytes),
+            fair_bytes: Some(self.fair_bytes),
+            flows: Some(self.flows.len()),
+            class_flips: Some(self.flips),
+            ..Meters::default()
+        }
+    }
+
+    fn busy_queues(&self) -> usize {
+        usize::from(!self.priority.is_empty()) + usize::from(!self.elastic.is_empty())
+    }
+
+    fn class_backlog(&self, class: Class) -> Backlog {
+        if class == Class(0) { self.meters().backlog } else { Backlog::default() }
+    }
+
+    fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
+        let id = self.flows.find(hash, &flow.into());
+        id.map_or(Bytes::ZERO, |id| self.flows.value(id).priority + self.flows.value(id).waiting)
+    }
+
+    fn prefetch(&self, hash: u64) {
+        self.flows.prefetch(hash);
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 }

@@ -12,9 +12,13 @@ use buffer::{BufferLimit, Victim};
 pub mod afan;
 pub mod buffer;
 pub mod fifo;
+mod flow_list;
+mod heap;
 pub mod lct;
+mod longest;
 pub mod pdrr;
 pub mod pfq;
+mod slab;
 pub mod wfq_altq;
 
 /// Takes what was dropped. Implementations count it and give its buffer back.
@@ -272,6 +276,12 @@ pub enum AnyScheduler<P: Packet> {
     WfqAltq(wfq_altq::WfqAltq<P>),
     /// LCT-UC.
     Lct(lct::Lct<P>),
+    /// Priority fair queueing.
+    Pfq(pfq::Pfq<P>),
+    /// Priority deficit round robin.
+    Pdrr(pdrr::Pdrr<P>),
+    /// Approximate flow-aware networking.
+    Afan(afan::Afan<P>),
     /// Somebody's own.
     Boxed(Box<dyn Scheduler<P> + Send>),
 }
@@ -282,6 +292,9 @@ macro_rules! delegate {
             Self::Fifo($inner) => $call,
             Self::WfqAltq($inner) => $call,
             Self::Lct($inner) => $call,
+            Self::Pfq($inner) => $call,
+            Self::Pdrr($inner) => $call,
+            Self::Afan($inner) => $call,
             Self::Boxed($inner) => $call,
         }
     };

@@ -1,0 +1,140 @@
+//! Which of many queues is the longest, in constant time and to within a thirty-second.
+//!
+//! Queues are kept in lists by their length, 32 lists per power of two. A queue that grows into a longer list moves at once; one
+//! that shrinks stays where it was, and moves when the search finds it: each such move is paid by a packet that has left,
+//! so a search takes constant time on average and serving packets costs nothing.
+
+use alloc::vec::Vec;
+
+use super::flow_list::{Chain, Links};
+use crate::units::Bytes;
+
+/// Lists per power of two.
+const STEPS: u32 = 32;
+/// Lengths up to 2^40 bytes are told apart.
+const LISTS: usize = (36 * STEPS) as usize;
+/// In no list.
+const OUT: u16 = u16::MAX;
+
+/// The list of a length: exact below 64 bytes, then 32 per power of two.
+fn list_of(length: Bytes) -> u16 {
+    let length = length.0.min((1 << 40) - 1);
+    let shift = (63 - (length | u64::from(STEPS)).leading_zeros()) - STEPS.ilog2();
+    (shift * STEPS + (length >> shift) as u32) as u16
+}
+
+/// The queues by length.
+#[derive(Clone, Debug)]
+pub(super) struct Longest {
+    lists: Vec<Chain>,
+    /// Bit of each list that has members.
+    busy: [u64; LISTS.div_ceil(64)],
+    links: Links,
+    list: Vec<u16>,
+}
+
+impl Longest {
+    pub(super) fn new(queues: u32) -> Self {
+        Self {
+            lists: alloc::vec![Chain::EMPTY; LISTS],
+            busy: [0; LISTS.div_ceil(64)],
+            links: Links::new(queues),
+            list: alloc::vec![OUT; queues as usize],
+        }
+    }
+
+    /// `queue` has grown to `length`.
+    #[inline]
+    pub(super) fn grown(&mut self, queue: u32, length: Bytes) {
+        let list = list_of(length);
+        let before = self.list[queue as usize];
+        if before == OUT || before < list {
+            self.forget(queue);
+            self.put(queue, list);
+        }
+    }
+
+    fn put(&mut self, queue: u32, list: u16) {
+        self.list[queue as usize] = list;
+        self.links.push(&mut self.lists[usize::from(list)], queue);
+        self.busy[usize::from(list) / 64] |= 1 << (list % 64);
+    }
+
+    /// `queue` is empty, or another one gets its number.
+    pub(super) fn forget(&mut self, queue: u32) {
+        let list = core::mem::replace(&mut self.list[queue as usize], OUT);
+        if list == OUT {
+            return;
+        }
+        let chain = &mut self.lists[usize::from(list)];
+        self.links.unlink(chain, queue);
+        if chain.head().is_none() {
+            self.busy[usize::from(list) / 64] &= !(1 << (list % 64));
+        }
+    }
+
+    /// The longest queue by the lengths that `length` tells; the one longest in its list among equals. `None` if all are empty.
+    pub(super) fn find(&mut self, length: impl Fn(u32) -> Bytes) -> Option<u32> {
+        loop {
+            let word = self.busy.iter().rposition(|bits| *bits != 0)?;
+            let top = (word * 64) as u16 + (63 - self.busy[word].leading_zeros()) as u16;
+            let queue = self.lists[usize::from(top)].head()?;
+            let now = length(queue);
+            let list = list_of(now);
+            if list == top && now > Bytes::ZERO {
+                return Some(queue);
+            }
+            self.forget(queue);
+            if now > Bytes::ZERO {
+                self.put(queue, list);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_in_the_order_of_lengths_and_narrow() {
+        let mut last = 0;
+        for length in 0..100_000u64 {
+            let list = list_of(Bytes(length));
+            assert!(list == last || list == last + 1, "{length}");
+            last = list;
+        }
+        for shift in 6..40 {
+            let (low, high) = (1u64 << shift, (1u64 << shift) + (1 << (shift - 5)));
+            assert_eq!(list_of(Bytes(low)) + 1, list_of(Bytes(high)));
+            assert_eq!(list_of(Bytes(low)), list_of(Bytes(high - 1)));
+        }
+        assert!(usize::from(list_of(Bytes(u64::MAX))) < LISTS);
+    }
+
+    #[test]
+    fn it_finds_the_longest() {
+        let mut lengths = [0u64; 50];
+        let mut longest = Longest::new(50);
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let queue = (state >> 40) as usize % 50;
+            let amount = 40 + (state >> 20) % 1_460;
+            if state >> 63 == 0 {
+                lengths[queue] += amount;
+                longest.grown(queue as u32, Bytes(lengths[queue]));
+            } else {
+                lengths[queue] = lengths[queue].saturating_sub(amount);
+            }
+            let most = *lengths.iter().max().unwrap();
+            match longest.find(|q| Bytes(lengths[q as usize])) {
+                None => assert_eq!(most, 0),
+                Some(found) => {
+                    let found = lengths[found as usize];
+                    assert!(found > 0 && found + most / 32 >= most, "{found} of {most}");
+                }
+            }
+        }
+    }
+}
