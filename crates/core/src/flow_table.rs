@@ -88,6 +88,19 @@ impl PackedFlow {
             flow_label: self.0[9] >> 4 & 0xf_ffff,
         }
     }
+
+    /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it depends on the seed.
+    #[must_use]
+    pub fn hash(&self, seed: u64) -> u64 {
+        let words = self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
+        words.fold(seed, fold)
+    }
+}
+
+/// Folds a word into a hash: both halves of a product.
+pub(crate) fn fold(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
+    (product >> 64) as u64 ^ (product as u64).wrapping_add(word.rotate_left(32))
 }
 
 impl From<&FlowKey> for PackedFlow {

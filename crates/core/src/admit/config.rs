@@ -67,8 +67,8 @@ pub struct AdmissionConfig {
     pub bypass_control: bool,
     /// Limits what first packets may take between two estimates. Default on.
     pub budget: Option<BudgetConfig>,
-    /// A flow of which only one packet was ever seen is given up after this time instead of `flow_timeout`; in [`TIMEOUT_RANGE`];
-    /// `None`: no such rule. Default 1 s.
+    /// While more than half of the list is taken, a flow of which only one packet was ever seen is given up after this time instead of
+    /// `flow_timeout`; in [`TIMEOUT_RANGE`]; `None`: no such rule. Default 1 s.
     pub probation: Option<Nanos>,
     /// Size of the table that remembers what happened to flows lately, refused ones included; in [`LIST_RANGE`]; fixed. Default 4 096.
     pub history: u32,

@@ -1,33 +1,103 @@
-//! Who may enter: admission of new flows to an outgoing link (flow-aware networking, cross-protect).
+//! Who may enter: admission of new flows to an outgoing link (flow-aware networking, "cross-protect").
 //!
-//! The interface stands, the rules follow: `view() -> AdmissionView`, `explain(&FlowKey) -> Explanation`, `link_down(now)`,
-//! `link_up(now, &Observed)`, and for path pinning `pinned(now, &packet, ttl) -> Option<Pin>`, `path_cost(base) -> u64`,
-//! `takes_rerouted() -> bool`.
+//! Source: Oueslati, Roberts (US 7 646 715 B2; cross-protect) and Domzal et al., "Click-based tests of QoS mechanisms for flow-based
+//! router" (IEEE GLOBECOM 2020) with the papers it builds on; each mechanism's file names its own. A flow that is on the list of
+//! protected flows passes whatever the state of the link; a new one is refused while the link is congested:
+//!
+//! ```text
+//! congested  <=>  FR < min_FR  or  PL > max_PL  or  the list is full       (strict comparisons)
+//! ```
+//!
+//! | symbol | here | unit |
+//! |---|---|---|
+//! | C, min_FR, max_PL, T_FR, T_PL | [`AdmissionConfig`] | bit/s, shares of C, ns |
+//! | FR, PL | [`AdmissionView::fair_rate`], [`AdmissionView::priority_load`]; see [`estimate`] | bit/s, share of C |
+//! | PFL | the list of protected flows, 64 bytes per flow | flows |
+//!
+//! **Order of operations** for a packet whose outgoing link is known; every step can be off:
+//!
+//! 1. control protocols pass; ECM: emergency flows pass ([`EmergencyConfig`]);
+//! 2. MFAN: flows of the second link go there; protected flows pass;
+//! 3. RBAEF: blocked flows are refused;
+//! 4. congested: ECCM may open the link, or the flushing family clears the list;
+//! 5. still congested: flows of the GPFL enter; MFAN sends a flow to the second link; others are refused;
+//! 6. not congested: awaited flows first (RPAEF, RAMAF), PUF, the budget of first packets; then the flow is listed and passes;
+//! 7. the scheduler takes the packet in and [`Admission::treated`] learns its class, which keeps flow classes and the GPFL.
+//!
+//! Where several refuse, the first in this order is the [`Reason`]. `packets = passed by rule + diverted + refused by reason` at every
+//! instant.
+//!
+//! **Time.** Estimates happen at timer instants: the caller calls [`Admission::tick`] at [`Admission::next_tick`], also
+//! while nothing arrives. A caller that is late gets one estimate over the longer interval.
+//!
+//! **Memory and cost.** All tables have their size from the configuration. Constant expected time per packet; no allocation, except by
+//! `new`, `set`, `view` and `explain`. A clearing passes over the whole list. Hashes are seeded by the caller.
+//!
+//! **Attacks.** A flood of one-packet flows meets the [budget](BudgetConfig) and the probation time-out; a source that cycles
+//! ports meets PUF; a full list is congestion, and is left by probation. Not held down: floods of random sources that send two packets per
+//! flow take up to half of max_PL, as any flow that comes again must be believed.
+//!
+//! Not implemented: AFAN's alternative estimator from m_fair (a matter of the scheduler's meter), and what the files of the mechanisms name.
 
+mod budget;
 pub mod config;
+mod decide;
+mod eccm;
+mod emergency;
+pub mod estimate;
+mod flush;
+mod global;
+mod history;
+mod per_user;
+mod pinning;
+mod protected;
+mod second_link;
 pub mod view;
 
+use alloc::vec::Vec;
+
+pub use budget::FLOOD_FLOWS;
+pub use config::*;
+pub use global::{RouterLists, RouterListsConfig};
+pub use view::*;
+
+use crate::flow_table::{EntryId, PackedFlow, fold};
+use crate::measure::Histogram;
 use crate::packet::{FlowKey, Packet};
 use crate::reason::Reason;
 use crate::schedule::{Meters, Treated};
-use crate::units::{Bytes, Nanos};
-
-pub use config::*;
-pub use view::*;
+use crate::units::{BitRate, Bytes, Nanos, Ppm};
+use budget::Budget;
+use eccm::Eccm;
+use emergency::Emergency;
+use estimate::Estimates;
+use flush::Flushing;
+use history::{Decided, History};
+use per_user::PerUser;
+use protected::ProtectedList;
+use second_link::SecondLink;
 
 /// What the scheduler and the wire were measured to have done, as of now. All are cumulated and monotone.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Observed {
     /// Bytes that a fictitious flow that always has packets would have been sent; `None`: the discipline does not tell, and the
     /// fair rate counts as C.
-    pub fair_bytes: Option<u64>,
+    pub fair_bytes: Option<Bytes>,
     /// Bytes that the scheduler took as priority.
     pub priority_bytes: Option<Bytes>,
     /// Time the wire was idle.
     pub idle: Nanos,
 }
 
-/// Says how many bytes of a flow wait in the scheduler. `Fn(&FlowKey) -> Bytes`; asked only when the most active flows are looked for.
+impl Observed {
+    /// From a discipline's meters and the idle time of its wire.
+    #[must_use]
+    pub const fn new(meters: &Meters, idle: Nanos) -> Self {
+        Self { fair_bytes: meters.fair_bytes, priority_bytes: meters.priority_bytes, idle }
+    }
+}
+
+/// Says how many bytes of a flow wait in the scheduler; asked only when the most active flows are looked for.
 pub type Backlogs<'a> = &'a dyn Fn(&FlowKey) -> Bytes;
 
 /// What becomes of a packet.
@@ -42,93 +112,172 @@ pub enum Verdict {
     Divert,
 }
 
-/// Lists that all outgoing links of a router share: the GPFL.
-#[derive(Clone, Debug)]
-pub struct RouterLists {}
-
-/// The size of the global list, how long a flow stays on it, and what it takes to get there.
+/// FR is forced to min_FR.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RouterListsConfig {
-    /// Size of the global list; in [`LIST_RANGE`]; fixed. Default 100 000.
-    pub flows: u32,
-    /// A flow that is silent for longer leaves it; in [`TIMEOUT_RANGE`]. Default 20 s.
-    pub flow_timeout: Nanos,
-    /// K_add: a flow enters after so many priority packets in a row; in [`K_ADD_RANGE`]. Default 1.
-    pub k_add: u32,
+struct Forced {
+    until: Nanos,
+    by_eccm: bool,
+    /// ECCM's table is full: nothing more enters before the estimate that ends the window.
+    closed: bool,
 }
 
-impl RouterLists {
-    /// Empty lists. `seed` should be random per boot.
-    ///
-    /// # Errors
-    /// A value out of its range.
-    pub fn new(config: RouterListsConfig, seed: u64) -> Result<Self, AdmissionError> {
-        let _ = (config, seed);
-        Ok(Self {})
-    }
+#[derive(Clone, Debug)]
+struct Counts {
+    packets: u64,
+    passed: [u64; Rule::ALL.len()],
+    diverted: u64,
+    refused: [u64; Reason::COUNT],
+    admissions: u64,
+    removed: [u64; Removal::ALL.len()],
+    openings: u64,
+    clearings: u64,
 }
 
-/// Admission control of one outgoing link.
+/// Admission control of one outgoing link. See the [module](self).
 ///
 /// The caller keeps this order: [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) has come (before a packet of the same
 /// instant), [`decide`](Self::decide) for each packet whose outgoing link is known, and for a packet that passed, after the scheduler
-/// took it in, [`treated`](Self::treated).
+/// took it in, [`treated`](Self::treated). Times are monotonic.
 #[derive(Clone, Debug)]
 pub struct Admission {
     config: AdmissionConfig,
+    seed: u64,
+    random: u64,
+    estimates: Estimates,
+    fair_due: Nanos,
+    load_due: Nanos,
+    forced: Option<Forced>,
+    /// Until when the link counts as congested for the choice of paths.
+    costly_until: Nanos,
+    down_since: Option<Nanos>,
+    list: ProtectedList,
+    /// The flow of the last packet that passed: `treated` is asked for it next.
+    last: Option<EntryId>,
+    history: History,
+    budget: Option<Budget>,
+    emergency: Option<Emergency>,
+    eccm: Option<Eccm>,
+    per_user: Option<PerUser>,
+    flushing: Option<Flushing>,
+    second: Option<SecondLink>,
+    counts: Counts,
+    accept_delay: Histogram,
 }
 
 impl Admission {
-    /// An admission control that starts at `now`: FR = C, PL = 0, nothing listed. `seed` should be random per boot.
+    /// An admission control that starts at `now`: FR = C, PL = 0, nothing listed. What it observes is taken to have counted nothing
+    /// yet; otherwise say so with [`link_up`](Self::link_up). `seed` should be random per boot.
     ///
     /// # Errors
     /// [`AdmissionError`]: a value out of its range, or values that contradict each other.
     pub fn new(config: AdmissionConfig, seed: u64, now: Nanos) -> Result<Self, AdmissionError> {
-        let _ = (seed, now);
         config.check()?;
-        Ok(Self { config })
+        let nothing =
+            Observed { fair_bytes: Some(Bytes::ZERO), priority_bytes: Some(Bytes::ZERO), idle: Nanos::ZERO };
+        let mut admission = Self {
+            seed,
+            random: fold(seed, 1),
+            estimates: Estimates::new(config.rate, now, &nothing),
+            fair_due: now.saturating_add(config.fair_rate_interval),
+            load_due: now.saturating_add(config.load_interval),
+            forced: None,
+            costly_until: Nanos::ZERO,
+            down_since: None,
+            list: ProtectedList::new(&config, fold(seed, 2))?,
+            last: None,
+            history: History::new(config.history, fold(seed, 3))?,
+            budget: None,
+            emergency: None,
+            eccm: None,
+            per_user: None,
+            flushing: None,
+            second: None,
+            counts: Counts {
+                packets: 0,
+                passed: [0; Rule::ALL.len()],
+                diverted: 0,
+                refused: [0; Reason::COUNT],
+                admissions: 0,
+                removed: [0; Removal::ALL.len()],
+                openings: 0,
+                clearings: 0,
+            },
+            accept_delay: Histogram::new(),
+            config: config.clone(),
+        };
+        admission.configure(now, config)?;
+        Ok(admission)
     }
 
-    /// What is done with `packet`, whose outgoing link is this one. `ttl` is its time to live on arrival, kept for path pinning
-    /// (0 where paths are not pinned).
-    pub fn decide<P: Packet>(
-        &mut self,
-        now: Nanos,
-        packet: &P,
-        pin: Pin,
-        backlogs: Backlogs<'_>,
-        lists: &mut RouterLists,
-    ) -> Verdict {
-        let _ = (now, packet, pin, backlogs, lists);
-        Verdict::Pass
-    }
-
-    /// Learns how the scheduler treated a packet that passed.
-    pub fn treated<P: Packet>(&mut self, now: Nanos, packet: &P, treated: Treated, lists: &mut RouterLists) {
-        let _ = (now, packet, treated, lists);
-    }
-
-    /// When [`tick`](Self::tick) has something to do.
-    #[must_use]
-    pub fn next_tick(&self) -> Nanos {
-        Nanos::MAX
-    }
-
-    /// Does what is due at `now`: estimates, the end of a forced opening, removals.
-    pub fn tick(&mut self, now: Nanos, observed: &Observed) {
-        let _ = (now, observed);
+    /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are those of the tables, so this does not fail half-way.
+    fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), AdmissionError> {
+        let per_user = match (config.per_user, self.per_user.take()) {
+            (Some(wanted), Some(built)) if built.config == wanted => Some(built),
+            (Some(wanted), _) => Some(PerUser::new(wanted, fold(self.seed, 4))?),
+            (None, _) => None,
+        };
+        let flushing = match (config.flushing, self.flushing.take()) {
+            (Some(wanted), Some(mut built))
+                if built.config.table == wanted.table && built.config.kind == wanted.kind =>
+            {
+                built.configure(wanted);
+                Some(built)
+            }
+            (Some(wanted), _) => Some(Flushing::new(wanted, fold(self.seed, 5))?),
+            (None, _) => None,
+        };
+        let second = match (config.second_link, self.second.take()) {
+            (Some(wanted), Some(mut built)) if built.config.flows == wanted.flows => {
+                built.config = wanted;
+                Some(built)
+            }
+            (Some(wanted), _) => Some(SecondLink::new(wanted, fold(self.seed, 6), now)?),
+            (None, _) => None,
+        };
+        let eccm = match (config.eccm, self.eccm.take()) {
+            (Some(wanted), Some(mut built)) if built.config.table == wanted.table => {
+                built.config = wanted;
+                Some(built)
+            }
+            (Some(wanted), _) => Some(Eccm::new(wanted)),
+            (None, _) => None,
+        };
+        if eccm.is_none() && self.forced.is_some_and(|forced| forced.by_eccm) {
+            // The window ends without its estimate: it is taken at the next tick.
+            self.fair_due = self.fair_due.min(now);
+            self.forced = None;
+        }
+        (self.per_user, self.flushing, self.second, self.eccm) = (per_user, flushing, second, eccm);
+        self.emergency = config.emergency.as_ref().map(Emergency::new);
+        let free = Ppm(config.max_priority_load.0.saturating_sub(self.estimates.load.0));
+        self.budget = match (config.budget, self.budget.take()) {
+            (Some(wanted), Some(mut built)) => {
+                built.configure(wanted);
+                Some(built)
+            }
+            (Some(wanted), None) => Some(Budget::new(wanted, now, config.load_interval, config.rate, free)),
+            (None, _) => None,
+        };
+        self.estimates.fair = self.estimates.fair.min(config.rate);
+        self.fair_due = self.fair_due.min(now.saturating_add(config.fair_rate_interval));
+        self.load_due = self.load_due.min(now.saturating_add(config.load_interval));
+        self.list.configure(&config);
+        self.config = config;
+        let congested = self.fair() < self.min_fair();
+        if let Some(eccm) = &mut self.eccm {
+            eccm.estimated(now, congested, false);
+        }
+        Ok(())
     }
 
     /// Changes knobs while packets flow: pass a changed copy of [`config`](Self::config). Thresholds hold at once, intervals from the
-    /// next estimate on; mechanisms that are switched off forget their lists.
+    /// next estimate on; mechanisms that are switched off forget their lists. Allocates where lists change their size.
     ///
     /// # Errors
     /// [`AdmissionError`]; nothing changed then.
     pub fn set(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), AdmissionError> {
-        let _ = now;
         self.config.check_change(&config)?;
-        self.config = config;
-        Ok(())
+        self.configure(now, config)
     }
 
     /// What it was told.
@@ -136,12 +285,257 @@ impl Admission {
     pub fn config(&self) -> &AdmissionConfig {
         &self.config
     }
+
+    /// Reads what [`decide`](Self::decide) will read first, so that it is in the cache by then: for all packets of a burst before the
+    /// first decision.
+    #[inline]
+    pub fn prefetch(&self, flow_hash: u64) {
+        self.list.prefetch(flow_hash);
+    }
+
+    /// Learns how the scheduler treated a packet that passed: the flow's class, and the GPFL.
+    #[inline]
+    pub fn treated<P: Packet>(&mut self, now: Nanos, packet: &P, treated: Treated, lists: &mut RouterLists) {
+        let elastic = match treated {
+            Treated::Priority => false,
+            Treated::Queued => true,
+            Treated::Dropped(_) => return,
+        };
+        let (key, hash) = (PackedFlow::new(packet.flow()), packet.flow_hash());
+        let known = self.last.take().filter(|id| *self.list.key(*id) == key);
+        if let Some(id) = known.or_else(|| self.list.find(hash, &key)) {
+            self.list.treated(id, now, elastic);
+        }
+        if self.config.global_list {
+            if elastic {
+                lists.elastic(hash, &key);
+            } else {
+                lists.priority(now, hash, &key);
+            }
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    #[must_use]
+    pub fn next_tick(&self) -> Nanos {
+        let eccm = self.eccm.as_ref().map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
+        self.load_due.min(self.next_fair()).min(eccm)
+    }
+
+    /// When FR is estimated next: not while ECCM freezes it, but at the end of that at once.
+    fn next_fair(&self) -> Nanos {
+        match self.forced {
+            Some(forced) if forced.by_eccm => forced.until,
+            _ => self.fair_due,
+        }
+    }
+
+    /// Does what is due at `now`: estimates, the end of a forced opening, removals. Nothing before it is due.
+    pub fn tick(&mut self, now: Nanos, observed: &Observed) {
+        if now >= self.load_due {
+            self.estimate_load(now, observed);
+        }
+        if now >= self.next_fair() {
+            self.estimate_fair(now, observed);
+        }
+        let due = self.eccm.as_ref().map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
+        if now >= due {
+            while let Some(id) = self.eccm.as_mut().and_then(Eccm::next) {
+                if self.list.unmark_eccm(id) {
+                    self.remove(now, id, Removal::Eccm, Measure::Nothing, (0, 0));
+                }
+            }
+        }
+    }
+
+    fn estimate_load(&mut self, now: Nanos, observed: &Observed) {
+        let interval = self.config.load_interval;
+        self.estimates.take_load(now, observed, self.config.rate);
+        self.load_due = after(self.load_due, interval, now);
+        let free = Ppm(self.config.max_priority_load.0.saturating_sub(self.estimates.load.0));
+        if let Some(budget) = &mut self.budget {
+            budget.renew(now, interval, self.config.rate, free);
+        }
+        self.hold_cost(now);
+        // The hand goes round a full list in a few seconds.
+        self.sweep(now, (self.list.capacity() / 64).clamp(64, 8_192));
+    }
+
+    fn estimate_fair(&mut self, now: Nanos, observed: &Observed) {
+        let interval = self.config.fair_rate_interval;
+        let restart = self.forced.take().is_some_and(|forced| forced.by_eccm);
+        self.fair_due =
+            if restart { now.saturating_add(interval) } else { after(self.fair_due, interval, now) };
+        self.estimates.take_fair(now, observed, self.config.rate, self.config.smoothing);
+        self.list.next_interval();
+        let congested = self.fair() < self.min_fair();
+        if let Some(eccm) = &mut self.eccm {
+            eccm.estimated(now, congested, restart);
+        }
+        if let Some(users) = &mut self.per_user {
+            users.next_interval();
+        }
+        if let Some(second) = &mut self.second {
+            second.next_interval(now, self.config.flow_timeout);
+        }
+        self.hold_cost(now);
+    }
+
+    /// FR as decisions see it.
+    fn fair(&self) -> BitRate {
+        match self.forced {
+            Some(forced) if !forced.closed => self.min_fair(),
+            _ => self.estimates.fair,
+        }
+    }
+
+    fn min_fair(&self) -> BitRate {
+        BitRate(self.config.min_fair_bits())
+    }
+
+    /// Why the link is closed to flows with these thresholds.
+    fn cause(&self, min_fair: BitRate, max_load: Ppm) -> Option<Cause> {
+        if self.fair() < min_fair {
+            Some(Cause::FairRate)
+        } else if self.estimates.load > max_load {
+            Some(Cause::PriorityLoad)
+        } else if self.list.is_full() {
+            Some(Cause::ListFull)
+        } else {
+            None
+        }
+    }
+
+    /// Looks at some places of the list and takes off what is stale.
+    fn sweep(&mut self, now: Nanos, places: u32) {
+        let mut left = places;
+        while let Some((id, removal, silent, allowed)) = self.list.next_stale(now, &mut left) {
+            self.remove(now, id, removal, Measure::Time, (silent.0, allowed.0));
+        }
+    }
+
+    /// Takes a flow off the list.
+    fn remove(&mut self, now: Nanos, id: EntryId, removal: Removal, measure: Measure, held: (u64, u64)) {
+        let key = *self.list.key(id);
+        self.list.remove(id);
+        self.last = None;
+        self.counts.removed[removal as usize] += 1;
+        let (value, threshold) = held;
+        // A one-packet flow that is gone tells nobody anything: it must not push out those that wait.
+        if removal != Removal::OnePacket {
+            let _ = self.history.note(
+                now,
+                &key,
+                Decided { event: Event::Removed(removal), measure, value, threshold },
+            );
+        }
+    }
+
+    /// The link went down: what is listed stays, so that a fast repair is not noticed.
+    pub fn link_down(&mut self, now: Nanos) {
+        self.down_since = self.down_since.or(Some(now));
+    }
+
+    /// The link came up, or what is observed starts anew: FR = C and PL = 0 until the next estimates. If it was down for longer than
+    /// the flow time-out, all flows are given up.
+    pub fn link_up(&mut self, now: Nanos, observed: &Observed) {
+        if let Some(since) = self.down_since.take()
+            && now.saturating_sub(since) > self.config.flow_timeout
+        {
+            let down = now.saturating_sub(since).0;
+            for place in 0..self.list.capacity() {
+                if let Some(id) = self.list.selected(place, now, true, Nanos::ZERO) {
+                    let held = (down, self.config.flow_timeout.0);
+                    self.remove(now, id, Removal::LinkDown, Measure::Time, held);
+                }
+            }
+        }
+        self.estimates = Estimates::new(self.config.rate, now, observed);
+        self.forced = None;
+        self.fair_due = now.saturating_add(self.config.fair_rate_interval);
+        self.load_due = now.saturating_add(self.config.load_interval);
+        if let Some(eccm) = &mut self.eccm {
+            eccm.estimated(now, false, true);
+        }
+    }
+
+    /// The state now. Allocates for the list of users.
+    #[must_use]
+    pub fn view(&self) -> AdmissionView {
+        let config = &self.config;
+        let memory = self.list.memory()
+            + self.history.memory()
+            + self.eccm.as_ref().map_or(0, Eccm::memory)
+            + self.per_user.as_ref().map_or(0, PerUser::memory)
+            + self.flushing.as_ref().map_or(0, Flushing::memory)
+            + self.second.as_ref().map_or(0, SecondLink::memory);
+        AdmissionView {
+            fair_rate: self.fair(),
+            min_fair_rate: self.min_fair(),
+            priority_load: self.estimates.load,
+            max_priority_load: config.max_priority_load,
+            congested: self.cause(self.min_fair(), config.max_priority_load),
+            forced_until: self.forced.map(|forced| forced.until),
+            protected: self.list.len(),
+            streaming: self.list.len() - self.list.elastic(),
+            elastic: self.list.elastic(),
+            probation: self.list.unproved(),
+            capacity: self.list.capacity(),
+            diverted: self.second.as_ref().map_or(0, SecondLink::len),
+            packets: self.counts.packets,
+            passed: self.counts.passed,
+            diverted_packets: self.counts.diverted,
+            refused: self.counts.refused,
+            admissions: self.counts.admissions,
+            removed: self.counts.removed,
+            class_flips: self.list.flips(),
+            openings: self.counts.openings,
+            clearings: self.counts.clearings,
+            flood: self.budget.as_ref().is_some_and(Budget::flood),
+            accept_delay: self.accept_delay.clone(),
+            forgotten: self.history.forgotten(),
+            users: self.per_user.as_ref().map_or_else(Vec::new, PerUser::busiest),
+            memory,
+        }
+    }
+
+    /// Every protected flow with what is known of it, in no order. Flows that are stale and not found yet are among them.
+    pub fn flows(&self, now: Nanos) -> impl Iterator<Item = (FlowKey, ProtectedFlow)> + '_ {
+        self.list.flows(now).map(|(key, flow)| (key.unpack(), self.without_pin(flow)))
+    }
+
+    fn without_pin(&self, flow: ProtectedFlow) -> ProtectedFlow {
+        ProtectedFlow { pin: flow.pin.filter(|_| self.config.pinning.is_some()), ..flow }
+    }
+
+    /// What happened to the packets of a flow, whose hash is `hash`; also of refused ones, as long as the history remembers.
+    #[must_use]
+    pub fn explain(&self, now: Nanos, flow: &FlowKey, hash: u64) -> Explanation {
+        let key = PackedFlow::new(flow);
+        let live = self.list.find(hash, &key).filter(|id| self.list.expired(*id, now).is_none());
+        let record = self.history.find(&key);
+        Explanation {
+            flow: *flow,
+            emergency: self.emergency.as_ref().is_some_and(|emergency| emergency.matches(flow)),
+            protected: live.map(|id| self.without_pin(self.list.describe(id, now))),
+            diverted: self.second.as_ref().is_some_and(|second| second.lists(key.hash(self.seed), &key)),
+            blocked_until: self.flushing.as_ref().and_then(|f| f.blocked(now, key.hash(self.seed), &key)),
+            first_seen: record.map(|record| record.first_seen),
+            waiting_since: record.and_then(|record| record.waiting_since),
+            refused: record.map_or(0, |record| record.refused),
+            decisions: record.map_or_else(Vec::new, |record| record.decisions().copied().collect()),
+        }
+    }
+
+    /// A number from 0 to 999 999 (splitmix64).
+    fn draw(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(fold(self.random, self.seed)) * 1_000_000) >> 64) as u32
+    }
 }
 
-impl Observed {
-    /// From a discipline's meters and the idle time of its wire.
-    #[must_use]
-    pub fn new(meters: &Meters, idle: Nanos) -> Self {
-        Self { fair_bytes: None, priority_bytes: meters.priority_bytes, idle }
-    }
+/// The next instant after `now` of a timer that was due at `due`.
+fn after(due: Nanos, interval: Nanos, now: Nanos) -> Nanos {
+    let missed = now.saturating_sub(due).0 / interval.0;
+    due.saturating_add(Nanos(interval.0.saturating_mul(missed + 1)))
 }

@@ -250,6 +250,8 @@ pub const DECISIONS: usize = 4;
 pub struct Explanation {
     /// The flow.
     pub flow: FlowKey,
+    /// Whether it is an emergency flow (ECM); those that bypass admission leave no other trace.
+    pub emergency: bool,
     /// Its entry in the list, if it is protected.
     pub protected: Option<ProtectedFlow>,
     /// Whether it goes over the second link (MFAN).
@@ -258,7 +260,9 @@ pub struct Explanation {
     pub blocked_until: Option<Nanos>,
     /// When its first packet since it was last unknown came; `None` if that is not remembered any more.
     pub first_seen: Option<Nanos>,
-    /// Packets refused since then.
+    /// Since when it waits to be let in.
+    pub waiting_since: Option<Nanos>,
+    /// Packets refused since it was first seen.
     pub refused: u64,
     /// The last decisions about it, oldest first; at most [`DECISIONS`].
     pub decisions: Vec<Decision>,

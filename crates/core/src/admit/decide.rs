@@ -1,0 +1,341 @@
+//! The decision about one packet: the order of operations of the [module above](super).
+
+use core::net::IpAddr;
+
+use super::history::Decided;
+use super::per_user::User;
+use super::protected::SEARCH;
+use super::{
+    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Measure, Pin, Removal, RouterLists, Rule,
+    SecondLinkPolicy, Verdict,
+};
+use crate::flow_table::{EntryId, PackedFlow};
+use crate::packet::{FlowKey, Packet};
+use crate::reason::Reason;
+use crate::units::{BitRate, Bytes, Nanos, Ppm};
+
+/// A packet of a flow that is not protected.
+struct Newcomer {
+    key: PackedFlow,
+    hash: u64,
+    source: IpAddr,
+    length: Bytes,
+    pin: Pin,
+    /// The thresholds of emergency flows hold for it.
+    emergency: Option<(BitRate, Ppm)>,
+}
+
+/// Why a packet was refused, with what was held against what.
+struct Refusal {
+    reason: Reason,
+    measure: Measure,
+    value: u64,
+    threshold: u64,
+}
+
+impl Admission {
+    /// What is done with `packet`, whose outgoing link is this one.
+    ///
+    /// `pin` says which next hop the caller chose and the packet's TTL on arrival; kept if the flow is listed now (without path pinning
+    /// any value does). `backlogs` is asked only when the most active flows are looked for.
+    #[inline]
+    pub fn decide<P: Packet>(
+        &mut self,
+        now: Nanos,
+        packet: &P,
+        pin: Pin,
+        backlogs: Backlogs<'_>,
+        lists: &mut RouterLists,
+    ) -> Verdict {
+        self.counts.packets += 1;
+        self.last = None;
+        let flow = packet.flow();
+        if self.config.bypass_control && is_control(flow) {
+            return self.pass(Rule::Control);
+        }
+        let emergency = match &self.emergency {
+            Some(emergency) if emergency.matches(flow) => match emergency.rule {
+                EmergencyRule::Bypass => return self.pass(Rule::Emergency),
+                EmergencyRule::Thresholds { min_fair_rate, max_priority_load } => {
+                    Some((BitRate(min_fair_rate.of(self.config.rate.0)), max_priority_load))
+                }
+            },
+            _ => None,
+        };
+        let (key, hash, length) = (PackedFlow::new(flow), packet.flow_hash(), packet.ip_len());
+        if let Some(second) = &mut self.second
+            && second.carries(now, self.config.flow_timeout, key.hash(self.seed), &key, length)
+        {
+            self.counts.diverted += 1;
+            return Verdict::Divert;
+        }
+        if let Some(id) = self.list.find(hash, &key) {
+            match self.list.expired(id, now) {
+                None => {
+                    if self.list.touch(id, now, length)
+                        && let Some(budget) = &mut self.budget
+                    {
+                        budget.proved();
+                    }
+                    self.last = Some(id);
+                    return self.pass(Rule::Protected);
+                }
+                Some((silent, allowed)) => {
+                    self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
+                }
+            }
+        }
+        let newcomer = Newcomer { key, hash, source: flow.source, length, pin, emergency };
+        self.newcomer(now, &newcomer, backlogs, lists)
+    }
+
+    fn pass(&mut self, rule: Rule) -> Verdict {
+        self.counts.passed[rule as usize] += 1;
+        Verdict::Pass
+    }
+
+    fn newcomer(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer,
+        backlogs: Backlogs<'_>,
+        lists: &RouterLists,
+    ) -> Verdict {
+        let own = new.key.hash(self.seed);
+        if let Some(until) = self.flushing.as_ref().and_then(|f| f.blocked(now, own, &new.key)) {
+            let (value, threshold) = (now.0, until.0);
+            let reason = Reason::FlowBlocked;
+            return self.refuse(now, new, &Refusal { reason, measure: Measure::Time, value, threshold });
+        }
+        if self.list.is_full() {
+            self.sweep(now, SEARCH);
+        }
+        let (min_fair, max_load) = new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
+        let mut cause = self.cause(min_fair, max_load);
+        let mut triggered = false;
+        if let Some(closed) = cause
+            && self.force_open(now, closed, backlogs)
+        {
+            triggered = true;
+            cause = self.cause(min_fair, max_load);
+        }
+        if let Some(cause) = cause {
+            return self.congested(now, new, cause, backlogs, lists);
+        }
+        let rule = match (new.emergency, self.forced) {
+            (Some(_), _) => Rule::EmergencyThreshold,
+            (None, Some(_)) => Rule::ForcedOpen,
+            (None, None) => Rule::Open,
+        };
+        if new.emergency.is_some() {
+            return self.admit(now, new, rule);
+        }
+        let (rule, user) = match self.may_enter(now, new, own, rule, triggered) {
+            Ok(allowed) => allowed,
+            Err(refusal) => return self.refuse(now, new, &refusal),
+        };
+        if let (Some(users), Some(user)) = (&mut self.per_user, user) {
+            users.count(user);
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.spend(new.length);
+        }
+        if rule == Rule::PriorityAccess
+            && let Some(flushing) = &mut self.flushing
+        {
+            flushing.came_back(own, &new.key);
+        }
+        self.admit(now, new, rule)
+    }
+
+    /// The link is open: whose turn is it? Gives the rule by which the flow enters, and the user to count it for.
+    fn may_enter(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer,
+        own: u64,
+        rule: Rule,
+        triggered: bool,
+    ) -> Result<(Rule, Option<User>), Refusal> {
+        let mut rule = rule;
+        let awaited = self.flushing.as_ref().map_or(0, |flushing| flushing.awaited(now));
+        if awaited > 0 && !triggered {
+            let flushing = self.flushing.as_ref();
+            let chance = flushing.map_or(Ppm::ONE, |f| f.config.others_chance);
+            if flushing.is_some_and(|f| f.awaits(now, own, &new.key)) {
+                rule = Rule::PriorityAccess;
+            } else if self.draw() >= chance.0 {
+                let reason = Reason::PriorityAccess;
+                return Err(Refusal {
+                    reason,
+                    measure: Measure::Awaited,
+                    value: awaited.into(),
+                    threshold: 0,
+                });
+            }
+        }
+        let user = self.per_user.as_mut().map(|users| (users.user(new.source), users.config.flows));
+        if let Some((user, most)) = &user
+            && user.flows >= *most
+        {
+            let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
+            return Err(Refusal { reason, measure, value: user.flows.into(), threshold: (*most).into() });
+        }
+        if let Some(budget) = &self.budget
+            && !triggered
+        {
+            let again = budget.flood() && self.history.waits(&new.key);
+            let (used, so_far) = budget.state(now, again);
+            if used >= so_far {
+                let (reason, measure) = (Reason::FirstPacketBudget, Measure::BudgetBytes);
+                return Err(Refusal { reason, measure, value: used.0, threshold: so_far.0 });
+            }
+        }
+        Ok((rule, user.map(|(user, _)| user)))
+    }
+
+    /// A new flow meets a closed link: ECCM or the flushing family may open it. Whether they did.
+    fn force_open(&mut self, now: Nanos, cause: Cause, backlogs: Backlogs<'_>) -> bool {
+        if cause == Cause::FairRate
+            && let Some(eccm) = &mut self.eccm
+            && eccm.must_open(now)
+        {
+            eccm.open(now);
+            let until = now.saturating_add(Nanos(self.config.fair_rate_interval.0 / 2));
+            self.forced = Some(Forced { until, by_eccm: true, closed: false });
+            self.counts.openings += 1;
+            return true;
+        }
+        let due = self.flushing.as_ref().is_some_and(|flushing| flushing.due(now));
+        if cause != Cause::PriorityLoad && due {
+            self.clear(now, backlogs);
+            return true;
+        }
+        false
+    }
+
+    /// Clears the list as the flushing family has it, and opens the link until the next estimate.
+    fn clear(&mut self, now: Nanos, backlogs: Backlogs<'_>) {
+        let Some(mut flushing) = self.flushing.take() else { return };
+        flushing.begin(now);
+        let kind = flushing.config.kind;
+        if kind.most_active() {
+            let most = flushing.config.most_active as usize;
+            self.list.most_active(now, backlogs, most, &mut flushing.found);
+            for at in 0..flushing.found.len() {
+                let id = flushing.found[at].id;
+                flushing.removed(self.list.key(id).hash(self.seed), self.list.key(id));
+                self.remove(now, id, Removal::Flushed, Measure::Nothing, (0, 0));
+            }
+        } else {
+            let active = if kind.by_age() { flushing.config.active_time } else { Nanos::ZERO };
+            for place in 0..self.list.capacity() {
+                if let Some(id) = self.list.selected(place, now, kind.all(), active) {
+                    flushing.removed(self.list.key(id).hash(self.seed), self.list.key(id));
+                    self.remove(now, id, Removal::Flushed, Measure::Nothing, (0, 0));
+                }
+            }
+        }
+        self.flushing = Some(flushing);
+        self.counts.clearings += 1;
+        self.forced = self.forced.or(Some(Forced { until: self.fair_due, by_eccm: false, closed: false }));
+    }
+
+    /// The link stays closed: the global list, the second link, or refusal.
+    fn congested(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer,
+        cause: Cause,
+        backlogs: Backlogs<'_>,
+        lists: &RouterLists,
+    ) -> Verdict {
+        if self.config.global_list && lists.lists(now, new.hash, &new.key) {
+            return self.admit(now, new, Rule::GlobalList);
+        }
+        let (timeout, interval) = (self.config.flow_timeout, self.config.fair_rate_interval);
+        if self.second.as_mut().is_some_and(|second| second.takes(now, timeout, interval)) {
+            return self.divert(now, new, backlogs);
+        }
+        let (reason, view) = (cause.reason(), |measure, value, threshold| (measure, value, threshold));
+        let (min_fair, max_load) = new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
+        let (measure, value, threshold) = match cause {
+            Cause::FairRate => view(Measure::FairRate, self.fair().0, min_fair.0),
+            Cause::PriorityLoad => {
+                view(Measure::PriorityLoad, self.estimates.load.0.into(), max_load.0.into())
+            }
+            Cause::ListFull => view(Measure::Flows, self.list.len().into(), self.list.capacity().into()),
+        };
+        self.refuse(now, new, &Refusal { reason, measure, value, threshold })
+    }
+
+    /// MFAN: a flow leaves for the second link.
+    fn divert(&mut self, now: Nanos, new: &Newcomer, backlogs: Backlogs<'_>) -> Verdict {
+        let policy = self.config.second_link.map_or(SecondLinkPolicy::Newest, |second| second.policy);
+        let leaves: Option<EntryId> = match policy {
+            SecondLinkPolicy::Newest => None,
+            SecondLinkPolicy::MostActive => self.list.pick(now, Some(backlogs)),
+            SecondLinkPolicy::Oldest => self.list.pick(now, None),
+        };
+        let (key, length) = match leaves {
+            Some(id) => (*self.list.key(id), Bytes::ZERO),
+            None => (new.key, new.length),
+        };
+        if let Some(second) = &mut self.second {
+            second.add(now, key.hash(self.seed), key, length);
+        }
+        let decided = Decided { event: Event::Diverted, measure: Measure::Nothing, value: 0, threshold: 0 };
+        if let Some(id) = leaves {
+            self.remove(now, id, Removal::Diverted, Measure::Nothing, (0, 0));
+            let _ = self.history.note(now, &key, decided);
+            return self.admit(now, new, Rule::Open);
+        }
+        if let Some(waited) = self.history.note(now, &key, decided) {
+            self.accept_delay.record(waited);
+        }
+        self.counts.diverted += 1;
+        Verdict::Divert
+    }
+
+    /// The flow is let in and, chance and room allowing, listed.
+    fn admit(&mut self, now: Nanos, new: &Newcomer, rule: Rule) -> Verdict {
+        let measure = if rule == Rule::GlobalList { Measure::Nothing } else { Measure::FairRate };
+        let (value, threshold) = (self.fair().0, self.min_fair().0);
+        let decided = Decided { event: Event::Admitted(rule), measure, value, threshold };
+        let listed = self.config.listing_chance == Ppm::ONE || self.draw() < self.config.listing_chance.0;
+        if let Some(waited) = self.history.note(now, &new.key, decided) {
+            self.accept_delay.record(waited);
+        }
+        if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
+            self.counts.admissions += 1;
+            self.last = Some(id);
+            let window = self.forced.is_some_and(|forced| forced.by_eccm);
+            if window
+                && rule == Rule::ForcedOpen
+                && let Some(eccm) = &mut self.eccm
+            {
+                self.list.mark_eccm(id);
+                eccm.note(id);
+                if !eccm.has_room()
+                    && let Some(forced) = &mut self.forced
+                {
+                    (forced.until, forced.closed) = (now, true);
+                }
+            }
+        }
+        self.pass(rule)
+    }
+
+    fn refuse(&mut self, now: Nanos, new: &Newcomer, refusal: &Refusal) -> Verdict {
+        let Refusal { reason, measure, value, threshold } = *refusal;
+        self.counts.refused[reason.index()] += 1;
+        let decided = Decided { event: Event::Refused(reason), measure, value, threshold };
+        let _ = self.history.note(now, &new.key, decided);
+        Verdict::Refuse(reason)
+    }
+}
+
+/// ICMP, IGMP, RSVP, OSPF, PIM, VRRP: what keeps the network running.
+fn is_control(flow: &FlowKey) -> bool {
+    matches!(flow.protocol, 1 | 2 | 46 | 58 | 89 | 103 | 112)
+}

@@ -1,0 +1,98 @@
+//! ECCM, the Efficient Congestion Control Mechanism: a link that is closed to new flows for too long opens for half an
+//! interval, and those that turn out elastic leave again.
+//!
+//! Source: Domzal et al., GLOBECOM 2020; the exact timing is this project's reading of it (for T_FR = 1 s, max_accept_delay = 2 s):
+//!
+//! ```text
+//!  0      estimate: congested          clock `closed_since` starts
+//!  >= 2.0 packet of a new flow         FR := min_FR, so open; it is admitted, and every new flow until
+//!  2.5    half of T_FR later           estimate at once, T_FR starts anew; if congested the clock starts here
+//!  3.0    T_FR after the opening       flows admitted in the window that turned elastic leave the list
+//!  >= 4.5                              next opening
+//! ```
+//!
+//! | symbol | here | unit |
+//! |---|---|---|
+//! | max_accept_delay | [`EccmConfig::max_accept_delay`] | ns |
+//! | t_cong | `closed_since` | instant |
+//! | t_start | `window` | instant |
+//! | ECCM table | `table`, and a bit in the entries of the protected flow list | places |
+//!
+//! Only FR is forced: if PL > max_PL the link stays closed, protecting accepted streams wins. So the bound
+//! `max(max_accept_delay, T_FR/2)` plus one packet spacing holds while PL <= max_PL and no user quota refuses.
+//! A flow is elastic here if any packet of it entered an elastic queue since its admission.
+//!
+//! Constant time per packet; the removal takes the time of the flows that were let in. When the table is full the window closes.
+//! Not implemented: nothing of the published mechanism is left out.
+
+use alloc::vec::Vec;
+
+use super::EccmConfig;
+use crate::flow_table::EntryId;
+use crate::units::Nanos;
+
+/// The clock and the table.
+#[derive(Clone, Debug)]
+pub(super) struct Eccm {
+    pub(super) config: EccmConfig,
+    /// t_cong.
+    closed_since: Option<Nanos>,
+    /// t_start, until the removal is done.
+    window: Option<Nanos>,
+    table: Vec<EntryId>,
+}
+
+impl Eccm {
+    pub(super) fn new(config: EccmConfig) -> Self {
+        let table = Vec::with_capacity(config.table as usize);
+        Self { config, closed_since: None, window: None, table }
+    }
+
+    /// An estimate was taken: did it find FR below min_FR? `restart`: it is the one at the end of a window.
+    pub(super) fn estimated(&mut self, now: Nanos, congested: bool, restart: bool) {
+        match (congested, restart) {
+            (false, _) => self.closed_since = None,
+            (true, true) => self.closed_since = Some(now),
+            (true, false) => self.closed_since = self.closed_since.or(Some(now)),
+        }
+    }
+
+    /// Whether the link must be opened for a new flow that comes now.
+    pub(super) fn must_open(&self, now: Nanos) -> bool {
+        let waited = self.closed_since.is_some_and(|t| now.saturating_sub(t) >= self.config.max_accept_delay);
+        waited && self.window.is_none()
+    }
+
+    /// The link opens.
+    pub(super) fn open(&mut self, now: Nanos) {
+        self.window = Some(now);
+    }
+
+    /// Whether another flow can be noted: otherwise the window is over.
+    pub(super) fn has_room(&self) -> bool {
+        self.table.len() < self.config.table as usize
+    }
+
+    /// A flow was admitted in the window.
+    pub(super) fn note(&mut self, id: EntryId) {
+        self.table.push(id);
+    }
+
+    /// When the flows that were let in are looked at: T_FR after the opening.
+    pub(super) fn removal_due(&self, fair_rate_interval: Nanos) -> Nanos {
+        self.window.map_or(Nanos::MAX, |start| start.saturating_add(fair_rate_interval))
+    }
+
+    /// The next flow to look at; after the last one the window is done.
+    pub(super) fn next(&mut self) -> Option<EntryId> {
+        let next = self.table.pop();
+        if next.is_none() {
+            self.window = None;
+        }
+        next
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.config.table as usize * size_of::<EntryId>()
+    }
+}

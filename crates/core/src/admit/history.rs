@@ -1,0 +1,157 @@
+//! What happened to flows lately, refused ones included: for `explain`, for acceptance delays, and to know flows that come again.
+//!
+//! A bounded table of records, touched only by packets of flows that are not protected and by removals. When it is full a hand
+//! passes over it and the first record that is not of a waiting flow that came again goes; after [`TRIES`] places the next goes in any
+//! case. So a flood of flows that never come again cannot push out those that wait.
+//!
+//! Constant time. 312 bytes per record.
+
+use super::view::{DECISIONS, Decision, Event, Measure};
+use crate::flow_table::{EntryId, FlowTable, PackedFlow};
+use crate::schedule::KnobError;
+use crate::units::Nanos;
+
+/// Places looked at for a record to forget.
+const TRIES: u32 = 16;
+/// A flow that did not come for longer is not awaited.
+const WAITS: Nanos = Nanos::from_secs(60);
+
+const BLANK: Decision = Decision {
+    event: Event::Diverted,
+    first: Nanos::ZERO,
+    last: Nanos::ZERO,
+    count: 0,
+    measure: Measure::Nothing,
+    value: 0,
+    threshold: 0,
+};
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    /// The first packet that is not admitted yet came; `None`: it was let in.
+    pub(super) waiting_since: Option<Nanos>,
+    pub(super) first_seen: Nanos,
+    last: Nanos,
+    pub(super) refused: u64,
+    /// Refused since it waits.
+    attempts: u32,
+    /// Ring of the last decisions; `next` is the oldest place.
+    decisions: [Decision; DECISIONS],
+    next: u8,
+}
+
+impl Record {
+    /// The decisions, oldest first.
+    pub(super) fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        let (newer, older) = self.decisions.split_at(usize::from(self.next));
+        older.iter().chain(newer).filter(|decision| decision.count > 0)
+    }
+}
+
+/// A decision without its instants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    pub(super) event: Event,
+    pub(super) measure: Measure,
+    pub(super) value: u64,
+    pub(super) threshold: u64,
+}
+
+/// The records.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    table: FlowTable<Record>,
+    hand: u32,
+    seed: u64,
+    forgotten: u64,
+}
+
+impl History {
+    pub(super) fn new(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+        Ok(Self { table: FlowTable::new(capacity, seed)?, hand: 0, seed, forgotten: 0 })
+    }
+
+    pub(super) fn find(&self, key: &PackedFlow) -> Option<&Record> {
+        self.table.find(key.hash(self.seed), key).map(|id| self.table.value(id))
+    }
+
+    /// Whether the flow was refused before and waits.
+    pub(super) fn waits(&self, key: &PackedFlow) -> bool {
+        self.find(key).is_some_and(|record| record.attempts > 0)
+    }
+
+    /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not before.
+    pub(super) fn note(&mut self, now: Nanos, key: &PackedFlow, decided: Decided) -> Option<Nanos> {
+        let hash = key.hash(self.seed);
+        let id = self.table.find(hash, key).or_else(|| self.make(now, hash, key));
+        // There is always a place: the table has at least one.
+        let record = self.table.value_mut(id?);
+        record.last = now;
+        let newest = (usize::from(record.next) + DECISIONS - 1) % DECISIONS;
+        let same = &mut record.decisions[newest];
+        let repeated = same.count > 0 && same.event == decided.event;
+        if repeated {
+            (same.last, same.count) = (now, same.count.saturating_add(1));
+            (same.measure, same.value, same.threshold) = (decided.measure, decided.value, decided.threshold);
+        } else {
+            let Decided { event, measure, value, threshold } = decided;
+            record.decisions[usize::from(record.next)] =
+                Decision { event, first: now, last: now, count: 1, measure, value, threshold };
+            record.next = (record.next + 1) % DECISIONS as u8;
+        }
+        match decided.event {
+            Event::Refused(_) => {
+                record.refused += 1;
+                record.attempts = record.attempts.saturating_add(1);
+                record.waiting_since = record.waiting_since.or(Some(now));
+                None
+            }
+            Event::Admitted(_) | Event::Diverted => {
+                record.attempts = 0;
+                match record.waiting_since.take() {
+                    Some(since) => Some(now.saturating_sub(since)),
+                    // A flow that is let in packet by packet, unlisted, was accepted once.
+                    None => (!repeated).then_some(Nanos::ZERO),
+                }
+            }
+            Event::Removed(_) => None,
+        }
+    }
+
+    fn make(&mut self, now: Nanos, hash: u64, key: &PackedFlow) -> Option<EntryId> {
+        if self.table.is_full() {
+            for attempt in 1..=TRIES {
+                let id = EntryId::from_link(self.hand);
+                self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
+                let record = self.table.value(id);
+                let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
+                if waits && record.attempts > 1 && attempt < TRIES {
+                    continue;
+                }
+                self.forgotten += u64::from(waits);
+                self.table.remove(id);
+                break;
+            }
+        }
+        let record = Record {
+            waiting_since: None,
+            first_seen: now,
+            last: now,
+            refused: 0,
+            attempts: 0,
+            decisions: [BLANK; DECISIONS],
+            next: 0,
+        };
+        self.table.insert(hash, *key, record).ok()
+    }
+
+    /// Waiting flows that were forgotten.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+}

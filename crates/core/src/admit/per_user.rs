@@ -1,0 +1,124 @@
+//! PUF, per-user fairness: no user starts more than N flows between two estimates of the fair rate.
+//!
+//! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it. The paper says both "at most N" and "dropped if the
+//! counter is higher than N"; here a flow is admitted if the count is below N, and then counted.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | N | [`PerUserConfig::flows`] |
+//! | PUFL | `table`: user -> flows in this interval |
+//!
+//! Only admitted flows are counted, so the table holds as many users as flows were let in since the last estimate, whatever is
+//! offered. Users that find it full share one of [`SHARED`] counters: none of them gets more than N, some get less. Constant expected
+//! time; emptied in constant time, by the number of the interval.
+//!
+//! Flows that enter by GPFL or ECM are neither counted nor limited.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::emergency::network;
+use super::{AdmissionError, PerUserConfig, UserAdmissions};
+use crate::flow_table::{EntryId, Table, fold};
+
+/// Counters for users that the table has no room for.
+const SHARED: usize = 1_024;
+/// Users that a view tells.
+const TOLD: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    interval: u32,
+    flows: u32,
+}
+
+/// The list of users.
+#[derive(Clone, Debug)]
+pub(super) struct PerUser {
+    pub(super) config: PerUserConfig,
+    table: Table<IpAddr, Count>,
+    shared: Vec<Count>,
+    interval: u32,
+    seed: u64,
+}
+
+/// Where a user's flows are counted, and how many it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    address: IpAddr,
+    hash: u64,
+    listed: Option<EntryId>,
+    pub(super) flows: u32,
+}
+
+impl PerUser {
+    pub(super) fn new(config: PerUserConfig, seed: u64) -> Result<Self, AdmissionError> {
+        let table = Table::new(config.users, seed)?;
+        let shared = alloc::vec![Count { interval: 0, flows: 0 }; SHARED];
+        Ok(Self { config, table, shared, interval: 0, seed })
+    }
+
+    /// All counters go to zero: the fair rate was estimated.
+    pub(super) fn next_interval(&mut self) {
+        self.interval = self.interval.wrapping_add(1);
+    }
+
+    fn place(&self, hash: u64) -> usize {
+        (hash >> 32) as usize % SHARED
+    }
+
+    /// The user of a source address, and what it has in this interval.
+    pub(super) fn user(&mut self, source: IpAddr) -> User {
+        let address = match source {
+            IpAddr::V4(_) => {
+                IpAddr::V4(Ipv4Addr::from_bits((network(source, self.config.ipv4_prefix) >> 96) as u32))
+            }
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(network(source, self.config.ipv6_prefix))),
+        };
+        let bits = network(address, 128);
+        let hash = fold(fold(self.seed, (bits >> 64) as u64), bits as u64);
+        let listed = self.table.find(hash, &address);
+        if listed.is_none() && self.table.is_full() {
+            let interval = self.interval;
+            self.table.sweep(super::protected::SEARCH, |_, count| count.interval != interval);
+        }
+        let count = match listed {
+            Some(id) => *self.table.value(id),
+            // Also where the table has room again: the user may have been counted there before.
+            None => self.shared[self.place(hash)],
+        };
+        let flows = if count.interval == self.interval { count.flows } else { 0 };
+        User { address, hash, listed, flows }
+    }
+
+    /// A flow of the user was admitted.
+    pub(super) fn count(&mut self, user: User) {
+        let count = Count { interval: self.interval, flows: user.flows + 1 };
+        let place = self.place(user.hash);
+        match user.listed {
+            Some(id) => *self.table.value_mut(id) = count,
+            None => {
+                if self.table.insert(user.hash, user.address, count).is_err() {
+                    self.shared[place] = count;
+                }
+            }
+        }
+    }
+
+    /// The busiest users of this interval.
+    pub(super) fn busiest(&self) -> Vec<UserAdmissions> {
+        let mut users: Vec<UserAdmissions> = self
+            .table
+            .iter()
+            .filter(|(_, _, count)| count.interval == self.interval)
+            .map(|(_, user, count)| UserAdmissions { user: *user, flows: count.flows })
+            .collect();
+        users.sort_unstable_by_key(|user| (core::cmp::Reverse(user.flows), user.user));
+        users.truncate(TOLD);
+        users
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory() + SHARED * size_of::<Count>()
+    }
+}

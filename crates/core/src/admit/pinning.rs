@@ -1,0 +1,61 @@
+//! Path pinning: new flows go around congested links, flows that run stay where they are.
+//!
+//! Source: the routing scheme for AFAN (GLOBECOM 2012) is not public in detail; this follows its closest public relative, FAMTAR (Wojcik,
+//! Domzal, Dulinski: the first packet follows the best route of its time, and the flow stays there), with this project's
+//! trunk reservation.
+//!
+//! The entry of a protected flow keeps the next hop and the TTL of its first packet. For a packet the router asks the candidate
+//! links, cheapest first by [`Admission::path_cost`]:
+//!
+//! 1. the first whose [`Admission::pinned`] knows the flow with the same TTL has it (another TTL is a loop: routed afresh);
+//! 2. otherwise the cheapest decides; if it refuses, the next loop-free link may be tried if it
+//!    [`takes rerouted flows`](Admission::takes_rerouted): FR > 2 * min_FR there and not congested.
+//!
+//! Cost of a link: `base`, or `base * k` from an estimate that says congested until 3 * T_FR later, against oscillation.
+//!
+//! Constant time per candidate. Not implemented: FAMTAR's own routing protocol; erasing entries of a failed port (flows go with their routes).
+
+use super::{Admission, Pin};
+use crate::flow_table::PackedFlow;
+use crate::packet::Packet;
+use crate::units::{BitRate, Nanos};
+
+impl Admission {
+    /// The path of a protected flow, if it is pinned here and this packet came with the TTL of its first one.
+    #[must_use]
+    pub fn pinned<P: Packet>(&self, now: Nanos, packet: &P, ttl: u8) -> Option<Pin> {
+        self.config.pinning?;
+        let id = self.list.find(packet.flow_hash(), &PackedFlow::new(packet.flow()))?;
+        if self.list.expired(id, now).is_some() {
+            return None;
+        }
+        Some(self.list.pin(id)).filter(|pin| pin.ttl == ttl)
+    }
+
+    /// What the link costs a new flow now, of a cost of `base` without congestion.
+    #[must_use]
+    pub fn path_cost(&self, now: Nanos, base: u32) -> u64 {
+        let factor = match self.config.pinning {
+            Some(pinning) if now < self.costly_until => pinning.cost_factor,
+            _ => 1,
+        };
+        u64::from(base) * u64::from(factor)
+    }
+
+    /// Whether the link takes flows whose own link refused them: FR > 2 * min_FR, and not congested.
+    #[must_use]
+    pub fn takes_rerouted(&self) -> bool {
+        let reserve = BitRate(self.min_fair().0.saturating_mul(2));
+        self.config.pinning.is_some()
+            && self.fair() > reserve
+            && self.cause(self.min_fair(), self.config.max_priority_load).is_none()
+    }
+
+    /// An estimate was taken: if it says congested the link is costly for a while.
+    pub(super) fn hold_cost(&mut self, now: Nanos) {
+        if self.cause(self.min_fair(), self.config.max_priority_load).is_some() {
+            let hold = Nanos(self.config.fair_rate_interval.0.saturating_mul(3));
+            self.costly_until = now.saturating_add(hold);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! MFAN, multilayer flow-aware networking: when a new flow meets congestion, a flow leaves for a second link.
+//!
+//! Source: Domzal et al.: the policies Newest, Most-Active and Oldest (QoSIP 2008); the second link stands for a transparent lightpath. A flow
+//! on the second link's list is sent there whatever happens on the first; look-ups ask that list before the list of protected flows.
+//!
+//! | symbol | here |
+//! |---|---|
+//! | optical list | `table` |
+//! | C_opt, max_opt_load | [`SecondLinkConfig::rate`], [`SecondLinkConfig::max_load`] |
+//!
+//! The second link is a queue of its own behind the caller's [`Verdict::Divert`](super::Verdict::Divert). Its load is what was
+//! sent there since the last estimate of the fair rate and in the interval before; above the maximum it takes no more flows, and a
+//! new one is treated as if there were no second link. A flow that changes links may be overtaken by its own packets.
+//!
+//! Constant time per packet; a new flow that meets congestion looks at up to [`PICK`](super::protected::PICK) places of the list for the most active or oldest.
+//! Not implemented: EHOT, of which no details are public; setting up and taking down lightpaths.
+
+use super::protected::{SEARCH, age, stamp};
+use super::{AdmissionError, SecondLinkConfig};
+use crate::flow_table::{FlowTable, PackedFlow};
+use crate::units::{Bytes, Nanos};
+
+/// The list of the second link, and its load.
+#[derive(Clone, Debug)]
+pub(super) struct SecondLink {
+    pub(super) config: SecondLinkConfig,
+    table: FlowTable<u32>,
+    /// Since when `sent` counts.
+    from: Nanos,
+    sent: Bytes,
+    /// The interval before was above the maximum.
+    full: bool,
+}
+
+impl SecondLink {
+    pub(super) fn new(config: SecondLinkConfig, seed: u64, now: Nanos) -> Result<Self, AdmissionError> {
+        let table = FlowTable::new(config.flows, seed)?;
+        Ok(Self { config, table, from: now, sent: Bytes::ZERO, full: false })
+    }
+
+    /// Most bytes in a time.
+    fn most(&self, time: Nanos) -> Bytes {
+        Bytes(self.config.max_load.of(self.config.rate.bytes_in(time).0))
+    }
+
+    /// Whether a packet belongs there; then it is counted. A flow that was silent for too long is forgotten.
+    #[inline]
+    pub(super) fn carries(
+        &mut self,
+        now: Nanos,
+        timeout: Nanos,
+        hash: u64,
+        key: &PackedFlow,
+        length: Bytes,
+    ) -> bool {
+        let Some(id) = self.table.find(hash, key) else { return false };
+        if age(now, *self.table.value(id)) > timeout {
+            self.table.remove(id);
+            return false;
+        }
+        *self.table.value_mut(id) = stamp(now);
+        self.sent = self.sent.saturating_add(length);
+        true
+    }
+
+    /// Whether it is known to carry a flow.
+    pub(super) fn lists(&self, hash: u64, key: &PackedFlow) -> bool {
+        self.table.find(hash, key).is_some()
+    }
+
+    /// Whether it takes another flow.
+    pub(super) fn takes(&mut self, now: Nanos, timeout: Nanos, interval: Nanos) -> bool {
+        if self.table.is_full() {
+            self.table.sweep(SEARCH, |_, seen| age(now, *seen) > timeout);
+        }
+        !self.full && self.sent <= self.most(interval) && !self.table.is_full()
+    }
+
+    /// A flow moves there. `length`: of its packet that goes there now, if any.
+    pub(super) fn add(&mut self, now: Nanos, hash: u64, key: PackedFlow, length: Bytes) {
+        if self.table.find(hash, &key).is_none() {
+            // `takes` was asked before.
+            let _ = self.table.insert(hash, key, stamp(now));
+        }
+        self.sent = self.sent.saturating_add(length);
+    }
+
+    /// The fair rate was estimated: the next interval begins.
+    pub(super) fn next_interval(&mut self, now: Nanos, timeout: Nanos) {
+        self.full = self.sent > self.most(now.saturating_sub(self.from));
+        (self.sent, self.from) = (Bytes::ZERO, now);
+        self.table.sweep(SEARCH, |_, seen| age(now, *seen) > timeout);
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.table.len()
+    }
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+}
