@@ -4,8 +4,12 @@ mod common;
 
 use common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
 use evenkeel_core::queue::LIMIT_RANGE;
+use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
+use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{self, Lct, LctConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::wfq_altq::{self, DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Knob, KnobError, MultiBacklog, Treated, Wake};
 use evenkeel_core::{Bytes, Class, Nanos, Reason, Scheduler, Weight};
@@ -54,8 +58,63 @@ fn lct_configs() -> impl Strategy<Value = LctConfig> {
     )
 }
 
+fn buffers() -> impl Strategy<Value = (BufferLimit, Victim, Option<Bytes>)> {
+    let buffer = prop_oneof![
+        (1u32..40).prop_map(BufferLimit::Packets),
+        (1_500u64..40_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
+    ];
+    let start_limit = prop_oneof![Just(None), (64u64..8_000).prop_map(|bytes| Some(Bytes(bytes)))];
+    (buffer, prop_oneof![Just(Victim::Head), Just(Victim::Tail)], start_limit)
+}
+
+fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
+    (0u64..4_000, buffers(), 1u32..40, any::<u64>()).prop_map(|(quantum, buffer, flows, seed)| {
+        let (buffer, victim, start_limit) = buffer;
+        PfqConfig { quantum: Bytes(quantum), buffer, victim, flows, start_limit, seed }
+    })
+}
+
+fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
+    let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
+    (256u64..4_000, buffers(), 1u32..40, linger, any::<u64>()).prop_map(
+        |(quantum, buffer, flows, linger, seed)| {
+            let (buffer, victim, start_limit) = buffer;
+            let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
+            PdrrConfig { quantum, buffer, victim, flows, afl_linger, start_limit, seed }
+        },
+    )
+}
+
+fn afan_configs() -> impl Strategy<Value = AfanConfig> {
+    let afd =
+        (1u32..60, 1u32..4, 1u32..10, 10_000u64..1_000_000).prop_map(|(shadow, sample, target, interval)| {
+            Afd { shadow, sample, target, interval: Nanos(interval), ..Afd::default() }
+        });
+    (256u64..4_000, 1u32..30, 1u32..40, afd, 1_000_000u64..10_000_000, buffers(), any::<u64>()).prop_map(
+        |(quantum, limit, flows, afd, window, (_, _, start_limit), seed)| {
+            let (quantum, window) = (Bytes(quantum), Nanos(window));
+            AfanConfig { quantum, limit, flows, afd, window, start_limit, seed }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn pfq_keeps_the_contract(config in pfq_configs(), ops in ops(200)) {
+        run(Pfq::new(config).unwrap(), ops);
+    }
+
+    #[test]
+    fn pdrr_keeps_the_contract(config in pdrr_configs(), ops in ops(200)) {
+        run(Pdrr::new(config).unwrap(), ops);
+    }
+
+    #[test]
+    fn afan_keeps_the_contract(config in afan_configs(), ops in ops(200)) {
+        run(Afan::new(config).unwrap(), ops);
+    }
 
     #[test]
     fn fifo_keeps_the_contract(limit in 1u32..20, ops in ops(200)) {
@@ -84,6 +143,18 @@ fn wfq(drop: DropRule) -> WfqAltq<TestPacket> {
 
 fn lct() -> Lct<TestPacket> {
     Lct::new(LctConfig { x_delay: vec![Nanos::ZERO; 4], ..LctConfig::default() }).unwrap()
+}
+
+fn pfq() -> Pfq<TestPacket> {
+    Pfq::new(PfqConfig { flows: 20, ..PfqConfig::default() }).unwrap()
+}
+
+fn pdrr() -> Pdrr<TestPacket> {
+    Pdrr::new(PdrrConfig { flows: 20, ..PdrrConfig::default() }).unwrap()
+}
+
+fn afan() -> Afan<TestPacket> {
+    Afan::new(AfanConfig { flows: 20, ..AfanConfig::default() }).unwrap()
 }
 
 const TAIL: DropRule = DropRule::TailPerQueue { limit: 50 };
@@ -136,6 +207,68 @@ fn every_knob_takes_its_range_and_nothing_else() {
 }
 
 #[test]
+fn knobs_of_flow_aware_disciplines_take_their_ranges_and_nothing_else() {
+    let quantum = |v: u64| Knob::Quantum(Bytes(v));
+    knob_range(pfq(), quantum, [0, 65_535], 1_500, &[65_536, u64::MAX]);
+    knob_range(pdrr(), quantum, [256, 65_535], 1_500, &[0, 255, 65_536, u64::MAX]);
+    knob_range(afan(), quantum, [256, 65_535], 1_500, &[0, 255, 65_536, u64::MAX]);
+    let packets = |v: u64| Knob::Buffer(BufferLimit::Packets(v as u32));
+    let bytes = |v: u64| Knob::Buffer(BufferLimit::Bytes(Bytes(v)));
+    // The largest take hundreds of megabytes: their ends are tried with the configurations' own check.
+    for mut subject in [AnyScheduler::Pfq(pfq()), AnyScheduler::Pdrr(pdrr())] {
+        for knob in [packets(1), packets(70_000), bytes(1_500), bytes(4_000_000)] {
+            assert_eq!(subject.set(Nanos(5), knob), Ok(Wake::No));
+        }
+    }
+    for (limit, in_range) in [(0, false), (4_194_304, true), (4_194_305, false)] {
+        assert_eq!(BufferLimit::Packets(limit).check().is_ok(), in_range);
+    }
+    for (limit, in_range) in [(1_499, false), (268_435_456, true), (268_435_457, false)] {
+        assert_eq!(BufferLimit::Bytes(Bytes(limit)).check().is_ok(), in_range);
+    }
+    let start = |v: u64| Knob::StartLimit(Some(Bytes(v)));
+    knob_range(pfq(), start, [64, 1_048_576], 3_000, &[0, 63, 1_048_577, u64::MAX]);
+    knob_range(pdrr(), start, [64, 1_048_576], 3_000, &[0, 63, 1_048_577, u64::MAX]);
+    knob_range(afan(), start, [64, 1_048_576], 3_000, &[0, 63, 1_048_577, u64::MAX]);
+    let linger = |v: u64| Knob::AflLinger(Nanos(v));
+    knob_range(pdrr(), linger, [0, 10_000_000_000], 100_000_000, &[10_000_000_001, u64::MAX]);
+    let limit = |v: u64| Knob::QueueLimit(None, v as u32);
+    knob_range(afan(), limit, [1, 65_536], 500, &[0, 65_537]);
+    let window = |v: u64| Knob::Window(Nanos(v));
+    knob_range(afan(), window, [1_000_000, 60_000_000_000], 500_000_000, &[0, 999_999, 60_000_000_001]);
+    let afd = Afd::default();
+    let mut subject = afan();
+    for good in [
+        Afd { shadow: 1, sample: 1, target: 1, alpha: 0, beta: 0, interval: Nanos(10_000) },
+        Afd { shadow: 65_536, sample: 65_536, target: 65_536, alpha: 1_000_000, ..afd },
+        Afd { beta: 1_000_000, interval: Nanos(10_000_000_000), ..afd },
+    ] {
+        assert_eq!(subject.set(Nanos(5), Knob::Afd(good)), Ok(Wake::No));
+        let due = subject.tick(Nanos(5)).unwrap();
+        let _ = subject.tick(due);
+    }
+    for (bad, name) in [
+        (Afd { shadow: 0, ..afd }, "afd.shadow"),
+        (Afd { shadow: 65_537, ..afd }, "afd.shadow"),
+        (Afd { sample: 0, ..afd }, "afd.sample"),
+        (Afd { sample: 65_537, ..afd }, "afd.sample"),
+        (Afd { target: 0, ..afd }, "afd.target"),
+        (Afd { target: 65_537, ..afd }, "afd.target"),
+        (Afd { alpha: 1_000_001, ..afd }, "afd.alpha"),
+        (Afd { beta: 1_000_001, ..afd }, "afd.beta"),
+        (Afd { interval: Nanos(9_999), ..afd }, "afd.interval"),
+        (Afd { interval: Nanos(10_000_000_001), ..afd }, "afd.interval"),
+    ] {
+        let before = state(&subject);
+        let refused = subject.set(Nanos(5), Knob::Afd(bad));
+        assert!(matches!(refused, Err(KnobError::OutOfRange { knob, .. }) if knob == name), "{refused:?}");
+        assert_eq!(before, state(&subject));
+    }
+    let flows = |flows| PfqConfig { flows, ..PfqConfig::default() }.check().is_ok();
+    assert_eq!([0, 1, 4_194_304, 4_194_305].map(flows), [false, true, true, false]);
+}
+
+#[test]
 fn switches_take_each_position() {
     for knob in [
         Knob::Module2(false),
@@ -177,6 +310,17 @@ fn knobs_of_other_disciplines_are_refused() {
     unknown(wfq(TAIL), &[water]);
     unknown(wfq(LONGEST), &[limit]);
     unknown(lct(), &[weight, water]);
+    let linger = Knob::AflLinger(Nanos(5));
+    let afd = [Knob::Afd(Afd::default()), Knob::Window(Nanos::SECOND)];
+    let buffer = [Knob::Buffer(BufferLimit::default()), Knob::Victim(Victim::Tail)];
+    unknown(pfq(), &[weight, water, limit, linger]);
+    unknown(pfq(), &afd);
+    unknown(pdrr(), &[weight, water, limit]);
+    unknown(pdrr(), &afd);
+    unknown(afan(), &[weight, water, linger]);
+    unknown(afan(), &buffer);
+    unknown(fifo(), &buffer);
+    unknown(fifo(), &[Knob::Quantum(Bytes(1_500)), Knob::StartLimit(None)]);
 }
 
 /// Classes beyond the last are refused and nothing changes.
@@ -194,6 +338,7 @@ fn knobs_of_classes_that_do_not_exist_are_refused() {
     no_such_class(wfq(TAIL), 4, limit(4), 4);
     no_such_class(wfq(TAIL), 4, Knob::Weight(Class(u16::MAX), Weight(100)), u16::MAX);
     no_such_class(lct(), 4, limit(4), 4);
+    no_such_class(afan(), 1, limit(1), 1);
     no_such_class(lct(), 4, Knob::XDelay(Class(4), Nanos(5)), 4);
 }
 

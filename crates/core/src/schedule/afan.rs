@@ -163,12 +163,17 @@ struct Flow {
     shadow: u32,
     /// The window in which it was last sent an elastic packet, and the number of windows is counted from 1.
     window: u64,
+    /// How many packets of flows without a place had come to EQ before this flow got one: some may be its own, and are not
+    /// to be overtaken.
+    behind: u64,
     flips: Flips,
 }
 
 impl Flow {
-    const NEW: Self =
-        Self { priority: Bytes::ZERO, waiting: Bytes::ZERO, shadow: 0, window: 0, flips: Flips::NEW };
+    const fn new(behind: u64) -> Self {
+        let (priority, waiting) = (Bytes::ZERO, Bytes::ZERO);
+        Self { priority, waiting, shadow: 0, window: 0, behind, flips: Flips::NEW }
+    }
 
     fn is_idle(&self, window: u64) -> bool {
         let seen = self.window + 1 >= window;
@@ -206,6 +211,9 @@ pub struct Afan<P> {
     /// EQ.
     elastic: Queue,
     flows: FlowTable<Flow>,
+    /// Packets of flows without a place that came to EQ, and that left it.
+    placeless_in: u64,
+    placeless_out: u64,
     /// The shadow buffer: flows of sampled arrivals, the oldest at `oldest` once it is full.
     shadow: Vec<u32>,
     oldest: usize,
@@ -245,6 +253,8 @@ impl<P: Packet> Afan<P> {
             priority: Queue::EMPTY,
             elastic: Queue::EMPTY,
             flows: FlowTable::new(config.flows, config.seed)?,
+            placeless_in: 0,
+            placeless_out: 0,
             shadow: Vec::with_capacity(config.afd.shadow as usize),
             oldest: 0,
             fair: i64::from(config.afd.shadow) * ONE as i64,
@@ -290,7 +300,7 @@ impl<P: Packet> Afan<P> {
             let window = self.window;
             self.flows.sweep(SWEEP, |_, flow| flow.is_idle(window));
         }
-        self.flows.insert(hash, key, Flow::NEW).ok()
+        self.flows.insert(hash, key, Flow::new(self.placeless_in)).ok()
     }
 
     /// One of `sample` arrivals goes to the shadow buffer; the oldest leaves it.
@@ -326,11 +336,19 @@ impl<P: Packet> Afan<P> {
         }
     }
 
+    /// A packet has left EQ.
+    fn left(&mut self, flow: u32, length: Bytes) {
+        if flow == NIL {
+            self.placeless_out += 1;
+        } else {
+            self.flows.value_mut(EntryId::from_link(flow)).waiting -= length;
+        }
+    }
+
     /// An elastic packet is sent: the fictitious flow would have got as much as each of those that are.
     fn credit(&mut self, flow: u32, length: Bytes) {
         if flow != NIL {
             let flow = self.flows.value_mut(EntryId::from_link(flow));
-            flow.waiting -= length;
             if flow.window != self.window {
                 flow.window = self.window;
                 self.seen += 1;
@@ -352,6 +370,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
                 self.sample(id);
                 let flow = self.flows.value(id);
                 let streaming = flow.waiting == Bytes::ZERO
+                    && flow.behind <= self.placeless_out
                     && flow.priority + length <= self.config.quantum
                     && may_start(self.config.start_limit, self.priority.bytes, length);
                 (streaming, flow.shadow)
@@ -381,8 +400,9 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             Treated::Priority
         } else {
             self.slab.push(&mut self.elastic, packet, place);
-            if let Some(flow) = flow {
-                flow.waiting += length;
+            match flow {
+                Some(flow) => flow.waiting += length,
+                None => self.placeless_in += 1,
             }
             Treated::Queued
         }
@@ -396,6 +416,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             return Some(packet);
         }
         let (packet, flow) = self.slab.pop(&mut self.elastic)?;
+        self.left(flow, packet.ip_len());
         self.credit(flow, packet.ip_len());
         Some(packet)
     }
@@ -470,9 +491,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             into(packet);
         }
         while let Some((packet, flow)) = self.slab.pop(&mut self.elastic) {
-            if flow != NIL {
-                self.flows.value_mut(EntryId::from_link(flow)).waiting -= packet.ip_len();
-            }
+            self.left(flow, packet.ip_len());
             into(packet);
         }
     }
