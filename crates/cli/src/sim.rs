@@ -87,6 +87,9 @@ fn one(
             }
             print(&format!("{}\n", table::steps(&outcome.run)))?;
             print(&format!("{}\n", table::judgements(&outcome.judgements)))?;
+            for note in &outcome.run.notes {
+                print(&format!("{note}\n"))?;
+            }
         }
         varied.seed = seed;
         let report = Report::of_scenario(&varied, vec![outcome.run], outcome.judgements);

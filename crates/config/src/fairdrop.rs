@@ -89,14 +89,21 @@ impl FairDropConfig {
         let thousandths = |value: u16| format!("{:?}", f64::from(value) / 1_000.0);
         let quoted = |text: String| toml::Value::from(text).to_string();
         let by_class = |value: &dyn Fn(usize) -> u16| {
-            let each: Vec<_> =
-                classes.iter().enumerate().map(|(at, class)| format!("{} = {}", quoted((*class).to_owned()), value(at))).collect();
+            let each: Vec<_> = classes
+                .iter()
+                .enumerate()
+                .map(|(at, class)| format!("{} = {}", quoted((*class).to_owned()), value(at)))
+                .collect();
             format!("{{ {} }}", each.join(", "))
         };
         let share = |at: usize| self.table.shares.get(at).copied().unwrap_or(Share { weight: 1, group: 0 });
         let rule = match self.rule {
             Rule::Level { burst, overhead } => {
-                format!("kind = \"level\", burst = {}, overhead = {}", quoted(time_text(burst)), thousandths(overhead))
+                format!(
+                    "kind = \"level\", burst = {}, overhead = {}",
+                    quoted(time_text(burst)),
+                    thousandths(overhead)
+                )
             }
             Rule::Kappa { kappa } => format!("kind = \"kappa\", kappa = {}", thousandths(kappa)),
             Rule::Fixed { threshold } => format!("kind = \"fixed\", cycles = {}", threshold.0),
@@ -115,7 +122,8 @@ impl FairDropConfig {
             ),
         };
         let grouped = self.is_grouped();
-        let group_weight = |at: usize| if grouped { self.table.groups.get(at).copied().unwrap_or(1) } else { 1 };
+        let group_weight =
+            |at: usize| if grouped { self.table.groups.get(at).copied().unwrap_or(1) } else { 1 };
         [
             ("on", self.on.to_string()),
             ("cpu", self.cpu.to_string()),
@@ -150,7 +158,8 @@ pub(crate) fn fairdrop_of(reader: &mut Reader, fields: &Fields, classes: &[&str]
     let group_weights = by_class(reader, fields, "group_weight", classes, whole)?;
     let grouped = fields.text("groups")? == "class" && classes.len() > 1;
     if grouped && classes.len() > FlowTableConfig::MAX_GROUPS {
-        let message = format!("{} classes: at most {} can be groups", classes.len(), FlowTableConfig::MAX_GROUPS);
+        let message =
+            format!("{} classes: at most {} can be groups", classes.len(), FlowTableConfig::MAX_GROUPS);
         reader.fail(&fields.span("groups"), fields.path_of("groups"), message);
         return None;
     }
@@ -159,10 +168,11 @@ pub(crate) fn fairdrop_of(reader: &mut Reader, fields: &Fields, classes: &[&str]
         reader.fail(&fields.span("group_weight"), fields.path_of("group_weight"), message);
     }
     // Rows beyond the 256 that the core has share the last.
-    let shares = weights.iter().enumerate().take(256).map(|(at, weight)| Share {
-        weight: *weight,
-        group: if grouped { at as u8 } else { 0 },
-    });
+    let shares = weights
+        .iter()
+        .enumerate()
+        .take(256)
+        .map(|(at, weight)| Share { weight: *weight, group: if grouped { at as u8 } else { 0 } });
     let mut table = FlowTableConfig {
         flows: u32::try_from(fields.integer("flows")?).ok()?,
         shares: shares.collect(),
@@ -192,12 +202,9 @@ fn rule_of(reader: &mut Reader, fields: &Fields) -> Option<Rule> {
     let rule = match fields.kind? {
         "kappa" => Rule::Kappa { kappa: part("kappa")? },
         "fixed" => Rule::Fixed { threshold: cycles("cycles")? },
-        "mimd-batch" => Rule::MimdBatch {
-            down: part("down")?,
-            up: part("up")?,
-            min: cycles("min")?,
-            max: cycles("max")?,
-        },
+        "mimd-batch" => {
+            Rule::MimdBatch { down: part("down")?, up: part("up")?, min: cycles("min")?, max: cycles("max")? }
+        }
         "mimd-ring" => Rule::MimdRing {
             down: part("down")?,
             up: part("up")?,

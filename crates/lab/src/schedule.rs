@@ -224,7 +224,10 @@ mod tests {
         std::fs::write(&path, fixture::capture(&[(0, 100), (3_000, 1_450)])).expect("written");
         let text = fixture::TEXT.replace(
             "to = \"sink\"\nkind = \"poisson\"\nrate = \"4Mbit/s\"\nsize = \"500B\"",
-            &format!("to = \"sink\"\nkind = \"replay\"\nfile = {:?}\nsize = \"500B\"", path.display().to_string()),
+            &format!(
+                "to = \"sink\"\nkind = \"replay\"\nfile = {:?}\nsize = \"500B\"",
+                path.display().to_string()
+            ),
         );
         let scenario = fixture::parse(&text);
         let error = Schedule::of(&scenario, &scenario.traffic[1], 1, Nanos::ZERO).expect_err("1400 is less");

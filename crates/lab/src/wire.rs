@@ -393,7 +393,8 @@ mod tests {
     #[test]
     fn packets_come_late_by_the_delay_and_those_that_overtake_do_not() {
         let quality = "delay = \"20ms\"\njitter = \"5ms\"\nreorder = 0.1";
-        let Some((arrived, sent, counts)) = carried(quality, "rate = \"2Mbit/s\"\nsize = \"500B\"\nipv6 = true")
+        let Some((arrived, sent, counts)) =
+            carried(quality, "rate = \"2Mbit/s\"\nsize = \"500B\"\nipv6 = true")
         else {
             return;
         };

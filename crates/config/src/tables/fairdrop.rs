@@ -102,8 +102,13 @@ pub static FAIRDROP: Section = Section {
 };
 
 /// The rules by their `kind`.
-pub static RULES: &[(&str, &Section)] =
-    &[("level", &LEVEL), ("kappa", &KAPPA), ("fixed", &FIXED), ("mimd-batch", &MIMD_BATCH), ("mimd-ring", &MIMD_RING)];
+pub static RULES: &[(&str, &Section)] = &[
+    ("level", &LEVEL),
+    ("kappa", &KAPPA),
+    ("fixed", &FIXED),
+    ("mimd-batch", &MIMD_BATCH),
+    ("mimd-ring", &MIMD_RING),
+];
 
 /// `kind = "level"`.
 pub static LEVEL: Section = Section {
@@ -154,7 +159,12 @@ pub static MIMD_BATCH: Section = Section {
     heading: "rule = { kind = \"mimd-batch\", … }",
     doc: "The authors' simulators: a threshold that shrinks after each full burst and grows after each other.",
     keys: &[
-        Key { name: "down", kind: DOWN, presence: Presence::Default("0.9"), doc: "Factor after a full burst." },
+        Key {
+            name: "down",
+            kind: DOWN,
+            presence: Presence::Default("0.9"),
+            doc: "Factor after a full burst.",
+        },
         Key { name: "up", kind: UP, presence: Presence::Default("1.1"), doc: "Factor after any other." },
         Key { name: "min", kind: CYCLES, presence: Presence::Default("2000"), doc: "Smallest threshold." },
         Key { name: "max", kind: CYCLES, presence: Presence::Default("2000000"), doc: "Largest threshold." },
@@ -170,6 +180,11 @@ pub static MIMD_RING: Section = Section {
         Key { name: "up", kind: UP, presence: Presence::Default("1.3"), doc: "Factor below `low`." },
         Key { name: "high", kind: FRAMES, presence: Presence::Default("512"), doc: "Many." },
         Key { name: "low", kind: FRAMES, presence: Presence::Default("256"), doc: "Few; at most `high`." },
-        Key { name: "start", kind: CYCLES, presence: Presence::Default("6000"), doc: "Threshold to begin with." },
+        Key {
+            name: "start",
+            kind: CYCLES,
+            presence: Presence::Default("6000"),
+            doc: "Threshold to begin with.",
+        },
     ],
 };
