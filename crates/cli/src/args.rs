@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Ask or change a running router.
     Ctl(CtlArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
-    Lab(LabArgs),
+    Lab(WorldArgs),
     /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
     Sim(SimArgs),
     /// Show the LCT testbed: FIFO, WFQ/ALTQ and LCT-UC side by side, on real packets as root, else in the simulator.
@@ -231,9 +231,9 @@ pub(crate) enum CtlCommand {
     },
 }
 
-/// Arguments of `lab`.
+/// What `lab` and `sim` both take.
 #[derive(ClapArgs, Debug)]
-pub(crate) struct LabArgs {
+pub(crate) struct WorldArgs {
     /// The scenario.
     pub(crate) file: PathBuf,
     /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
@@ -259,32 +259,14 @@ pub(crate) struct LabArgs {
 /// Arguments of `sim`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct SimArgs {
-    /// The scenario.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
     /// Seed of everything random, instead of the scenario's.
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Run with so many seeds, from the first on; one page shows all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
-    /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    pub(crate) time_scale: f64,
-    /// Switch off the mechanism of the `without` entry of this name: the expectations it names must then fail.
-    #[arg(long, value_name = "NAME", conflicts_with = "all_without")]
-    pub(crate) without: Option<String>,
-    /// One run for each `without` entry.
-    #[arg(long)]
-    pub(crate) all_without: bool,
-    /// Folder for the results [default: out/NAME].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Print only what is not as expected.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
-    /// Print the summary as JSON instead of tables.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Arguments of `demo`.

@@ -9,7 +9,7 @@ use evenkeel_report::{Judgement, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
-use crate::args::{DemoArgs, LabArgs};
+use crate::args::{DemoArgs, WorldArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::print;
@@ -20,7 +20,7 @@ impl From<LabError> for Failure {
     }
 }
 
-pub(crate) fn lab(args: &LabArgs, disciplines: &Disciplines) -> Outcome {
+pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
     let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.all_without {
@@ -44,7 +44,7 @@ pub(crate) fn lab(args: &LabArgs, disciplines: &Disciplines) -> Outcome {
     Ok(worst)
 }
 
-fn one(args: &LabArgs, scenario: &Scenario, without: Option<String>, out_dir: PathBuf) -> Outcome {
+fn one(args: &WorldArgs, scenario: &Scenario, without: Option<String>, out_dir: PathBuf) -> Outcome {
     let outcome = evenkeel_lab::run(
         scenario,
         &LabOptions {

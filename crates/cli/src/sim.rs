@@ -28,17 +28,17 @@ impl From<WriteError> for Failure {
 }
 
 pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
-    let scenario = check::load_scenario(&args.file, disciplines)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
-    if !args.all_without {
-        return one(args, &scenario, args.without.clone(), &out, disciplines);
+    let scenario = check::load_scenario(&args.world.file, disciplines)?;
+    let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    if !args.world.all_without {
+        return one(args, &scenario, args.world.without.clone(), &out, disciplines);
     }
     if scenario.ablations.is_empty() {
-        eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.file.display());
+        eprintln!("evenkeel: {} has no [[without]]: nothing to run", args.world.file.display());
     }
     let mut worst = 0;
     for ablation in &scenario.ablations {
-        if !args.quiet && !args.json {
+        if !args.world.quiet && !args.world.json {
             print(&format!("without: {}\n\n", ablation.name))?;
         }
         let folder = out.join(file_name(&ablation.name));
@@ -60,8 +60,8 @@ fn one(
     if let Some(name) = &without {
         varied = varied.with_ablation(name).map_err(Failure::input)?;
     }
-    if args.time_scale != 1.0 {
-        varied = varied.scaled(args.time_scale).map_err(Failure::input)?;
+    if args.world.time_scale != 1.0 {
+        varied = varied.scaled(args.world.time_scale).map_err(Failure::input)?;
     }
     let several = args.seeds > 1;
     let (mut reports, mut files, mut failed) = (Vec::new(), Vec::new(), false);
@@ -69,7 +69,7 @@ fn one(
         let options = SimOptions {
             seed: Some(seed),
             without: without.clone(),
-            time_scale: args.time_scale,
+            time_scale: args.world.time_scale,
             disciplines: disciplines.clone(),
         };
         let outcome = evenkeel_sim::run(scenario, &options)?;
@@ -79,9 +79,9 @@ fn one(
         }
         let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
         failed |= !bad.is_empty();
-        if args.quiet && !args.json {
+        if args.world.quiet && !args.world.json {
             eprint!("{}", table::judgements(&bad));
-        } else if !args.json {
+        } else if !args.world.json {
             if several {
                 print(&format!("seed {seed}\n"))?;
             }
@@ -95,7 +95,7 @@ fn one(
         let report = Report::of_scenario(&varied, vec![outcome.run], outcome.judgements);
         let below = if several { folder.join(format!("seed-{seed}")) } else { folder.to_owned() };
         files = evenkeel_report::write_all(&below, &report)?;
-        if args.json {
+        if args.world.json {
             print_summary(&files)?;
         }
         reports.push(report);
@@ -104,7 +104,7 @@ fn one(
         Some(page) if !several => page.clone(),
         _ => evenkeel_report::site::write(folder, reports, &[], &Title::default())?,
     };
-    if !args.quiet && !args.json {
+    if !args.world.quiet && !args.world.json {
         print(&format!("report: {}\n", page.display()))?;
     }
     Ok(u8::from(failed))

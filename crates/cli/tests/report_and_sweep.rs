@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use evenkeel_netns::testing::available;
+
 fn evenkeel(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_evenkeel")).args(args).output().unwrap()
 }
@@ -45,17 +47,71 @@ fn seeds_become_one_page_and_saved_results_an_index() {
     assert!(text(&empty.stderr).contains("holds no result.json"));
 }
 
+/// A sweep of half a second per run, over these queue limits.
+fn sweep_of(limits: &str) -> String {
+    format!(
+        "name = \"a/b\"\ntitle = \"T\"\nscenario = {:?}\nseeds = [1]\nduration = \"500ms\"\n\
+         [fixed]\nstep = []\nsettle = \"0s\"\nsample = \"100ms\"\n\
+         \"traffic[from-h1].stop\" = \"500ms\"\n\"traffic[from-h3].stop\" = \"500ms\"\n\
+         [[vary]]\nname = \"limit\"\nset = \"router[r1].config.link[sink].discipline.limit\"\nvalues = {limits}\n",
+        scenario("wfq-altq/fig3.toml")
+    )
+}
+
+/// On a file system of its own that only this script sees: runs the sweep until the disk is full, looks at what is there, makes room, and
+/// runs it again. Arguments: the command, sweep.toml, the folder to mount over, and where copies go.
+const FULL_DISK: &str = r#"
+mount -t tmpfs -o size=64k none "$3" || exit 99
+"$1" sweep "$2" --out "$3/results" --jobs 2 --quiet; echo "first $?"
+cp -r "$3/results" "$4/first"
+mount -o remount,size=8m "$3"
+"$1" sweep "$2" --out "$3/results" --jobs 2; echo "second $?"
+cp -r "$3/results" "$4/second"
+"#;
+
+#[test]
+fn a_full_disk_costs_a_sweep_the_runs_in_flight_and_no_more() {
+    if !available("a_full_disk_costs_a_sweep_the_runs_in_flight_and_no_more") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("sweep.toml"), sweep_of(&format!("{:?}", (10..40).collect::<Vec<_>>()))).unwrap();
+    fs::create_dir(path("disk")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", FULL_DISK, "sh", env!("CARGO_BIN_EXE_evenkeel")]);
+    let output = command.args([path("sweep.toml"), path("disk"), folder.path().into()]).output().unwrap();
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("first 1\n") && said.contains("second 0\n"), "{said}{complained}");
+    assert!(complained.contains("cannot write") && complained.contains("No space left"), "{complained}");
+
+    let tasks = |of: &str| -> Vec<PathBuf> {
+        let mut files: Vec<_> =
+            fs::read_dir(path(of).join("tasks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let (first, second) = (tasks("first"), tasks("second"));
+    assert_eq!(second.len(), 30, "all are there in the end");
+    assert!(!first.is_empty() && first.len() < 30, "{} before the disk was full", first.len());
+    // Nothing half written is left, and nothing that was there is run again.
+    for file in &first {
+        let name = file.file_name().unwrap();
+        assert_eq!(fs::read(file).unwrap(), fs::read(path("second/tasks").join(name)).unwrap(), "{name:?}");
+    }
+    assert!(
+        said.contains(&format!("{} there before, {} new, 0 failed", first.len(), 30 - first.len())),
+        "{said}"
+    );
+    // 64 KiB are 16 pages. The folders take none, the sweep's own file one, each run in flight one besides its own.
+    assert!(first.len() >= 12, "{} of at most 15", first.len());
+}
+
 #[test]
 fn a_divided_sweep_is_merged_and_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sweep.toml");
-    let sweep = format!(
-        "name = \"a/b\"\ntitle = \"T\"\nscenario = {:?}\nseeds = [1]\nduration = \"500ms\"\n\
-         [fixed]\nstep = []\nsettle = \"0s\"\nsample = \"100ms\"\n\
-         \"traffic[from-h1].stop\" = \"500ms\"\n\"traffic[from-h3].stop\" = \"500ms\"\n\
-         [[vary]]\nname = \"limit\"\nset = \"router[r1].config.link[sink].discipline.limit\"\nvalues = [10, 200]\n",
-        scenario("wfq-altq/fig3.toml")
-    );
+    let sweep = sweep_of("[10, 200]");
     fs::write(&file, &sweep).unwrap();
     let file = file.display().to_string();
     let part = |n: usize| -> PathBuf { folder.path().join(format!("part{n}")) };
