@@ -83,6 +83,13 @@ pub fn run(
         .map(|index| sweep.task(index))
         .collect::<Result<_, _>>()
         .map_err(SweepError::BadInput)?;
+    let first = all.first().map(|task| sweep.scenario(task)).transpose().map_err(SweepError::BadInput)?;
+    for router in first.iter().flat_map(|scenario| &scenario.routers) {
+        // A discipline that this program does not know would fail every task.
+        options.disciplines.check(&router.config).map_err(|error| {
+            SweepError::BadInput(format!("{}: router {}: {error}", sweep.name, router.name))
+        })?;
+    }
     let tasks_folder = folder.join(store::TASKS);
     fs::create_dir_all(&tasks_folder)
         .map_err(|source| SweepError::Write { path: tasks_folder.clone(), source })?;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_router::Disciplines;
 use evenkeel_sweep::{RunOptions, Shard, Sweep, SweepError, merge, run};
 use tempfile::TempDir;
 
@@ -268,4 +270,37 @@ fn the_sweeps_that_are_shipped_are_valid() {
     let maps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/maps");
     let sweep = Sweep::load(&maps.join("differentiation.toml")).unwrap();
     assert_eq!(sweep.tasks(), 3 * 8 * 12 * 3);
+}
+
+#[test]
+fn disciplines_of_the_callers_own_are_swept_and_unknown_ones_refused_before_anything_runs() {
+    let (folder, file) = files(
+        "name = \"own\"\ntitle = \"T\"\nscenario = \"two.toml\"\n[[vary]]\nname = \"limit\"\n\
+         set = \"router[r1].config.link[sink].discipline.settings.limit\"\nvalues = [5, 50]\n\
+         [measure]\ndelay = \"delay(class1)@start\"\n",
+    );
+    let built_in = "{ kind = \"wfq-altq\", limit = 20, weight = { class1 = 100, class3 = 100 } }";
+    let own = "{ kind = \"own\", name = \"short\", settings = { limit = 9 } }";
+    fs::write(folder.path().join("two.toml"), SCENARIO.replace(built_in, own)).unwrap();
+    let sweep = Sweep::load(&file).unwrap();
+    let out = folder.path().join("out");
+    let error = run(&sweep, &out, &options("1/1"), &|_, _| {}).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("short") && !out.exists(), "{error}");
+
+    #[derive(serde::Deserialize)]
+    struct Settings {
+        limit: u32,
+    }
+    let known = Disciplines::default().with("short", |setup| {
+        let Settings { limit } = setup.settings()?;
+        let fifo = Fifo::new(FifoConfig { limit });
+        Ok(Box::new(fifo.map_err(|error| error.to_string())?))
+    });
+    let options = RunOptions { disciplines: known, ..options("1/1") };
+    assert!(run(&sweep, &out, &options, &|_, _| {}).unwrap().failed.is_empty());
+    merge(std::slice::from_ref(&out), &out).unwrap();
+    let delays: Vec<f64> =
+        table(&out.join("measures.csv"))[1..].iter().map(|row| row[3].parse().unwrap()).collect();
+    assert!(delays[0] > 0.0 && delays[1] > 2.0 * delays[0], "a longer queue is waited in longer: {delays:?}");
 }
