@@ -2,7 +2,7 @@
 
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, marker};
 use super::download::{self, Entry};
-use super::panels::{QUANTITIES, Quantity, calls_shares, grid, legend_html};
+use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html};
 use super::tables::badge;
 use super::text::{escape, paragraphs};
 use super::{Figures, page, tables, topology};
@@ -257,8 +257,50 @@ fn mark(comparison: &Comparison, value: &PublishedValue, index: usize, factor: f
     Some(Mark { from_s, to_s, value, index })
 }
 
-fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
+/// A figure with a panel for each quantity on one link, what was published among them.
+fn figure_of(
+    comparison: &Comparison,
+    quantities: &[Quantity],
+    (router, link): (&str, &str),
+    caption: &str,
+    figures: &mut Figures,
+) -> String {
     let names = classes(comparison);
+    let published = comparison.published();
+    let mut panels = grid(2);
+    let mut marked = false;
+    for (at, quantity) in quantities.iter().enumerate() {
+        let (metric, factor) = metric_of(quantity);
+        let marks: Vec<Mark> = published
+            .iter()
+            .filter_map(|value| {
+                let place = value.place.as_ref()?;
+                let here = place.metric == metric && place.router == router && place.link == link;
+                let class = place.class.as_ref().filter(|_| here)?;
+                let index = names.iter().position(|name| name == class)?;
+                mark(comparison, value, index, factor)
+            })
+            .collect();
+        marked |= !marks.is_empty();
+        let curves = names.iter().map(|class| curves_of(comparison, quantity, router, link, class)).collect();
+        let panel = Panel {
+            title: quantity.title,
+            unit: quantity.unit,
+            text: quantity.text,
+            log_from: quantity.log_from,
+            names: &names,
+            curves,
+            marks,
+        };
+        panels += &panel.draw(comparison, 532.0, 254.0, at + 2 >= quantities.len());
+    }
+    panels += "</div>";
+    let entries = legend(comparison, &names, marked);
+    let saved = figures.saved(caption, &download::picture(&panels, 2, &entries));
+    format!("<figure>\n{}{panels}\n{saved}</figure>\n", legend_html(&entries))
+}
+
+fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     let published = comparison.published();
     let mut html = String::from("<section>\n<h2>Figures</h2>\n");
     let most = comparison.worlds.iter().map(|world| world.results.len()).max().unwrap_or(0);
@@ -277,43 +319,17 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
         let here = |value: &&&PublishedValue, metric: &str| {
             value.place.as_ref().is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
         };
-        let mut panels = grid(2);
-        let mut marked = false;
-        for (at, quantity) in QUANTITIES.iter().enumerate() {
-            let (metric, factor) = metric_of(quantity);
-            let marks: Vec<Mark> = published
-                .iter()
-                .filter(|value| here(value, metric))
-                .filter_map(|value| {
-                    let class = value.place.as_ref()?.class.as_ref()?;
-                    let index = names.iter().position(|name| name == class)?;
-                    mark(comparison, value, index, factor)
-                })
-                .collect();
-            marked |= !marks.is_empty();
-            let curves =
-                names.iter().map(|class| curves_of(comparison, quantity, &router, &link, class)).collect();
-            let panel = Panel {
-                title: quantity.title,
-                unit: quantity.unit,
-                text: quantity.text,
-                log_from: quantity.log_from,
-                names: &names,
-                curves,
-                marks,
-            };
-            panels += &panel.draw(comparison, 532.0, 254.0, at >= 2);
-        }
-        panels += "</div>";
-        let legend_entries = legend(comparison, &names, marked);
-        html += &format!(
-            "<figure>\n{}{panels}\n{}</figure>\n",
-            legend_html(&legend_entries),
-            figures.saved(
-                &format!("QoStat on {place}, each point one sampling window. Transit delay runs from arrival in the router to leaving the queue.{band}{scaled}"),
-                &download::picture(&panels, 2, &legend_entries),
-            )
+        let on = (router.as_str(), link.as_str());
+        let text = format!(
+            "QoStat on {place}, each point one sampling window. Transit delay runs from arrival in the router to leaving the queue.{band}{scaled}"
         );
+        html += &figure_of(comparison, &QUANTITIES, on, &text, figures);
+        if comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| is_controlled(run, on)) {
+            let text = format!(
+                "Dynamic control on {place}: how congested the link is for each class (0: as it should be, 1: at its degradation threshold), and the X_DELAY that the control makes of it.{band}{scaled}"
+            );
+            html += &figure_of(comparison, &CONTROL, on, &text, figures);
+        }
         let calls: Vec<Vec<Curve>> = (0..3)
             .map(|kind| {
                 let rows = |run: &Run| calls_shares(run, (&router, &link), kind);
@@ -364,6 +380,9 @@ fn metric_of(quantity: &Quantity) -> (&'static str, f64) {
         "Sent" => ("sent", 1.0),
         "Dropped" => ("dropped", 1.0),
         "Queue length" => ("qlen", 1.0),
+        "Congestion index for delay" => ("ci_delay", 1.0),
+        "Congestion index for loss" => ("ci_loss", 1.0),
+        "X_DELAY given by the control" => ("x_delay", 1e-3),
         _ => ("delay", 1e-3),
     }
 }

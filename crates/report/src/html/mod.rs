@@ -186,7 +186,7 @@ impl Report {
             } else {
                 " Windows on darker ground (settling) do not count."
             };
-            let (panels, cut) = panels::panels(&self.runs, (router, link), &classes);
+            let (panels, cut) = panels::panels(&self.runs, &panels::QUANTITIES, (router, link), &classes);
             let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
             let columns = if self.runs.len() == 1 { 2 } else { self.runs.len() };
             let legend = panels::legend(&classes);
@@ -197,6 +197,18 @@ impl Report {
                     "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}{cut}"
                 ), &download::picture(&panels, columns, &legend))
             );
+            if self.runs.iter().any(|run| panels::is_controlled(run, (router, link))) {
+                let (control, _) = panels::panels(&self.runs, &panels::CONTROL, (router, link), &classes);
+                let controlled = self.runs.iter().filter(|run| panels::is_controlled(run, (router, link)));
+                let columns = controlled.count().max(2);
+                html += &format!(
+                    "<figure>\n{}{control}\n{}</figure>\n",
+                    panels::legend_html(&legend),
+                    figures.saved(&format!(
+                        "Dynamic control on {place}: how congested the link is for each class (0: as it should be, 1: at its degradation threshold), and the X_DELAY that the control makes of it.{several}"
+                    ), &download::picture(&control, columns, &legend))
+                );
+            }
             if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {
                 let calls = panels::calls(&self.runs, (router, link));
                 let legend = panels::calls_legend();
@@ -355,6 +367,27 @@ mod tests {
         }
         assert_eq!(page.matches("class=\"stepline\"").count(), 5);
         assert_eq!(page.matches("Scheduler calls <tspan").count(), 1);
+    }
+
+    #[test]
+    fn links_with_control_have_panels_of_it() {
+        let mut report = report();
+        let title = "<text class=\"title\" x=\"0\" y=\"13\">Congestion index for loss ";
+        assert_eq!(report.to_html().matches(title).count(), 0, "there is no control");
+        for sample in &mut report.runs[0].samples {
+            let late = f64::from(u8::from(sample.t_s > 4.0));
+            sample.control =
+                Some(crate::run::ControlSample { ci_delay: 0.25, ci_loss: 1.5 * late, x_delay_us: 300.0 });
+        }
+        let page = report.to_html();
+        assert_eq!(page.matches(title).count(), 1);
+        assert!(page.contains("class3: 1.50") && page.contains("class1: 0.25"), "windows tell the values");
+        assert!(page.contains("class1: 0.30 ms") || page.contains("class1: 0.300 ms"), "and the X_DELAY");
+        // A run without stands in the other figures only.
+        let mut without = fixture::two_steps();
+        without.name = "without".to_owned();
+        report.runs.push(without);
+        assert_eq!(report.to_html().matches(title).count(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The four QoStat panels, the panels of scheduler calls, and their legends.
+//! The four QoStat panels, those of the dynamic control, the panels of scheduler calls, and their legends.
 
 use super::chart::{Canvas, Hover, Line, SERIES, Scale, marker};
 use super::download::Entry;
@@ -50,6 +50,40 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
         log_from: None,
     },
 ];
+
+/// What the dynamic control of a link sees and gives.
+pub(super) const CONTROL: [Quantity; 3] = [
+    Quantity {
+        title: "Congestion index for delay",
+        unit: "1 = threshold",
+        value: |s| s.control.map(|control| control.ci_delay),
+        text: index,
+        log_from: None,
+    },
+    Quantity {
+        title: "Congestion index for loss",
+        unit: "1 = threshold",
+        value: |s| s.control.map(|control| control.ci_loss),
+        text: index,
+        log_from: None,
+    },
+    Quantity {
+        title: "X_DELAY given by the control",
+        unit: "ms",
+        value: |s| s.control.map(|control| control.x_delay_us / 1e3),
+        text: |ms| format!("{} ms", micros(ms * 1e3)),
+        log_from: Some(LEAST_DELAY_MS),
+    },
+];
+
+fn index(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+/// Whether a run has control on a link.
+pub(super) fn is_controlled(run: &Run, (router, link): (&str, &str)) -> bool {
+    run.samples.iter().any(|s| s.router == router && s.link == link && s.control.is_some())
+}
 
 /// The links of all runs, in the order in which they first appear.
 pub(super) fn links(runs: &[Run]) -> Vec<(&str, &str)> {
@@ -105,11 +139,19 @@ pub(super) fn legend_html(entries: &[Entry]) -> String {
     html + "</div>"
 }
 
-/// The four panels of one link: two by two for one run, else a row per quantity with a column per run and shared axes. Also
+/// The panels of `quantities` on one link: two by two for one run, else a row per quantity with a column per run and shared axes. Also
 /// tells whether some delays were too short for their axis.
-pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str]) -> (String, bool) {
-    let runs: Vec<&Run> =
-        runs.iter().filter(|run| run.samples.iter().any(|s| s.router == router && s.link == link)).collect();
+pub(super) fn panels(
+    runs: &[Run],
+    quantities: &[Quantity],
+    (router, link): (&str, &str),
+    classes: &[&str],
+) -> (String, bool) {
+    let measured = |run: &&Run| {
+        let mut here = run.samples.iter().filter(|s| s.router == router && s.link == link);
+        here.any(|sample| quantities.iter().any(|quantity| (quantity.value)(sample).is_some()))
+    };
+    let runs: Vec<&Run> = runs.iter().filter(measured).collect();
     let columns = if runs.len() == 1 { 2 } else { runs.len() };
     let mut html = grid(columns);
     if runs.len() > 1 {
@@ -118,8 +160,8 @@ pub(super) fn panels(runs: &[Run], (router, link): (&str, &str), classes: &[&str
         }
     }
     let mut cut = false;
-    for (place, quantity) in QUANTITIES.iter().enumerate() {
-        let lowest = place + columns.div_ceil(runs.len().max(1)) >= QUANTITIES.len();
+    for (place, quantity) in quantities.iter().enumerate() {
+        let lowest = place + columns.div_ceil(runs.len().max(1)) >= quantities.len();
         let of_link = |run: &'_ Run| -> Vec<Sample> {
             run.samples.iter().filter(|s| s.router == router && s.link == link).cloned().collect()
         };
