@@ -57,6 +57,7 @@ step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warn
 step "documentation" lint_docs
 step "tests" tests
 step "purity of the core" scripts/purity.sh
+step "no world in the router" scripts/one_world.sh --self-test
 step "fuzz targets compile" cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 step "dependencies" dependencies
 step "published figures in the simulator" env WORLDS=sim scripts/figures.sh
