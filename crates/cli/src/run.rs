@@ -112,14 +112,15 @@ fn guards(snapshot: &Snapshot) -> String {
     for port in &snapshot.ports {
         let guard = match port.guard.as_str() {
             "link" => "TCX program, removed by the kernel with this process",
+            "xdp" => "none needed: it does not see what comes here",
             "filter" => "tc filter, inert one second after this process ends",
             _ => "none: the port is down",
         };
         let state = if port.up { "up" } else { "down" };
         let _ = writeln!(
             text,
-            "port {}: {} {}, {state}; guard against a second copy by the kernel: {guard}",
-            port.name, port.interface, port.mac
+            "port {}: {} {}, {state}, {}; guard against a second copy by the kernel: {guard}",
+            port.name, port.interface, port.mac, port.io
         );
     }
     text

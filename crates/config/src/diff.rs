@@ -20,6 +20,12 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
                 "port {}: interface {} becomes {} (needs a restart)",
                 port.name, known.interface, port.interface
             )),
+            Some(known) if old.io_of(known) != new.io_of(port) => out.push(format!(
+                "port {}: io {} becomes {} (needs a restart)",
+                port.name,
+                old.io_of(known).name(),
+                new.io_of(port).name()
+            )),
             Some(_) => {}
         }
     }
@@ -94,6 +100,7 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     };
     restart("name", old.name.clone(), new.name.clone());
     restart("mode", format!("{:?}", old.mode).to_lowercase(), format!("{:?}", new.mode).to_lowercase());
+    restart("io", old.io.name().to_owned(), new.io.name().to_owned());
     restart("control", old.control.display().to_string(), new.control.display().to_string());
     restart("buffers", old.buffers.to_string(), new.buffers.to_string());
     restart("buffer_size", size_text(old.buffer_size), size_text(new.buffer_size));

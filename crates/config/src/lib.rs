@@ -40,7 +40,7 @@ pub use diff::diff;
 pub use discipline::{BuildError, DisciplineConfig, OwnConfig, parse_discipline};
 pub use fairdrop::FairDropConfig;
 pub use json_schema::router_schema;
-pub use model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+pub use model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
 pub use parse::{PortSource, router_from_table};
 pub use quantity::{QuantityError, parse_rate, parse_size, parse_time, rate_text, size_text, time_text};
 pub use reference::reference_markdown;

@@ -35,6 +35,8 @@ pub struct RouterSection {
     pub name: String,
     /// How the worker waits for packets.
     pub mode: Mode,
+    /// How frames are exchanged with the kernel by ports that do not say it themselves.
+    pub io: Io,
     /// The Unix socket of the control protocol.
     pub control: PathBuf,
     /// Frame buffers, for all ports together.
@@ -64,6 +66,35 @@ pub enum Mode {
     Busy,
 }
 
+/// How frames are exchanged with the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Io {
+    /// Packet sockets.
+    AfPacket,
+    /// AF_XDP, or no start.
+    AfXdp,
+    /// AF_XDP, or packet sockets where it cannot be had.
+    Auto,
+}
+
+impl Io {
+    /// The name in configuration files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af-packet",
+            Self::AfXdp => "af-xdp",
+            Self::Auto => "auto",
+        }
+    }
+
+    /// What a name in a configuration file stands for.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::AfPacket, Self::AfXdp, Self::Auto].into_iter().find(|io| io.name() == name)
+    }
+}
+
 /// What happens to a packet whose route leads back to the port it came from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hairpin {
@@ -80,6 +111,8 @@ pub struct PortConfig {
     pub name: String,
     /// The network interface.
     pub interface: String,
+    /// How its frames are exchanged with the kernel; `None`: as [`RouterSection::io`] says.
+    pub io: Option<Io>,
 }
 
 /// A `[[class]]`.
@@ -127,6 +160,12 @@ impl LinkConfig {
 }
 
 impl RouterConfig {
+    /// How a port's frames are exchanged with the kernel.
+    #[must_use]
+    pub fn io_of(&self, port: &PortConfig) -> Io {
+        port.io.unwrap_or(self.router.io)
+    }
+
     /// The names of the classes, in order of their index.
     #[must_use]
     pub fn class_names(&self) -> Vec<&str> {

@@ -12,7 +12,8 @@ use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
-use crate::model::{ClassConfig, Hairpin, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+use crate::model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+use crate::quantity::size_text;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 use crate::schema::{Key, Section};
 use crate::service::{ServiceConfig, service_of_class, services_of};
@@ -90,7 +91,14 @@ pub fn router_from_table(
     let services = services_of(reader, &fields);
     let classes = classes_of(reader, &fields, &services);
     let links = links_of(reader, &fields, &ports, &classes)?;
-    let router = router_section(fields.table("router")?)?;
+    let section = fields.table("router")?;
+    let router = router_section(section)?;
+    let xdp = |port: &PortConfig| port.io.unwrap_or(router.io) == Io::AfXdp;
+    if ports.iter().any(xdp) && !matches!(router.buffer_size.0, 2048 | 4096) {
+        let message =
+            format!("{} is out of range: 2048B or 4096B with io = \"af-xdp\"", size_text(router.buffer_size));
+        reader.fail(&section.span("buffer_size"), section.path_of("buffer_size"), message);
+    }
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let fairdrop = match fields.table("fairdrop") {
         Some(table) => Some(fairdrop_of(reader, table, &names)?),
@@ -103,6 +111,7 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
     Some(RouterSection {
         name: fields.text("name")?.to_owned(),
         mode: if fields.text("mode")? == "busy" { Mode::Busy } else { Mode::Event },
+        io: Io::from_name(fields.text("io")?)?,
         control: PathBuf::from(fields.text("control")?),
         buffers: u32::try_from(fields.integer("buffers")?).ok()?,
         buffer_size: fields.size("buffer_size")?,
@@ -148,7 +157,8 @@ fn ports_of(reader: &mut Reader, file: &Fields) -> Vec<PortConfig> {
         // A port whose interface is wrong is still a port that links may name.
         if let Some(name) = fields.text("name") {
             let interface = fields.text("interface").unwrap_or_default().to_owned();
-            ports.push(PortConfig { name: name.to_owned(), interface });
+            let io = fields.text("io").and_then(Io::from_name);
+            ports.push(PortConfig { name: name.to_owned(), interface, io });
         }
     }
     ports

@@ -101,6 +101,16 @@ const LINKS: Key = Key {
     doc: "The outgoing sides of ports: rate, ring, discipline.",
 };
 
+/// Ways to exchange frames with the kernel.
+const IO: Kind = Kind::Choice(&[
+    ("af-packet", "packet sockets: with every driver and every kernel, one copy in and one out"),
+    (
+        "af-xdp",
+        "AF_XDP (kernel 5.18 and newer), one copy in or none; the start fails with exit code 3 where it cannot be had",
+    ),
+    ("auto", "AF_XDP, and packet sockets where it cannot be had"),
+]);
+
 /// `[router]`.
 pub static ROUTER: Section = Section {
     heading: "[router]",
@@ -120,6 +130,13 @@ pub static ROUTER: Section = Section {
             ]),
             presence: Presence::Default("\"event\""),
             doc: "How the worker waits for packets.",
+        },
+        Key {
+            name: "io",
+            kind: IO,
+            presence: Presence::Default("\"af-packet\""),
+            doc: "How frames are exchanged with the kernel, by the ports that do not say it themselves. AF_XDP needs a `buffer_size` of 2048 or \
+                  4096, of which 256 bytes go to the kernel. The simulator has no kernel and takes no notice.",
         },
         Key {
             name: "control",
@@ -199,6 +216,12 @@ pub static PORT: Section = Section {
             kind: Kind::Interface,
             presence: Presence::Required,
             doc: "The network interface, as `ip link` names it. Unique.",
+        },
+        Key {
+            name: "io",
+            kind: IO,
+            presence: Presence::Optional("as `[router]` says"),
+            doc: "How its frames are exchanged with the kernel.",
         },
     ],
 };

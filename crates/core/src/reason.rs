@@ -96,6 +96,8 @@ reasons! {
     LinkDown => "link_down",
     /// The port refused the frame when it was to be sent.
     PortRefused => "port_refused",
+    /// The frame is for this machine, but came past the kernel, which had not told yet that it is.
+    MissedHost => "missed_host",
     /// No frame buffer was free.
     NoBuffer => "no_buffer",
     /// A fault injector dropped it on purpose.

@@ -68,6 +68,7 @@ fn router(config: &RouterConfig) -> Table {
     [
         ("name", section.name.as_str().into()),
         ("mode", mode.into()),
+        ("io", section.io.name().into()),
         ("cycles", section.cycles.into()),
         ("control", section.control.to_string_lossy().into_owned().into()),
         ("buffers", i64::from(section.buffers).into()),

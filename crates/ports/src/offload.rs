@@ -62,6 +62,19 @@ impl Offloads {
     /// # Errors
     /// There is no such interface, the process lacks CAP_NET_ADMIN, or `runtime` cannot be written.
     pub fn disable(interface: &str, runtime: &Path) -> Result<Self, PortError> {
+        Self::with_hook(interface, runtime, false)
+    }
+
+    /// As [`Offloads::disable`], for an interface whose driver runs an XDP program already, which makes the other end of a veth pair segment:
+    /// that of an [`AfXdpPort`](crate::af_xdp::AfXdpPort) in native mode.
+    ///
+    /// # Errors
+    /// As [`Offloads::disable`].
+    pub fn disable_beside_xdp(interface: &str, runtime: &Path) -> Result<Self, PortError> {
+        Self::with_hook(interface, runtime, true)
+    }
+
+    fn with_hook(interface: &str, runtime: &Path, hooked: bool) -> Result<Self, PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
         let now_on: BTreeSet<String> = features(&control, interface)?
@@ -79,7 +92,8 @@ impl Offloads {
         let on = recall(&file, &stamp).unwrap_or(now_on);
         remember(&file, &stamp, &on).map_err(written)?;
 
-        let (peer, warning) = match segment_at_the_other_end(&control, interface, ifindex) {
+        let ours = if hooked { Ok(None) } else { segment_at_the_other_end(&control, interface, ifindex) };
+        let (peer, warning) = match ours {
             Ok(peer) => (peer, None),
             Err(error) => (
                 None,

@@ -103,6 +103,16 @@ pub trait Port: Send {
     /// The name: that of the interface, or one given at construction.
     fn name(&self) -> &str;
 
+    /// How frames are exchanged, in words, for logs and views.
+    fn io(&self) -> String {
+        String::new()
+    }
+
+    /// How many buffers of the pool the kernel has: to receive into, or being sent.
+    fn lent(&self) -> usize {
+        0
+    }
+
     /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order of arrival. Returns how
     /// many were appended. Never waits. `now` is the time of the call, monotonic.
     ///
@@ -196,6 +206,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn next_due(&self) -> Option<Nanos> {
         (**self).next_due()
+    }
+    fn io(&self) -> String {
+        (**self).io()
+    }
+    fn lent(&self) -> usize {
+        (**self).lent()
     }
     fn kernel_has_copy(&self) -> bool {
         (**self).kernel_has_copy()

@@ -38,6 +38,9 @@ pub struct BufferSnapshot {
     pub total: u64,
     /// How many are free.
     pub free: u64,
+    /// How many the kernel has, of ports that share them with it.
+    #[serde(default)]
+    pub lent: u64,
 }
 
 /// One port.
@@ -93,7 +96,11 @@ pub struct PortSnapshot {
     pub tx_waiting: u64,
     /// Frames that left a link but that the port could not send, by reason.
     pub tx_dropped: Drops,
-    /// What keeps the kernel from forwarding a second copy: `link` (a TCX program), `filter` (a classic filter), empty for none.
+    /// How frames are exchanged with the kernel, in words.
+    #[serde(default)]
+    pub io: String,
+    /// What keeps the kernel from forwarding a second copy: `link` (a TCX program), `filter` (a classic filter), `xdp` (what we take never gets
+    /// to the kernel), empty for none.
     #[serde(default)]
     pub guard: String,
     /// Frames that it has kept from the kernel since it was attached.

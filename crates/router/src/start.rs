@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -9,11 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_config::{PortConfig, RouterConfig};
+use evenkeel_config::{Io, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::guard::{Guard, GuardKind};
-use evenkeel_ports::offload::Offloads;
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError};
@@ -25,7 +25,7 @@ use crate::mirror::{Mirror, MirrorEvent};
 use crate::own::Disciplines;
 use crate::pipeline::{BURST, LinkState, Pipeline};
 use crate::snapshot::Snapshot;
-use crate::worker::{Attachment, Request, Worker};
+use crate::worker::{Attachment, Request, Worker, guard_of, offloads_of};
 
 /// What the environment decides rather than the configuration file.
 #[derive(Clone, Debug)]
@@ -97,6 +97,14 @@ pub enum StartError {
         /// What it said.
         source: io::Error,
     },
+    /// An interface cannot be used the way the configuration wants.
+    #[error("port {port}: {source} (io = \"auto\" falls back to packet sockets)")]
+    NoXdp {
+        /// The port's name.
+        port: String,
+        /// Why not.
+        source: PortError,
+    },
     /// The configuration is inconsistent in a way its parser could not see.
     #[error("{0}")]
     Config(String),
@@ -116,7 +124,7 @@ impl StartError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::MissingInterface { .. } | Self::Config(_) => 2,
-            Self::NoPrivilege { .. } | Self::NoKernelSupport { .. } => 3,
+            Self::NoPrivilege { .. } | Self::NoKernelSupport { .. } | Self::NoXdp { .. } => 3,
             Self::Taken { .. } | Self::System { .. } => 1,
         }
     }
@@ -229,49 +237,48 @@ fn prepare(
         .map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.pool_mut().prefault();
 
+    // Before anything is changed on an interface: it may be another router's.
+    let mut claims = Vec::with_capacity(config.ports.len());
+    for port in &config.ports {
+        claims.push(Claim::on(&port.interface).map_err(|source| taken(port, source))?);
+    }
+    let mirror_ready = Notifier::new().map_err(system("making a notifier"))?;
+    let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
+    let (mirror, known) = Mirror::start(interfaces, mirror_ready.clone())
+        .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+    let mut links = vec![None; config.ports.len()];
+    for event in known {
+        if let MirrorEvent::Link { port, link } = event {
+            links[port.index()] = link.map(LinkState::from);
+        }
+        pipeline.apply(now, event);
+    }
+    let local = pipeline.host_addresses();
+
     let mut ports: Vec<Box<dyn Port>> = Vec::with_capacity(config.ports.len());
     let mut attachments = Vec::with_capacity(config.ports.len());
-    // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
-    let longest = pipeline.pool_mut().max_frame() as u32;
-    let port_options = AfPacketOptions { max_frame: longest.min(65_000), ..AfPacketOptions::default() };
-    for port in &config.ports {
+    for ((port, claim), link) in config.ports.iter().zip(claims).zip(links) {
         let error = |error| port_error(&port.name, error);
-        // Before anything is changed on the interface: it may be another router's.
-        let claim = Claim::on(&port.interface).map_err(|source| taken(port, source))?;
-        let offloads = Offloads::disable(&port.interface, &options.runtime_dir).map_err(error)?;
+        let opened = open_port(port, config.io_of(port), &mut pipeline, &local, options)?;
+        let offloads = offloads_of(&*opened, &port.interface, &options.runtime_dir).map_err(error)?;
         if let (Some(report), Some(warning)) = (options.report, offloads.warning()) {
             report(warning);
         }
-        let opened = AfPacketPort::open(&port.interface, port_options).map_err(error)?;
+        let guard = guard_of(&*opened, &port.interface, &local).map_err(error)?;
         ports.push(match options.captures.get(&port.name) {
             Some(file) => Box::new(PcapTap::create(opened, file, PcapTapOptions::default()).map_err(error)?),
-            None => Box::new(opened),
+            None => opened,
         });
         attachments.push(Attachment {
             name: port.name.clone(),
             interface: port.interface.clone(),
             _claim: claim,
             watched: None,
-            guard: None,
+            guard,
             offloads: Some(offloads),
-            link: None,
+            link,
             retry: None,
         });
-    }
-    let mirror_ready = Notifier::new().map_err(system("making a notifier"))?;
-    let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
-    let (mirror, known) = Mirror::start(interfaces, mirror_ready.clone())
-        .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
-    for event in known {
-        if let MirrorEvent::Link { port, link } = event {
-            attachments[port.index()].link = link.map(LinkState::from);
-        }
-        pipeline.apply(now, event);
-    }
-    let local = pipeline.host_addresses();
-    for (port, attachment) in config.ports.iter().zip(&mut attachments) {
-        let guard = Guard::attach(&port.interface, GuardKind::Auto, &local);
-        attachment.guard = Some(guard.map_err(|error| port_error(&port.name, error))?);
     }
     discard_earlier(&mut pipeline, &mut ports);
 
@@ -295,11 +302,38 @@ fn prepare(
     Ok(worker)
 }
 
-/// What came before the guards were there the kernel has forwarded.
+/// The port as the configuration wants it: past the kernel's stack, or beside it.
+fn open_port(
+    port: &PortConfig,
+    io: Io,
+    pipeline: &mut Pipeline,
+    local: &[IpAddr],
+    options: &Options,
+) -> Result<Box<dyn Port>, StartError> {
+    let pool = pipeline.pool_mut();
+    if io != Io::AfPacket {
+        match AfXdpPort::open(&port.interface, AfXdpOptions::default(), pool, local) {
+            Ok(opened) => return Ok(Box::new(opened)),
+            Err(error) if io == Io::Auto && !matches!(error, PortError::NoInterface(_)) => {
+                if let Some(report) = options.report {
+                    report(&format!("port {}: packet sockets instead of AF_XDP: {error}", port.name));
+                }
+            }
+            Err(error) => return Err(port_error(&port.name, error)),
+        }
+    }
+    // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
+    let longest = pool.max_frame() as u32;
+    let port_options = AfPacketOptions { max_frame: longest.min(65_000), ..AfPacketOptions::default() };
+    let opened = AfPacketPort::open(&port.interface, port_options);
+    opened.map(|opened| Box::new(opened) as Box<dyn Port>).map_err(|error| port_error(&port.name, error))
+}
+
+/// What came before the guards were there the kernel has forwarded, where it saw it.
 fn discard_earlier(pipeline: &mut Pipeline, ports: &mut [Box<dyn Port>]) {
     let guarded = sys::monotonic_now();
     let mut frames = Vec::with_capacity(BURST);
-    for port in ports {
+    for port in ports.iter_mut().filter(|port| port.kernel_has_copy()) {
         loop {
             port.rx_burst(pipeline.pool_mut(), sys::monotonic_now(), &mut frames, BURST);
             let last = frames.last().map(|frame| frame.arrival);
@@ -322,6 +356,11 @@ fn port_error(port: &str, error: PortError) -> StartError {
             StartError::NoPrivilege { what, privilege: "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF" }
         }
         PortError::Unsupported { what, source } => StartError::NoKernelSupport { what, source },
+        PortError::XdpTaken(_)
+        | PortError::QueueTaken { .. }
+        | PortError::LockedMemory { .. }
+        | PortError::MtuTooLong { .. }
+        | PortError::QueueCount { .. } => StartError::NoXdp { port: port.to_owned(), source: error },
         PortError::Io { what, source } => StartError::System { what: format!("port {port}: {what}"), source },
         error if error.is_missing_privilege_or_feature() => {
             StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }

@@ -20,7 +20,7 @@ use evenkeel_net::PortIndex;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
-use evenkeel_ports::{Port, PortError};
+use evenkeel_ports::{Port, PortError, PortState};
 
 use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
@@ -242,8 +242,9 @@ impl Worker {
         }
         self.local = local;
         let mut refused = None;
-        for port in &mut self.attachments {
-            if let Some(Err(error)) = port.guard.as_mut().map(|guard| guard.set_local(&self.local)) {
+        for (attachment, port) in self.attachments.iter_mut().zip(&mut self.ports) {
+            let told = attachment.guard.as_mut().map_or(Ok(()), |guard| guard.set_local(&self.local));
+            if let Err(error) = told.and_then(|()| port.set_local(&self.local)) {
                 refused = Some(error);
             }
         }
@@ -302,7 +303,7 @@ impl Worker {
     /// True if the port was out of use.
     fn take_into_use(&mut self, at: usize) -> Result<bool, PortError> {
         let attachment = &self.attachments[at];
-        let was_out = attachment.guard.is_none();
+        let was_out = attachment.offloads.is_none();
         let renewed = self.ports[at].reopen()?;
         if renewed || attachment.watched.is_none() {
             let interface = attachment.interface.clone();
@@ -314,12 +315,12 @@ impl Worker {
             // The old ones belong to an interface that is no more.
             attachment.guard = None;
             attachment.offloads = None;
-            let offloads = Offloads::disable(&attachment.interface, &self.runtime_dir)?;
+            let offloads = offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
             if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
                 report(warning);
             }
             attachment.offloads = Some(offloads);
-            attachment.guard = Some(Guard::attach(&attachment.interface, GuardKind::Auto, &self.local)?);
+            attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
         }
         Ok(was_out)
     }
@@ -360,6 +361,12 @@ impl Worker {
                 port.guarded = guard.dropped();
             }
         }
+        for (port, from) in snapshot.ports.iter_mut().zip(&self.ports) {
+            port.io = from.io();
+            if !from.kernel_has_copy() && from.state() != PortState::Gone {
+                "xdp".clone_into(&mut port.guard);
+            }
+        }
         snapshot
     }
 
@@ -382,6 +389,31 @@ impl Worker {
         }
         last
     }
+}
+
+/// What must be switched off on the interface of a port.
+pub(crate) fn offloads_of(
+    port: &dyn Port,
+    interface: &str,
+    runtime_dir: &std::path::Path,
+) -> Result<Offloads, PortError> {
+    if port.kernel_has_copy() {
+        Offloads::disable(interface, runtime_dir)
+    } else {
+        Offloads::disable_beside_xdp(interface, runtime_dir)
+    }
+}
+
+/// What keeps the kernel from forwarding a second copy of what comes in by a port, where it gets one.
+pub(crate) fn guard_of(
+    port: &dyn Port,
+    interface: &str,
+    local: &[IpAddr],
+) -> Result<Option<Guard>, PortError> {
+    if !port.kernel_has_copy() {
+        return Ok(None);
+    }
+    Guard::attach(interface, GuardKind::Auto, local).map(Some)
 }
 
 /// Whether an event may change the set of addresses that the kernel receives itself.

@@ -214,6 +214,10 @@ impl Port for AfPacketPort {
         &self.name
     }
 
+    fn io(&self) -> String {
+        "AF_PACKET".to_owned()
+    }
+
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         let (mut received, mut seen, mut losing) = (0, 0, false);
         let mut offset = None;

@@ -12,7 +12,7 @@
 //! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.
 //!
 //! **Buffers.** Those in the fill and transmit rings belong to the kernel; [`FramePool::in_use`] counts them,
-//! [`AfXdpPort::lent`] tells how many they are. `in_use = held by frames + lent` at all times. After [`Port::reopen`] the kernel has none until the next
+//! [`Port::lent`] tells how many they are. `in_use = held by frames + lent` at all times. After [`Port::reopen`] the kernel has none until the next
 //! burst.
 
 mod checksum;
@@ -306,13 +306,6 @@ impl AfXdpPort {
         }
     }
 
-    /// How many buffers the kernel has.
-    #[must_use]
-    pub fn lent(&self) -> usize {
-        let lent = |queue: &Queue| queue.lent.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        self.queues.iter().map(lent).sum::<usize>() + self.orphans.len()
-    }
-
     fn refill(&mut self, pool: &mut FramePool) {
         for queue in &mut self.queues {
             queue.refill(pool, self.umem.buffer(), self.options.ring);
@@ -429,6 +422,15 @@ fn attach(
 impl Port for AfXdpPort {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn io(&self) -> String {
+        self.mode().to_string()
+    }
+
+    fn lent(&self) -> usize {
+        let lent = |queue: &Queue| queue.lent.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        self.queues.iter().map(lent).sum::<usize>() + self.orphans.len()
     }
 
     /// With several queues the frames of one call are in order of arrival, but a frame left for the next call may have come earlier.

@@ -54,6 +54,8 @@ macro_rules! pass_on {
     (@ tx_room) => { fn tx_room(&self) -> usize { self.inner.tx_room() } };
     (@ next_due) => { fn next_due(&self) -> Option<evenkeel_core::Nanos> { self.inner.next_due() } };
     (@ reopen) => {
+        fn io(&self) -> String { self.inner.io() }
+        fn lent(&self) -> usize { self.inner.lent() }
         fn kernel_has_copy(&self) -> bool { self.inner.kernel_has_copy() }
         fn set_local(&mut self, addresses: &[std::net::IpAddr]) -> Result<(), $crate::PortError> {
             self.inner.set_local(addresses)

@@ -257,11 +257,15 @@ impl Pipeline {
         self.route(answer, at);
     }
 
-    /// The kernel has its own copy of every frame: ours is not needed.
+    /// The kernel has its own copy of the frame: ours is not needed. Of a port past the kernel such frames come only until the port knows of
+    /// a new address.
     fn leave_to_host(&mut self, packet: Packet) {
         if packet.originated {
             // An answer to this machine itself, whose packets do not come through here.
             return self.drop(packet, Reason::NoRoute);
+        }
+        if !self.ports[packet.port.index()].kernel_has_copy {
+            return self.drop(packet, Reason::MissedHost);
         }
         self.ports[packet.port.index()].count.to_host += 1;
         self.pool.release(packet.frame);

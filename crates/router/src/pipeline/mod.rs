@@ -115,6 +115,8 @@ struct PortSlot {
     /// What turns the knobs of the link.
     control: Option<Controller>,
     tx: VecDeque<Frame>,
+    /// Whether the kernel's stack gets what is received here too.
+    kernel_has_copy: bool,
     /// How many frames `tx` may hold before a link without a rate stops.
     room: usize,
     /// A round that comes before has nothing to do here. `Nanos::ZERO`: not known, because the link or its control was touched since the
@@ -169,6 +171,7 @@ impl Pipeline {
                 link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
                 control: None,
                 tx: VecDeque::with_capacity(TX_QUEUE),
+                kernel_has_copy: true,
                 room: TX_QUEUE,
                 idle_until: Nanos::ZERO,
             };
@@ -224,6 +227,7 @@ impl Pipeline {
         let mut horizon = now;
         for (index, (slot, port)) in self.ports.iter_mut().zip(ports.iter_mut()).enumerate() {
             slot.room = port.tx_room().min(TX_QUEUE);
+            slot.kernel_has_copy = port.kernel_has_copy();
             let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
             round.received += self.rx.len();
             if taken >= BURST {

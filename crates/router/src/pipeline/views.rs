@@ -21,7 +21,11 @@ impl Pipeline {
             uptime_ns: now.saturating_sub(self.started).0,
             routes: self.fib.len() as u64,
             neighbours: self.neighbours.len() as u64,
-            buffers: BufferSnapshot { total: self.pool.buffers() as u64, free: self.pool.free() as u64 },
+            buffers: BufferSnapshot {
+                total: self.pool.buffers() as u64,
+                free: self.pool.free() as u64,
+                lent: ports.iter().map(|port| port.lent() as u64).sum(),
+            },
             ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(port)).collect(),
             links: self.ports.iter().map(|slot| slot.link_view(&self.class_names)).collect(),
         }

@@ -255,5 +255,6 @@ pub fn assert_conserved(snapshot: &Snapshot) {
         );
     }
     assert_eq!(handed, entered, "what was handed to links came in there");
-    assert_eq!(snapshot.buffers.total - snapshot.buffers.free, held, "no buffer is lost");
+    let buffers = &snapshot.buffers;
+    assert_eq!(buffers.total - buffers.free - buffers.lent, held, "no buffer is lost");
 }

@@ -167,7 +167,7 @@ fn config(
     let ports: Vec<_> = scenario
         .interfaces(name)
         .into_iter()
-        .map(|interface| PortConfig { name: interface.name.clone(), interface: interface.name })
+        .map(|interface| PortConfig { name: interface.name.clone(), interface: interface.name, io: None })
         .collect();
     let ports = PortSource::Given(&ports);
     let empty = Table::default();

@@ -1,0 +1,16 @@
+//! The router on real interfaces between network namespaces, with real tools. Needs root; says so and passes otherwise.
+//!
+//! One suite, run for each way to exchange frames with the kernel: nobody outside of the router may notice which it is.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod packet_sockets {
+    const IO: &str = "af-packet";
+    include!("suite.rs");
+}
+
+mod xdp {
+    const IO: &str = "af-xdp";
+    include!("suite.rs");
+}
