@@ -133,9 +133,10 @@ impl Engine {
 
     /// Lets everything happen up to `until`, that instant included.
     pub(crate) fn run_until(&mut self, until: Nanos) {
-        while let Some(at) = self.queue.next_time().filter(|at| *at <= until) {
+        while let Some((at, event)) = self.queue.pop_until(until) {
             self.now = at;
-            while let Some((_, event)) = self.queue.pop_until(at) {
+            self.happen(event);
+            while let Some(event) = self.queue.pop_now() {
                 self.happen(event);
             }
             while let Some(router) = self.ready.pop_front() {
