@@ -34,6 +34,7 @@ pub mod fragment;
 pub mod frame;
 pub mod hash;
 pub mod icmp;
+mod lpm;
 mod mac;
 pub mod neighbour;
 mod prefix;

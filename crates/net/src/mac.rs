@@ -17,6 +17,13 @@ impl MacAddr {
         self.0[0] & 1 != 0
     }
 
+    /// As a number, the first byte highest: for comparing with many at once.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        let [a, b, c, d, e, g] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, g])
+    }
+
     /// Whether this is all zeros, which no station has.
     #[must_use]
     pub const fn is_zero(self) -> bool {

@@ -164,7 +164,7 @@ impl Engine {
             Event::Arrival(direction, place) => {
                 let frame = self.store[place as usize];
                 self.free.push(place);
-                self.arrive(direction, frame);
+                self.arrive(direction, &frame);
             }
             Event::Router(router) => {
                 let node = &mut self.routers[router as usize];
@@ -184,7 +184,7 @@ impl Engine {
                 }
                 self.tallies[traffic as usize].sent += 1;
                 self.hosts_sent += 1;
-                self.send(direction, frame);
+                self.send(direction, &frame);
             }
             Event::Endpoint(number) => {
                 if self.ends[number as usize].as_ref().is_some_and(|end| end.wake == self.now) {
@@ -228,22 +228,22 @@ impl Engine {
             let frame = header::framed(ethernet, head, packet.ip_len, traffic, self.now);
             self.hosts_sent += 1;
             self.tallies[traffic as usize].sent += u64::from(opens);
-            self.send(direction, frame);
+            self.send(direction, &frame);
         }
         self.outbox = outbox;
     }
 
     /// A frame goes into a direction of a wire.
-    fn send(&mut self, direction: u32, frame: SimFrame) {
+    fn send(&mut self, direction: u32, frame: &SimFrame) {
         let wire = &mut self.directions[direction as usize];
         wire.sent += 1;
         let Some(emulator) = &mut wire.emulator else { return self.arrive(direction, frame) };
         if let Fate::Arrives(at) = emulator.send(self.now, frame.wire_len()) {
             let place = if let Some(place) = self.free.pop() {
-                self.store[place as usize] = frame;
+                self.store[place as usize] = *frame;
                 place
             } else {
-                self.store.push(frame);
+                self.store.push(*frame);
                 self.store.len() as u32 - 1
             };
             self.queue.push(at, Event::Arrival(direction, place));
@@ -251,15 +251,15 @@ impl Engine {
     }
 
     /// A frame comes out of a direction of a wire.
-    fn arrive(&mut self, direction: u32, frame: SimFrame) {
+    fn arrive(&mut self, direction: u32, frame: &SimFrame) {
         let wire = &mut self.directions[direction as usize];
         wire.arrived += 1;
         match wire.to {
             Target::Router(router, port) => {
-                self.routers[router as usize].ports[port as usize].rx.push_back(frame);
+                self.routers[router as usize].arrived(port, frame);
                 self.make_ready(router);
             }
-            Target::Host(host) => self.receive(host, &frame),
+            Target::Host(host) => self.receive(host, frame),
         }
     }
 
@@ -276,8 +276,8 @@ impl Engine {
         loop {
             let node = &mut self.routers[router as usize];
             node.ready = false;
-            let round = node.pipeline.round(self.now, &mut node.ports);
-            self.collect(router, round.sent);
+            let round = node.round(self.now);
+            self.collect(router);
             if !round.more {
                 break;
             }
@@ -292,22 +292,18 @@ impl Engine {
         }
     }
 
-    /// Sends the `left` frames that have left a router.
-    fn collect(&mut self, router: u32, mut left: usize) {
-        let mut port = 0;
-        while left > 0 {
+    /// Sends the frames that have left a router.
+    fn collect(&mut self, router: u32) {
+        for nth in 0.. {
             let node = &mut self.routers[router as usize];
-            let Some(more) = node.ports[port..].iter().position(|port| !port.tx.is_empty()) else { return };
-            port += more;
+            let Some(port) = node.pipeline.senders().get(nth).map(|port| usize::from(*port)) else { return };
             let direction = node.outward[port];
             let mut sent = std::mem::take(&mut node.ports[port].tx);
-            left -= sent.len();
             for frame in sent.drain(..) {
-                self.send(direction, frame);
+                self.send(direction, &frame);
             }
             // A frame never comes back to the same queue within this call: routers take their turns one after another.
             self.routers[router as usize].ports[port].tx = sent;
-            port += 1;
         }
     }
 

@@ -7,7 +7,7 @@
 use evenkeel_core::Nanos;
 
 /// Bytes of an IP packet that travel: all headers (IPv6 40, TCP with every option 60), and a little for measuring.
-pub const HEAD: usize = 114;
+pub const HEAD: usize = 106;
 
 /// An IP packet that has arrived.
 #[derive(Clone, Copy, Debug)]

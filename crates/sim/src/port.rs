@@ -100,8 +100,11 @@ impl Port for SimPort {
         while let Some(frame) = frames.pop_front() {
             let all = pool.bytes(&frame);
             let head = all.len().min(FRAME_HEAD);
-            let mut bytes = [0; FRAME_HEAD];
-            bytes[..head].copy_from_slice(&all[..head]);
+            let bytes = all.first_chunk().copied().unwrap_or_else(|| {
+                let mut short = [0; FRAME_HEAD];
+                short[..head].copy_from_slice(all);
+                short
+            });
             let len = all.len() as u32;
             self.tx.push_back(SimFrame { bytes, head: head as u16, len });
             self.counters.tx_frames += 1;

@@ -1,9 +1,10 @@
 //! The events to come, in the order of their times; those of one instant in the order in which they were told.
 //!
-//! A radix heap (Ahuja, Mehlhorn, Orlin, Tarjan: Faster Algorithms for the Shortest Path Problem, 1990): since time never goes back, an event
-//! need not be compared with others when it is told. It is put aside by the highest bit in which its time differs from the present; when
-//! that bit's turn comes, what lies there is spread over the bits below. An event is moved at most once per bit of the time it lies ahead, always
-//! sequentially. Moves keep the order, so events of one instant stay in the order in which they were told without a number of their own.
+//! A timing wheel of wheels (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, 1987) that jumps to what comes next instead of turning. Since time
+//! never goes back, an event need not be compared with others when it is told: it is put aside by the highest digit, to base 64, in which
+//! its time differs from the present. When that digit's turn comes, what lies there is put aside again by its lower digits. So an event is moved
+//! once per digit at most, mostly once or twice in all. Moves keep the order, so that events of one instant stay in the order in which
+//! they were told without a number of their own.
 
 use std::collections::VecDeque;
 
@@ -26,6 +27,12 @@ pub(crate) enum Event {
     End(u32),
 }
 
+/// log2 of the slots of a wheel.
+const DIGIT: u32 = 6;
+const SLOTS: usize = 1 << DIGIT;
+/// Digits of a time.
+const WHEELS: usize = u64::BITS.div_ceil(DIGIT) as usize;
+
 /// A queue of events. Events carry indices only: 24 bytes each with their times.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
@@ -33,17 +40,20 @@ pub(crate) struct EventQueue {
     now: Nanos,
     /// Events of the present.
     due: VecDeque<Event>,
-    /// Later events, by the highest bit in which their time differs from the present.
-    later: [Vec<(Nanos, Event)>; 64],
-    /// The bits for which there are some.
-    bits: u64,
+    /// Later events: by the highest digit in which they differ from the present, and by that digit. Those of a wheel have the higher digits of
+    /// the present, and there is none whose digit is the present's or below.
+    slots: Vec<Vec<(Nanos, Event)>>,
+    /// Which slots of a wheel are not empty, and which wheels.
+    filled: [u64; WHEELS],
+    wheels: u32,
     told: u64,
 }
 
 impl Default for EventQueue {
     fn default() -> Self {
-        let later = std::array::from_fn(|_| Vec::new());
-        Self { now: Nanos::ZERO, due: VecDeque::new(), later, bits: 0, told: 0 }
+        let slots = (0..WHEELS * SLOTS).map(|_| Vec::new()).collect();
+        let (now, due) = (Nanos::ZERO, VecDeque::new());
+        Self { now, due, slots, filled: [0; WHEELS], wheels: 0, told: 0 }
     }
 }
 
@@ -57,16 +67,19 @@ impl EventQueue {
 
     #[inline]
     fn put(&mut self, at: Nanos, event: Event) {
-        match (at.0 ^ self.now.0).checked_ilog2() {
-            None => self.due.push_back(event),
-            Some(bit) => {
-                self.later[bit as usize].push((at, event));
-                self.bits |= 1 << bit;
-            }
-        }
+        let Some(bit) = (at.0 ^ self.now.0).checked_ilog2() else {
+            self.due.push_back(event);
+            return;
+        };
+        let wheel = bit / DIGIT;
+        let slot = (at.0 >> (wheel * DIGIT)) as usize % SLOTS;
+        self.slots[wheel as usize * SLOTS + slot].push((at, event));
+        self.filled[wheel as usize] |= 1 << slot;
+        self.wheels |= 1 << wheel;
     }
 
     /// The next thing, if it happens at `until` or before.
+    #[inline]
     pub(crate) fn pop_until(&mut self, until: Nanos) -> Option<(Nanos, Event)> {
         if self.due.is_empty() && !self.go_on(until) || self.now > until {
             return None;
@@ -82,24 +95,32 @@ impl EventQueue {
 
     /// Makes the time of the next event the present, if it is not after `until`.
     fn go_on(&mut self, until: Nanos) -> bool {
-        // Below the lowest bit nothing waits, so the earliest is there, and all of its instant with it.
-        let bit = self.bits.trailing_zeros();
-        if bit == u64::BITS {
+        let wheel = self.wheels.trailing_zeros() as usize;
+        let Some(filled) = self.filled.get_mut(wheel) else { return false };
+        let slot = filled.trailing_zeros();
+        // The earliest is here, and all of its instant with it.
+        let waiting = &mut self.slots[wheel * SLOTS + slot as usize];
+        let earliest = waiting.iter().map(|(at, _)| *at).min().unwrap_or(Nanos::MAX);
+        if earliest > until {
             return false;
         }
-        let mut waiting = std::mem::take(&mut self.later[bit as usize]);
-        let earliest = waiting.iter().map(|(at, _)| *at).min().unwrap_or(Nanos::MAX);
-        let goes_on = earliest <= until;
-        if goes_on {
-            self.now = earliest;
-            self.bits &= !(1 << bit);
-            // All go to lower bits: they agree with the earliest in this one and those above.
-            for (at, event) in waiting.drain(..) {
-                self.put(at, event);
-            }
+        self.now = earliest;
+        *filled &= !(1 << slot);
+        if *filled == 0 {
+            self.wheels &= !(1 << wheel);
         }
-        self.later[bit as usize] = waiting;
-        goes_on
+        if let [(_, only)] = waiting[..] {
+            waiting.clear();
+            self.due.push_back(only);
+            return true;
+        }
+        // They share this digit and the higher ones with the earliest: all go to lower wheels.
+        let mut spread = std::mem::take(waiting);
+        for (at, event) in spread.drain(..) {
+            self.put(at, event);
+        }
+        self.slots[wheel * SLOTS + slot as usize] = spread;
+        true
     }
 
     /// Events told so far.

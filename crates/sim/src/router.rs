@@ -7,12 +7,12 @@ use evenkeel_core::Nanos;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
-use evenkeel_router::pipeline::Pipeline;
+use evenkeel_router::pipeline::{Pipeline, Round};
 use evenkeel_router::{Disciplines, Snapshot};
 use evenkeel_scenario::{Interface, Scenario, SetChange};
 
 use crate::SimError;
-use crate::port::SimPort;
+use crate::port::{SimFrame, SimPort};
 
 /// The Ethernet address of an end of a wire: locally administered, numbered.
 pub(crate) fn mac(wire: usize, end: usize) -> MacAddr {
@@ -24,6 +24,8 @@ pub(crate) fn mac(wire: usize, end: usize) -> MacAddr {
 pub(crate) struct SimRouter {
     pub(crate) pipeline: Pipeline,
     pub(crate) ports: Vec<SimPort>,
+    /// The ports that have received something.
+    receiving: Vec<usize>,
     /// The direction of a wire that each port sends into.
     pub(crate) outward: Vec<u32>,
     /// The call that has been asked for; `Nanos::MAX`: none.
@@ -70,7 +72,26 @@ impl SimRouter {
             };
             tell(unicast(route.destination, route.prefix, next_hop));
         }
-        Ok(Self { pipeline, ports, outward, wake: Nanos::MAX, ready: false })
+        let receiving = Vec::with_capacity(ports.len());
+        Ok(Self { pipeline, ports, receiving, outward, wake: Nanos::MAX, ready: false })
+    }
+
+    /// A frame arrives at a port.
+    pub(crate) fn arrived(&mut self, port: u32, frame: &SimFrame) {
+        let rx = &mut self.ports[port as usize].rx;
+        if rx.is_empty() {
+            self.receiving.push(port as usize);
+        }
+        rx.push_back(*frame);
+    }
+
+    /// A round of its pipeline.
+    pub(crate) fn round(&mut self, now: Nanos) -> Round {
+        // What arrives at the same instant is read port by port, in the order of the ports.
+        self.receiving.sort_unstable();
+        let round = self.pipeline.round_of(now, &mut self.ports, self.receiving.iter().copied());
+        self.receiving.retain(|port| !self.ports[*port].rx.is_empty());
+        round
     }
 
     /// Makes a change of a step.

@@ -114,7 +114,7 @@ pub struct Emulator {
 }
 
 /// Bit-nanoseconds in a byte.
-const BYTE: u128 = 8_000_000_000;
+const BYTE: u64 = 8_000_000_000;
 const HOUR: Nanos = Nanos::from_secs(3600);
 
 impl Emulator {
@@ -202,11 +202,11 @@ impl Emulator {
             self.free = now;
             self.owed = 0;
         }
-        // What the last packet was told too late is taken off this one.
-        let (bits, owed, rate) = (u128::from(wire_len.0) * BYTE, u128::from(self.owed), u128::from(rate.0));
-        let time = bits.saturating_sub(owed).div_ceil(rate);
-        self.owed = (time * rate + owed - bits) as u64;
-        self.free = self.free.saturating_add(Nanos(u64::try_from(time).unwrap_or(u64::MAX)));
+        // What the last packet was told too late is taken off this one. Frames are shorter than 2^31 bytes, and what is owed is below the rate.
+        let bits = wire_len.0.saturating_mul(BYTE);
+        let time = bits.saturating_sub(self.owed).div_ceil(rate.0);
+        self.owed = (time * rate.0 + self.owed).saturating_sub(bits);
+        self.free = self.free.saturating_add(Nanos(time));
         self.departures.push_back(self.free);
         Some(self.free)
     }

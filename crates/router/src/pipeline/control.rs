@@ -35,7 +35,6 @@ impl PortSlot {
             control.build(now, &config.discipline, self.link.qostat())
         };
         self.control = config.control.as_ref().and_then(build);
-        self.idle_until = Nanos::ZERO;
     }
 
     /// When the control of the link has something to do.
@@ -51,6 +50,7 @@ impl Pipeline {
     /// No such link, or it has no control.
     pub fn set_control(&mut self, now: Nanos, link: &str, on: bool) -> Result<(), CommandError> {
         let at = self.find(link)?;
+        self.touch(at);
         let slot = &mut self.ports[at];
         let (Some(mut controller), Some(config)) = (slot.control.take(), &mut self.links[at].control) else {
             let hint = "give it [link.control] with kind = \"lct\" and discipline lct";

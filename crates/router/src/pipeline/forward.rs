@@ -31,8 +31,8 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    pub(super) fn received(port: PortIndex, received: RxFrame) -> Self {
-        Self { frame: received.frame, arrival: received.arrival, order: 0, port, originated: false }
+    pub(super) fn received(port: PortIndex, order: u32, received: RxFrame) -> Self {
+        Self { frame: received.frame, arrival: received.arrival, order, port, originated: false }
     }
 }
 
@@ -47,10 +47,11 @@ impl Pipeline {
     /// A frame has been received.
     pub(super) fn receive(&mut self, packet: Packet) {
         let at = packet.arrival;
-        let count = &mut self.ports[packet.port.index()].count;
-        count.rx_packets += 1;
-        count.rx_bytes += packet.frame.len() as u64;
-        if !self.ports[packet.port.index()].up {
+        let slot = &mut self.ports[packet.port.index()];
+        slot.count.rx_packets += 1;
+        slot.count.rx_bytes += packet.frame.len() as u64;
+        let (up, own) = (slot.up, slot.mac);
+        if !up {
             return self.drop(packet, Reason::LinkDown);
         }
         let bytes = self.pool.bytes(&packet.frame);
@@ -58,13 +59,13 @@ impl Pipeline {
         else {
             return self.drop(packet, Reason::Truncated);
         };
-        if self.ports.iter().any(|slot| slot.mac == source && slot.up) {
+        if self.stations.contains(&source.bits()) {
             return self.drop(packet, Reason::OwnFrame);
         }
         if destination.is_group() {
             return self.leave_to_host(packet);
         }
-        if destination != self.ports[packet.port.index()].mac {
+        if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
         self.route(packet, at);
@@ -121,6 +122,10 @@ impl Pipeline {
         let mtu = out.mtu;
         if headers.ip_len > mtu && headers.dont_fragment {
             return self.refuse(packet, &headers, IcmpError::TooBig { mtu }, Reason::TooBig, at);
+        }
+        if let Some(mac) = self.neighbours.mac(port, next_hop) {
+            let way = Way { port: port.index(), mac, flow_hash };
+            return self.send_on(packet, headers, &way, at);
         }
         let (from, originated) = (packet.port.index(), packet.originated);
         match self.neighbours.resolve(at, port, next_hop, packet) {
@@ -184,9 +189,10 @@ impl Pipeline {
             class: self.class_map.classify(&headers.flow, headers.dscp),
         };
         self.ports[way.port].control_until(at, &mut self.pool);
-        let (link, mut egress) = self.ports[way.port].outgoing(&mut self.pool);
+        let at = at.max(self.advanced);
+        let (link, mut egress) = self.outgoing(way.port);
         // How it was treated is in the link's meters.
-        let _ = link.enqueue(at.max(self.advanced), queued, &mut egress);
+        let _ = link.enqueue(at, queued, &mut egress);
     }
 
     fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way, at: Nanos) {

@@ -29,6 +29,7 @@ mod counters;
 mod egress;
 mod forward;
 mod packet;
+mod round;
 mod tables;
 mod views;
 
@@ -45,7 +46,7 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::icmp::RateLimiter;
 use evenkeel_net::neighbour::{NeighbourTable, WaitConfig};
 use evenkeel_net::{MacAddr, PortIndex};
-use evenkeel_ports::{Frame, FramePool, Port, RxFrame};
+use evenkeel_ports::{Frame, FramePool, RxFrame};
 
 use crate::command::CommandError;
 use crate::own::Disciplines;
@@ -54,6 +55,7 @@ pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use forward::Packet;
 pub use packet::QueuedPacket;
+pub use round::Round;
 pub use tables::LinkState;
 use tables::OwnAddresses;
 
@@ -63,19 +65,6 @@ pub const BURST: usize = 256;
 const ANSWER_BURST: u32 = 10;
 /// How often neighbours in use that the kernel has not confirmed for a while are named to it.
 const CONFIRM_EVERY: Nanos = Nanos::SECOND;
-
-/// What a round did.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Round {
-    /// Frames received.
-    pub received: usize,
-    /// Frames sent.
-    pub sent: usize,
-    /// Whether some port had more frames than a burst: do the next round at once.
-    pub more: bool,
-    /// Whether packets wait for a port to take them, and for nothing else: try again in a while.
-    pub blocked: bool,
-}
 
 /// One worker's pipeline: ports, tables, outgoing links and frame buffers.
 pub struct Pipeline {
@@ -96,6 +85,17 @@ pub struct Pipeline {
     confirm_due: Nanos,
     /// Up to when the links have advanced, those that had nothing to do included: nothing enters them before.
     advanced: Nanos,
+    /// By port, when there is something to do at its link or its control. `Nanos::ZERO`: not known, because one of them was touched since the
+    /// last round, or because the link waits for its port. `Nanos::MAX`: never.
+    due: Vec<Nanos>,
+    /// The ports for which that is not never, in their order: a round looks at no others.
+    active: Vec<u16>,
+    /// The least of their times.
+    soonest: Nanos,
+    /// The ports that sent something in the last round.
+    senders: Vec<u16>,
+    /// The Ethernet addresses of the ports that are up.
+    stations: Vec<u64>,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
     released: Vec<Packet>,
@@ -119,15 +119,11 @@ struct PortSlot {
     kernel_has_copy: bool,
     /// How many frames `tx` may hold before a link without a rate stops.
     room: usize,
-    /// A round that comes before has nothing to do here. `Nanos::ZERO`: not known, because the link or its control was touched since the
-    /// last round, or because it waits for its port.
-    idle_until: Nanos,
 }
 
 impl PortSlot {
-    /// The link, and where it puts what leaves it. The next round looks at what it has become.
+    /// The link, and where it puts what leaves it.
     fn outgoing<'a>(&'a mut self, pool: &'a mut FramePool) -> (&'a mut OutgoingLink, Egress<'a>) {
-        self.idle_until = Nanos::ZERO;
         let egress =
             Egress { pool, tx: &mut self.tx, room: self.room, tx_dropped: &mut self.count.tx_dropped };
         (&mut self.link, egress)
@@ -173,7 +169,6 @@ impl Pipeline {
                 tx: VecDeque::with_capacity(TX_QUEUE),
                 kernel_has_copy: true,
                 room: TX_QUEUE,
-                idle_until: Nanos::ZERO,
             };
             slot.start_control(now, link);
             ports.push(slot);
@@ -194,6 +189,11 @@ impl Pipeline {
             disciplines: own,
             confirm_due: now,
             advanced: Nanos::ZERO,
+            due: vec![Nanos::ZERO; ports.len()],
+            active: (0..ports.len() as u16).collect(),
+            senders: Vec::with_capacity(ports.len()),
+            soonest: Nanos::ZERO,
+            stations: Vec::with_capacity(ports.len()),
             rx: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports.len()),
             released: Vec::with_capacity(BURST),
@@ -219,72 +219,20 @@ impl Pipeline {
         self.ports.get(port.index()).map(|slot| &slot.link)
     }
 
-    /// Receives a burst from every port, takes every packet as far as it can go now, and sends what has left the links.
-    ///
-    /// `ports` are those of the configuration, in its order; `now` is not before that of an earlier call.
-    pub fn round<P: Port>(&mut self, now: Nanos, ports: &mut [P]) -> Round {
-        let mut round = Round::default();
-        let mut horizon = now;
-        for (index, (slot, port)) in self.ports.iter_mut().zip(ports.iter_mut()).enumerate() {
-            slot.room = port.tx_room().min(TX_QUEUE);
-            slot.kernel_has_copy = port.kernel_has_copy();
-            let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
-            round.received += self.rx.len();
-            if taken >= BURST {
-                round.more = true;
-                horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
-            }
-            if self.rx.is_empty() {
-                continue;
-            }
-            let port = PortIndex(index as u16);
-            self.inbox.extend(self.rx.drain(..).map(|received| Packet::received(port, received)));
+    /// The next round looks at what the link and the control of a port have become.
+    fn touch(&mut self, at: usize) {
+        if self.due[at] == Nanos::MAX {
+            let place = self.active.partition_point(|active| usize::from(*active) < at);
+            self.active.insert(place, at as u16);
         }
-        // Not a stable sort, which would allocate: the order of reading decides between equal stamps.
-        for (order, packet) in self.inbox.iter_mut().enumerate() {
-            packet.order = order as u32;
-        }
-        self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
-
-        let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(..) {
-            self.receive(packet);
-        }
-        self.inbox = inbox;
-        self.expire(now);
-        // What a link without a rate kept back goes while its port takes it.
-        while self.advance(horizon, ports, &mut round) {}
-        round
+        self.due[at] = Nanos::ZERO;
+        self.soonest = Nanos::ZERO;
     }
 
-    /// Lets everything happen on the links that is due up to `now`, and gives the ports what has left. True: again at once.
-    fn advance<P: Port>(&mut self, now: Nanos, ports: &mut [P], round: &mut Round) -> bool {
-        self.advanced = self.advanced.max(now);
-        round.blocked = false;
-        let (mut sent, mut kept_back) = (0, false);
-        for (slot, port) in self.ports.iter_mut().zip(ports) {
-            // Most ports of most rounds of a simulation.
-            if slot.idle_until > now && slot.tx.is_empty() {
-                continue;
-            }
-            slot.advance(now, &mut self.pool);
-            if !slot.tx.is_empty() {
-                sent += port.tx_burst(&mut self.pool, &mut slot.tx);
-            }
-            slot.room = port.tx_room().min(TX_QUEUE);
-            kept_back |= slot.link.config().rate.is_none() && slot.link.held().queued > 0;
-            round.blocked |= slot.is_blocked();
-        }
-        round.sent += sent;
-        sent > 0 && kept_back
-    }
-
-    /// When [`Pipeline::round`] has something to do although no frame arrives.
-    #[must_use]
-    pub fn next_wake(&self) -> Option<Nanos> {
-        let neighbours = self.neighbours.next_deadline().unwrap_or(Nanos::MAX);
-        let wake = self.ports.iter().map(PortSlot::next_wake).fold(neighbours, Nanos::min);
-        (wake != Nanos::MAX).then_some(wake)
+    /// The link of a port, and where it puts what leaves it. The next round looks at what it has become.
+    fn outgoing(&mut self, at: usize) -> (&mut OutgoingLink, Egress<'_>) {
+        self.touch(at);
+        self.ports[at].outgoing(&mut self.pool)
     }
 
     fn find(&self, link: &str) -> Result<usize, CommandError> {
@@ -301,7 +249,7 @@ impl Pipeline {
     pub fn set(&mut self, now: Nanos, link: &str, knob: Knob) -> Result<(), CommandError> {
         let at = self.find(link)?;
         self.refuse_controlled(at, knob)?;
-        let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
+        let (link, mut egress) = self.outgoing(at);
         link.set(now, knob, &mut egress)?;
         let discipline = &mut self.links[at].discipline;
         // What a discipline of the user's own was told is known to itself alone.
@@ -348,6 +296,7 @@ impl Pipeline {
             let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
             Some(self.disciplines.build(&wanted.discipline, &classes)?)
         };
+        self.touch(at);
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         if core != *link.config() {
             link.reconfigure(now, core, &mut egress)
@@ -407,43 +356,15 @@ impl Pipeline {
             self.drop(packet, Reason::Stopped);
         }
         self.released = released;
-        for slot in &mut self.ports {
-            let (link, mut egress) = slot.outgoing(&mut self.pool);
+        for at in 0..self.ports.len() {
+            let (link, mut egress) = self.outgoing(at);
             link.drain(now, Reason::Stopped, &mut egress);
-            slot.discard_sent(&mut self.pool, Reason::Stopped);
+            self.ports[at].discard_sent(&mut self.pool, Reason::Stopped);
         }
     }
 }
 
 impl PortSlot {
-    /// Lets everything happen that is due up to `now`, and finds out when there is more to do.
-    fn advance(&mut self, now: Nanos, pool: &mut FramePool) {
-        self.control_until(now, pool);
-        let (link, mut egress) = self.outgoing(pool);
-        link.advance(now, &mut egress);
-        let unpaced = self.link.config().rate.is_none();
-        let no_room = unpaced && self.tx.len() >= self.room;
-        let kept_back = self.link.held().queued > 0 && (unpaced || self.link.next_wake().is_none());
-        if !no_room && !kept_back {
-            self.idle_until = self.next_wake();
-        }
-    }
-
-    /// When link or control have something to do; `Nanos::MAX`: never.
-    fn next_wake(&self) -> Nanos {
-        if self.idle_until != Nanos::ZERO {
-            return self.idle_until;
-        }
-        let link = self.link.next_wake().unwrap_or(Nanos::MAX);
-        link.min(self.control_due().unwrap_or(Nanos::MAX))
-    }
-
-    /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
-    fn is_blocked(&self) -> bool {
-        let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
-        self.up && (!self.tx.is_empty() || link_waits())
-    }
-
     /// Drops the frames that left the link but that the port has not taken.
     fn discard_sent(&mut self, pool: &mut FramePool, reason: Reason) {
         for frame in self.tx.drain(..) {

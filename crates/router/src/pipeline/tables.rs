@@ -55,12 +55,15 @@ impl Pipeline {
             slot.mac = link.mac;
             slot.mtu = link.mtu;
         }
-        if slot.up && !up {
-            let (link, mut egress) = slot.outgoing(&mut self.pool);
-            link.drain(now, Reason::LinkDown, &mut egress);
-            slot.discard_sent(&mut self.pool, Reason::LinkDown);
-        }
+        let goes_down = slot.up && !up;
         slot.up = up;
+        self.stations.clear();
+        self.stations.extend(self.ports.iter().filter(|slot| slot.up).map(|slot| slot.mac.bits()));
+        if goes_down {
+            let (link, mut egress) = self.outgoing(port.index());
+            link.drain(now, Reason::LinkDown, &mut egress);
+            self.ports[port.index()].discard_sent(&mut self.pool, Reason::LinkDown);
+        }
         if link.is_none() {
             let released = &mut self.released;
             self.neighbours.remove_port(port, |packet| released.push(packet));

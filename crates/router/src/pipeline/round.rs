@@ -1,0 +1,150 @@
+//! One round: what the ports have received goes as far as it can, and what has left the links goes out.
+
+use evenkeel_core::Nanos;
+use evenkeel_net::PortIndex;
+use evenkeel_ports::{FramePool, Port};
+
+use super::egress::TX_QUEUE;
+use super::forward::Packet;
+use super::{BURST, Pipeline, PortSlot};
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Round {
+    /// Frames received.
+    pub received: usize,
+    /// Frames sent.
+    pub sent: usize,
+    /// Whether some port had more frames than a burst: do the next round at once.
+    pub more: bool,
+    /// Whether packets wait for a port to take them, and for nothing else: try again in a while.
+    pub blocked: bool,
+}
+
+impl Pipeline {
+    /// Receives a burst from every port, takes every packet as far as it can go now, and sends what has left the links.
+    ///
+    /// `ports` are those of the configuration, in its order; `now` is not before that of an earlier call.
+    pub fn round<P: Port>(&mut self, now: Nanos, ports: &mut [P]) -> Round {
+        self.round_of(now, ports, 0..ports.len())
+    }
+
+    /// As [`Pipeline::round`], for a caller that knows which ports have received something: the others are not asked, and links without a rate
+    /// see the room that their ports had when last something was sent or received there. A round then costs what its packets cost, and a
+    /// comparison for each port that has something to send.
+    pub fn round_of<P: Port>(
+        &mut self,
+        now: Nanos,
+        ports: &mut [P],
+        receiving: impl IntoIterator<Item = usize>,
+    ) -> Round {
+        let mut round = Round::default();
+        let mut horizon = now;
+        self.senders.clear();
+        for at in receiving {
+            let port = &mut ports[at];
+            let slot = &mut self.ports[at];
+            slot.room = port.tx_room().min(TX_QUEUE);
+            slot.kernel_has_copy = port.kernel_has_copy();
+            let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
+            if taken >= BURST {
+                round.more = true;
+                horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
+            }
+            round.received += self.rx.len();
+            for received in self.rx.drain(..) {
+                let order = self.inbox.len() as u32;
+                self.inbox.push(Packet::received(PortIndex(at as u16), order, received));
+            }
+        }
+        if !self.inbox.is_sorted_by_key(|packet| packet.arrival) {
+            // Not a stable sort, which would allocate: the order of reading decides between equal stamps.
+            self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
+        }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        for packet in inbox.drain(..) {
+            self.receive(packet);
+        }
+        self.inbox = inbox;
+        self.expire(now);
+        // What a link without a rate kept back goes while its port takes it.
+        while self.advance(horizon, ports, &mut round) {}
+        round
+    }
+
+    /// Lets everything happen on the links that is due up to `now`, and gives the ports what has left. True: again at once.
+    fn advance<P: Port>(&mut self, now: Nanos, ports: &mut [P], round: &mut Round) -> bool {
+        self.advanced = self.advanced.max(now);
+        round.blocked = false;
+        let (mut sent, mut kept_back, mut soonest) = (0, false, Nanos::MAX);
+        self.active.retain(|active| {
+            let at = usize::from(*active);
+            let due = &mut self.due[at];
+            if *due <= now {
+                let (slot, port) = (&mut self.ports[at], &mut ports[at]);
+                *due = slot.advance(now, &mut self.pool);
+                if !slot.tx.is_empty() {
+                    sent += port.tx_burst(&mut self.pool, &mut slot.tx);
+                    self.senders.push(*active);
+                }
+                if !slot.tx.is_empty() {
+                    *due = Nanos::ZERO;
+                }
+                slot.room = port.tx_room().min(TX_QUEUE);
+                kept_back |= slot.link.config().rate.is_none() && slot.link.held().queued > 0;
+                round.blocked |= slot.is_blocked();
+            }
+            soonest = soonest.min(*due);
+            *due != Nanos::MAX
+        });
+        self.soonest = soonest;
+        round.sent += sent;
+        sent > 0 && kept_back
+    }
+
+    /// The ports that frames were given to in the last round, in their order; one that had to be asked again is there again.
+    #[must_use]
+    pub fn senders(&self) -> &[u16] {
+        &self.senders
+    }
+
+    /// When [`Pipeline::round`] has something to do although no frame arrives.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let mut wake = self.soonest;
+        if wake == Nanos::ZERO {
+            let due = |active: &u16| match self.due[usize::from(*active)] {
+                Nanos::ZERO => self.ports[usize::from(*active)].next_wake(),
+                known => known,
+            };
+            wake = self.active.iter().map(due).fold(Nanos::MAX, Nanos::min);
+        }
+        let wake = wake.min(self.neighbours.next_deadline().unwrap_or(Nanos::MAX));
+        (wake != Nanos::MAX).then_some(wake)
+    }
+}
+
+impl PortSlot {
+    /// Lets everything happen that is due up to `now`. Returns when there is more to do, `Nanos::ZERO` if the link waits for its port.
+    fn advance(&mut self, now: Nanos, pool: &mut FramePool) -> Nanos {
+        self.control_until(now, pool);
+        let (link, mut egress) = self.outgoing(pool);
+        link.advance(now, &mut egress);
+        let unpaced = self.link.config().rate.is_none();
+        let no_room = unpaced && self.tx.len() >= self.room;
+        let kept_back = self.link.held().queued > 0 && (unpaced || self.link.next_wake().is_none());
+        if no_room || kept_back { Nanos::ZERO } else { self.next_wake() }
+    }
+
+    /// When link or control have something to do; `Nanos::MAX`: never.
+    fn next_wake(&self) -> Nanos {
+        let link = self.link.next_wake().unwrap_or(Nanos::MAX);
+        link.min(self.control_due().unwrap_or(Nanos::MAX))
+    }
+
+    /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
+    fn is_blocked(&self) -> bool {
+        let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
+        self.up && (!self.tx.is_empty() || link_waits())
+    }
+}
