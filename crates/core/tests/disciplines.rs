@@ -244,8 +244,9 @@ fn knobs_of_flow_aware_disciplines_take_their_ranges_and_nothing_else() {
         Afd { beta: 1_000_000, interval: Nanos(10_000_000_000), ..afd },
     ] {
         assert_eq!(subject.set(Nanos(5), Knob::Afd(good)), Ok(Wake::No));
-        let due = subject.tick(Nanos(5)).unwrap();
-        let _ = subject.tick(due);
+        for at in [5, 60_000_000_000, u64::MAX] {
+            let _ = subject.enqueue(Nanos(at), TestPacket::new(0, 0, 1_500), &mut |_, _| ());
+        }
     }
     for (bad, name) in [
         (Afd { shadow: 0, ..afd }, "afd.shadow"),

@@ -4,8 +4,12 @@ mod wire;
 
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::reference::Gps;
+use evenkeel_core::schedule::afan::{Afan, AfanConfig};
+use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Knob, MultiBacklog};
 use evenkeel_core::shape::ShaperConfig;
@@ -43,6 +47,9 @@ enum Discipline {
     Fifo(u32),
     Wfq(DropRule, [u32; CLASSES as usize]),
     Lct(LctConfig),
+    Pfq(u32),
+    Pdrr(u32, Nanos),
+    Afan(u32),
 }
 
 impl Discipline {
@@ -55,6 +62,19 @@ impl Discipline {
                 AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap())
             }
             Self::Lct(config) => AnyScheduler::Lct(Lct::new(config).unwrap()),
+            Self::Pfq(limit) => {
+                let (buffer, flows) = (BufferLimit::Packets(limit), 3);
+                AnyScheduler::Pfq(Pfq::new(PfqConfig { buffer, flows, ..PfqConfig::default() }).unwrap())
+            }
+            Self::Pdrr(limit, afl_linger) => {
+                let (buffer, flows) = (BufferLimit::Packets(limit), 3);
+                let config = PdrrConfig { buffer, flows, afl_linger, ..PdrrConfig::default() };
+                AnyScheduler::Pdrr(Pdrr::new(config).unwrap())
+            }
+            Self::Afan(limit) => {
+                let config = AfanConfig { limit, flows: 3, ..AfanConfig::default() };
+                AnyScheduler::Afan(Afan::new(config).unwrap())
+            }
         }
     }
 }
@@ -97,6 +117,9 @@ fn discipline() -> impl Strategy<Value = Discipline> {
         });
     prop_oneof![
         (1u32..30).prop_map(Discipline::Fifo),
+        (1u32..30).prop_map(Discipline::Pfq),
+        (1u32..30, x_delay()).prop_map(|(limit, linger)| Discipline::Pdrr(limit, linger)),
+        (1u32..30).prop_map(Discipline::Afan),
         (drop, weights).prop_map(|(drop, weights)| Discipline::Wfq(drop, weights)),
         lct.prop_map(Discipline::Lct),
     ]

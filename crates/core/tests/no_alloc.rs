@@ -3,8 +3,12 @@
 mod wire;
 
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::schedule::afan::{Afan, AfanConfig};
+use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Knob};
 use evenkeel_core::shape::ShaperConfig;
@@ -35,7 +39,12 @@ fn enqueue_advance_and_set_do_not_allocate() {
         AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap())
     };
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
+    // Fewer places than flows: some find the list full, others push idle ones out.
+    let (flows, buffer) = (150, BufferLimit::Packets(200));
     let disciplines = [
+        AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, buffer, ..PfqConfig::default() }).unwrap()),
+        AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap()),
+        AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 200 }).unwrap()),
         wfq(DropRule::TailPerQueue { limit: 50 }),
         wfq(DropRule::LongestHead { high_water: Bytes(65_536) }),
@@ -57,7 +66,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
             for id in 0..20_000u64 {
                 let now = Nanos(id * 50_000);
                 let length = Bytes(40 + id * 37 % 1_460);
-                let _ = link.enqueue(now, packet(id, (id % 4) as u16, length, now), &mut counter);
+                let _ = link.enqueue(now, packet(id, (id % 400) as u16, length, now), &mut counter);
                 if id % 100 == 0 {
                     link.advance(now + Nanos(20_000), &mut counter);
                     let _ = link.set(now, Knob::XDelay(Class(1), Nanos(id)), &mut counter);

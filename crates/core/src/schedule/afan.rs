@@ -326,6 +326,27 @@ impl<P: Packet> Afan<P> {
         sent > fair && u64::from(self.random.next()) * sent < (sent - fair) << 32
     }
 
+    /// The controller's steps that are due. The length of EQ has been the same since the last packet came or went, so steps missed
+    /// meanwhile all add the same, but for the first of them.
+    fn control(&mut self, now: Nanos) {
+        let interval = self.config.afd.interval;
+        let due = *self.due.get_or_insert(now.saturating_add(interval));
+        if now < due {
+            return;
+        }
+        let more = (now.0 - due.0) / interval.0;
+        self.due = Some(due.saturating_add(Nanos(interval.0.saturating_mul(more + 1))));
+        let Afd { alpha, beta, target, shadow, .. } = self.config.afd;
+        let [alpha, beta, target] = [alpha, beta, target].map(i64::from);
+        let (most, queued) = (i64::from(shadow) * ONE as i64, i64::from(self.elastic.packets));
+        // Thousandths to 1/65536; at most 2 * 10^6 * 65536 * 65536 = 2^53.
+        let step = |before: i64| (alpha * (before - target) - beta * (queued - target)) * ONE as i64 / 1_000;
+        self.fair = (self.fair + step(self.before)).clamp(ONE as i64, most);
+        let more = step(queued).saturating_mul(i64::try_from(more).unwrap_or(i64::MAX));
+        self.fair = self.fair.saturating_add(more).clamp(ONE as i64, most);
+        self.before = queued;
+    }
+
     /// Windows pass.
     fn pass_windows(&mut self, now: Nanos) {
         let window = now.0 / self.config.window.0 + 1;
@@ -361,7 +382,8 @@ impl<P: Packet> Afan<P> {
 }
 
 impl<P: Packet> Scheduler<P> for Afan<P> {
-    fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        self.control(now);
         let length = packet.ip_len();
         let id = self.flow(&packet);
         let (streaming, shadow) = match id {
@@ -409,6 +431,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
     }
 
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
+        self.control(now);
         self.pass_windows(now);
         if let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
             // A flow without a place never has priority.
@@ -423,27 +446,6 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         (self.busy_queues() > 0).then_some(now)
-    }
-
-    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        let interval = self.config.afd.interval;
-        match self.due {
-            Some(due) if now < due => {}
-            None => self.due = Some(now.saturating_add(interval)),
-            Some(due) => {
-                let Afd { alpha, beta, target, shadow, .. } = self.config.afd;
-                let now_queued = i64::from(self.elastic.packets);
-                let [alpha, beta, target] = [alpha, beta, target].map(i64::from);
-                let step = alpha * (self.before - target) - beta * (now_queued - target);
-                // Thousandths to 1/65536; at most 2 * 10^6 * 65536 * 65536 = 2^54.
-                self.fair += step * ONE as i64 / 1_000;
-                self.fair = self.fair.clamp(ONE as i64, i64::from(shadow) * ONE as i64);
-                self.before = now_queued;
-                let next = due.saturating_add(interval);
-                self.due = Some(if next > now { next } else { now.saturating_add(interval) });
-            }
-        }
-        self.due
     }
 
     fn peek_len(&self, _now: Nanos) -> Option<Bytes> {

@@ -234,8 +234,6 @@ pub struct Harness<S> {
     queues: Vec<VecDeque<TestPacket>>,
     next_id: u64,
     counts: [u64; 4],
-    /// When `tick` is due.
-    due: Option<Nanos>,
     /// `priority_bytes` after the last operation.
     priority_bytes: Bytes,
 }
@@ -247,10 +245,9 @@ const DROPPED: usize = 2;
 const DRAINED: usize = 3;
 
 impl<S: Subject> Harness<S> {
-    pub fn new(mut scheduler: S) -> Self {
-        let due = scheduler.tick(Nanos(1));
+    pub fn new(scheduler: S) -> Self {
         let priority_bytes = Bytes::ZERO;
-        Self { scheduler, now: Nanos(1), queues: Vec::new(), next_id: 0, counts: [0; 4], due, priority_bytes }
+        Self { scheduler, now: Nanos(1), queues: Vec::new(), next_id: 0, counts: [0; 4], priority_bytes }
     }
 
     /// Does `op` and checks everything that holds for every discipline.
@@ -272,10 +269,6 @@ impl<S: Subject> Harness<S> {
             Op::Set(knob) => self.set(knob),
             Op::Drain => self.drain(),
         };
-        if self.due.is_some_and(|due| due <= self.now) {
-            self.due = self.scheduler.tick(self.now);
-            assert!(self.due.is_none_or(|due| due > self.now));
-        }
         let after = self.scheduler.meters();
         assert!(after.fair_bytes >= before.fair_bytes && after.class_flips >= before.class_flips);
         self.priority_bytes = after.priority_bytes.unwrap_or_default();

@@ -1,0 +1,28 @@
+//! AFAN under random operations.
+#![no_main]
+
+use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
+use evenkeel_core::{Bytes, Nanos};
+use evenkeel_fuzz::{Case, harness, number, start_limit};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|case: Case| {
+    let [flows, limit, shadow, sample, target, rest @ ..] = case.config;
+    let afd = Afd {
+        shadow: 1 + u32::from(shadow),
+        sample: 1 + u32::from(sample % 8),
+        target: 1 + u32::from(target % 32),
+        interval: Nanos(number(&rest[..2], 10_000, 60_000)),
+        ..Afd::default()
+    };
+    let config = AfanConfig {
+        quantum: Bytes(number(&rest[2..4], 256, 4_000)),
+        limit: 1 + u32::from(limit % 60),
+        flows: 1 + u32::from(flows % 40),
+        afd,
+        window: Nanos::from_millis(1),
+        start_limit: start_limit(&case),
+        seed: u64::from(flows),
+    };
+    harness::run(Afan::new(config).expect("every choice above is in range"), case.ops);
+});
