@@ -33,6 +33,15 @@ pub struct FairDropConfig {
 }
 
 impl FairDropConfig {
+    /// Every default, but switched off.
+    #[must_use]
+    pub fn off(classes: &[&str]) -> Self {
+        let (table, mut reader) = parse_toml("on = false", "");
+        let fields = reader.table(&tables::fairdrop::FAIRDROP, &table, 0..0, "fairdrop");
+        fairdrop_of(&mut reader, &fields, classes)
+            .expect("the defaults of the table are valid, which its tests read")
+    }
+
     /// The form of the core for a worker with `services` services, whose clock has `hertz` cycles per second, whose ports' receive rings hold `ring` frames
     /// and who fetches at most `batch` at once. Class 0 of processing is plain forwarding, class `n` service `n - 1`.
     #[must_use]

@@ -146,6 +146,16 @@ pub trait Port: Send {
         usize::MAX
     }
 
+    /// How many frames wait to be received; `None` if the port cannot tell.
+    fn rx_waiting(&self) -> Option<u32> {
+        None
+    }
+
+    /// How many frames can wait to be received before some are lost; `None` if the port cannot tell.
+    fn rx_ring(&self) -> Option<u32> {
+        None
+    }
+
     /// When to call [`Port::rx_burst`] although the descriptor is not readable: for ports that hold frames back.
     fn next_due(&self) -> Option<Nanos> {
         None
@@ -203,6 +213,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn tx_room(&self) -> usize {
         (**self).tx_room()
+    }
+    fn rx_waiting(&self) -> Option<u32> {
+        (**self).rx_waiting()
+    }
+    fn rx_ring(&self) -> Option<u32> {
+        (**self).rx_ring()
     }
     fn next_due(&self) -> Option<Nanos> {
         (**self).next_due()

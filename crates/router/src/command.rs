@@ -47,6 +47,13 @@ pub enum Command {
         /// The new discipline.
         discipline: DisciplineConfig,
     },
+    /// Changes a key of `[fairdrop]`.
+    FairDrop {
+        /// The key.
+        key: String,
+        /// Its value as in a configuration file, without quotes.
+        value: String,
+    },
     /// Makes the running router as the file says: links and classes. Ports, buffers and mode need a restart.
     Reload(Box<RouterConfig>),
 }

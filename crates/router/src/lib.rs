@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod claim;
+mod clock;
 mod command;
 pub mod mirror;
 mod own;

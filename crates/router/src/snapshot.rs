@@ -29,6 +29,136 @@ pub struct Snapshot {
     pub ports: Vec<PortSnapshot>,
     /// Outgoing links in the order of the ports: one per port.
     pub links: Vec<LinkSnapshot>,
+    /// Where the worker's cycles went; `None`: not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<CycleSnapshot>,
+    /// The services in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ServiceSnapshot>,
+    /// FairDrop; `None`: not configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairdrop: Option<FairDropSnapshot>,
+}
+
+/// Where the worker's cycles went. Idle polls are nobody's.
+///
+/// `busy = other + sum over classes of (cycles + refused_cycles)`, up to the rounding of what bursts share.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CycleSnapshot {
+    /// What cycles are read from, in words.
+    pub source: String,
+    /// Cycles per second.
+    pub hertz: u64,
+    /// Cycles of all rounds that received or sent something.
+    pub busy: u64,
+    /// Of them, those that belong to no class.
+    pub other: u64,
+    /// By stage. Stages of single packets are measured on a sample.
+    pub stages: Vec<StageCycles>,
+    /// By class of traffic, with their parts of fetching and sending.
+    pub classes: Vec<ClassCycles>,
+}
+
+/// Cycles of one stage: `cycles / packets` is what a packet takes there.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct StageCycles {
+    /// `fetch`, `judge`, `route`, `service`, `schedule`, `transmit`.
+    pub stage: String,
+    /// Packets measured.
+    pub packets: u64,
+    /// Their cycles.
+    pub cycles: u64,
+}
+
+/// Cycles of one class of traffic.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ClassCycles {
+    /// Name from the configuration.
+    pub name: String,
+    /// Packets handed to a link.
+    pub packets: u64,
+    /// Their cycles.
+    pub cycles: u64,
+    /// Packets dropped before any link.
+    pub refused_packets: u64,
+    /// Their cycles.
+    pub refused_cycles: u64,
+}
+
+/// One service.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ServiceSnapshot {
+    /// Name from the configuration.
+    pub name: String,
+    /// `esp`, `acl`, `spin`.
+    pub kind: String,
+    /// Packets that went through.
+    pub packets: u64,
+    /// Packets that did not.
+    pub refused: u64,
+    /// Rules that packets were compared with (`acl`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules_visited: Option<u64>,
+    /// Last sequence number (`esp`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+}
+
+/// What FairDrop does.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FairDropSnapshot {
+    /// Whether it drops.
+    pub on: bool,
+    /// Its knobs as they are now: key, value as in the configuration.
+    pub settings: Vec<(String, String)>,
+    /// Packets of flows that found no place in the table.
+    pub unplaced: u64,
+    /// Flows that wait in the shadow system for cycles.
+    pub backlogged: u64,
+    /// Its threshold for a flow of weight 1, cycles; `None` while nothing is refused.
+    pub threshold: Option<u64>,
+    /// The water level: millionths of the core that a flow of weight 1 may use.
+    pub level_ppm: u64,
+    /// Busy cycles for every cycle that the costs of the classes explain.
+    pub scale: f64,
+    /// Measurements that were absurd and were clamped.
+    pub absurd: u64,
+    /// What a packet is believed to cost, cycles: `forwarding`, then the services.
+    pub costs: Vec<(String, u64)>,
+    /// By class of traffic.
+    pub classes: Vec<FairDropClass>,
+    /// Links with a rate.
+    pub links: Vec<FairDropLink>,
+}
+
+/// FairDrop and one class of traffic.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FairDropClass {
+    /// Name from the configuration.
+    pub name: String,
+    /// Packets judged.
+    pub judged: u64,
+    /// Refused because their flows had their share of cycles.
+    pub refused_cpu: u64,
+    /// Refused because their flows had their share of a link's bits.
+    pub refused_bandwidth: u64,
+}
+
+/// FairDrop and one link.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct FairDropLink {
+    /// The index of its port.
+    pub port: u16,
+    /// Packets judged.
+    pub judged: u64,
+    /// Packets refused.
+    pub refused: u64,
+    /// Packets of flows that found no place in the table.
+    pub unplaced: u64,
+    /// Flows that wait in the shadow system.
+    pub backlogged: u64,
+    /// What waits there, bytes on the wire.
+    pub backlog_bytes: u64,
 }
 
 /// Frame buffers of the pool.

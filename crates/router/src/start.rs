@@ -20,6 +20,7 @@ use evenkeel_ports::{Port, PortError};
 use thiserror::Error;
 
 use crate::claim::Claim;
+use crate::clock::TscClock;
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::{Mirror, MirrorEvent};
 use crate::own::Disciplines;
@@ -224,7 +225,7 @@ fn prepare(
         move |source| StartError::System { what, source }
     };
     sys::set_timer_slack(Nanos(1)).map_err(system("setting the timer slack"))?;
-    if let Some(cpu) = options.cpu {
+    if let Some(cpu) = options.cpu.or(config.router.cpu.map(usize::from)) {
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
     if let Some(name) =
@@ -236,6 +237,10 @@ fn prepare(
     let mut pipeline = Pipeline::with_disciplines(&config, now, options.disciplines.clone())
         .map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.pool_mut().prefault();
+    // FairDrop can be switched on, and services can be added, while the router runs.
+    let clock = Box::new(TscClock::calibrate(options.report));
+    let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
+    pipeline.set_surroundings(clock, first_iv).map_err(|error| StartError::Config(error.to_string()))?;
 
     // Before anything is changed on an interface: it may be another router's.
     let mut claims = Vec::with_capacity(config.ports.len());
@@ -280,6 +285,8 @@ fn prepare(
             retry: None,
         });
     }
+    let ring = ports.iter().filter_map(|port| port.rx_ring()).fold(0, u32::saturating_add);
+    pipeline.set_ring_frames(ring).map_err(|error| StartError::Config(error.to_string()))?;
     discard_earlier(&mut pipeline, &mut ports);
 
     let mut worker = Worker {

@@ -333,6 +333,7 @@ impl Worker {
             Command::SetRate { link, rate } => pipeline.set_rate(now, &link, rate)?,
             Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
             Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
+            Command::FairDrop { key, value } => pipeline.set_fairdrop(&key, &value)?,
             Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
             Command::Reload(config) => {
                 let (old, new) = (&self.config.router, &config.router);

@@ -7,7 +7,7 @@ use super::{
 use crate::schema::{Key, Kind, Presence, Section};
 
 /// Most services of a router.
-pub const MAX: usize = 256;
+pub const MAX: usize = 63;
 
 /// `[[service]]`.
 pub static SERVICE: Section = Section {

@@ -302,6 +302,14 @@ impl Port for AfPacketPort {
         taken
     }
 
+    fn rx_waiting(&self) -> Option<u32> {
+        Some(self.ring.waiting())
+    }
+
+    fn rx_ring(&self) -> Option<u32> {
+        Some(self.ring.frames())
+    }
+
     fn fd(&self) -> Option<RawFd> {
         Some(self.socket.as_raw_fd())
     }

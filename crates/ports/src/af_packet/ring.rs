@@ -69,9 +69,32 @@ impl Ring {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: `next` is below the number of slots, so the word lies in the mapping, which lives as long as `self`; slots
+        self.status_of(self.next)
+    }
+
+    /// The status word of the slot `at`, counted round the ring.
+    fn status_of(&self, at: usize) -> &AtomicU32 {
+        let at = at % self.slots;
+        // SAFETY: `at` is below the number of slots, so the word lies in the mapping, which lives as long as `self`; slots
         // are aligned to 2048 bytes, and the status is the first word of the header.
-        unsafe { AtomicU32::from_ptr(self.memory.start().add(self.next * self.slot).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.start().add(at * self.slot).cast()) }
+    }
+
+    /// How many frames it holds.
+    pub(super) const fn frames(&self) -> u32 {
+        self.slots as u32
+    }
+
+    /// How many frames wait. The kernel fills slots in order, so a bisection finds the first that it has not: 12 looks at a ring of 4096.
+    pub(super) fn waiting(&self) -> u32 {
+        let ours =
+            |at: usize| self.status_of(self.next + at).load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0;
+        let (mut filled, mut free) = (0, self.slots);
+        while filled < free {
+            let middle = filled.midpoint(free);
+            if ours(middle) { filled = middle + 1 } else { free = middle }
+        }
+        filled as u32
     }
 
     /// The next frame, if one waits. It stays in the ring until [`Ring::advance`].

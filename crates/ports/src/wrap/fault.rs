@@ -231,7 +231,7 @@ impl<P: Port> FaultInjector<P> {
 }
 
 impl<P: Port> Port for FaultInjector<P> {
-    pass_on!(name fd state mac mtu tx_room reopen);
+    pass_on!(rx_waiting rx_ring name fd state mac mtu tx_room reopen);
 
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         self.now = now;

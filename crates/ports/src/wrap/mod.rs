@@ -52,6 +52,8 @@ macro_rules! pass_on {
     (@ mtu) => { fn mtu(&self) -> u32 { self.inner.mtu() } };
     (@ counters) => { fn counters(&mut self) -> $crate::PortCounters { self.inner.counters() } };
     (@ tx_room) => { fn tx_room(&self) -> usize { self.inner.tx_room() } };
+    (@ rx_waiting) => { fn rx_waiting(&self) -> Option<u32> { self.inner.rx_waiting() } };
+    (@ rx_ring) => { fn rx_ring(&self) -> Option<u32> { self.inner.rx_ring() } };
     (@ next_due) => { fn next_due(&self) -> Option<evenkeel_core::Nanos> { self.inner.next_due() } };
     (@ reopen) => {
         fn io(&self) -> String { self.inner.io() }

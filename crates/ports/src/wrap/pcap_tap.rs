@@ -135,7 +135,7 @@ impl<P: Port> std::fmt::Debug for PcapTap<P> {
 }
 
 impl<P: Port> Port for PcapTap<P> {
-    pass_on!(name fd state mac mtu counters tx_room next_due reopen);
+    pass_on!(rx_waiting rx_ring name fd state mac mtu counters tx_room next_due reopen);
 
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         self.inner.rx_burst(pool, now, out, max)

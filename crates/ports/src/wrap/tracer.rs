@@ -53,7 +53,7 @@ impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> Tracer<P, F> {
 }
 
 impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> Port for Tracer<P, F> {
-    pass_on!(name fd state mac mtu counters tx_room next_due reopen);
+    pass_on!(rx_waiting rx_ring name fd state mac mtu counters tx_room next_due reopen);
 
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         self.last_receive = now;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use evenkeel_config::Hairpin;
-use evenkeel_core::{Nanos, Reason};
+use evenkeel_core::drop::Ticket;
+use evenkeel_core::{Class, FlowKey, Nanos, Reason};
 use evenkeel_net::fib::Decision;
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::{self, Headers, IpVersion, Parsed};
@@ -12,7 +13,8 @@ use evenkeel_net::neighbour::Resolution;
 use evenkeel_net::{MacAddr, PortIndex, checksum, rewrite};
 use evenkeel_ports::{Frame, RxFrame};
 
-use super::packet::QueuedPacket;
+use super::cycles::{Stage, processing_class};
+use super::packet::{QueuedPacket, wire_len};
 use super::{CONFIRM_EVERY, Pipeline};
 use crate::mirror::NeighbourRequest;
 
@@ -36,11 +38,24 @@ impl Packet {
     }
 }
 
-/// Where a packet goes, all checks passed.
+/// FairDrop has let the packet pass so far; if it shares cycles, with the ticket they are charged by.
+#[derive(Clone, Copy)]
+struct Judged(Option<Ticket>);
+
+/// What is known of a packet once it has been parsed.
+struct Known {
+    headers: Headers,
+    flow_hash: u64,
+    class: Class,
+}
+
+/// Where a packet goes, all checks passed. Flow and class are those that it came with, also in a tunnel.
 struct Way {
     port: usize,
     mac: MacAddr,
+    flow: FlowKey,
     flow_hash: u64,
+    class: Class,
 }
 
 impl Pipeline {
@@ -68,20 +83,60 @@ impl Pipeline {
         if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
-        self.route(packet, at);
+        let Some((packet, known)) = self.parse(packet) else { return };
+        self.meter.is_of(known.class);
+        let mut ticket = None;
+        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
+            match fairdrop.judge_cpu(known.flow_hash, known.class) {
+                Ok(given) => ticket = Some(Judged(given)),
+                Err(reason) => return self.refused_share(packet, &known, reason),
+            }
+        }
+        self.meter.stage(Stage::Judge);
+        self.route_known(packet, &known, ticket, at);
+    }
+
+    /// FairDrop drops what is in transit only. What is for this machine, and of which the kernel has no copy of its own, reaches it.
+    fn refused_share(&mut self, packet: Packet, known: &Known, reason: Reason) {
+        let destination = known.headers.flow.destination;
+        let for_host = |decision| {
+            matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
+                || frame::is_group(destination)
+        };
+        if !self.ports[packet.port.index()].kernel_has_copy
+            && for_host(self.fib.lookup(destination, known.flow_hash))
+        {
+            return self.leave_to_host(packet);
+        }
+        self.drop(packet, reason);
     }
 
     /// Finds out where an unchanged packet goes, and sends it there. It enters its link at `at`.
     pub(super) fn route(&mut self, packet: Packet, at: Nanos) {
-        let bytes = self.pool.bytes(&packet.frame);
-        let headers = match frame::parse(bytes) {
-            Ok(Parsed::Ip(headers)) => headers,
-            Ok(Parsed::Other { .. }) => return self.leave_to_host(packet),
-            Err(reason) => return self.drop(packet, reason),
-        };
-        let flow_hash = self.hasher.hash(&headers.flow);
+        if let Some((packet, known)) = self.parse(packet) {
+            self.route_known(packet, &known, None, at);
+        }
+    }
+
+    /// `None`: it was nothing for us, and is where it belongs.
+    #[inline]
+    fn parse(&mut self, packet: Packet) -> Option<(Packet, Known)> {
+        match frame::parse(self.pool.bytes(&packet.frame)) {
+            Ok(Parsed::Ip(headers)) => {
+                let flow_hash = self.hasher.hash(&headers.flow);
+                let class = self.class_map.classify(&headers.flow, headers.dscp);
+                return Some((packet, Known { headers, flow_hash, class }));
+            }
+            Ok(Parsed::Other { .. }) => self.leave_to_host(packet),
+            Err(reason) => self.drop(packet, reason),
+        }
+        None
+    }
+
+    fn route_known(&mut self, packet: Packet, known: &Known, judged: Option<Judged>, at: Nanos) {
+        let Known { headers, flow_hash, class } = *known;
         let destination = headers.flow.destination;
-        let decision = self.fib.lookup(destination, flow_hash);
+        let mut decision = self.fib.lookup(destination, flow_hash);
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
@@ -94,6 +149,12 @@ impl Pipeline {
             if headers.ttl <= 1 {
                 return self.refuse(packet, &headers, IcmpError::TimeExceeded, Reason::TtlExpired, at);
             }
+        }
+        let service = self.services.of(class);
+        let tunnel = service.and_then(|at| self.services.tunnel(at));
+        if let Some(tunnel) = tunnel {
+            // From here on it is the tunnel's packet that has to find its way.
+            decision = self.fib.lookup(tunnel.remote(), self.hasher.hash(&tunnel.outer_flow()));
         }
         let (port, next_hop) = match decision {
             Some(Decision::Forward { port, next_hop }) => (port, next_hop),
@@ -108,7 +169,7 @@ impl Pipeline {
                 return self.refuse(packet, &headers, IcmpError::AdminProhibited, Reason::RouteRefuses, at);
             }
             Some(Decision::Blackhole) => return self.drop(packet, Reason::RouteRefuses),
-            // The first three have been given to the host.
+            // The first three have been given to the host; a tunnel cannot end here.
             Some(Decision::Local | Decision::Broadcast | Decision::Multicast) | None => {
                 return self.refuse(packet, &headers, IcmpError::NoRoute, Reason::NoRoute, at);
             }
@@ -119,21 +180,35 @@ impl Pipeline {
         let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else {
             return self.drop(packet, Reason::LinkDown);
         };
-        let mtu = out.mtu;
-        if headers.ip_len > mtu && headers.dont_fragment {
-            return self.refuse(packet, &headers, IcmpError::TooBig { mtu }, Reason::TooBig, at);
+        let (mtu, mut ip_len, mut whole, mut inner_mtu) =
+            (out.mtu, headers.ip_len, headers.dont_fragment, out.mtu);
+        if let Some(tunnel) = tunnel {
+            ip_len = tunnel.growth(ip_len).ip_len;
+            whole = tunnel.outer_dont_fragment(&headers);
+            // RFC 8200, 5: no IPv6 host has to make its packets smaller than this.
+            let least = if headers.version == IpVersion::V6 { 1_280 } else { 68 };
+            inner_mtu = tunnel.inner_mtu(mtu).max(least);
         }
+        if ip_len > mtu && whole {
+            return self.refuse(packet, &headers, IcmpError::TooBig { mtu: inner_mtu }, Reason::TooBig, at);
+        }
+        if let (Some(Judged(ticket)), Some(fairdrop)) = (judged, &mut self.fairdrop) {
+            let wire = wire_len(usize::from(headers.l3) + ip_len as usize);
+            let processing = processing_class(service);
+            if let Err(reason) = fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing)
+            {
+                return self.drop(packet, reason);
+            }
+        }
+        let way = |mac| Way { port: port.index(), mac, flow: headers.flow, flow_hash, class };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
-            let way = Way { port: port.index(), mac, flow_hash };
-            return self.send_on(packet, headers, &way, at);
+            return self.send_on(packet, headers, &way(mac), at);
         }
         let (from, originated) = (packet.port.index(), packet.originated);
         match self.neighbours.resolve(at, port, next_hop, packet) {
-            Resolution::Mac(mac, packet) => {
-                let way = Way { port: port.index(), mac, flow_hash };
-                self.send_on(packet, headers, &way, at);
-            }
+            Resolution::Mac(mac, packet) => self.send_on(packet, headers, &way(mac), at),
             Resolution::Wait => {
+                self.meter.handed_on();
                 let count = &mut self.ports[from].count;
                 *(if originated { &mut count.originated_waiting } else { &mut count.waiting }) += 1;
             }
@@ -163,30 +238,32 @@ impl Pipeline {
             return self.drop(packet, reason);
         }
         packet.frame.set_partial_checksum(false);
+        if let Some(service) = self.services.of(way.class) {
+            let Self { services, pool, meter, .. } = self;
+            match services.serve(service, pool, &mut packet.frame, &headers, meter) {
+                Ok(changed) => headers = changed,
+                Err(reason) => return self.drop(packet, reason),
+            }
+        } else {
+            self.meter.stage(Stage::Route);
+        }
+        self.meter.handed_on();
         if headers.ip_len > mtu {
             return self.send_fragments(packet, &headers, way, at);
         }
         let count = &mut self.ports[packet.port.index()].count;
         *(if packet.originated { &mut count.originated } else { &mut count.forwarded }) += 1;
-        self.enqueue(packet.frame, packet.arrival, &headers, headers.ip_len, way, at);
+        self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
     }
 
-    fn enqueue(
-        &mut self,
-        frame: Frame,
-        arrival: Nanos,
-        headers: &Headers,
-        ip_len: u32,
-        way: &Way,
-        at: Nanos,
-    ) {
+    fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way, at: Nanos) {
         let queued = QueuedPacket {
             frame,
-            flow: headers.flow,
+            flow: way.flow,
             flow_hash: way.flow_hash,
             arrival,
             ip_len,
-            class: self.class_map.classify(&headers.flow, headers.dscp),
+            class: way.class,
         };
         self.ports[way.port].control_until(at, &mut self.pool);
         let at = at.max(self.advanced);
@@ -213,7 +290,7 @@ impl Pipeline {
             let ip_len = (fragment.frame_len() - usize::from(headers.l3)) as u32;
             sent += 1;
             self.ports[from].count.originated += 1;
-            self.enqueue(frame, packet.arrival, headers, ip_len, way, at);
+            self.enqueue(frame, packet.arrival, ip_len, way, at);
             Ok(())
         });
         self.scratch = scratch;

@@ -1,10 +1,10 @@
 //! Everything a packet meets between two ports, without a socket and without a clock.
 //!
 //! ```text
-//!  rx_burst of every port ─▶ sorted by arrival ─▶ parse ─▶ for this machine? ──▶ left to the kernel (to_host)
-//!                                                  │ no
-//!                     TTL ─▶ route ─▶ port up? ─▶ MTU ─▶ neighbour ─▶ rewrite ─▶ class ─▶ outgoing link ─▶ tx_burst
-//!                      └── ICMP answers, rate-limited, take the same way from "route" on
+//!  rx_burst of every port ─▶ sorted by arrival ─▶ parse ─▶ class ─▶ [CPU share?] ─▶ for this machine? ──▶ left to the kernel (to_host)
+//!                                                                                     │ no
+//!    TTL ─▶ route ─▶ port up? ─▶ MTU ─▶ [link share?] ─▶ neighbour ─▶ rewrite ─▶ [service] ─▶ outgoing link ─▶ tx_burst
+//!     └── ICMP answers, rate-limited, take the same way from "route" on
 //! ```
 //!
 //! One [`Pipeline::round`] runs to completion over one burst per port. Tests, benches and the simulator drive it with memory ports,
@@ -22,20 +22,27 @@
 //! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
 //! - per port: `Σ sent_packets = tx_packets + tx_waiting + Σ tx_dropped`.
 //!
+//! **FairDrop** ([`fairdrop`](self), in brackets above) judges received packets only, once each, and before they cost anything: what it refuses is in
+//! `dropped` of the port as `fairdrop_cpu` or `fairdrop_bandwidth`. Per class: `judged = Σ refused + what went on`. What a service refuses (`acl_denied`,
+//! `esp_exhausted`) is in `dropped` too: services come before `forwarded` is counted. Per service: `packets + refused = packets sent through it`.
+//!
 //! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
 
 mod control;
 mod counters;
+pub mod cycles;
 mod egress;
+mod fairdrop;
 mod forward;
 mod packet;
 mod round;
+mod service;
 mod tables;
 mod views;
 
 use std::collections::VecDeque;
 
-use evenkeel_config::{DisciplineConfig, Hairpin, LinkConfig, RouterConfig};
+use evenkeel_config::{DisciplineConfig, FairDropConfig, Hairpin, LinkConfig, RouterConfig};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::control::Controller;
 use evenkeel_core::link::{Link, RingConfig};
@@ -51,11 +58,14 @@ use evenkeel_ports::{Frame, FramePool, RxFrame};
 use crate::command::CommandError;
 use crate::own::Disciplines;
 use counters::PortCount;
+use cycles::{CycleClock, Meter};
 pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
+use fairdrop::{FairDrop, Machine};
 use forward::Packet;
 pub use packet::QueuedPacket;
 pub use round::Round;
+use service::Services;
 pub use tables::LinkState;
 use tables::OwnAddresses;
 
@@ -82,6 +92,13 @@ pub struct Pipeline {
     /// The links' configurations as they are now: what a reload is compared with.
     links: Vec<LinkConfig>,
     disciplines: Disciplines,
+    services: Services,
+    fairdrop: Option<FairDrop>,
+    meter: Meter,
+    /// Whether cycles are measured also without FairDrop.
+    measures: bool,
+    /// Frames that the receive rings of all ports hold.
+    ring: u32,
     confirm_due: Nanos,
     /// Up to when the links have advanced, those that had nothing to do included: nothing enters them before.
     advanced: Nanos,
@@ -173,9 +190,10 @@ impl Pipeline {
             slot.start_control(now, link);
             ports.push(slot);
         }
+        let services = Services::new(config, 0)?;
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };
         let pool = FramePool::with_buffer_size(section.buffers as usize, section.buffer_size.0 as usize);
-        Ok(Self {
+        let mut pipeline = Self {
             name: section.name.clone(),
             class_names: config.classes.iter().map(|class| class.name.clone()).collect(),
             started: now,
@@ -187,6 +205,11 @@ impl Pipeline {
             hasher: FlowHasher::new(section.seed),
             links: config.links.clone(),
             disciplines: own,
+            services,
+            fairdrop: None,
+            meter: Meter::new(section.cycles, config.classes.len()),
+            measures: section.cycles,
+            ring: BURST as u32,
             confirm_due: now,
             advanced: Nanos::ZERO,
             due: vec![Nanos::ZERO; ports.len()],
@@ -200,7 +223,72 @@ impl Pipeline {
             scratch: Vec::with_capacity(pool.max_frame()),
             ports,
             pool,
-        })
+        };
+        pipeline.build_fairdrop(config.fairdrop.as_ref())?;
+        Ok(pipeline)
+    }
+
+    /// Gives the pipeline a clock for its cycles, and the first IV that no earlier life of the router has used (nanoseconds since 1970). Without,
+    /// cycles are [virtual](cycles::VirtualCycles) and IVs start at zero: for tests and simulations. Before the first round.
+    pub fn set_surroundings(
+        &mut self,
+        clock: Box<dyn CycleClock>,
+        first_iv: u64,
+    ) -> Result<(), CommandError> {
+        self.meter.clock = clock;
+        self.services.begin_nonces(first_iv);
+        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
+        self.build_fairdrop(config.as_ref())
+    }
+
+    /// How many frames the receive rings of all ports hold, for FairDrop; at least a burst. Before the first round.
+    ///
+    /// # Errors
+    /// More than FairDrop can work with.
+    pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
+        self.ring = frames.max(BURST as u32);
+        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
+        self.build_fairdrop(config.as_ref())
+    }
+
+    /// Droppers in which nothing waits. What was counted stays.
+    fn build_fairdrop(&mut self, config: Option<&FairDropConfig>) -> Result<(), CommandError> {
+        let machine = Machine {
+            hertz: self.meter.clock.hertz(),
+            ring: self.ring,
+            batch: (BURST * self.ports.len()).min(usize::from(u16::MAX)) as u16,
+            services: self.services.len(),
+        };
+        let build = |config| {
+            FairDrop::new(config, machine, self.class_names.len(), &self.links)
+                .map_err(|error| CommandError::Invalid(error.to_string()))
+        };
+        let built = config.map(build).transpose()?;
+        let before = std::mem::replace(&mut self.fairdrop, built);
+        if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
+            now.counts_from(before);
+        }
+        self.meter.switch(self.measures || self.fairdrop.as_ref().is_some_and(FairDrop::is_on));
+        Ok(())
+    }
+
+    /// Changes a key of `[fairdrop]`; `value` as in a configuration file, without quotes. A router without the table gets one with its defaults, and `on`
+    /// as said.
+    ///
+    /// # Errors
+    /// No such key, or a value out of its range; nothing changed.
+    pub fn set_fairdrop(&mut self, key: &str, value: &str) -> Result<(), CommandError> {
+        let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
+        let known = self.fairdrop.as_ref().map(FairDrop::config);
+        let changed = match known {
+            Some(known) => known.changed(key, value, &classes),
+            None => FairDropConfig::off(&classes).changed(key, value, &classes),
+        };
+        let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
+        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
+            return fairdrop.set_rule(&config).map_err(|error| CommandError::Invalid(error.to_string()));
+        }
+        self.build_fairdrop(Some(&config))
     }
 
     /// The frame buffers: for what feeds ports in memory.
@@ -302,6 +390,11 @@ impl Pipeline {
             link.reconfigure(now, core, &mut egress)
                 .map_err(|error| CommandError::Invalid(error.to_string()))?;
         }
+        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|_| wanted.rate != self.links[at].rate) {
+            fairdrop
+                .set_rate(now, at, wanted.rate)
+                .map_err(|error| CommandError::Invalid(error.to_string()))?;
+        }
         let control_stays = scheduler.is_none() && wanted.control == self.links[at].control;
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
@@ -342,9 +435,11 @@ impl Pipeline {
         for (at, wanted) in config.links.iter().enumerate() {
             self.reconfigure(now, at, wanted.clone())?;
         }
+        self.services.reload(config)?;
         self.class_map = config.class_map();
         self.hairpin = config.router.hairpin;
-        Ok(())
+        // Its costs are by service, and its shares by class.
+        self.build_fairdrop(config.fairdrop.as_ref())
     }
 
     /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.

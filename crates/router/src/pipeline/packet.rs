@@ -21,6 +21,12 @@ const _: () = assert!(size_of::<QueuedPacket>() <= 96);
 const SHORTEST_PAYLOAD: u64 = 46;
 const ETHERNET_HEADER: u64 = 14;
 
+/// What the wire takes for a frame of `length` bytes, with padding, frame check sequence, preamble and gap.
+pub(super) fn wire_len(length: usize) -> Bytes {
+    let payload = (length as u64).saturating_sub(ETHERNET_HEADER);
+    Bytes(payload.max(SHORTEST_PAYLOAD)) + ETHERNET_WIRE_OVERHEAD
+}
+
 impl QueuedPacket {
     /// The frame's handle, the packet being done with.
     pub fn into_frame(self) -> Frame {
@@ -35,8 +41,7 @@ impl Packet for QueuedPacket {
 
     /// With VLAN tags and padding, as they are sent.
     fn wire_len(&self) -> Bytes {
-        let payload = (self.frame.len() as u64).saturating_sub(ETHERNET_HEADER);
-        Bytes(payload.max(SHORTEST_PAYLOAD)) + ETHERNET_WIRE_OVERHEAD
+        wire_len(self.frame.len())
     }
 
     fn class(&self) -> Class {

@@ -4,6 +4,7 @@ use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{FramePool, Port};
 
+use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
 use super::forward::Packet;
 use super::{BURST, Pipeline, PortSlot};
@@ -39,8 +40,9 @@ impl Pipeline {
         receiving: impl IntoIterator<Item = usize>,
     ) -> Round {
         let mut round = Round::default();
-        let mut horizon = now;
+        let (mut horizon, mut waiting) = (now, 0);
         self.senders.clear();
+        self.meter.round_begins();
         for at in receiving {
             let port = &mut ports[at];
             let slot = &mut self.ports[at];
@@ -50,6 +52,9 @@ impl Pipeline {
             if taken >= BURST {
                 round.more = true;
                 horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
+            }
+            if taken > 0 && self.fairdrop.is_some() {
+                waiting += port.rx_waiting().unwrap_or(0);
             }
             round.received += self.rx.len();
             for received in self.rx.drain(..) {
@@ -61,15 +66,34 @@ impl Pipeline {
             // Not a stable sort, which would allocate: the order of reading decides between equal stamps.
             self.inbox.sort_unstable_by_key(|packet| (packet.arrival, packet.order));
         }
+        self.meter.fetched(self.inbox.len());
+        if round.received > 0
+            && let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on())
+        {
+            fairdrop.begin(now, round.received, waiting, &mut self.meter);
+        }
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {
             self.receive(packet);
+            self.meter.packet_ends();
         }
         self.inbox = inbox;
         self.expire(now);
         // What a link without a rate kept back goes while its port takes it.
         while self.advance(horizon, ports, &mut round) {}
+        self.round_measured(&round);
         round
+    }
+
+    /// Closes the accounts of a round, and tells FairDrop what the classes of processing took.
+    #[inline]
+    fn round_measured(&mut self, round: &Round) {
+        let Self { meter, fairdrop, services, .. } = self;
+        meter.round_ends(round.received, round.sent, |class, packets, cycles| {
+            if let Some(fairdrop) = fairdrop {
+                fairdrop.measured(processing_class(services.of(class)), packets, cycles);
+            }
+        });
     }
 
     /// Lets everything happen on the links that is due up to `now`, and gives the ports what has left. True: again at once.

@@ -15,6 +15,7 @@ const OUTWARD: [Reason; 2] = [Reason::PortRefused, Reason::LinkDown];
 impl Pipeline {
     /// Every counter, at `now`.
     pub fn snapshot<P: Port>(&self, now: Nanos, ports: &mut [P]) -> Snapshot {
+        let services = self.services.view();
         Snapshot {
             time_ns: now.0,
             router: self.name.clone(),
@@ -28,6 +29,12 @@ impl Pipeline {
             },
             ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(port)).collect(),
             links: self.ports.iter().map(|slot| slot.link_view(&self.class_names)).collect(),
+            cycles: self.meter.view(&self.class_names),
+            fairdrop: self.fairdrop.as_ref().map(|fairdrop| {
+                let services: Vec<_> = services.iter().map(|service| service.name.clone()).collect();
+                fairdrop.view(&self.class_names, &services)
+            }),
+            services,
         }
     }
 }

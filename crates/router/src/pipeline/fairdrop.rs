@@ -1,0 +1,211 @@
+//! FairDrop in the pipeline: one dropper for the worker's cycles, one for the bits of each link with a rate.
+//!
+//! ```text
+//! burst ─ begin ─ parse ─ cycles? ─ route ─ bits? ─ both charged ─ service ─ link
+//!                           │                 │
+//!                     fairdrop_cpu    fairdrop_bandwidth
+//! ```
+//!
+//! Frames for the host are never judged to their harm: the kernel has its own copy of them. Packets that are made here (ICMP answers) and
+//! those that waited for a neighbour are not judged again.
+
+use evenkeel_config::{FairDropConfig, LinkConfig};
+use evenkeel_core::drop::{
+    BandwidthFairDrop, CpuFairDrop, FairDropError, Poll, ProcessingClass, ShareId, Ticket,
+};
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
+
+use super::cycles::Meter;
+use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
+
+/// What the droppers have to know of the worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    /// Cycles per second.
+    pub(super) hertz: u64,
+    /// Frames that the receive rings of all ports hold.
+    pub(super) ring: u32,
+    /// Most frames fetched in a round.
+    pub(super) batch: u16,
+    /// Services there are.
+    pub(super) services: usize,
+}
+
+/// The droppers of one worker.
+pub(super) struct FairDrop {
+    config: FairDropConfig,
+    cpu: Option<CpuFairDrop>,
+    links: Vec<Option<BandwidthFairDrop>>,
+    /// Packets of each class refused for cycles and for bits, and all that were judged.
+    classes: Vec<[u64; 3]>,
+}
+
+impl FairDrop {
+    /// Droppers in which nothing waits.
+    pub(super) fn new(
+        config: &FairDropConfig,
+        machine: Machine,
+        classes: usize,
+        links: &[LinkConfig],
+    ) -> Result<Self, FairDropError> {
+        let mut fairdrop =
+            Self { config: config.clone(), cpu: None, links: Vec::new(), classes: vec![[0; 3]; classes] };
+        if config.on && config.cpu {
+            let Machine { hertz, ring, batch, services } = machine;
+            fairdrop.cpu = Some(CpuFairDrop::new(config.cpu_config(services, hertz, batch, ring))?);
+        }
+        for link in links {
+            let dropper = fairdrop.for_link(link.rate)?;
+            fairdrop.links.push(dropper);
+        }
+        Ok(fairdrop)
+    }
+
+    fn for_link(&self, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, FairDropError> {
+        match rate.filter(|_| self.config.on && self.config.bandwidth) {
+            Some(rate) => BandwidthFairDrop::new(self.config.bandwidth_config(rate)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn config(&self) -> &FairDropConfig {
+        &self.config
+    }
+
+    /// Takes over what was counted before a change.
+    pub(super) fn counts_from(&mut self, before: &Self) {
+        self.classes.clone_from(&before.classes);
+    }
+
+    /// Whether packets are judged at all.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.config.on
+    }
+
+    /// Only the rule changes: flows keep what they are charged for.
+    pub(super) fn set_rule(&mut self, config: &FairDropConfig) -> Result<(), FairDropError> {
+        if let Some(cpu) = &mut self.cpu {
+            cpu.set_rule(config.rule)?;
+        }
+        self.config = config.clone();
+        Ok(())
+    }
+
+    /// A link has another rate.
+    pub(super) fn set_rate(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        rate: Option<BitRate>,
+    ) -> Result<(), FairDropError> {
+        let dropper = match (self.links.get_mut(at).and_then(Option::take), rate) {
+            (Some(mut known), Some(rate)) => {
+                known.set_rate(now, rate)?;
+                Some(known)
+            }
+            _ => self.for_link(rate)?,
+        };
+        if let Some(slot) = self.links.get_mut(at) {
+            *slot = dropper;
+        }
+        Ok(())
+    }
+
+    /// A burst has been fetched, of which `waiting` more are in the rings.
+    pub(super) fn begin(&mut self, now: Nanos, polled: usize, waiting: u32, meter: &mut Meter) {
+        if let Some(cpu) = &mut self.cpu {
+            let busy = meter.take_busy();
+            cpu.begin_batch(&Poll { now: meter.clock.now(), busy, polled: polled as u32, waiting });
+        }
+        for link in self.links.iter_mut().flatten() {
+            link.begin_batch(now);
+        }
+    }
+
+    /// May the flow have more cycles?
+    #[inline]
+    pub(super) fn judge_cpu(&mut self, flow_hash: u64, class: Class) -> Result<Option<Ticket>, Reason> {
+        let counts = &mut self.classes[class.index()];
+        counts[2] += 1;
+        let Some(cpu) = &mut self.cpu else { return Ok(None) };
+        cpu.judge(flow_hash, share(class)).map(Some).inspect_err(|_| counts[0] += 1)
+    }
+
+    /// May the flow have more bits of link `at`? If so, it is charged for them, and for the cycles that `ticket` is for.
+    #[inline]
+    pub(super) fn judge_link(
+        &mut self,
+        at: usize,
+        flow_hash: u64,
+        class: Class,
+        wire_len: Bytes,
+        ticket: Option<Ticket>,
+        processing: ProcessingClass,
+    ) -> Result<(), Reason> {
+        if let Some(Some(link)) = self.links.get_mut(at) {
+            link.admit(flow_hash, share(class), wire_len)
+                .inspect_err(|_| self.classes[class.index()][1] += 1)?;
+        }
+        if let (Some(cpu), Some(ticket)) = (&mut self.cpu, ticket) {
+            cpu.charge(ticket, processing);
+        }
+        Ok(())
+    }
+
+    /// `packets` of a class of processing took `cycles`.
+    pub(super) fn measured(&mut self, processing: ProcessingClass, packets: u32, cycles: Cycles) {
+        if let Some(cpu) = &mut self.cpu {
+            cpu.measured(processing, packets, cycles);
+        }
+    }
+
+    pub(super) fn view(&self, class_names: &[String], service_names: &[String]) -> FairDropSnapshot {
+        let mut view = FairDropSnapshot {
+            on: self.config.on,
+            settings: self.config.entries(&class_names.iter().map(String::as_str).collect::<Vec<_>>()),
+            classes: class_names
+                .iter()
+                .zip(&self.classes)
+                .map(|(name, [cpu, bandwidth, judged])| FairDropClass {
+                    name: name.clone(),
+                    judged: *judged,
+                    refused_cpu: *cpu,
+                    refused_bandwidth: *bandwidth,
+                })
+                .collect(),
+            ..FairDropSnapshot::default()
+        };
+        if let Some(cpu) = &self.cpu {
+            let seen = cpu.view();
+            view.unplaced = seen.unplaced;
+            view.backlogged = seen.backlogged.into();
+            view.threshold = (seen.threshold != u64::MAX).then_some(seen.threshold);
+            view.level_ppm = seen.level.into();
+            view.scale = f64::from(seen.scale) / 1_000.0;
+            view.absurd = seen.absurd;
+            let names = std::iter::once("forwarding").chain(service_names.iter().map(String::as_str));
+            view.costs = names.map(str::to_owned).zip(seen.costs).collect();
+        }
+        let links = self.links.iter().enumerate();
+        view.links = links
+            .filter_map(|(at, link)| {
+                let seen = link.as_ref()?.view();
+                Some(FairDropLink {
+                    port: at as u16,
+                    judged: seen.judged,
+                    refused: seen.refused,
+                    unplaced: seen.unplaced,
+                    backlogged: seen.backlogged.into(),
+                    backlog_bytes: seen.backlog.0,
+                })
+            })
+            .collect();
+        view
+    }
+}
+
+/// The row of the table of shares: one for each class, those beyond the table share the last.
+fn share(class: Class) -> ShareId {
+    ShareId(class.0.min(255) as u8)
+}

@@ -1,0 +1,198 @@
+//! Services between route and link: what a class of traffic is sent through.
+
+use evenkeel_config::{EspConfig, OuterDf, RouterConfig, ServiceConfig, Work};
+use evenkeel_core::class_map::Match;
+use evenkeel_core::{Class, Cycles, Reason};
+use evenkeel_net::frame::Headers;
+use evenkeel_net::service::acl::{self, Acl, Action};
+use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig};
+use evenkeel_ports::{Frame, FramePool};
+
+use super::cycles::Meter;
+use crate::command::CommandError;
+use crate::snapshot::ServiceSnapshot;
+
+/// Zeros to put before a frame: outer IPv6 header, ESP header, IV.
+const FRONT: [u8; 56] = [0; 56];
+
+/// A service and its state.
+enum State {
+    Esp(Box<EspTunnel>),
+    Acl(Acl),
+    Spin(Cycles),
+}
+
+struct Service {
+    config: ServiceConfig,
+    state: State,
+    packets: u64,
+    refused: u64,
+}
+
+/// The services of a router, and which class goes through which.
+pub(super) struct Services {
+    list: Vec<Service>,
+    by_class: Vec<Option<u16>>,
+    nonces: Nonces,
+}
+
+impl Services {
+    /// The services of `config`. IVs of tunnels begin at `unique`.
+    pub(super) fn new(config: &RouterConfig, unique: u64) -> Result<Self, CommandError> {
+        let mut services =
+            Self { list: Vec::new(), by_class: Vec::new(), nonces: Nonces::starting_at(unique) };
+        services.reload(config)?;
+        Ok(services)
+    }
+
+    /// From where on IVs have not been used by an earlier life of this router. Before the first packet.
+    pub(super) fn begin_nonces(&mut self, unique: u64) {
+        self.nonces = Nonces::starting_at(unique);
+    }
+
+    /// Makes the services as `config` has them. Those that stay the same keep their state: a tunnel its sequence numbers.
+    pub(super) fn reload(&mut self, config: &RouterConfig) -> Result<(), CommandError> {
+        let build = |wanted: &ServiceConfig| {
+            state(&wanted.work)
+                .map_err(|error| CommandError::Invalid(format!("service {}: {error}", wanted.name)))
+        };
+        // All or nothing: build the new ones first.
+        let mut fresh = Vec::with_capacity(config.services.len());
+        for wanted in &config.services {
+            let known = self.list.iter().any(|service| service.config == *wanted);
+            fresh.push(if known { None } else { Some(build(wanted)?) });
+        }
+        let mut old = std::mem::take(&mut self.list);
+        for (wanted, state) in config.services.iter().zip(fresh) {
+            let kept = old.iter().position(|service| service.config == *wanted).map(|at| old.swap_remove(at));
+            self.list.extend(match (kept, state) {
+                (Some(kept), _) => Some(kept),
+                (None, Some(state)) => {
+                    Some(Service { config: wanted.clone(), state, packets: 0, refused: 0 })
+                }
+                (None, None) => None,
+            });
+        }
+        self.by_class = config.classes.iter().map(|class| class.service).collect();
+        Ok(())
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// What packets of a class are sent through.
+    #[inline]
+    pub(super) fn of(&self, class: Class) -> Option<u16> {
+        self.by_class.get(class.index()).copied().flatten()
+    }
+
+    /// The tunnel that service `at` is, if it is one.
+    #[inline]
+    pub(super) fn tunnel(&self, at: u16) -> Option<&EspTunnel> {
+        match self.list.get(usize::from(at)).map(|service| &service.state) {
+            Some(State::Esp(tunnel)) => Some(tunnel),
+            _ => None,
+        }
+    }
+
+    /// Does the work of service `at` on a packet whose frame ends with it; gives the headers it has then.
+    pub(super) fn serve(
+        &mut self,
+        at: u16,
+        pool: &mut FramePool,
+        frame: &mut Frame,
+        headers: &Headers,
+        meter: &mut Meter,
+    ) -> Result<Headers, Reason> {
+        let Self { list, nonces, .. } = self;
+        let Some(service) = list.get_mut(usize::from(at)) else { return Ok(*headers) };
+        meter.service_begins();
+        let result = match &mut service.state {
+            State::Spin(cycles) => {
+                meter.clock.spend(*cycles);
+                Ok(*headers)
+            }
+            State::Acl(acl) => acl.check(&headers.flow, headers.dscp).map(|()| *headers),
+            State::Esp(tunnel) => seal(tunnel, nonces, pool, frame, headers),
+        };
+        meter.service_ends();
+        match result {
+            Ok(_) => service.packets += 1,
+            Err(_) => service.refused += 1,
+        }
+        result
+    }
+
+    pub(super) fn view(&self) -> Vec<ServiceSnapshot> {
+        self.list.iter().map(Service::view).collect()
+    }
+}
+
+fn seal(
+    tunnel: &mut EspTunnel,
+    nonces: &mut Nonces,
+    pool: &mut FramePool,
+    frame: &mut Frame,
+    headers: &Headers,
+) -> Result<Headers, Reason> {
+    let growth = tunnel.growth(headers.ip_len);
+    if !pool.prepend(frame, &FRONT[..growth.front]) || pool.extend(frame, growth.back).is_none() {
+        return Err(Reason::FrameTooLong);
+    }
+    tunnel.seal(pool.bytes_mut(frame), headers, nonces)
+}
+
+fn state(work: &Work) -> Result<State, String> {
+    Ok(match work {
+        Work::Spin(cycles) => State::Spin(*cycles),
+        Work::Acl(config) => {
+            let action = |permit: bool| if permit { Action::Permit } else { Action::Deny };
+            let rule = |(matching, permit): &(Match, bool)| acl::Rule {
+                matching: matching.clone(),
+                action: action(*permit),
+            };
+            let rules = (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
+            State::Acl(Acl::new(rules, action(config.permit)).map_err(|error| error.to_string())?)
+        }
+        Work::Esp(config) => {
+            State::Esp(Box::new(EspTunnel::new(association(config)).map_err(|error| error.to_string())?))
+        }
+    })
+}
+
+fn association(config: &EspConfig) -> SaConfig {
+    SaConfig {
+        local: config.local,
+        remote: config.remote,
+        spi: config.spi,
+        key: config.key.clone(),
+        extended_sequence: config.esn,
+        dont_fragment: match config.df {
+            OuterDf::Copy => DontFragment::Copy,
+            OuterDf::Set => DontFragment::Set,
+            OuterDf::Clear => DontFragment::Clear,
+        },
+        dscp: config.dscp,
+        ttl: config.ttl,
+    }
+}
+
+impl Service {
+    fn view(&self) -> ServiceSnapshot {
+        let (kind, rules_visited, sequence) = match &self.state {
+            State::Esp(tunnel) => ("esp", None, Some(tunnel.sequence())),
+            State::Acl(acl) => ("acl", Some(acl.visited()), None),
+            State::Spin(_) => ("spin", None, None),
+        };
+        ServiceSnapshot {
+            name: self.config.name.clone(),
+            kind: kind.to_owned(),
+            packets: self.packets,
+            refused: self.refused,
+            rules_visited,
+            sequence,
+        }
+    }
+}
