@@ -224,6 +224,13 @@ pub(crate) enum CtlCommand {
         #[arg(default_value = "any")]
         refill: String,
     },
+    /// Change a key of [fairdrop]: evenkeel ctl fairdrop on true
+    Fairdrop {
+        /// on, cpu, bandwidth, flows, weight, groups, group_weight, cost, rule, theta, threshold or buffer.
+        key: String,
+        /// The value as in router.toml.
+        value: String,
+    },
     /// Make the running router as a router.toml says: links and classes.
     Reload {
         /// The file.

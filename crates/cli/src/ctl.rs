@@ -55,6 +55,9 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         CtlCommand::Ring { link, slots, refill } => {
             change(&Request::Ring { link: link.clone(), slots: *slots, refill: refill.clone() })
         }
+        CtlCommand::Fairdrop { key, value } => {
+            change(&Request::Fairdrop { key: key.clone(), value: value.clone() })
+        }
         CtlCommand::Reload { file } => {
             change(&Request::Reload { text: read(file)?, file: file.display().to_string() })
         }
@@ -174,6 +177,7 @@ fn show(snapshot: &Snapshot) -> String {
             text += &control_table(link);
         }
     }
+    text += &crate::cycles::show(snapshot);
     if let Some(dropped) = drops_before_links(snapshot) {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
     }

@@ -10,6 +10,7 @@
 mod args;
 mod check;
 mod ctl;
+mod cycles;
 mod failure;
 mod lab;
 mod out;

@@ -24,7 +24,17 @@ pub enum Change {
     Discipline(DisciplineConfig),
     /// Whether its dynamic control turns knobs (the texts `on` and `off`).
     Control(bool),
+    /// A key of `[fairdrop]`, which is of the whole router and of no link.
+    FairDrop {
+        /// The key.
+        key: String,
+        /// Its value as in a file, without quotes.
+        value: String,
+    },
 }
+
+/// What stands in the place of a link's name in changes of `[fairdrop]`.
+pub const FAIRDROP: &str = "fairdrop";
 
 /// Why a change was refused. The message says what would be valid.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

@@ -51,6 +51,13 @@ pub enum Request {
         /// The table of a discipline as in router.toml, inline: `{ kind = "lct", limit = 50 }`, or only its kind.
         value: String,
     },
+    /// Changes a key of `[fairdrop]`.
+    Fairdrop {
+        /// The key: `on`, `weight`, `rule`.
+        key: String,
+        /// The value as in router.toml, without quotes: `true`, `{ kind = "kappa" }`.
+        value: String,
+    },
     /// Makes the running router as a router.toml says.
     Reload {
         /// The text of the file.
@@ -66,7 +73,7 @@ impl Request {
     #[must_use]
     pub fn change(&self) -> Option<(&str, &str, Option<&str>, String)> {
         match self {
-            Self::Show | Self::Reload { .. } => None,
+            Self::Show | Self::Fairdrop { .. } | Self::Reload { .. } => None,
             Self::Set { link, knob, class, value } if knob == "discipline" => {
                 Some((link, knob, class.as_deref(), discipline_table(value)))
             }

@@ -8,6 +8,7 @@
 //! 75s  discipline sink { kind = "wfq-altq", drop = "tail", limit = 50 }
 //! 90s  rate sink 50Mbit/s
 //! 95s  ring sink 64 any
+//! 97s  fairdrop rule { kind = "kappa", kappa = 1.08 }
 //! ```
 //!
 //! Times count from the start of the script. `set` takes a link, a knob, for knobs of a class its name, and a value. A `#` outside of quotes
@@ -23,8 +24,7 @@ use crate::client::{Client, ClientError};
 use crate::protocol::Request;
 
 /// What a line may hold, for messages.
-const FORMS: &str =
-    "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL";
+const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL, fairdrop KEY VALUE";
 
 /// A change and when it is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +97,7 @@ fn entry(line: &str, number: usize) -> Result<Entry, String> {
 }
 
 /// Reads a command as it stands in a script: `set LINK KNOB [CLASS] VALUE`, `discipline LINK KIND-OR-TABLE`, `rate LINK RATE`,
-/// `ring LINK SLOTS REFILL`.
+/// `ring LINK SLOTS REFILL`, `fairdrop KEY VALUE`.
 ///
 /// # Errors
 /// What is wrong and what would be right. Knobs and values are judged by the router, which knows the classes.
@@ -115,6 +115,10 @@ pub fn command(text: &str) -> Result<Request, String> {
             n if n > 5 => Err(format!("{text:?} has too many words: set LINK KNOB [CLASS] VALUE")),
             _ => wanted("set LINK KNOB [CLASS] VALUE"),
         },
+        Some("fairdrop") if words.len() >= 3 => {
+            Ok(Request::Fairdrop { key: words[1].to_owned(), value: rest(2).to_owned() })
+        }
+        Some("fairdrop") => wanted("fairdrop KEY VALUE, as in fairdrop on true"),
         Some("discipline") if words.len() >= 3 => {
             Ok(Request::Discipline { link: link(), value: rest(2).to_owned() })
         }
@@ -205,7 +209,7 @@ mod tests {
             .map(|l| format!("{}\n", l.trim_start_matches("//!")))
             .collect();
         let entries = parse(&script, "steps").unwrap();
-        assert_eq!(entries.len(), 6);
+        assert_eq!(entries.len(), 7);
         assert_eq!(entries[1].line, 3);
         assert_eq!(entries[1].at, Duration::from_secs(25));
         assert_eq!(entries[1].request, set("sink".into(), "x_delay", Some("class3"), "10us"));
@@ -221,6 +225,15 @@ mod tests {
             entries[5].request,
             Request::Ring { link: "sink".into(), slots: 64, refill: "any".into() }
         );
+    }
+
+    #[test]
+    fn fairdrop_takes_a_table() {
+        let wanted = |key: &str, value: &str| Request::Fairdrop { key: key.into(), value: value.into() };
+        assert_eq!(command("fairdrop on false").unwrap(), wanted("on", "false"));
+        let table = r#"{ kind = "kappa", kappa = 1.08 }"#;
+        assert_eq!(command(&format!("fairdrop rule {table}")).unwrap(), wanted("rule", table));
+        assert!(command("fairdrop on").unwrap_err().contains("fairdrop KEY VALUE"));
     }
 
     #[test]

@@ -266,6 +266,7 @@ fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<A
             let classes = names(&config);
             (Command::Reload(Box::new(config)), Some(classes))
         }
+        Request::Fairdrop { key, value } => (Command::FairDrop { key, value }, None),
         request => (change(&request, shared)?, None),
     };
     let reply = target.send(command).map_err(|error| error.to_string())?;
@@ -290,5 +291,6 @@ fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
         Change::Ring(ring) => Command::SetRing { link, ring },
         Change::Control(on) => Command::SetControl { link, on },
         Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
+        Change::FairDrop { key, value } => Command::FairDrop { key, value },
     })
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_control::{Client, ClientError};
+use evenkeel_config::Change;
+use evenkeel_control::{Client, ClientError, Request};
 use evenkeel_ports::sys;
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Router, SetChange};
@@ -109,7 +110,12 @@ impl RouterProcess {
     /// [`LabError::Refused`] with the valid range, or the router is gone.
     pub(crate) fn set(&mut self, change: &SetChange) -> Result<(), LabError> {
         let SetChange { link, knob, class, value, .. } = change;
-        let done = self.client.as_mut().map(|client| client.set(link, knob, class.as_deref(), value));
+        let done = self.client.as_mut().map(|client| match &change.change {
+            Change::FairDrop { key, value } => {
+                client.send(&Request::Fairdrop { key: key.clone(), value: value.clone() })
+            }
+            _ => client.set(link, knob, class.as_deref(), value),
+        });
         self.answer(&format!("{link}: {knob} = {value}"), done)
     }
 

@@ -208,6 +208,9 @@ pub fn samples(reports: &[&Report]) -> Columns {
     table.number("ci_delay", each().map(|(_, s)| s.control.map(|control| control.ci_delay)));
     table.number("ci_loss", each().map(|(_, s)| s.control.map(|control| control.ci_loss)));
     table.number("x_delay_us", each().map(|(_, s)| s.control.map(|control| control.x_delay_us)));
+    table.count("cycles", each().map(|(_, s)| s.cycles.map(|cycles| cycles.spent)));
+    table.count("passed", each().map(|(_, s)| s.cycles.map(|cycles| cycles.passed)));
+    table.count("refused", each().map(|(_, s)| s.cycles.map(|cycles| cycles.refused)));
     // Rows of a run come in order of time, in its calls as in its samples.
     let calls = |(run, sample): (&Run, &Sample)| {
         let same = |c: &&crate::run::CallsSample| c.router == sample.router && c.link == sample.link;

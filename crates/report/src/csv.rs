@@ -33,6 +33,9 @@ pub const SAMPLE_COLUMNS: &[&str] = &[
     "ci_delay",
     "ci_loss",
     "x_delay_us",
+    "cycles",
+    "passed",
+    "refused",
 ];
 
 /// Columns of `calls.csv`.
@@ -78,6 +81,9 @@ pub fn write_samples(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
                     &decimals(sample.control.map(|control| control.ci_delay)),
                     &decimals(sample.control.map(|control| control.ci_loss)),
                     &decimals(sample.control.map(|control| control.x_delay_us)),
+                    &known(sample.cycles.map(|cycles| cycles.spent)),
+                    &known(sample.cycles.map(|cycles| cycles.passed)),
+                    &known(sample.cycles.map(|cycles| cycles.refused)),
                 ],
             )?;
         }

@@ -26,7 +26,9 @@ use std::{fs, io};
 
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
-pub use run::{CallsSample, ControlSample, Delays, Parameter, Run, Sample, StepMark, Topology, WireTotals};
+pub use run::{
+    CallsSample, ControlSample, CycleSample, Delays, Parameter, Run, Sample, StepMark, Topology, WireTotals,
+};
 pub use stats::{ClassStats, LinkStats, StepStats};
 
 /// A result file could not be written.

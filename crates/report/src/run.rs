@@ -155,6 +155,24 @@ pub struct Sample {
     /// What the link's dynamic control saw at the end of the window; `None` on links without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<ControlSample>,
+    /// What the class took of its router's cycles; `None` where they are not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<CycleSample>,
+}
+
+/// Cycles of a class in one window, of the whole router.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CycleSample {
+    /// Cycles of packets that were handed to a link.
+    pub spent: u64,
+    /// How many those were.
+    pub passed: u64,
+    /// Packets refused by FairDrop or by a service.
+    pub refused: u64,
+    /// Their cycles.
+    pub refused_cycles: u64,
+    /// Cycles of the router in a second.
+    pub hertz: u64,
 }
 
 /// What the dynamic control of a link sees of a class, and what it makes of it.

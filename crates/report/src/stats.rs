@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{CallsSample, ControlSample, Delays, Run, Sample, StepMark};
+use crate::run::{CallsSample, ControlSample, CycleSample, Delays, Run, Sample, StepMark};
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
 const SLACK: f64 = 0.05;
@@ -60,6 +60,23 @@ pub struct ClassStats {
     pub end_to_end: Option<DelayStats>,
     /// Means over the windows of what the link's dynamic control saw; `None` on links without.
     pub control: Option<ControlSample>,
+    /// What it took of its router's cycles; `None` where they are not measured.
+    pub cycles: Option<CycleStats>,
+}
+
+/// Cycles and packets per second of one class, of the whole router.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CycleStats {
+    /// Cycles per second of packets that were handed to a link.
+    pub spent: f64,
+    /// How many those were, packets per second.
+    pub passed: f64,
+    /// Packets per second refused before any link, by FairDrop or by a service.
+    pub refused: f64,
+    /// Cycles per second that refusing them took.
+    pub refused_cycles: f64,
+    /// Cycles that the router has in a second.
+    pub hertz: f64,
 }
 
 /// Delays in microseconds.
@@ -162,6 +179,7 @@ struct ClassSum {
     transit: Delays,
     end_to_end: Option<Delays>,
     control: Option<(ControlSample, u32)>,
+    cycles: Option<CycleSample>,
 }
 
 impl ClassSum {
@@ -184,6 +202,14 @@ impl ClassSum {
             sum.ci_loss += control.ci_loss;
             sum.x_delay_us += control.x_delay_us;
             *windows += 1;
+        }
+        if let Some(cycles) = sample.cycles {
+            let sum = self.cycles.get_or_insert_default();
+            sum.spent += cycles.spent;
+            sum.passed += cycles.passed;
+            sum.refused += cycles.refused;
+            sum.refused_cycles += cycles.refused_cycles;
+            sum.hertz = cycles.hertz;
         }
         if let Some(delays) = &sample.end_to_end {
             self.end_to_end.get_or_insert_default().merge(delays);
@@ -210,6 +236,13 @@ impl ClassSum {
                 ci_delay: sum.ci_delay / f64::from(windows),
                 ci_loss: sum.ci_loss / f64::from(windows),
                 x_delay_us: sum.x_delay_us / f64::from(windows),
+            }),
+            cycles: self.cycles.map(|sum| CycleStats {
+                spent: rate(sum.spent),
+                passed: rate(sum.passed),
+                refused: rate(sum.refused),
+                refused_cycles: rate(sum.refused_cycles),
+                hertz: sum.hertz as f64,
             }),
         }
     }
@@ -317,6 +350,7 @@ impl Metrics for Measured<'_> {
         });
         let transit = class.and_then(|c| c.transit);
         let end_to_end = class.and_then(|c| c.end_to_end);
+        let cycles = class.and_then(|c| c.cycles);
         match metric {
             Metric::Sent => class.map(|c| c.sent),
             Metric::Dropped => class.map(|c| c.dropped),
@@ -335,6 +369,9 @@ impl Metrics for Measured<'_> {
             Metric::CiDelay => class.and_then(|c| c.control).map(|c| c.ci_delay),
             Metric::CiLoss => class.and_then(|c| c.control).map(|c| c.ci_loss),
             Metric::XDelay => class.and_then(|c| c.control).map(|c| c.x_delay_us),
+            Metric::Cycles => cycles.map(|c| c.spent),
+            Metric::CyclesEach => cycles.filter(|c| c.passed > 0.0).map(|c| c.spent / c.passed),
+            Metric::Refused => cycles.map(|c| c.refused),
         }
     }
 }

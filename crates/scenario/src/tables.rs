@@ -443,7 +443,7 @@ const SET_LINK: Key = Key {
     name: "link",
     kind: NODE,
     presence: Presence::Required,
-    doc: "The link: the node at its other end.",
+    doc: "The link: the node at its other end; or `fairdrop`, whose knobs are the keys of `[fairdrop]`.",
 };
 const SET_KNOB: Key = Key {
     name: "knob",

@@ -1,6 +1,6 @@
 //! The same scenario, varied: faster, or with a mechanism switched off.
 
-use evenkeel_config::{Change, RouterConfig};
+use evenkeel_config::{Change, FairDropConfig, RouterConfig};
 use evenkeel_core::Nanos;
 
 use crate::model::{AblationChange, Scenario, ScenarioError, SetChange};
@@ -95,7 +95,10 @@ impl Scenario {
                                 true
                             }
                             Change::Knob(knob) => discipline.has(*knob),
-                            Change::Rate(_) | Change::Ring(_) | Change::Control(_) => true,
+                            Change::Rate(_)
+                            | Change::Ring(_)
+                            | Change::Control(_)
+                            | Change::FairDrop { .. } => true,
                         }
                     });
                 }
@@ -112,6 +115,9 @@ fn same_knob(a: &SetChange, b: &SetChange) -> bool {
 
 /// Puts a change into a configuration; false if a configuration cannot say it.
 fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
+    if let Change::FairDrop { key, value } = &set.change {
+        return put_fairdrop(config, key, value);
+    }
     let Some(link) = config.link_mut(&set.link) else { return false };
     match &set.change {
         Change::Knob(knob) => return link.discipline.apply(*knob).is_ok(),
@@ -122,6 +128,16 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
             Some(control) => control.on = *on,
             None => return false,
         },
+        Change::FairDrop { .. } => return false,
     }
     true
+}
+
+fn put_fairdrop(config: &mut RouterConfig, key: &str, value: &str) -> bool {
+    let classes = config.class_names();
+    let known = config.fairdrop.clone().unwrap_or_else(|| FairDropConfig::off(&classes));
+    let changed = known.changed(key, value, &classes).ok();
+    let held = changed.is_some();
+    config.fairdrop = changed.or(config.fairdrop.take());
+    held
 }

@@ -90,7 +90,12 @@ impl Metrics for Results {
             Metric::CallsOne => part(result.meters.calls[1]),
             Metric::CallsMany => part(result.meters.calls[2]),
             Metric::E2e | Metric::E2eP50 | Metric::E2eP99 => None,
-            Metric::CiDelay | Metric::CiLoss | Metric::XDelay => None,
+            Metric::CiDelay
+            | Metric::CiLoss
+            | Metric::XDelay
+            | Metric::Cycles
+            | Metric::CyclesEach
+            | Metric::Refused => None,
         }
     }
 }
@@ -164,7 +169,9 @@ fn run(scenario: &Scenario) -> Results {
                     let changed = LinkConfig { rate: *rate, ..*link.config() };
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
-                Change::Control(_) => panic!("{}: no figure is about control", scenario.name),
+                Change::Control(_) | Change::FairDrop { .. } => {
+                    panic!("{}: no figure is about control or FairDrop", scenario.name)
+                }
                 Change::Discipline(discipline) => {
                     link.swap(step.at, discipline.build(classes).unwrap(), &mut Nowhere);
                 }

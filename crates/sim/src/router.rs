@@ -103,6 +103,7 @@ impl SimRouter {
             Change::Ring(ring) => pipeline.set_ring(now, link, *ring),
             Change::Control(on) => pipeline.set_control(now, link, *on),
             Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
+            Change::FairDrop { key, value } => pipeline.set_fairdrop(key, value),
         }
         .map_err(|error| SimError::BadInput(format!("{} {} {}: {error}", set.router, set.link, set.knob)))
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use evenkeel_control::window;
 use evenkeel_core::{FlowKey, Nanos};
-use evenkeel_report::{CallsSample, ControlSample, Delays, Sample};
+use evenkeel_report::{CallsSample, ControlSample, CycleSample, Delays, Sample};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, Tool, Traffic};
 use thiserror::Error;
@@ -184,10 +184,29 @@ pub fn rows(
                     ci_loss: control.ci_loss,
                     x_delay_us: control.x_delay_ns as f64 / 1e3,
                 }),
+                cycles: cycles(earlier, later, &class.name),
             });
         }
     }
     (samples, calls)
+}
+
+/// What a class took of the router's cycles between two snapshots.
+fn cycles(earlier: &Snapshot, later: &Snapshot, class: &str) -> Option<CycleSample> {
+    let of = |snapshot: &Snapshot| {
+        let cycles = snapshot.cycles.as_ref()?;
+        let class = cycles.classes.iter().find(|known| known.name == class)?.clone();
+        Some((class, cycles.hertz))
+    };
+    let (later, hertz) = of(later)?;
+    let earlier = of(earlier).map(|(class, _)| class).unwrap_or_default();
+    Some(CycleSample {
+        spent: later.cycles - earlier.cycles,
+        passed: later.packets - earlier.packets,
+        refused: later.refused_packets - earlier.refused_packets,
+        refused_cycles: later.refused_cycles - earlier.refused_cycles,
+        hertz,
+    })
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Expr {
             },
             Node::Negative(inner) | Node::Abs(inner) => self.origins(inner),
             Node::Binary(_, left, right) => both(self.origins(left), self.origins(right)),
-            Node::Min(inner) | Node::Max(inner) => {
+            Node::Min(inner) | Node::Max(inner) | Node::Jain(inner) => {
                 inner.iter().map(|node| self.origins(node)).fold((false, false), both)
             }
         }

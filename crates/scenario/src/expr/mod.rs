@@ -6,7 +6,7 @@
 //!             | sum { "~" sum } "within" number "%"          each side within that much of the one after it
 //! sum         = product { ("+" | "-") product }
 //! product     = factor { ("*" | "/") factor }
-//! factor      = "-" factor | number | "(" sum ")" | ("abs" | "min" | "max") "(" sum { "," sum } ")"
+//! factor      = "-" factor | number | "(" sum ")" | ("abs" | "min" | "max" | "jain") "(" sum { "," sum } ")"
 //!             | metric "(" subject ")" "@" step              delay(class3)@x10, calls_none(sink)@start
 //!             | "published" { "." key | "[" index "]" }      published.weights[1]; indices from 0
 //! subject     = [ [ router "/" ] link "/" ] class            of calls_*: [ router "/" ] link
@@ -60,6 +60,12 @@ pub enum Metric {
     CiLoss,
     /// X_DELAY that the control of the link gives, us.
     XDelay,
+    /// Cycles per second that the router spent on packets it forwarded.
+    Cycles,
+    /// Cycles that the router spent on one such packet.
+    CyclesEach,
+    /// Packets per second refused before any link.
+    Refused,
 }
 
 /// What a metric is measured on: always resolved.
@@ -126,6 +132,8 @@ enum Node {
     Abs(Box<Node>),
     Min(Vec<Node>),
     Max(Vec<Node>),
+    /// Jain's index of fairness: (sum of x)^2 / (n * sum of x^2), 1 if all are equal.
+    Jain(Vec<Node>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -191,6 +199,9 @@ impl Metric {
         Self::CiDelay,
         Self::CiLoss,
         Self::XDelay,
+        Self::Cycles,
+        Self::CyclesEach,
+        Self::Refused,
     ];
 
     /// The name in expressions.
@@ -214,6 +225,9 @@ impl Metric {
             Self::CiDelay => "ci_delay",
             Self::CiLoss => "ci_loss",
             Self::XDelay => "x_delay",
+            Self::Cycles => "cycles",
+            Self::CyclesEach => "cycles_each",
+            Self::Refused => "refused",
         }
     }
 
@@ -240,6 +254,11 @@ impl Metric {
             }
             Self::CiLoss => "mean congestion index for loss, on a link with control",
             Self::XDelay => "mean X_DELAY that the control of the link gives the class",
+            Self::Cycles => {
+                "cycles that the router spent on packets it forwarded, with their parts of fetching and sending"
+            }
+            Self::CyclesEach => "cycles that the router spent on each packet it forwarded",
+            Self::Refused => "packets refused before any link, by FairDrop or by a service",
         }
     }
 
@@ -247,7 +266,9 @@ impl Metric {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Sent | Self::Dropped | Self::Offered => "packets/s",
+            Self::Sent | Self::Dropped | Self::Offered | Self::Refused => "packets/s",
+            Self::Cycles => "cycles/s",
+            Self::CyclesEach => "cycles",
             Self::Delay
             | Self::DelayP50
             | Self::DelayP99
@@ -271,6 +292,12 @@ impl Metric {
     #[must_use]
     pub const fn needs_control(self) -> bool {
         matches!(self, Self::CiDelay | Self::CiLoss | Self::XDelay)
+    }
+
+    /// Whether it comes from the cycles that a router measures.
+    #[must_use]
+    pub const fn needs_cycles(self) -> bool {
+        matches!(self, Self::Cycles | Self::CyclesEach | Self::Refused)
     }
 
     /// Whether hosts measure it from stamps in the packets, which only the project's own sources write.
@@ -429,9 +456,17 @@ impl Node {
             }
             Self::Min(inner) => fold(inner, terms, f64::min)?,
             Self::Max(inner) => fold(inner, terms, f64::max)?,
+            Self::Jain(inner) => jain(inner, terms)?,
         };
         value.is_finite().then_some(value)
     }
+}
+
+/// Jain, Chiu, Hawe 1984; `None` if all are zero: nothing was shared.
+fn jain(nodes: &[Node], terms: &[Option<f64>]) -> Option<f64> {
+    let values: Vec<f64> = nodes.iter().map(|node| node.eval(terms)).collect::<Option<_>>()?;
+    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    (squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
 }
 
 fn fold(nodes: &[Node], terms: &[Option<f64>], pick: fn(f64, f64) -> f64) -> Option<f64> {

@@ -262,9 +262,10 @@ impl<'t> Parser<'t, '_> {
             }
             "min" => self.arguments().map(Node::Min),
             "max" => self.arguments().map(Node::Max),
+            "jain" => self.arguments().map(Node::Jain),
             _ => {
                 let known = Metric::ALL.iter().map(|metric| metric.name());
-                let known: Vec<_> = known.chain(["published", "abs", "min", "max"]).collect();
+                let known: Vec<_> = known.chain(["published", "abs", "min", "max", "jain"]).collect();
                 Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
             }
         }

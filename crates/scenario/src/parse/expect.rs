@@ -81,6 +81,15 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
             subject.link
         ));
     }
+    let measured =
+        |router: &crate::model::Router| router.config.router.cycles || router.config.fairdrop.is_some();
+    if metric.needs_cycles() && !scenario.router(&subject.router).is_some_and(measured) {
+        return Some(format!(
+            "{} is not measured: router {:?} has neither [fairdrop] nor [router] cycles = true",
+            metric.name(),
+            subject.router
+        ));
+    }
     None
 }
 

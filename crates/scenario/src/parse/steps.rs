@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use evenkeel_config::change::FAIRDROP;
 use evenkeel_config::parse::Unique;
 use evenkeel_config::read::{Fields, Reader, suggest};
-use evenkeel_config::{Change, DisciplineConfig, parse_change};
+use evenkeel_config::{Change, ChangeError, DisciplineConfig, FairDropConfig, RouterConfig, parse_change};
 use evenkeel_core::Nanos;
 
 use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
@@ -123,7 +124,11 @@ impl Disciplines {
                     knob.name()
                 ));
             }
-            Change::Knob(_) | Change::Rate(_) | Change::Ring(_) | Change::Control(_) => {}
+            Change::Knob(_)
+            | Change::Rate(_)
+            | Change::Ring(_)
+            | Change::Control(_)
+            | Change::FairDrop { .. } => {}
         }
         Ok(())
     }
@@ -158,7 +163,8 @@ fn set_change(
         return None;
     };
     let link = fields.text("link")?;
-    if config.link(link).is_none() {
+    let of_fairdrop = link == FAIRDROP && config.link(link).is_none();
+    if config.link(link).is_none() && !of_fairdrop {
         let links: Vec<_> = config.links.iter().map(|link| link.port.as_str()).collect();
         let message = format!("router {router:?} has no link {link:?}; {}", suggest(link, &links));
         reader.fail(&fields.span("link"), fields.path_of("link"), message);
@@ -166,7 +172,12 @@ fn set_change(
     }
     let (knob, class) = (fields.text("knob")?, fields.text("class"));
     let value = fields.foreign("value")?.data.plain();
-    let change = match parse_change(knob, class, &value, &config.class_names()) {
+    let parsed = if of_fairdrop {
+        fairdrop_change(config, knob, class, &value)
+    } else {
+        parse_change(knob, class, &value, &config.class_names())
+    };
+    let change = match parsed {
         Ok(change) => change,
         Err(error) => {
             reader.fail(&fields.span("value"), fields.path.clone(), error.0);
@@ -187,4 +198,22 @@ fn set_change(
         value,
         change,
     })
+}
+
+/// A change of `[fairdrop]`, which has to fit what the file says of it.
+fn fairdrop_change(
+    config: &RouterConfig,
+    key: &str,
+    class: Option<&str>,
+    value: &str,
+) -> Result<Change, ChangeError> {
+    if class.is_some() {
+        return Err(ChangeError(format!(
+            "{key} of fairdrop takes no class: give a table by class as its value"
+        )));
+    }
+    let classes = config.class_names();
+    let known = config.fairdrop.clone().unwrap_or_else(|| FairDropConfig::off(&classes));
+    known.changed(key, value, &classes)?;
+    Ok(Change::FairDrop { key: key.to_owned(), value: value.to_owned() })
 }
