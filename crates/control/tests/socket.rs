@@ -48,6 +48,7 @@ impl Target for Recorder {
             Command::SetRing { link, ring } => (link, format!("{ring:?}")),
             Command::SetControl { link, on } => (link, format!("control {on}")),
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
+            Command::FairDrop { key, value } => ("wan".to_owned(), format!("fairdrop {key} {value}")),
             Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
         };
         if link != "wan" {
@@ -101,12 +102,13 @@ fn show_and_changes_reach_the_router() {
     client.send(&Request::Rate { link: "wan".into(), value: "50Mbit/s".into() }).unwrap();
     client.send(&Request::Ring { link: "wan".into(), slots: 4, refill: "any".into() }).unwrap();
     client.send(&Request::Discipline { link: "wan".into(), value: "fifo".into() }).unwrap();
+    client.send(&Request::Fairdrop { key: "on".into(), value: "true".into() }).unwrap();
     let asked = setup.asked();
     assert_eq!(asked[0], "XDelay(Class(1), Nanos(200000))");
     assert_eq!(asked[1], "Module2(false)");
     assert_eq!(asked[2], "Some(BitRate(50000000))");
     assert!(asked[3].contains("slots: 4"), "{}", asked[3]);
-    assert_eq!(asked[4..], ["fifo"]);
+    assert_eq!(asked[4..], ["fifo", "fairdrop on true"]);
 }
 
 #[test]

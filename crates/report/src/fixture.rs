@@ -44,6 +44,7 @@ pub(crate) fn two_steps() -> Run {
                 end_to_end: None,
                 goodput_bytes: None,
                 control: None,
+                cycles: None,
             });
         }
         run.calls.push(CallsSample {
