@@ -2,7 +2,7 @@
 # Runs every published figure with its mechanism on (all expectations must hold) and off (each must fail): in the
 # simulator at full length, and as root also on real packets. Arguments: scenario files; all by default.
 # WORLDS: "sim", "lab" or "sim lab". TIME_SCALE shortens steps and windows of the lab only. What cannot be shortened
-# has its counter-runs in the simulator alone.
+# as much has its counter-runs in the simulator alone.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lab_time_scale.sh
@@ -28,7 +28,7 @@ for scenario in "$@"; do
   name=$(basename "$(dirname "$scenario")")-$(basename "$scenario" .toml)
   for world in $worlds; do
     for runs in "" "--all-without"; do
-      [ "$world$runs" != "lab--all-without" ] || [ "$(lab_time_scale "$scenario")" != 1 ] || continue
+      [ "$world$runs" != "lab--all-without" ] || ! is_controlled "$scenario" || continue
       folder=$out/$world/$name${runs:+-without}
       if "in_$world" "$scenario" "$runs" "$folder"; then
         good=$((good + 1))

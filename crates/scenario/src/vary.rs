@@ -2,16 +2,17 @@
 
 use evenkeel_config::{Change, FairDropConfig, RouterConfig};
 use evenkeel_core::Nanos;
+use evenkeel_core::control::INTERVAL_RANGE;
 
 use crate::model::{AblationChange, Scenario, ScenarioError, SetChange};
 use crate::tables::SHORTEST_SAMPLE;
 
 impl Scenario {
-    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run multiplied. `X_DELAY`, rates,
-    /// rings, queue limits and on- and off-times stay.
+    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run multiplied, and with them the intervals
+    /// of dynamic controls, whose steps are steps per interval. `X_DELAY`, rates, rings, queue limits and on- and off-times stay.
     ///
     /// # Errors
-    /// `scale` is not within 0.001 to 100, or shrinks the sampling window below 10 ms.
+    /// `scale` is not within 0.001 to 100, or shrinks the sampling window or the interval of a control below 10 ms.
     pub fn scaled(&self, scale: f64) -> Result<Self, ScenarioError> {
         let refused = |why: String| Err(ScenarioError::TimeScale { scale, why });
         if !(0.001..=100.0).contains(&scale) {
@@ -35,6 +36,18 @@ impl Scenario {
         for traffic in &mut scaled.traffic {
             traffic.start = times(traffic.start);
             traffic.stop = times(traffic.stop);
+        }
+        let controls = scaled.routers.iter_mut().flat_map(|router| &mut router.config.links);
+        for control in controls.filter_map(|link| link.control.as_mut()) {
+            let interval = &mut control.config.interval;
+            let (before, after) = (*interval, times(*interval));
+            if !INTERVAL_RANGE.contains(&after.0) {
+                let least = *INTERVAL_RANGE.start() as f64 / before.0 as f64;
+                return refused(format!(
+                    "the interval of a control would be {after}, and 10 ms to 60 s are valid; from {least} on"
+                ));
+            }
+            *interval = after;
         }
         scaled.time_scale = self.time_scale * scale;
         Ok(scaled)
