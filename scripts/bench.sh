@@ -8,6 +8,8 @@ bench=target/release/evenkeel-bench
 
 "$bench" memory
 echo
+"$bench" flows
+echo
 "$bench" instructions
 echo
 ns3=()

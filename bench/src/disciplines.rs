@@ -14,11 +14,11 @@ use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Wei
 /// As large as what the router queues: a handle to a frame and what the disciplines ask for.
 #[derive(Clone)]
 pub(crate) struct Probe {
-    flow: FlowKey,
-    hash: u64,
-    arrival: Nanos,
-    len: u16,
-    class: Class,
+    pub(crate) flow: FlowKey,
+    pub(crate) hash: u64,
+    pub(crate) arrival: Nanos,
+    pub(crate) len: u16,
+    pub(crate) class: Class,
 }
 
 impl Packet for Probe {

@@ -6,6 +6,7 @@
 use std::process::{Command, Stdio};
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::flows::{self, ManyFlows};
 use crate::pipeline::Forwarding;
 
 const PACKETS: u64 = 20_000;
@@ -15,6 +16,9 @@ fn names() -> Vec<String> {
     let mut names: Vec<String> = CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
     names.push("link:wfq-altq".into());
     names.extend(["fifo", "wfq-altq", "lct"].map(|kind| format!("pipeline:{kind}")));
+    for kind in flows::KINDS {
+        names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
+    }
     names
 }
 
@@ -22,6 +26,10 @@ fn names() -> Vec<String> {
 pub(crate) fn one(case: &str, packets: u64) {
     match case.split_once(':') {
         Some(("pipeline", kind)) => Forwarding::new(kind, 64).run(packets),
+        Some(("flows", case)) => {
+            let (kind, flows) = case.split_once(':').expect("a kind and a number of flows");
+            ManyFlows::new(kind, flows.parse().expect("a number of flows")).run(packets);
+        }
         Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
         Some((kind, classes)) => {
             let classes = classes.parse().expect("a number of classes");
@@ -49,10 +57,15 @@ fn count(case: &str, packets: u64) -> Option<u64> {
 
 pub(crate) fn run() {
     println!("Instructions per packet (valgrind; exact, the machine's speed has no part in them)");
+    let mut plot = Vec::new();
     for case in names() {
         match (count(&case, PACKETS), count(&case, 2 * PACKETS)) {
             (Some(once), Some(twice)) => {
-                println!("  {case:<46} {:>9.0}", (twice - once) as f64 / PACKETS as f64);
+                let each = (twice - once) as f64 / PACKETS as f64;
+                println!("  {case:<46} {each:>9.0}");
+                if case.starts_with("flows:") {
+                    plot.push((case, each));
+                }
             }
             _ => {
                 println!(
@@ -61,5 +74,9 @@ pub(crate) fn run() {
                 return;
             }
         }
+    }
+    println!("\n  By the number of flows; a column is 20 instructions");
+    for (case, each) in plot {
+        println!("  {case:<28} {} {each:.0}", "#".repeat((each / 20.0).round() as usize));
     }
 }

@@ -1,8 +1,9 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | instructions | live | sim`; `make bench` runs all four.
+//! `evenkeel-bench memory | flows | instructions | live | sim`; `make bench` runs all five.
 
 mod disciplines;
+mod flows;
 mod instructions;
 mod live;
 mod memory;
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["memory"] => memory::run(),
+        ["flows"] => flows::run(),
         ["instructions"] => instructions::run(),
         ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
@@ -24,7 +26,9 @@ fn main() -> ExitCode {
         ["sim", ns3] => return sim::run(Some(ns3.as_ref())),
         ["simulate", case] => return sim::one(case),
         _ => {
-            eprintln!("usage: evenkeel-bench memory | instructions | live EVENKEEL | sim [NS3_DUMBBELL]");
+            eprintln!(
+                "usage: evenkeel-bench memory | flows | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+            );
             return ExitCode::from(2);
         }
     }

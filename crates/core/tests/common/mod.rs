@@ -117,7 +117,7 @@ fn knob(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Knob {
             Knob::Buffer(BufferLimit::Packets(if small < 220 { value % 16 } else { scaled(4) } as u32))
         }
         8 => Knob::Buffer(BufferLimit::Bytes(Bytes(if small < 220 { 100 * value } else { scaled(7) }))),
-        9 => Knob::Victim(if value % 2 == 0 { Victim::Head } else { Victim::Tail }),
+        9 => Knob::Victim(if value.is_multiple_of(2) { Victim::Head } else { Victim::Tail }),
         10 => Knob::AflLinger(Nanos(scaled(9))),
         11 => Knob::StartLimit((value > 0).then_some(Bytes(scaled(4)))),
         12 => {

@@ -1,0 +1,183 @@
+//! `evenkeel-bench flows`: what flow-aware scheduling costs per packet when there are many flows, arrivals uniformly random over them, in
+//! bursts of 32 whose table entries are read ahead.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+
+use evenkeel_core::admit::{
+    Admission, AdmissionConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
+};
+use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::schedule::buffer::BufferLimit;
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Reason, Scheduler};
+
+use crate::disciplines::Probe;
+use crate::timing::{Case, Rounds, Spread};
+
+/// What is measured.
+pub(crate) const KINDS: [&str; 3] = ["pfq", "pdrr", "admission+pdrr"];
+/// Numbers of flows of the table and the plot.
+const FLOWS: [u32; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
+/// Numbers of flows at which instructions are counted.
+pub(crate) const COUNTED: [u32; 4] = [1 << 10, 1 << 13, 1 << 16, 1 << 19];
+const BURST: usize = 32;
+/// Packets that wait in the scheduler behind admission.
+const BACKLOG: u32 = 1_000;
+/// Flows that the scheduler behind admission keeps state of: several times as many as have packets in the backlog.
+const ACTIVE: u32 = 4_096;
+const ROUNDS: usize = 5;
+const PACKETS: u64 = 200_000;
+/// Nanoseconds between two packets.
+const SPACING: u64 = 100;
+
+/// A packet of flow `number`: key and hash cost a few multiplications, no memory.
+fn probe(number: u32) -> Probe {
+    let hash = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let address = |bits: u32| IpAddr::V4(Ipv4Addr::from_bits(bits));
+    let flow = FlowKey {
+        source: address(0x0a00_0000 | number >> 4),
+        destination: address(0xac10_0001),
+        protocol: 17,
+        source_port: 1_024 + (number & 15) as u16,
+        destination_port: 5_001,
+        flow_label: 0,
+    };
+    Probe { flow, hash: hash ^ hash >> 29, arrival: Nanos::ZERO, len: 1_000, class: Class(0) }
+}
+
+/// A scheduler with a standing backlog, with or without admission before it.
+pub(crate) struct ManyFlows {
+    admission: Option<(Admission, RouterLists)>,
+    scheduler: AnyScheduler<Probe>,
+    flows: u32,
+    state: u64,
+    now: Nanos,
+}
+
+impl ManyFlows {
+    /// `pfq` and `pdrr` with one packet waiting in each of `flows` flows; `admission+pdrr` with `flows` protected flows, of which 1000
+    /// packets wait.
+    pub(crate) fn new(kind: &str, flows: u32) -> Self {
+        let protected = kind == "admission+pdrr";
+        let backlog = if protected { BACKLOG } else { flows };
+        // Room for a burst beyond the backlog: nothing is dropped.
+        let buffer = BufferLimit::Packets(backlog + BURST as u32);
+        let scheduler = if kind == "pfq" {
+            let config = PfqConfig { buffer, flows, ..PfqConfig::default() };
+            AnyScheduler::Pfq(Pfq::new(config).expect("the configuration is in range"))
+        } else {
+            let flows = if protected { ACTIVE } else { flows };
+            let config = PdrrConfig { buffer, flows, ..PdrrConfig::default() };
+            AnyScheduler::Pdrr(Pdrr::new(config).expect("the configuration is in range"))
+        };
+        let admission = protected.then(|| {
+            let config = AdmissionConfig {
+                flows,
+                budget: None,
+                probation: None,
+                flow_timeout: Nanos::from_secs(3_600),
+                ..AdmissionConfig::new(BitRate::from_mbps(100_000))
+            };
+            let admission = Admission::new(config, 7, Nanos::ZERO).expect("the configuration is in range");
+            let lists = RouterLists::new(RouterListsConfig::default(), 8).expect("the defaults are in range");
+            (admission, lists)
+        });
+        let mut many = Self { admission, scheduler, flows, state: 1, now: Nanos::ZERO };
+        for number in 0..flows {
+            many.arrive(probe(number));
+            if number >= backlog {
+                many.leave();
+            }
+        }
+        if let Some((admission, _)) = &many.admission {
+            assert_eq!(admission.view().protected, flows, "every flow was let in");
+        }
+        many
+    }
+
+    fn arrive(&mut self, packet: Probe) {
+        let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+        match &mut self.admission {
+            None => {
+                let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
+            }
+            Some((admission, lists)) => {
+                let pin = Pin { next_hop: 0, ttl: 64 };
+                let verdict = admission.decide(self.now, &packet, pin, &|_| Bytes::ZERO, lists);
+                assert_eq!(verdict, Verdict::Pass, "protected flows pass");
+                let kept = packet.clone();
+                let treated = self.scheduler.enqueue(self.now, packet, &mut lost);
+                admission.treated(self.now, &kept, treated, lists);
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        let mut lost = |_, reason: Reason| unreachable!("nothing is dropped: {reason}");
+        black_box(self.scheduler.dequeue(self.now, &mut lost));
+    }
+
+    /// `times` packets come in bursts, and as many leave.
+    pub(crate) fn run(&mut self, times: u64) {
+        for _ in 0..times / BURST as u64 {
+            self.now += Nanos(SPACING * BURST as u64);
+            let burst: [u32; BURST] = std::array::from_fn(|_| {
+                self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (((self.state >> 32) * u64::from(self.flows)) >> 32) as u32
+            });
+            if let Some((admission, _)) = &mut self.admission {
+                if admission.next_tick() <= self.now {
+                    admission.tick(self.now, &Observed::new(&self.scheduler.meters(), Nanos::ZERO));
+                }
+                burst.iter().for_each(|number| admission.prefetch(probe(*number).hash));
+            }
+            burst.iter().for_each(|number| self.scheduler.prefetch(probe(*number).hash));
+            burst.iter().for_each(|number| self.arrive(probe(*number)));
+            (0..BURST).for_each(|_| self.leave());
+        }
+    }
+
+    fn time(&mut self, times: u64) -> f64 {
+        let begin = Instant::now();
+        self.run(times);
+        begin.elapsed().as_nanos() as f64 / times as f64
+    }
+}
+
+fn name(flows: u32) -> String {
+    if flows >= 1 << 20 { format!("{} M", flows >> 20) } else { format!("{} k", flows >> 10) }
+}
+
+pub(crate) fn run() {
+    println!(
+        "Many flows in memory: admission and scheduler, one packet in and one out, uniformly random over the flows, bursts of {BURST} ({ROUNDS} rounds in turn)"
+    );
+    println!("  {:<16} {:>8} {:>10} {:>17} {:>12}", "", "flows", "ns/packet", "(min to max)", "allocations");
+    let mut plot = Vec::new();
+    for kind in KINDS {
+        // One after the other: the largest take hundreds of megabytes.
+        for flows in FLOWS {
+            let mut many = ManyFlows::new(kind, flows);
+            many.run(PACKETS);
+            let counted = allocation_counter::measure(|| many.run(PACKETS)).count_total;
+            assert_eq!(counted, 0, "{kind} allocates per packet");
+            let case: Case<'_> = (String::new(), Box::new(move || many.time(PACKETS)));
+            let rounds = Rounds::run(ROUNDS, &mut [case]);
+            let spread: Spread = rounds.rows().next().and_then(|(_, s)| s).expect("nothing is refused here");
+            println!(
+                "  {kind:<16} {:>8} {:>10.1} {:>17} {counted:>12}",
+                name(flows),
+                spread.median,
+                format!("({:.1} to {:.1})", spread.min, spread.max),
+            );
+            plot.push((kind, flows, spread.min));
+        }
+    }
+    println!("\n  Smallest of the rounds; a column is 10 ns");
+    for (kind, flows, time) in plot {
+        println!("  {kind:<16} {:>8} {} {time:.0}", name(flows), "#".repeat((time / 10.0).round() as usize));
+    }
+}
