@@ -33,7 +33,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC |
+//! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC, PFQ, PDRR, AFAN |
 //! | [`link`] | scheduler, shaper, transmit ring and paced wire as one machine of events |
 //! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
 //! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
