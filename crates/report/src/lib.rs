@@ -9,6 +9,7 @@ pub mod columns;
 pub mod compare;
 pub mod confidence;
 pub mod csv;
+pub mod cycles;
 #[cfg(test)]
 mod fixture;
 pub mod html;

@@ -8,6 +8,7 @@ mod compare;
 pub(crate) mod download;
 mod index;
 mod panels;
+mod sankey;
 mod tables;
 mod text;
 mod topology;
@@ -178,6 +179,12 @@ impl Report {
         let classes = panels::classes(&self.runs);
         let links = panels::links(&self.runs);
         let mut html = String::from("<section>\n<h2>Measurements</h2>\n");
+        if let Some((drawing, columns)) = sankey::draw(&self.runs) {
+            let caption = "Where packets went, step by step: those that were sent to the router, and of them those that its receive ring had no room for, \
+                           those that it refused, and those that it forwarded. Flows whose packets take many cycles are red.";
+            let picture = download::picture(&drawing, columns, &[]);
+            html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
+        }
         for &(router, link) in &links {
             let place = format!("link <b>{}</b> of router <b>{}</b>", escape(link), escape(router));
             let several = if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
@@ -207,6 +214,19 @@ impl Report {
                     figures.saved(&format!(
                         "Dynamic control on {place}: how congested the link is for each class (0: as it should be, 1: at its degradation threshold), and the X_DELAY that the control makes of it.{several}"
                     ), &download::picture(&control, columns, &legend))
+                );
+            }
+            if self.runs.iter().any(|run| panels::has_cycles(run, (router, link))) {
+                let (cycles, _) = panels::panels(&self.runs, &panels::CYCLES, (router, link), &classes);
+                let measured = self.runs.iter().filter(|run| panels::has_cycles(run, (router, link)));
+                let columns = measured.count().max(2);
+                html += &format!(
+                    "<figure>\n{}{cycles}\n{}</figure>\n",
+                    panels::legend_html(&legend),
+                    figures.saved(&format!(
+                        "Cycles of router <b>{}</b> by class, with their parts of fetching and sending; what FairDrop or a service refused before any link.{several}",
+                        escape(router)
+                    ), &download::picture(&cycles, columns, &legend))
                 );
             }
             if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {

@@ -76,6 +76,43 @@ pub(super) const CONTROL: [Quantity; 3] = [
     },
 ];
 
+/// Where the cycles of a router went.
+pub(super) const CYCLES: [Quantity; 4] = [
+    Quantity {
+        title: "Cycles",
+        unit: "million/s",
+        value: |s| s.cycles.filter(|_| s.window_s > 0.0).map(|c| c.spent as f64 / s.window_s / 1e6),
+        text: |millions| format!("{millions:.1} million/s"),
+        log_from: None,
+    },
+    Quantity {
+        title: "Cycles per packet",
+        unit: "cycles",
+        value: |s| s.cycles.filter(|c| c.passed > 0).map(|c| c.spent as f64 / c.passed as f64),
+        text: grouped,
+        log_from: Some(1.0),
+    },
+    Quantity {
+        title: "Forwarded",
+        unit: "packets/s",
+        value: |s| s.cycles.map(|c| s.per_second(c.passed)),
+        text: grouped,
+        log_from: None,
+    },
+    Quantity {
+        title: "Refused before any link",
+        unit: "packets/s",
+        value: |s| s.cycles.map(|c| s.per_second(c.refused)),
+        text: grouped,
+        log_from: None,
+    },
+];
+
+/// Whether the cycles of a link's router were measured in a run.
+pub(super) fn has_cycles(run: &Run, (router, link): (&str, &str)) -> bool {
+    run.samples.iter().any(|s| s.router == router && s.link == link && s.cycles.is_some())
+}
+
 fn index(value: f64) -> String {
     format!("{value:.2}")
 }

@@ -1,0 +1,204 @@
+//! Where packets and cycles of a router went, step by step: what the demonstration of FairDrop shows, as numbers.
+
+use crate::numbers::grouped;
+use crate::run::Run;
+use crate::stats::{ClassStats, StepStats};
+use crate::table::Table;
+
+/// A class loses something if it loses more than this part of what it offers: then it is backlogged.
+const BACKLOGGED: f64 = 0.01;
+/// Classes whose packets differ by less than this factor in cost are all of one kind.
+const ALIKE: f64 = 1.5;
+
+/// One step of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// The step's name.
+    pub step: String,
+    /// Classes with cheap packets, and classes with dear ones if there are some.
+    pub kinds: Vec<Kind>,
+    /// Jain's index of the cycles of the classes that lost packets; `None` if fewer than two did.
+    pub jain: Option<f64>,
+    /// Cycles that the router has in a second.
+    pub hertz: f64,
+}
+
+/// The classes of one kind together. Packets and cycles are per second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kind {
+    /// Whether their packets are the dear ones.
+    pub dear: bool,
+    /// How many classes there are.
+    pub classes: usize,
+    /// Packets that their sources sent.
+    pub offered: f64,
+    /// Packets that were lost before the router saw them: its receive ring was full.
+    pub lost: f64,
+    /// Packets refused by the router before any link.
+    pub refused: f64,
+    /// Packets handed to a link.
+    pub passed: f64,
+    /// Cycles of those.
+    pub cycles: f64,
+}
+
+impl Kind {
+    /// Cycles of one packet.
+    #[must_use]
+    pub fn each(&self) -> f64 {
+        self.cycles / self.passed.max(1e-9)
+    }
+
+    /// What the flows are called in pictures and tables.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let kind = if self.dear { "heavy" } else { "light" };
+        format!("{} {kind}", self.classes)
+    }
+}
+
+/// The accounts of the steps of a run; empty if it has not measured cycles.
+#[must_use]
+pub fn accounts(run: &Run) -> Vec<Account> {
+    let steps = run.step_stats();
+    let limit = dear_from(&steps);
+    steps.iter().filter_map(|step| account(step, limit)).collect()
+}
+
+fn measured(step: &StepStats) -> impl Iterator<Item = (&ClassStats, f64)> {
+    let has_passed = |class: &&ClassStats| class.cycles.is_some_and(|cycles| cycles.passed > 0.0);
+    step.classes.iter().filter(has_passed).filter_map(|class| {
+        let cycles = class.cycles?;
+        Some((class, cycles.spent / cycles.passed))
+    })
+}
+
+/// Cycles per packet from which on a class is dear: the middle, by ratio, between the cheapest and the dearest.
+fn dear_from(steps: &[StepStats]) -> f64 {
+    let each = steps.iter().flat_map(|step| measured(step).map(|(_, each)| each));
+    let (least, most) = each.fold((f64::INFINITY, 0.0_f64), |(least, most), x| (least.min(x), most.max(x)));
+    if most < ALIKE * least { f64::INFINITY } else { (least * most).sqrt() }
+}
+
+fn account(step: &StepStats, limit: f64) -> Option<Account> {
+    let mut kinds = [Kind::default(), Kind { dear: true, ..Kind::default() }];
+    let (mut hertz, mut backlogged) = (0.0, Vec::new());
+    for (class, each) in measured(step) {
+        let cycles = class.cycles?;
+        let kind = &mut kinds[usize::from(each >= limit)];
+        // Packets of sources that nobody counted cannot be missed.
+        let offered = class.offered.unwrap_or(cycles.passed + cycles.refused);
+        let lost = (offered - cycles.passed - cycles.refused).max(0.0);
+        kind.classes += 1;
+        kind.offered += offered;
+        kind.lost += lost;
+        kind.refused += cycles.refused;
+        kind.passed += cycles.passed;
+        kind.cycles += cycles.spent;
+        hertz = cycles.hertz;
+        if lost + cycles.refused > BACKLOGGED * offered {
+            backlogged.push(cycles.spent);
+        }
+    }
+    let kinds: Vec<_> = kinds.into_iter().filter(|kind| kind.classes > 0).collect();
+    (!kinds.is_empty()).then(|| Account { step: step.step.clone(), kinds, jain: jain(&backlogged), hertz })
+}
+
+/// Jain, Chiu, Hawe 1984.
+fn jain(values: &[f64]) -> Option<f64> {
+    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    (values.len() > 1 && squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
+}
+
+/// The accounts as a table for the terminal; empty if the run has not measured cycles.
+#[must_use]
+pub fn table(run: &Run) -> String {
+    let accounts = accounts(run);
+    if accounts.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new([
+        "step",
+        "flows",
+        "sent to it/s",
+        "lost at the ring",
+        "dropped by FairDrop",
+        "forwarded",
+        "each flow",
+        "cycles each",
+        "share of cycles",
+        "Jain",
+    ]);
+    for account in &accounts {
+        let all: f64 = account.kinds.iter().map(|kind| kind.cycles).sum();
+        for (at, kind) in account.kinds.iter().enumerate() {
+            let first = |text: String| if at == 0 { text } else { String::new() };
+            table.row([
+                first(account.step.clone()),
+                kind.name(),
+                grouped(kind.offered),
+                grouped(kind.lost),
+                grouped(kind.refused),
+                grouped(kind.passed),
+                grouped(kind.passed / kind.classes as f64),
+                grouped(kind.each()),
+                format!("{:.0} %", kind.cycles / all.max(1e-9) * 100.0),
+                first(account.jain.map_or_else(|| "–".to_owned(), |jain| format!("{jain:.3}"))),
+            ]);
+        }
+        table.rule();
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{CycleSample, Sample, StepMark};
+
+    /// Two cheap flows of 10 cycles and a dear one of 100, in one window of a second.
+    fn run(offered: u64, passed: [u64; 3], refused: [u64; 3]) -> Run {
+        let samples = (0..3).map(|at| Sample {
+            t_s: 1.0,
+            window_s: 1.0,
+            class: format!("c{at}"),
+            offered: Some(offered),
+            cycles: Some(CycleSample {
+                spent: passed[at] * if at == 2 { 100 } else { 10 },
+                passed: passed[at],
+                refused: refused[at],
+                refused_cycles: refused[at],
+                hertz: 1_000,
+            }),
+            ..Sample::default()
+        });
+        let steps = vec![StepMark { name: "start".into(), at_s: 0.0, changes: Vec::new() }];
+        Run { sample_s: 1.0, duration_s: 1.0, steps, samples: samples.collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn packets_are_lost_refused_or_forwarded_and_the_dear_ones_are_told_apart() {
+        let accounts = accounts(&run(50, [40, 40, 4], [0, 0, 30]));
+        let [account] = accounts.as_slice() else { panic!("{accounts:?}") };
+        let [light, heavy] = account.kinds.as_slice() else { panic!("{account:?}") };
+        assert_eq!((light.classes, light.offered, light.lost, light.passed), (2, 100.0, 20.0, 80.0));
+        assert_eq!((heavy.classes, heavy.lost, heavy.refused, heavy.passed), (1, 16.0, 30.0, 4.0));
+        assert!((heavy.each() - 100.0).abs() < 1e-9);
+        // All three lost something, and each has 400 cycles.
+        assert!((account.jain.unwrap() - 1.0).abs() < 1e-12, "{account:?}");
+    }
+
+    #[test]
+    fn who_loses_nothing_does_not_count_for_fairness() {
+        let accounts = accounts(&run(40, [40, 40, 10], [0; 3]));
+        assert_eq!(accounts[0].jain, None, "only the dear flow is backlogged");
+        assert!(table(&run(40, [40, 40, 10], [0; 3])).contains("1 heavy"));
+    }
+
+    #[test]
+    fn a_run_without_cycles_has_no_accounts() {
+        let mut run = run(40, [40; 3], [0; 3]);
+        run.samples.iter_mut().for_each(|sample| sample.cycles = None);
+        assert!(accounts(&run).is_empty() && table(&run).is_empty());
+    }
+}
