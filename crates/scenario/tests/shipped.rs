@@ -365,8 +365,10 @@ fn figures_8_and_9_follow_the_published_steps() {
 fn the_interval_of_a_control_is_scaled_with_the_run_and_no_further_than_it_may() {
     let lct = scenarios("lct");
     let controlled = lct.iter().find(|scenario| scenario.name == "lct/control").unwrap();
-    let interval =
-        |scenario: &Scenario| scenario.routers[0].config.links[0].control.as_ref().unwrap().config.interval;
+    let interval = |scenario: &Scenario| {
+        let mut links = scenario.routers[0].config.links.iter();
+        links.find_map(|link| Some(link.control.as_ref()?.config.interval)).unwrap()
+    };
     let halved = controlled.scaled(0.5).unwrap();
     assert_eq!(interval(&halved).0 * 2, interval(controlled).0);
     let refused = controlled.scaled(0.1).unwrap_err().to_string();
