@@ -130,6 +130,8 @@ pub(crate) fn measure(
     require(scenario)?;
     let signals =
         Signals::block().map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
+    // Each flow has a socket. Where the limit does not reach, its packets are counted as refused, and told.
+    let _ = sys::allow_as_many_files_as_possible();
     world::sweep();
     progress.say("making namespaces");
     let places = Places::new(scenario)?;
