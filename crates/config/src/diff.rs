@@ -111,6 +111,7 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     );
     restart("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
     restart("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
+    restart("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
     let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     restart("cpu", cpu(old.cpu), cpu(new.cpu));
     restart("cycles", old.cycles.to_string(), new.cycles.to_string());

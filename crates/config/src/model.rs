@@ -49,6 +49,8 @@ pub struct RouterSection {
     pub icmp_per_second: u32,
     /// Packets that wait for one unresolved neighbour at most.
     pub neighbour_wait: u32,
+    /// How much of a pause of its worker a paced link makes good at once.
+    pub max_catch_up: Nanos,
     /// The CPU that the worker runs on; `None`: whichever the kernel chooses.
     pub cpu: Option<u16>,
     /// Whether cycles are measured also without `[fairdrop]`.

@@ -118,6 +118,7 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
         hairpin: if fields.text("hairpin")? == "drop" { Hairpin::Drop } else { Hairpin::Forward },
         icmp_per_second: u32::try_from(fields.integer("icmp_per_second")?).ok()?,
         neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
+        max_catch_up: fields.time("max_catch_up")?,
         cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
         cycles: fields.switch("cycles")?,
         seed: fields.integer("seed")?,

@@ -180,6 +180,13 @@ pub static ROUTER: Section = Section {
             doc: "Packets that wait at most for one neighbour whose address is being asked for.",
         },
         Key {
+            name: "max_catch_up",
+            kind: Kind::Time { min: Nanos(100_000), max: Nanos::SECOND },
+            presence: Presence::Default("\"5ms\""),
+            doc: "When the worker comes back after a pause (another process had its CPU), links with a rate send at once \
+                  what they could have sent in this time at most; the capacity of a longer pause is lost.",
+        },
+        Key {
             name: "cpu",
             kind: Kind::Integer { min: 0, max: 1023, unit: "" },
             presence: Presence::Optional("whichever the kernel chooses"),

@@ -73,6 +73,26 @@ fn a_caller_that_comes_late_loses_nothing() {
 }
 
 #[test]
+fn a_wire_that_is_held_sends_what_is_late_from_then_on() {
+    let mut link = Link::new(ring(1, Refill::AnySlot), fifo(), 1).unwrap();
+    let mut out = Out::default();
+    burst(&mut link, Nanos::ZERO, 5, &mut out);
+    link.advance(Nanos(TIME), &mut out);
+    // One is on the wire and three wait; the caller is away until 100 packets could have gone, and two of them may go at once.
+    link.hold(Nanos(98 * TIME));
+    link.advance(Nanos(100 * TIME), &mut out);
+    assert_eq!(instants(&out), [1, 98, 99, 100].map(|n| n * TIME));
+    // What comes into an idle wire meanwhile starts then, too; and what is not late is not touched.
+    link.advance(Nanos(200 * TIME), &mut out);
+    link.hold(Nanos(300 * TIME));
+    burst(&mut link, Nanos(210 * TIME), 1, &mut out);
+    link.hold(Nanos(250 * TIME));
+    link.advance(Nanos(400 * TIME), &mut out);
+    assert_eq!(instants(&out)[4..], [101, 301].map(|n| n * TIME));
+    assert_conserved(&link, &out);
+}
+
+#[test]
 fn time_never_runs_backwards() {
     let mut link = Link::new(LinkConfig::paced(RATE), fifo(), 1).unwrap();
     let mut out = Out::default();

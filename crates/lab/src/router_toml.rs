@@ -76,6 +76,7 @@ fn router(config: &RouterConfig) -> Table {
         ("hairpin", hairpin.into()),
         ("icmp_per_second", i64::from(section.icmp_per_second).into()),
         ("neighbour_wait", i64::from(section.neighbour_wait).into()),
+        ("max_catch_up", time_text(section.max_catch_up).into()),
         // TOML has no numbers above 2^63; the seed of a hash loses nothing by one bit.
         ("seed", ((section.seed & i64::MAX as u64) as i64).into()),
     ]

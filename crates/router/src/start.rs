@@ -241,6 +241,7 @@ fn prepare(
     let clock = Box::new(TscClock::calibrate(options.report));
     let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
     pipeline.set_surroundings(clock, first_iv).map_err(|error| StartError::Config(error.to_string()))?;
+    pipeline.set_max_catch_up(Some(config.router.max_catch_up));
 
     // Before anything is changed on an interface: it may be another router's.
     let mut claims = Vec::with_capacity(config.ports.len());

@@ -430,6 +430,33 @@ fn a_paced_link_sends_at_its_rate_however_late_the_worker_is() {
 }
 
 #[test]
+fn a_worker_that_was_away_catches_up_by_no_more_than_its_bound() {
+    let rest =
+        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 1000 }";
+    // 122.24 us on the wire each.
+    let what = Udp { payload: 1462, ..Udp::default() };
+    let burst = |bound: Option<Nanos>, pause: Nanos| {
+        let mut bed = Bed::new(2, rest);
+        bed.pipeline.set_max_catch_up(bound);
+        for _ in 0..200 {
+            bed.send(0, 1, what);
+        }
+        bed.pass(Nanos(1));
+        bed.pass(pause);
+        bed.received(1).len()
+    };
+    let bound = Some(Nanos::from_millis(5));
+    assert_eq!(burst(None, Nanos::from_millis(20)), 163, "20 ms / 122.24 us");
+    assert_eq!(burst(bound, Nanos::from_millis(4)), 32, "a short pause is made good");
+    assert_eq!(
+        burst(bound, Nanos::from_millis(20)),
+        41,
+        "5 ms / 122.24 us, and the one that was on the wire"
+    );
+    assert_eq!(burst(bound, Nanos::SECOND), 41, "however long the pause");
+}
+
+#[test]
 fn what_is_queued_for_a_link_that_goes_down_is_dropped_and_the_others_go_on() {
     let rest = "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let mut bed = Bed::new(3, rest);

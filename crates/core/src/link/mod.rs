@@ -185,6 +185,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         treated
     }
 
+    /// What should have left a paced wire since the last call, and has not, leaves from `until` on instead: the capacity of the time before is
+    /// lost, as on a wire whose computer has stopped. So a caller that comes back after a pause bounds what leaves at once by the
+    /// bits of the time from `until` to his next `now`, and a packet. To be called before [`advance`](Self::advance).
+    pub fn hold(&mut self, until: Nanos) {
+        self.wire.hold(until);
+    }
+
     /// When something happens next although nothing arrives: the instant to call [`advance`](Self::advance) at. After
     /// the latest `now` told. A link without a rate whose port had no room cannot tell: `advance` it when the port has.
     #[must_use]

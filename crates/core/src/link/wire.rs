@@ -19,13 +19,22 @@ pub(super) struct Wire {
     last: Nanos,
     /// How long it was idle in all, up to the last completion.
     idle: Nanos,
+    /// Nothing starts before.
+    not_before: Nanos,
     /// How much too late `done` (or `last`, if idle) is, in bit-nanoseconds: below the rate.
     late: u64,
 }
 
 impl Wire {
     pub(super) fn new(rate: Option<BitRate>) -> Self {
-        Self { rate, done: Nanos::MAX, last: Nanos::ZERO, idle: Nanos::ZERO, late: 0 }
+        Self {
+            rate,
+            done: Nanos::MAX,
+            last: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            not_before: Nanos::ZERO,
+            late: 0,
+        }
     }
 
     pub(super) fn is_paced(&self) -> bool {
@@ -44,6 +53,7 @@ impl Wire {
     /// A packet starts at `at`. Nothing happens on a wire without a rate.
     pub(super) fn begin(&mut self, at: Nanos, length: Bytes) {
         let Some(rate) = self.rate else { return };
+        let at = at.max(self.not_before);
         if at != self.last {
             self.late = 0;
             self.idle += at.saturating_sub(self.last);
@@ -60,6 +70,15 @@ impl Wire {
         };
         self.late = owed;
         self.done = at.saturating_add(Nanos(time));
+    }
+
+    /// No packet is through before `until`, and none starts before.
+    pub(super) fn hold(&mut self, until: Nanos) {
+        self.not_before = self.not_before.max(until);
+        if self.done < until {
+            self.done = until;
+            self.late = 0;
+        }
     }
 
     /// The packet on the wire is through.

@@ -113,6 +113,9 @@ pub struct Pipeline {
     senders: Vec<u16>,
     /// The Ethernet addresses of the ports that are up.
     stations: Vec<u64>,
+    /// When the last round was, and by how much of its pause the links may catch up.
+    last_round: Nanos,
+    max_catch_up: Option<Nanos>,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
     released: Vec<Packet>,
@@ -217,6 +220,8 @@ impl Pipeline {
             senders: Vec::with_capacity(ports.len()),
             soonest: Nanos::ZERO,
             stations: Vec::with_capacity(ports.len()),
+            last_round: now,
+            max_catch_up: None,
             rx: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports.len()),
             released: Vec::with_capacity(BURST),

@@ -43,6 +43,7 @@ impl Pipeline {
         let (mut horizon, mut waiting) = (now, 0);
         self.senders.clear();
         self.meter.round_begins();
+        self.bound_catch_up(now);
         for at in receiving {
             let port = &mut ports[at];
             let slot = &mut self.ports[at];
@@ -94,6 +95,24 @@ impl Pipeline {
                 fairdrop.measured(processing_class(services.of(class)), packets, cycles);
             }
         });
+    }
+
+    /// Bounds what leaves the links at once after a pause of whoever calls [`Pipeline::round`]. Without a bound, paced links keep their rate exactly
+    /// in the long run however long he was away, by sending all that he missed at once. With it they send at most what `bound` takes them, and
+    /// the capacity of the rest of the pause is lost. `None`, as at the start, is for callers that come when they are asked to.
+    pub fn set_max_catch_up(&mut self, bound: Option<Nanos>) {
+        self.max_catch_up = bound;
+    }
+
+    /// What is late by more than the bound is late by the bound. The pause counts from the round before, not from what has been read: frames
+    /// that wait to be received do not hold the links up.
+    fn bound_catch_up(&mut self, now: Nanos) {
+        let pause = now.saturating_sub(std::mem::replace(&mut self.last_round, now));
+        let Some(bound) = self.max_catch_up.filter(|bound| pause > *bound) else { return };
+        let until = self.advanced.saturating_add(pause - bound);
+        for at in 0..self.ports.len() {
+            self.outgoing(at).0.hold(until);
+        }
     }
 
     /// Lets everything happen on the links that is due up to `now`, and gives the ports what has left. True: again at once.
