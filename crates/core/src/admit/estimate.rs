@@ -12,8 +12,8 @@
 //! | S | difference of [`Observed::idle`]: the wire was idle | ns (a time, not a share) |
 //! | vt, fb, FB | difference of [`Observed::fair_bytes`]: PFQ's virtual time, PDRR's fictitious flow, AFAN's mean elastic flow | bytes |
 //! | pb | difference of [`Observed::priority_bytes`] | bytes |
-//! | FR | [`Estimates::fair`] | bit/s, rounded down: FR < min_FR holds for the whole number exactly if it holds for the quotient |
-//! | PL | [`Estimates::load`] | parts per million, rounded up: the same for PL > max_PL |
+//! | FR | `Estimates::fair` | bit/s, rounded down: FR < min_FR holds for the whole number exactly if it holds for the quotient |
+//! | PL | `Estimates::load` | parts per million, rounded up: the same for PL > max_PL |
 //!
 //! Before the first estimate FR = C and PL = 0. A discipline that was exchanged in between starts its counters anew: the
 //! estimate before it stands until the next.
