@@ -9,28 +9,30 @@
 //! |---|---|
 //! | [`types`] | [`Forwarder`](types::Forwarder): what an engine asks of the machine around it; records, grants, events |
 //! | [`config`] | what all nodes must agree upon |
+//! | [`engine`] | the cycle of one node: frames and timers in; broadcasts, grants, next timer out |
+//! | [`scheduler`] | clocks, tags, selections and matching: the decision of a window |
 //! | [`frame`] | the frames of the exchange, their authentication |
 //!
 //! # Driving an engine
 //!
-//! ```text
-//! Engine::new(config: ClusterConfig, me: NodeId, mac: [u8; 6], first_counter: u64, now: Nanos) -> Result<Engine, ConfigError>
-//! engine.on_frame(now, frame: &[u8], &mut forwarder)         every broadcast that arrives; foreign ones are ignored
-//! engine.on_timer(now, &mut forwarder)                       at engine.next_timer(): Nanos, or later
-//! engine.counters() -> &Counters, engine.view() -> View       what happened; role, master, cycle, members, in step or not
-//! ```
-//!
-//! Both calls come back to the [`Forwarder`](types::Forwarder) for heads, broadcasts and grants. Threads of one machine need no frames:
-//! `Scheduler` (the clocks, tags and rounds alone) takes the records of all of them and gives the grants of a window.
+//! Make an [`Engine`] per node, hand it every broadcast that arrives ([`Engine::on_frame`]) and call [`Engine::on_timer`] at
+//! [`Engine::next_timer`]. It comes back to the [`Forwarder`] for heads, broadcasts and grants. Threads of one machine need no
+//! frames: a [`Scheduler`] takes the records of all of them and gives the grants of a window.
 #![forbid(unsafe_code)]
 
+mod clocks;
 pub mod config;
+pub mod engine;
 pub mod frame;
+mod matching;
 mod mix;
+pub mod scheduler;
 pub mod types;
 
 pub use config::{
     ClusterConfig, ConfigError, Framing, Missing, Proposer, Timing, Variant, Version, WeightRule,
 };
+pub use engine::{Counters, Engine, View};
 pub use mix::mix64;
+pub use scheduler::{Granted, Scheduler, Window};
 pub use types::{Event, Forwarder, Grant, NodeId, Record, earlier, stamp};

@@ -1,0 +1,384 @@
+//! The cycle of one node: frames and timers in; broadcasts, grants and the next timer out.
+//!
+//! Source: the paper's section IV; spec sections 4 and 7.3. A cycle has an exchange (this module and `exchange`), a decision
+//! ([`crate::scheduler`]) and a window in which what was granted is sent. Two things may be going on at once: with P-DS the exchange of cycle
+//! c + 1 runs during the window of cycle c.
+//!
+//! ```text
+//!            master's trigger        T_br                                 trigger of c + 1
+//! S, M, L:   |—— exchange c ————————|—— window c ———————————————————————|—— exchange c + 1 …
+//! P:         |—— exchange c ——|     |—— window c ———————————————————————|—— window c + 1 ——
+//!                                                  |—— exchange c + 1 ——|
+//! ```
+//!
+//! **Out of step.** A node that misses what it needs cannot know what the others decide. It sends nothing in that cycle (abstains), and its next
+//! state frame carries the resync flag, which says two things: what was charged to me in the last cycle was not sent, take it back; and set my
+//! clocks. The lowest member in step answers at once with a clock frame, so that one lost frame costs one node one cycle. Clocks that differ
+//! unnoticed are found by the checksum that the master sends now and then. If nobody is in step, the master declares its own clocks to be
+//! everybody's.
+//!
+//! **Master.** The lowest member. A node that has heard no lower one for three cycles and its index times T_br opens cycles itself; it steps
+//! back when it hears a lower master. Cycle numbers are the master's: on a new master's word a node jumps to its number, out of step.
+//!
+//! **Time.** If the caller's clock goes backwards, engine time stands still instead; if it jumps ahead, timers are due early: a slave may then
+//! open a cycle, and steps back when it hears the master.
+//!
+//! Not implemented: a cluster without any frame loss detection (the checksum cannot be switched off), more than 64 members.
+
+mod counters;
+mod exchange;
+mod role;
+
+pub use counters::Counters;
+
+use evenkeel_core::Nanos;
+
+use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Variant, Version};
+use crate::frame::{Auth, Builder, FrameError, Kind, Parser, clock_bytes, most_refunds, state_bytes};
+use crate::scheduler::Scheduler;
+use crate::types::{Event, Forwarder, NodeId, Record};
+
+/// Longest packet that a first guess at the length of a cycle reckons with.
+const LONG_PACKET: u64 = 1518;
+
+/// What an engine is doing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct View {
+    /// The master that this node obeys; `None` before any was heard.
+    pub master: Option<NodeId>,
+    /// Whether that is itself.
+    pub is_master: bool,
+    /// The cycle whose exchange was last opened; `None` before the first.
+    pub cycle: Option<u64>,
+    /// Whether it has the cluster's clocks.
+    pub in_step: bool,
+    /// Members that take part, by index.
+    pub present: u64,
+    /// Begin of the last window decided (the caller's clock).
+    pub window_begin: Nanos,
+    /// Its length.
+    pub window_length: Nanos,
+    /// Checksum of the clocks after that window.
+    pub checksum: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Between exchanges.
+    Idle,
+    /// Until the deadline, or until all were heard.
+    Exchange { deadline: Nanos },
+}
+
+/// Parts of one body that have come.
+#[derive(Clone, Debug)]
+struct Inbox {
+    body: Vec<u8>,
+    got: Vec<u64>,
+    parts: u32,
+    length: usize,
+}
+
+impl Inbox {
+    fn new(body: usize, fragments: u16) -> Self {
+        Self {
+            body: vec![0; body],
+            got: vec![0; usize::from(fragments).div_ceil(64)],
+            parts: 0,
+            length: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.got.fill(0);
+        self.parts = 0;
+        self.length = 0;
+    }
+
+    /// Takes a part in; `false` if it was there already or does not fit.
+    fn put(&mut self, fragment: u16, offset: usize, part: &[u8]) -> bool {
+        let (word, bit) = (usize::from(fragment) / 64, fragment % 64);
+        let Some(got) = self.got.get_mut(word) else { return false };
+        let Some(place) = self.body.get_mut(offset..offset + part.len()) else { return false };
+        if *got >> bit & 1 == 1 {
+            return false;
+        }
+        *got |= 1 << bit;
+        place.copy_from_slice(part);
+        self.parts += 1;
+        self.length = self.length.max(offset + part.len());
+        true
+    }
+}
+
+/// What is known of another member.
+#[derive(Clone, Debug)]
+struct Peer {
+    inbox: Inbox,
+    mac: Option<[u8; 6]>,
+    heard_at: Nanos,
+    /// Cycles since it was heard, up to `lost_after`.
+    silent: u16,
+    /// Its configuration was reported.
+    refused: bool,
+}
+
+/// One node of a cluster. Allocates when made, never later.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    config: ClusterConfig,
+    me: usize,
+    id: NodeId,
+    mac: [u8; 6],
+    parser: Parser,
+    builder: Builder,
+    auth: Option<Auth>,
+    scheduler: Scheduler,
+    scratch: Vec<Record>,
+    body: Vec<u8>,
+    peers: Vec<Peer>,
+    /// The clock body that is coming in, and whose it is.
+    clock: Inbox,
+    clock_from: usize,
+    phase: Phase,
+    cycle: Option<u64>,
+    /// When the exchange of `cycle` was opened.
+    trigger: Nanos,
+    next_open: Nanos,
+    window_begin: Nanos,
+    window_end: Nanos,
+    cycle_length: Nanos,
+    master: Option<usize>,
+    lower_heard: Nanos,
+    /// Heard completely in this cycle; wants its clocks set in this cycle.
+    heard: u64,
+    flagged: u64,
+    /// Who takes part in this cycle by the master's word (version 2).
+    members: u64,
+    in_step: bool,
+    decided: bool,
+    clock_sent: bool,
+    /// Cycles since this node is out of step.
+    waiting: u16,
+    declare: bool,
+    last_now: Nanos,
+    /// Engine time minus the caller's.
+    ahead: Nanos,
+    counters: Counters,
+}
+
+impl Engine {
+    /// The node `me`, whose port has the address `mac`, starting at `now`. `first_counter` is the first counter of its authentication: above
+    /// all that it ever used (see [`Auth::new`]); without a key it does not matter.
+    ///
+    /// # Errors
+    /// The configuration is not valid, or `me` is not a member.
+    pub fn new(
+        config: &ClusterConfig,
+        me: NodeId,
+        mac: [u8; 6],
+        first_counter: u64,
+        now: Nanos,
+    ) -> Result<Self, ConfigError> {
+        let scheduler = Scheduler::new(config)?;
+        let index = config.index_of(me).ok_or(ConfigError::NotAMember(me.0))?;
+        let builder = Builder::new(config, mac);
+        let clock_body = clock_bytes(config, most_refunds(config));
+        let state_body = state_bytes(config);
+        let peer = Peer {
+            inbox: Inbox::new(state_body, builder.fragments(state_body)),
+            mac: None,
+            heard_at: now,
+            silent: config.lost_after,
+            refused: false,
+        };
+        let timing = &config.timing;
+        let longest = timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
+        let round = longest.saturating_add(timing.decision).saturating_add(timing.guard);
+        let packets = config.burst().map_or(1, |burst| u64::from(burst).div_ceil(u64::from(LAZY_PACKET)));
+        let window = Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets));
+        let scratch = match config.variant {
+            Variant::Lazy { packets } => packets.into(),
+            _ => config.depth(),
+        };
+        Ok(Self {
+            me: index,
+            id: me,
+            mac,
+            parser: Parser::new(config),
+            auth: config.framing.key.map(|key| Auth::new(key, first_counter, config.nodes())),
+            scheduler,
+            scratch: vec![Record::default(); scratch],
+            body: vec![0; state_body.max(clock_body)],
+            peers: vec![peer; config.nodes()],
+            clock: Inbox::new(clock_body, builder.fragments(clock_body)),
+            clock_from: index,
+            builder,
+            phase: Phase::Idle,
+            cycle: None,
+            trigger: now,
+            next_open: now,
+            window_begin: now,
+            window_end: now,
+            cycle_length: config.exchange_time().saturating_add(window).min(Nanos::SECOND).max(config.min_cycle),
+            master: None,
+            lower_heard: now,
+            heard: 0,
+            flagged: 0,
+            members: 1 << index,
+            in_step: false,
+            decided: false,
+            clock_sent: false,
+            waiting: 0,
+            declare: false,
+            last_now: now,
+            ahead: Nanos::ZERO,
+            counters: Counters::default(),
+            config: config.clone(),
+        })
+    }
+
+    /// A broadcast came in: a whole Ethernet frame, with its VLAN tag, without check sequence.
+    pub fn on_frame<F: Forwarder>(&mut self, now: Nanos, frame: &[u8], forwarder: &mut F) {
+        let now = self.engine_time(now);
+        self.counters.frames += 1;
+        let parsed = match self.parser.parse(frame, self.auth.as_ref()) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                self.refuse(error, forwarder);
+                return;
+            }
+        };
+        if let Err(error) = self.admit(now, parsed.member, parsed.source, parsed.counter) {
+            self.refuse(error, forwarder);
+            return;
+        }
+        match parsed.header.kind {
+            Kind::State => self.on_state(now, &parsed, forwarder),
+            Kind::Clock => self.on_clock(&parsed, forwarder),
+        }
+        self.close_early(now, forwarder);
+    }
+
+    /// Time passed: to be called at [`next_timer`](Self::next_timer). Calls at other times do no harm.
+    pub fn on_timer<F: Forwarder>(&mut self, now: Nanos, forwarder: &mut F) {
+        let now = self.engine_time(now);
+        if let Phase::Exchange { deadline } = self.phase
+            && now >= deadline
+        {
+            self.close(now, forwarder);
+        }
+        if self.phase == Phase::Idle && self.is_master() && now >= self.next_open {
+            self.open_next(now, forwarder);
+        } else if !self.is_master() && now >= self.takeover_at() {
+            self.take_over(now, forwarder);
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) wants to be called, by the caller's clock. May be in the past.
+    #[must_use]
+    pub fn next_timer(&self) -> Nanos {
+        let timer = match self.phase {
+            Phase::Exchange { deadline } if self.is_master() => deadline,
+            Phase::Exchange { deadline } => deadline.min(self.takeover_at()),
+            Phase::Idle if self.is_master() => self.next_open,
+            Phase::Idle => self.takeover_at(),
+        };
+        timer.saturating_sub(self.ahead)
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What goes on.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View {
+            master: self.master.map(|index| self.config.members[index]),
+            is_master: self.is_master(),
+            cycle: self.cycle,
+            in_step: self.in_step,
+            present: self.present(),
+            window_begin: self.window_begin.saturating_sub(self.ahead),
+            window_length: self.window_end.saturating_sub(self.window_begin),
+            checksum: self.scheduler.checksum(),
+        }
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.config
+    }
+
+    fn is_master(&self) -> bool {
+        self.master == Some(self.me)
+    }
+
+    fn engine_time(&mut self, now: Nanos) -> Nanos {
+        let time = now.saturating_add(self.ahead);
+        if time < self.last_now {
+            self.counters.clock_backwards += 1;
+            self.ahead = self.last_now.saturating_sub(now);
+            return self.last_now;
+        }
+        self.last_now = time;
+        time
+    }
+
+    /// Who sent it, really, and not again.
+    fn admit(
+        &mut self,
+        now: Nanos,
+        member: usize,
+        source: [u8; 6],
+        counter: Option<u64>,
+    ) -> Result<(), FrameError> {
+        if member == self.me {
+            let own = source == self.mac;
+            return Err(if own { FrameError::Echo } else { FrameError::DuplicateId(self.id.0) });
+        }
+        let recent = now.saturating_sub(self.peers[member].heard_at) < self.cycle_length * 3;
+        let peer = &mut self.peers[member];
+        if peer.mac.is_some_and(|mac| mac != source) && recent {
+            return Err(FrameError::DuplicateId(self.config.members[member].0));
+        }
+        if let (Some(auth), Some(counter)) = (&mut self.auth, counter) {
+            auth.accept(member, counter)?;
+        }
+        peer.mac = Some(source);
+        Ok(())
+    }
+
+    fn refuse<F: Forwarder>(&mut self, error: FrameError, forwarder: &mut F) {
+        self.counters.refuse(error);
+        if let FrameError::OtherConfiguration { node, theirs } = error {
+            let known = self.config.index_of(NodeId(node));
+            if let Some(peer) = known.map(|member| &mut self.peers[member])
+                && !std::mem::replace(&mut peer.refused, true)
+            {
+                let ours = self.config.hash();
+                forwarder.event(Event::OtherConfiguration { node: NodeId(node), theirs, ours });
+            }
+        }
+    }
+
+    /// Members that take part in this cycle.
+    fn present(&self) -> u64 {
+        match self.config.framing.version {
+            Version::V2 => self.members,
+            Version::V1 => self.alive(),
+        }
+    }
+
+    /// Members that were heard lately, and this node.
+    fn alive(&self) -> u64 {
+        let heard = |(index, peer): (usize, &Peer)| {
+            u64::from(index == self.me || peer.silent < self.config.lost_after) << index
+        };
+        self.peers.iter().enumerate().map(heard).fold(0, |all, one| all | one)
+    }
+}
