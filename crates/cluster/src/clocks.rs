@@ -103,21 +103,18 @@ impl Clocks {
         if self.per_class { queue % (self.links * self.classes) } else { queue }
     }
 
-    /// The virtual finish time of a packet of `length` bytes at the head of `queue`; `continues`: the queue was backlogged before it.
+    /// The virtual start time of the packet at the head of `queue`; `continues`: its flow was backlogged before it.
     #[inline]
-    pub(crate) fn tag(
-        &self,
-        queue: usize,
-        link: usize,
-        class: usize,
-        length: u16,
-        spread: u32,
-        continues: bool,
-    ) -> u64 {
+    pub(crate) fn start(&self, queue: usize, link: usize, class: usize, continues: bool) -> u64 {
         let (finish, clock) = (self.finish[self.flow(queue)], self.clock[link]);
-        let divisor = self.divisors[class];
-        let least = if continues { clock.saturating_sub(divisor.lag) } else { clock };
-        finish.max(least) + divisor.quotient(u64::from(u32::from(length) * spread) << FRACTION)
+        let least = if continues { clock.saturating_sub(self.divisors[class].lag) } else { clock };
+        finish.max(least)
+    }
+
+    /// What a packet of `length` bytes adds to it.
+    #[inline]
+    pub(crate) fn increment(&self, class: usize, length: u16, spread: u32) -> u64 {
+        self.divisors[class].quotient(u64::from(u32::from(length) * spread) << FRACTION)
     }
 
     /// Begins a window: what is charged from now on can be given back.

@@ -54,10 +54,11 @@ pub enum WeightRule {
     /// A: every queue of every forwarder is a flow with its class's weight: the literal reading of the paper. A class that is backlogged on
     /// fewer forwarders gets less.
     PerQueue,
-    /// B: one tag per link and class for all forwarders: exact class shares, many ties between forwarders.
+    /// B: one tag per link and class for all forwarders, who share inside a class by the ties' seed: class shares are exact whenever the
+    /// forwarders together can give them.
     PerClass,
-    /// C: the class's weight is divided among the forwarders on which it is backlogged: exact class shares, and forwarders share inside
-    /// a class.
+    /// C: the class's weight is divided among the forwarders on which it is backlogged, who share inside a class by tags: class shares
+    /// are exact as long as no forwarder's parts of all links add up to more than one link, because it serves one at a time.
     Divided,
 }
 
@@ -197,7 +198,7 @@ pub enum ConfigError {
 }
 
 impl ClusterConfig {
-    /// A cluster of `members` forwarders with ids from 0, `links` links and these weights, with the recommended settings: P-DS, rule C,
+    /// A cluster of `members` forwarders with ids from 0, `links` links and these weights, with the recommended settings: P-DS, rule B,
     /// abstaining, version 2.
     #[must_use]
     pub fn new(members: u16, links: usize, weights: &[u16]) -> Self {
@@ -206,7 +207,7 @@ impl ClusterConfig {
             links,
             weights: weights.to_vec(),
             variant: Variant::Pipelined { announced: 25, extra: 95 },
-            rule: WeightRule::Divided,
+            rule: WeightRule::PerClass,
             proposer: Proposer::Links,
             second_pass: true,
             round_bytes: 0,

@@ -10,6 +10,7 @@
 //! | [`types`] | [`Forwarder`](types::Forwarder): what an engine asks of the machine around it; records, grants, events |
 //! | [`config`] | what all nodes must agree upon |
 //! | [`engine`] | the cycle of one node: frames and timers in; broadcasts, grants, next timer out |
+//! | [`model`] | a whole cluster in virtual time |
 //! | [`scheduler`] | clocks, tags, selections and matching: the decision of a window |
 //! | [`frame`] | the frames of the exchange, their authentication |
 //!
@@ -26,6 +27,7 @@ pub mod engine;
 pub mod frame;
 mod matching;
 mod mix;
+pub mod model;
 pub mod scheduler;
 pub mod types;
 

@@ -57,7 +57,7 @@ struct Announced {
     count: u16,
     /// Records that windows have used since.
     used: u16,
-    /// Virtual finish time of the record at the head.
+    /// Virtual finish time of the record at the head; with rule B, virtual start time.
     tag: u64,
 }
 
@@ -201,17 +201,21 @@ impl Scheduler {
             for link in 0..self.links {
                 for class in 0..self.classes {
                     let queue = (node * self.links + link) * self.classes + class;
-                    let state = self.queues[queue];
-                    if state.used < state.count {
-                        let length = self.records[queue * self.depth + usize::from(state.used)].length;
-                        let continues = self.clocks.backlogged[queue];
-                        let spread = self.spread[link * self.classes + class];
-                        self.queues[queue].tag =
-                            self.clocks.tag(queue, link, class, length, spread, continues);
-                    }
+                    self.retag(node, link, class, self.continues(queue));
                 }
                 self.select(node, link);
             }
+        }
+    }
+
+    /// Whether the flow of a queue was backlogged at the end of the last window: with rule B, any forwarder's.
+    fn continues(&self, queue: usize) -> bool {
+        let per_node = self.links * self.classes;
+        match self.config.rule {
+            WeightRule::PerClass => {
+                self.clocks.backlogged[queue % per_node..].iter().step_by(per_node).any(|backlogged| *backlogged)
+            }
+            _ => self.clocks.backlogged[queue],
         }
     }
 
@@ -385,7 +389,10 @@ impl Scheduler {
     #[inline]
     fn take(&mut self, node: usize, link: usize, class: usize) {
         let queue = (node * self.links + link) * self.classes + class;
-        let tag = self.queues[queue].tag;
+        let mut tag = self.queues[queue].tag;
+        if self.config.rule == WeightRule::PerClass {
+            tag += self.clocks.increment(class, self.head_length(node, link, class as u8), 1);
+        }
         self.queues[queue].used += 1;
         let set_back = self.clocks.charge(node, queue, link, tag);
         let Announced { count, used, .. } = self.queues[queue];
@@ -402,25 +409,32 @@ impl Scheduler {
             // Tags of other queues changed with this one.
             for node in 0..self.nodes {
                 for class in 0..self.classes {
-                    self.retag(node, link, class);
+                    self.retag(node, link, class, true);
                 }
                 self.select(node, link);
             }
         } else {
-            self.retag(node, link, class);
+            self.retag(node, link, class, true);
             self.select(node, link);
         }
     }
 
     #[inline]
-    fn retag(&mut self, node: usize, link: usize, class: usize) {
+    fn retag(&mut self, node: usize, link: usize, class: usize, continues: bool) {
         let queue = (node * self.links + link) * self.classes + class;
         let Announced { count, used, .. } = self.queues[queue];
-        if used < count {
-            let length = self.records[queue * self.depth + usize::from(used)].length;
-            let spread = self.spread[link * self.classes + class];
-            self.queues[queue].tag = self.clocks.tag(queue, link, class, length, spread, true);
+        if used >= count {
+            return;
         }
+        let start = self.clocks.start(queue, link, class, continues);
+        self.queues[queue].tag = match self.config.rule {
+            // Finish times would differ by the lengths at the heads, and forwarders with short packets would go first for ever.
+            WeightRule::PerClass => start,
+            WeightRule::PerQueue | WeightRule::Divided => {
+                let length = self.records[queue * self.depth + usize::from(used)].length;
+                start + self.clocks.increment(class, length, self.spread[link * self.classes + class])
+            }
+        };
     }
 
     /// What the next window must know of this one.
