@@ -2,11 +2,12 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help setup build run test bench figures fmt clean
+.PHONY: help setup build run test soak bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build, and show the main job on real packets"
 	@echo "make test   everything CI runs"
+	@echo "make soak   tests that run long: a million cycles of a cluster"
 	@echo "make bench  ratios against peers, measured in the same run"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that are missing"
@@ -24,6 +25,9 @@ run: setup
 
 test: setup
 	@scripts/test.sh
+
+soak: setup
+	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
 
 figures: setup build
 	@scripts/book.sh

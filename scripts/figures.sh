@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 evenkeel=${EVENKEEL:-target/debug/evenkeel}
 out=${OUT:-out/figures}
 worlds=${WORLDS:-sim$([ "$(id -u)" -ne 0 ] || echo " lab")}
-[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml
+[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 
 in_sim() { "$evenkeel" sim "$1" ${2:+"$2"} --out "$3" --quiet; }
@@ -27,6 +27,8 @@ good=0 bad=0
 for scenario in "$@"; do
   name=$(basename "$(dirname "$scenario")")-$(basename "$scenario" .toml)
   for world in $worlds; do
+    # Cluster scenarios are simulated only.
+    [ "$world" != lab ] || ! grep -q '^\[\[case\]\]' "$scenario" || continue
     for runs in "" "--all-without"; do
       [ "$world$runs" != "lab--all-without" ] || ! is_controlled "$scenario" || continue
       folder=$out/$world/$name${runs:+-without}

@@ -1,7 +1,8 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | instructions | live | sim`; `make bench` runs all five.
+//! `evenkeel-bench memory | flows | cluster | instructions | live | sim`; `make bench` runs all six.
 
+mod cluster;
 mod disciplines;
 mod flows;
 mod instructions;
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["memory"] => memory::run(),
         ["flows"] => flows::run(),
+        ["cluster"] => cluster::run(),
         ["instructions"] => instructions::run(),
         ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | cluster | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

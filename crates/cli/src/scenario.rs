@@ -8,12 +8,14 @@ use evenkeel_config::{rate_text, size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, TrafficKind};
+use evenkeel_sim::cluster::ClusterScenario;
 use serde_json::{Value, json};
 
 use crate::args::{ScenarioArgs, ScenarioCommand};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
+use crate::sim::is_cluster;
 
 pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcome {
     match &args.command {
@@ -30,6 +32,17 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
     let mut code = 0;
     let mut values = Vec::new();
     for file in files {
+        if is_cluster(file) {
+            match ClusterScenario::load(file) {
+                Ok(s) if as_json => values.push(json!({ "file": file, "ok": true, "name": s.name })),
+                Ok(s) => drop(print(&format!("{}: no errors ({})\n", file.display(), s.name))?),
+                Err(errors) => {
+                    code = 2;
+                    eprintln!("{errors}");
+                }
+            }
+            continue;
+        }
         match check::load_scenario(file, disciplines) {
             Ok(scenario) if as_json => {
                 values.push(json!({ "file": file, "ok": true, "name": scenario.name }));
@@ -60,6 +73,19 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut values = Vec::new();
     let mut code = 0;
     for file in &files {
+        if is_cluster(file) {
+            let s = ClusterScenario::load(file)?;
+            let seconds: f64 = s.cases.iter().map(|(_, case)| case.duration.as_secs_f64()).sum();
+            table.row([
+                file.display().to_string(),
+                s.title.clone(),
+                format!("{seconds:.0}"),
+                s.expectations.len().to_string(),
+                s.ablations.len().to_string(),
+            ]);
+            values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": seconds }));
+            continue;
+        }
         match check::load_scenario(file, disciplines) {
             Ok(s) => {
                 table.row([

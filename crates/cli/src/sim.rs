@@ -6,6 +6,7 @@ use evenkeel_report::site::Title;
 use evenkeel_report::{Judgement, Report, WriteError, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
+use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
 use evenkeel_sim::{SimError, SimOptions};
 use evenkeel_world::demo::{self, Demo};
 
@@ -27,7 +28,49 @@ impl From<WriteError> for Failure {
     }
 }
 
+/// A cluster scenario: its cases, once per seed and mechanism switched off.
+fn cluster(args: &SimArgs) -> Outcome {
+    let scenario = ClusterScenario::load(&args.world.file)?;
+    let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
+    let runs: Vec<Option<&str>> =
+        if args.world.all_without { names.collect() } else { vec![args.world.without.as_deref()] };
+    let mut failed = false;
+    for without in runs {
+        for seed in (0..args.seeds).map(|n| args.seed.unwrap_or(scenario.seed).wrapping_add(n)) {
+            let report = run_cluster(&scenario, seed, without)?;
+            let bad: Vec<Judgement> =
+                report.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
+            failed |= !bad.is_empty();
+            let mut folder = out.clone();
+            folder.extend(without.map(file_name));
+            if args.seeds > 1 {
+                folder.push(format!("seed-{seed}"));
+            }
+            let files = evenkeel_report::write_all(&folder, &report)?;
+            if args.world.json {
+                print_summary(&files)?;
+            } else if args.world.quiet {
+                eprint!("{}", table::judgements(&bad));
+            } else {
+                print(&format!("{}\n", table::steps(&report.runs[0])))?;
+                print(&format!("{}\n", table::judgements(&report.judgements)))?;
+                print(&format!("results: {}\n", folder.display()))?;
+            }
+        }
+    }
+    Ok(u8::from(failed))
+}
+
+/// Whether a file holds a cluster scenario. A file that cannot be read is left to who reports that.
+pub(crate) fn is_cluster(file: &Path) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| ClusterScenario::is_meant(&text))
+}
+
 pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
+    if is_cluster(&args.world.file) {
+        return cluster(args);
+    }
     let scenario = check::load_scenario(&args.world.file, disciplines)?;
     let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.world.all_without {

@@ -221,9 +221,8 @@ impl Clocks {
 
     /// Takes over a clock body after its first two bytes; `false` if it is malformed: then nothing has changed.
     pub(crate) fn read(&mut self, body: &[u8]) -> bool {
-        let word = |at: usize| {
-            body.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_be_bytes)
-        };
+        let word =
+            |at: usize| body.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_be_bytes);
         let short = |at: usize| body.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
         let Some(refunds) = short(0) else { return false };
         let refunds = usize::from(refunds);
@@ -231,8 +230,8 @@ impl Clocks {
         let begin = 2 + 8 * words;
         let queues = self.finish.len();
         let clocks_fit = (0..2 * self.links).all(|n| word(2 + 8 * n).is_some_and(|clock| clock <= HIGH));
-        let tags_fit = (2 * self.links..words)
-            .all(|n| word(2 + 8 * n).is_some_and(|tag| tag & !BACKLOGGED <= HIGH));
+        let tags_fit =
+            (2 * self.links..words).all(|n| word(2 + 8 * n).is_some_and(|tag| tag & !BACKLOGGED <= HIGH));
         let mut last = None;
         let refunds_fit = (0..refunds).all(|n| {
             let queue = short(begin + 10 * n).map(usize::from);
@@ -241,9 +240,7 @@ impl Clocks {
             last = queue;
             fits && distinct
         });
-        if body.len() != begin + 10 * refunds
-            || refunds > queues
-            || !(clocks_fit && tags_fit && refunds_fit)
+        if body.len() != begin + 10 * refunds || refunds > queues || !(clocks_fit && tags_fit && refunds_fit)
         {
             return false;
         }

@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`types`] | [`Forwarder`](types::Forwarder): what an engine asks of the machine around it; records, grants, events |
+//! | [`balancer`] | which forwarder gets a flow |
 //! | [`config`] | what all nodes must agree upon |
 //! | [`engine`] | the cycle of one node: frames and timers in; broadcasts, grants, next timer out |
 //! | [`model`] | a whole cluster in virtual time |
@@ -21,6 +22,7 @@
 //! frames: a [`Scheduler`] takes the records of all of them and gives the grants of a window.
 #![forbid(unsafe_code)]
 
+pub mod balancer;
 mod clocks;
 pub mod config;
 pub mod engine;

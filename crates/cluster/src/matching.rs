@@ -125,9 +125,8 @@ mod tests {
     fn run(seed: u64, nodes: usize, links: usize, pairs: &[u64; 64]) -> Matching {
         let mut matching = Matching::default();
         let mut left = *pairs;
-        let first = |link: usize, set: u64| {
-            members(set).min_by_key(|node| rank(seed, 1, link, *node)).unwrap()
-        };
+        let first =
+            |link: usize, set: u64| members(set).min_by_key(|node| rank(seed, 1, link, *node)).unwrap();
         let better = |node: usize, a: usize, b: usize| rank(seed, 2, node, a) < rank(seed, 2, node, b);
         let Matching { of_link, of_node } = &mut matching;
         stable(links, &mut left, of_link, of_node, first, better);

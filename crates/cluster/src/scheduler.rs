@@ -187,8 +187,8 @@ impl Scheduler {
         self.exact = true;
         self.stop = false;
         self.granted.clear();
-        let late = present & !self.fresh;
-        let all = if self.nodes == 64 { u64::MAX } else { (1 << self.nodes) - 1 };
+        let all = u64::MAX >> (64 - self.nodes);
+        let late = present & all & !self.fresh;
         for node in members(all & !present) {
             self.forget(node);
         }
@@ -212,9 +212,10 @@ impl Scheduler {
     fn continues(&self, queue: usize) -> bool {
         let per_node = self.links * self.classes;
         match self.config.rule {
-            WeightRule::PerClass => {
-                self.clocks.backlogged[queue % per_node..].iter().step_by(per_node).any(|backlogged| *backlogged)
-            }
+            WeightRule::PerClass => self.clocks.backlogged[queue % per_node..]
+                .iter()
+                .step_by(per_node)
+                .any(|backlogged| *backlogged),
             _ => self.clocks.backlogged[queue],
         }
     }
@@ -330,7 +331,7 @@ impl Scheduler {
         let mut length = length?;
         if self.config.round_bytes > 0 {
             let bytes = u64::from(self.config.round_bytes);
-            length = length.max(Nanos(bytes * self.per_byte >> 20));
+            length = length.max(Nanos((bytes * self.per_byte) >> 20));
         }
         for link in 0..self.links {
             let node = self.matching.of_link[link];
@@ -347,14 +348,8 @@ impl Scheduler {
                     break;
                 }
                 self.take(node, link, class.into());
-                let grant = Grant {
-                    cycle,
-                    round,
-                    link,
-                    class: class.into(),
-                    bytes: bytes.into(),
-                    at: begin + sent,
-                };
+                let grant =
+                    Grant { cycle, round, link, class: class.into(), bytes: bytes.into(), at: begin + sent };
                 self.granted.push(Granted { node, grant });
                 sent += slot;
                 let more = self.nodes_of[link] >> node & 1 == 1;

@@ -112,7 +112,8 @@ fn ties_are_shared_out() {
         let all = (cycle + 1) as i64;
         for n in 0..3 {
             let (node, class) = (sent[n].iter().sum::<i64>(), sent.iter().map(|node| node[n]).sum::<i64>());
-            assert!((node - all / 3).abs() <= 2, "node {n} at {cycle}: {sent:?}");
+            // A forwarder may be ahead by two packets of each class, which does not grow.
+            assert!((node - all / 3).abs() <= 6, "node {n} at {cycle}: {sent:?}");
             assert!((class - all / 3).abs() <= 2, "class {n} at {cycle}: {sent:?}");
         }
     }
@@ -203,7 +204,10 @@ fn class_shares_are_exact_however_classes_are_spread() {
     assert!(equal(b), "{b:?}");
     // Beyond: one forwarder alone holds two of three classes on all links. It can send a third of what they carry.
     let beyond = shares(WeightRule::PerClass, 3, [3, 4, 4]);
-    assert!((beyond[0] + beyond[1] - 1.0 / 3.0).abs() < 0.01 && (beyond[0] - beyond[1]).abs() < 0.01, "{beyond:?}");
+    assert!(
+        (beyond[0] + beyond[1] - 1.0 / 3.0).abs() < 0.01 && (beyond[0] - beyond[1]).abs() < 0.01,
+        "{beyond:?}"
+    );
 }
 
 #[test]

@@ -20,6 +20,14 @@ pub(crate) fn load(reader: &mut Reader, fields: &Fields, folder: &Path) -> Optio
     }
 }
 
+/// The number that `reference`, `"lct.toml#fig4"`, has at `path`, `weights[1]`; the file is looked for as a scenario in `folder` would.
+///
+/// # Errors
+/// What is not there, in words.
+pub fn published_number(folder: &Path, reference: &str, path: &str) -> Result<f64, String> {
+    number(&find(reference, folder)?.entry, path)
+}
+
 fn find(name: &str, folder: &Path) -> Result<Published, String> {
     let (file, key) = name.split_once('#').ok_or("expected \"file.toml#key\"")?;
     let plain = !file.is_empty() && !file.starts_with('.') && !file.contains(['/', '\\', '\0']);

@@ -5,6 +5,7 @@
 //! [`Emulator`](evenkeel_traffic::emulate::Emulator)s; hosts hold the sources of `evenkeel-traffic` and [`Endpoint`]s such as TCP.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod connection;
 mod engine;
 mod header;

@@ -67,8 +67,9 @@ impl Engine {
                 self.scheduler.announce(self.me, link, class, &self.scratch[..count]);
             }
         }
-        let sums =
-            self.is_master() && (cycle as u8 as u16).is_multiple_of(self.config.checksum_every) && self.in_step;
+        let sums = self.is_master()
+            && (cycle as u8 as u16).is_multiple_of(self.config.checksum_every)
+            && self.in_step;
         let header = Header {
             kind: Kind::State,
             from: self.id,
@@ -128,7 +129,9 @@ impl Engine {
             self.open(now, cycle, forwarder);
         }
         if header.master && self.config.framing.version == Version::V2 {
-            self.members = header.members.unwrap_or(0) | 1 << member;
+            // Bits beyond the members are nobody.
+            let all = u64::MAX >> (64 - self.config.nodes());
+            self.members = header.members.unwrap_or(0) & all | 1 << member;
         }
         self.flagged |= u64::from(header.resync) << member;
         let peer = &mut self.peers[member];
@@ -268,7 +271,8 @@ impl Engine {
         if !self.decided {
             self.counters.abstained += 1;
             self.waiting = self.waiting.saturating_add(1);
-            let nobody_else = members(self.alive() & !(1 << self.me)).all(|node| self.flagged >> node & 1 == 1);
+            let nobody_else =
+                members(self.alive() & !(1 << self.me)).all(|node| self.flagged >> node & 1 == 1);
             self.declare = self.is_master() && (nobody_else && self.waiting > 1 || self.waiting > 3);
         }
         self.window_begin = begin;
@@ -278,7 +282,12 @@ impl Engine {
             false => self.window_end,
         };
         self.next_open = due.max(self.trigger + self.config.min_cycle);
-        self.cycle_length = self.next_open.saturating_sub(self.trigger).max(self.config.t_br);
+        // As planned, not as it went: a clock that jumped must not make this node patient for ever.
+        let planned = match self.config.is_pipelined() {
+            true => length.max(self.config.exchange_time()),
+            false => self.config.exchange_time() + length,
+        };
+        self.cycle_length = planned.max(self.config.min_cycle).max(self.config.t_br);
     }
 
     /// Who was not heard in the exchange that ends.

@@ -81,12 +81,7 @@ struct Inbox {
 
 impl Inbox {
     fn new(body: usize, fragments: u16) -> Self {
-        Self {
-            body: vec![0; body],
-            got: vec![0; usize::from(fragments).div_ceil(64)],
-            parts: 0,
-            length: 0,
-        }
+        Self { body: vec![0; body], got: vec![0; usize::from(fragments).div_ceil(64)], parts: 0, length: 0 }
     }
 
     fn clear(&mut self) {
@@ -220,7 +215,11 @@ impl Engine {
             next_open: now,
             window_begin: now,
             window_end: now,
-            cycle_length: config.exchange_time().saturating_add(window).min(Nanos::SECOND).max(config.min_cycle),
+            cycle_length: config
+                .exchange_time()
+                .saturating_add(window)
+                .min(Nanos::SECOND)
+                .max(config.min_cycle),
             master: None,
             lower_heard: now,
             heard: 0,

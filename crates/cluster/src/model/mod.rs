@@ -44,8 +44,10 @@ pub struct ModelConfig {
     pub splits: Vec<(u64, Nanos, Nanos)>,
     /// Seed of sizes, losses and arrivals.
     pub seed: u64,
-    /// Virtual time to run.
+    /// Virtual time to run at most.
     pub duration: Nanos,
+    /// Ends when the first link has sent so many packets.
+    pub packets: Option<u64>,
 }
 
 /// What came out.
@@ -111,20 +113,30 @@ impl ModelConfig {
             splits: Vec::new(),
             seed: 1,
             duration: Nanos::SECOND,
+            packets: None,
         }
     }
 
-    /// Runs it.
+    /// Checks it.
     ///
     /// # Errors
-    /// The configuration is not valid.
-    pub fn run(&self) -> Result<Outcome, ModelError> {
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), ModelError> {
         if self.sizes.iter().all(|(_, often)| *often == 0) || self.sizes.iter().any(|(size, _)| *size == 0) {
             return Err(ModelError::Sizes);
         }
         if self.holds.len() != self.cluster.nodes() {
             return Err(ModelError::Holds { found: self.holds.len(), needed: self.cluster.nodes() });
         }
+        Ok(self.cluster.validate()?)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// It is [wrong](Self::check).
+    pub fn run(&self) -> Result<Outcome, ModelError> {
+        self.check()?;
         Ok(run::run(self)?)
     }
 }

@@ -109,6 +109,7 @@ fn wire_time(model: &ModelConfig, bytes: u16) -> Nanos {
 struct Port {
     free: Nanos,
     total: u64,
+    packets: u64,
     last: Option<(u64, u32, usize)>,
 }
 
@@ -121,9 +122,18 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     for (index, id) in cluster.members.iter().enumerate() {
         let mac = [2, 0, 0, 0, 0, index as u8];
         engines.push(Engine::new(cluster, NodeId(id.0), mac, 1, Nanos::ZERO)?);
-        let source = |queue| Source::new(model.seed, (index * links * classes + queue) as u64, model.interval);
+        let source =
+            |queue| Source::new(model.seed, (index * links * classes + queue) as u64, model.interval);
         let sources = (0..links * classes).map(source).collect();
-        around.push(Node { model, index, now: Nanos::ZERO, sources, free: Nanos::ZERO, timer: Nanos::MAX, rounds: 0 });
+        around.push(Node {
+            model,
+            index,
+            now: Nanos::ZERO,
+            sources,
+            free: Nanos::ZERO,
+            timer: Nanos::MAX,
+            rounds: 0,
+        });
     }
     let mut run = Run {
         model,
@@ -144,6 +154,10 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     }
     while let Some(Reverse((now, _, what))) = events.heap.pop() {
         if now > model.duration {
+            break;
+        }
+        if model.packets.is_some_and(|packets| run.ports[0].packets >= packets) {
+            run.outcome.time = now;
             break;
         }
         match what {
@@ -234,15 +248,7 @@ impl Run<'_> {
         }
     }
 
-    fn packet(
-        &mut self,
-        now: Nanos,
-        node: usize,
-        link: usize,
-        class: usize,
-        bytes: u16,
-        slot: (u64, u32),
-    ) {
+    fn packet(&mut self, now: Nanos, node: usize, link: usize, class: usize, bytes: u16, slot: (u64, u32)) {
         let cluster = &self.model.cluster;
         let (outcome, port) = (&mut self.outcome, &mut self.ports[link]);
         outcome.packets[node] += 1;
@@ -265,6 +271,7 @@ impl Run<'_> {
         queues[class].packets += 1;
         queues[class].bytes += u64::from(bytes);
         port.total += u64::from(bytes);
+        port.packets += 1;
         for (sent, weight) in queues.iter().zip(&cluster.weights) {
             let fair = port.total * u64::from(*weight) / self.weights;
             usage.worst_bytes = usage.worst_bytes.max(sent.bytes.abs_diff(fair));

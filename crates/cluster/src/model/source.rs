@@ -65,10 +65,10 @@ impl Source {
 
     fn make(&mut self, sizes: &[(u16, u32)]) {
         let interval = self.interval.unwrap_or(SATURATED);
-        let jitter = (u128::from(interval.0) * u128::from(self.random.next()) >> 32) as u64;
+        let jitter = ((u128::from(interval.0) * u128::from(self.random.next())) >> 32) as u64;
         let arrival = Nanos(self.made * interval.0 + jitter);
         let all: u64 = sizes.iter().map(|(_, often)| u64::from(*often)).sum();
-        let mut drawn = u64::from(self.random.next()) * all >> 32;
+        let mut drawn = (u64::from(self.random.next()) * all) >> 32;
         let mut length = 0;
         for &(size, often) in sizes {
             length = size;

@@ -1,0 +1,163 @@
+//! `evenkeel-bench cluster`: what a decision of a cluster costs, and its frames.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use evenkeel_cluster::frame::{Builder, Header, Kind, Parser, state_bytes};
+use evenkeel_cluster::{ClusterConfig, NodeId, Record, Scheduler, Variant, mix64};
+
+use crate::timing::{Case, Rounds};
+
+const ROUNDS: usize = 7;
+
+/// Forwarders, links, classes; decisions per measurement; what is aimed at, nanoseconds.
+const SIZES: [(u16, usize, usize, u64, f64); 3] =
+    [(3, 3, 3, 100_000, 100.0), (16, 16, 4, 4_000, 10_000.0), (64, 64, 8, 200, 200_000.0)];
+
+fn config(nodes: u16, links: usize, classes: usize, variant: Variant) -> ClusterConfig {
+    let mut config = ClusterConfig::new(nodes, links, &vec![1; classes]);
+    config.variant = variant;
+    config
+}
+
+/// A cluster whose queues are all backlogged, with lengths and arrivals at random.
+struct Deciding {
+    scheduler: Scheduler,
+    present: u64,
+    cycle: u64,
+    rounds: u64,
+}
+
+impl Deciding {
+    fn new(nodes: u16, links: usize, classes: usize, rounds: u16) -> Self {
+        let variant = Variant::Multiple { announced: rounds, extra: 0 };
+        let scheduler =
+            Scheduler::new(&config(nodes, links, classes, variant)).expect("the sizes are in range");
+        Self { scheduler, present: u64::MAX >> (64 - nodes), cycle: 0, rounds: 0 }
+    }
+
+    /// Announces for all and decides one window; what the decision alone took, nanoseconds.
+    fn window(&mut self) -> u64 {
+        let (nodes, links, classes, depth) = {
+            let config = self.scheduler.config();
+            (config.nodes(), config.links, config.classes(), config.depth())
+        };
+        let mut records = [Record::default(); 1000];
+        self.cycle += 1;
+        for queue in 0..nodes * links * classes {
+            for (n, record) in records[..depth].iter_mut().enumerate() {
+                let draw = mix64(self.cycle << 40 ^ (queue as u64) << 16 ^ n as u64);
+                *record = Record { stamp: draw as u32, length: 64 + (draw >> 32) as u16 % 1437 };
+            }
+            let (pair, class) = (queue / classes, queue % classes);
+            self.scheduler.announce(pair / links, pair % links, class, &records[..depth]);
+        }
+        let begin = Instant::now();
+        let window = black_box(self.scheduler.decide(self.cycle, self.present));
+        self.rounds += u64::from(window.rounds);
+        begin.elapsed().as_nanos() as u64
+    }
+
+    /// Nanoseconds per decision, over about so many.
+    fn time(&mut self, decisions: u64) -> f64 {
+        let (before, mut nanos) = (self.rounds, 0);
+        while self.rounds - before < decisions {
+            nanos += self.window();
+        }
+        nanos as f64 / (self.rounds - before) as f64
+    }
+}
+
+pub(crate) fn run() {
+    println!(
+        "Cluster: one decision (selection, preferences, matching, second pass); lengths and arrivals at random ({ROUNDS} rounds in turn)"
+    );
+    let mut cases: Vec<Case<'_>> = Vec::new();
+    for (nodes, links, classes, decisions, _) in SIZES {
+        for (rounds, what) in [(1, "from new records"), (25, "one of 25 in a window")] {
+            if rounds > 1 && nodes == 64 {
+                continue;
+            }
+            let mut deciding = Deciding::new(nodes, links, classes, rounds);
+            deciding.time(decisions);
+            let allocated = allocation_counter::measure(|| drop(deciding.window()));
+            assert_eq!(allocated.count_total, 0, "a decision allocates");
+            let name = format!("{nodes} x {links} x {classes}, {what}");
+            cases.push((name, Box::new(move || deciding.time(decisions))));
+        }
+    }
+    let decisions = cases.len();
+    for l in [1, 25] {
+        let (mut build, mut parse) = (frames(l), frames(l));
+        cases.push((format!("frame built, l = {l}"), Box::new(move || build.build(100_000))));
+        cases.push((format!("frame parsed, l = {l}"), Box::new(move || parse.parse(100_000))));
+    }
+    let rounds = Rounds::run(ROUNDS, &mut cases);
+    println!("  {:<46} {:>10}  {:>19} {:>12}", "", "ns", "(min to max)", "per second");
+    for (index, (name, spread)) in rounds.rows().enumerate() {
+        let spread = spread.expect("nothing is refused here");
+        let range = format!("({:.0} to {:.0})", spread.min, spread.max);
+        println!("  {name:<46} {:>10.0}  {range:>19} {:>12.0}", spread.median, 1e9 / spread.median);
+        if index + 1 == decisions {
+            let aims: Vec<String> = SIZES.iter().map(|size| format!("{:.0}", size.4)).collect();
+            println!("  aims, ns: {}; nothing allocates", aims.join(", "));
+        }
+    }
+    println!("  {}", rounds.verdict());
+}
+
+/// A state frame of 3 x 3 queues in version 1.
+struct Frames {
+    builder: Builder,
+    parser: Parser,
+    body: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+fn frames(l: u16) -> Frames {
+    let mut config = ClusterConfig::published(3, 3, &[1, 1, 1]);
+    config.variant = Variant::Multiple { announced: l, extra: 0 };
+    let body = (0..state_bytes(&config)).map(|n| n as u8).collect();
+    let mut frames = Frames {
+        builder: Builder::new(&config, [2; 6]),
+        parser: Parser::new(&config),
+        body,
+        frame: Vec::new(),
+    };
+    frames.build(1);
+    frames
+}
+
+impl Frames {
+    fn build(&mut self, times: u64) -> f64 {
+        let mut header = Header {
+            kind: Kind::State,
+            from: NodeId(1),
+            cycle: 0,
+            master: false,
+            resync: false,
+            fragment: 0,
+            fragments: 1,
+            checksum: None,
+            members: None,
+        };
+        let (kept, begin) = (&mut self.frame, Instant::now());
+        for cycle in 0..times {
+            header.cycle = cycle;
+            self.builder.build(&header, black_box(&self.body), None, |frame| {
+                kept.clear();
+                kept.extend_from_slice(frame);
+            });
+        }
+        begin.elapsed().as_nanos() as f64 / times as f64
+    }
+
+    fn parse(&mut self, times: u64) -> f64 {
+        let begin = Instant::now();
+        for _ in 0..times {
+            let parsed = self.parser.parse(black_box(&self.frame), None).expect("it was built here");
+            black_box(parsed.body.len());
+        }
+        begin.elapsed().as_nanos() as f64 / times as f64
+    }
+}

@@ -1,0 +1,173 @@
+//! Which forwarder gets a flow: the balancer's stage, as a pure structure.
+//!
+//! Source: Maglev (Eisenbud et al., NSDI 2016), spec 12. [`Maglev`] is the table that all balancers with the same members compute alike;
+//! [`Balancer`] adds a bounded table of connections, so that flows that are established stay where they are when forwarders join or drain.
+//!
+//! Look-up: one read of the connection table's bucket (4 places), one of the Maglev table. A new table costs O(T·log T) on average and is
+//! made at human speed. With *load feedback* a forwarder's part of the table follows a weight that its load is turned into
+//! ([`weight_for_load`]); established flows stay.
+
+mod connections;
+mod maglev;
+
+pub use connections::Connections;
+pub use maglev::{Maglev, TABLE};
+
+use evenkeel_core::Nanos;
+use thiserror::Error;
+
+use crate::config::MAX_NODES;
+use crate::types::NodeId;
+
+/// Full weight of a forwarder.
+pub const FULL: u16 = 256;
+
+/// What a forwarder gets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum State {
+    /// New flows, as many as its weight (1 to 256) says.
+    Active(u16),
+    /// No new flows; those it has stay.
+    Draining,
+}
+
+/// A forwarder as the balancer sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// Who.
+    pub id: NodeId,
+    /// Where its frames go.
+    pub mac: [u8; 6],
+    /// What it gets.
+    pub state: State,
+}
+
+/// Targets that cannot be.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub enum TargetError {
+    /// None or too many.
+    #[error("{0} forwarders; 1 to 64 are possible")]
+    Number(usize),
+    /// One is there twice.
+    #[error("forwarder {0} is there twice")]
+    Twice(u16),
+    /// A weight out of range.
+    #[error("the weight {0} is not from 1 to 256")]
+    Weight(u16),
+}
+
+/// Flows to forwarders. Allocates when its targets change, never on the packet path.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    seed: u64,
+    targets: Vec<Target>,
+    maglev: Maglev,
+    connections: Connections,
+    counters: BalancerCounters,
+}
+
+/// What a balancer did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct BalancerCounters {
+    /// Packets of flows in the table of connections.
+    pub known: u64,
+    /// Packets of new flows.
+    pub new: u64,
+    /// New flows that found no place in the table: they follow the Maglev table alone.
+    pub untracked: u64,
+    /// Flows whose forwarder had gone.
+    pub moved: u64,
+}
+
+impl Balancer {
+    /// All balancers of a router have the same `seed`. `flows` is rounded up to a power of two, at most 2^24; 16 bytes each. A flow idle for
+    /// `idle` may be forgotten (spec 12.3: 60 s).
+    #[must_use]
+    pub fn new(seed: u64, flows: usize, idle: Nanos) -> Self {
+        Self {
+            seed,
+            targets: Vec::new(),
+            maglev: Maglev::default(),
+            connections: Connections::new(flows, idle),
+            counters: BalancerCounters::default(),
+        }
+    }
+
+    /// Changes who takes part. Flows in the table of connections stay where they are if their forwarder is still among `targets`, draining
+    /// ones included.
+    ///
+    /// # Errors
+    /// The targets cannot be; then nothing changes.
+    pub fn set_targets(&mut self, targets: &[Target]) -> Result<(), TargetError> {
+        if targets.is_empty() || targets.len() > MAX_NODES {
+            return Err(TargetError::Number(targets.len()));
+        }
+        for (n, target) in targets.iter().enumerate() {
+            if targets[..n].iter().any(|other| other.id == target.id) {
+                return Err(TargetError::Twice(target.id.0));
+            }
+            if let State::Active(weight) = target.state
+                && !(1..=FULL).contains(&weight)
+            {
+                return Err(TargetError::Weight(weight));
+            }
+        }
+        let active = targets.iter().filter_map(|target| match target.state {
+            State::Active(weight) => Some((target.id, weight)),
+            State::Draining => None,
+        });
+        self.maglev = Maglev::new(self.seed, active);
+        self.targets = targets.to_vec();
+        Ok(())
+    }
+
+    /// The forwarder of a flow; `hash` is that of its five-tuple (fragments: of its addresses), seeded alike on all balancers. `None` if no
+    /// forwarder takes new flows and this one is new.
+    pub fn pick(&mut self, now: Nanos, hash: u64) -> Option<Target> {
+        let known = self.connections.find(now, hash);
+        if let Some(target) = known.and_then(|id| self.target(id)) {
+            self.counters.known += 1;
+            return Some(target);
+        }
+        self.counters.new += 1;
+        self.counters.moved += u64::from(known.is_some());
+        let id = self.maglev.lookup(hash)?;
+        if !self.connections.insert(now, hash, id) {
+            self.counters.untracked += 1;
+        }
+        self.target(id)
+    }
+
+    /// Flows of a forwarder that were seen within the idle time: zero means that it is drained.
+    #[must_use]
+    pub fn flows(&self, now: Nanos, id: NodeId) -> usize {
+        self.connections.count(now, id)
+    }
+
+    /// The table of new flows.
+    #[must_use]
+    pub fn table(&self) -> &Maglev {
+        &self.maglev
+    }
+
+    /// What it did.
+    #[must_use]
+    pub fn counters(&self) -> &BalancerCounters {
+        &self.counters
+    }
+
+    fn target(&self, id: NodeId) -> Option<Target> {
+        self.targets.iter().copied().find(|target| target.id == id)
+    }
+}
+
+/// Load feedback: the weight of a forwarder with this load, where `mean` is the mean of all (any unit, for instance bytes per second). Half the
+/// correction that would make loads equal, so that two rounds of feedback do not swing; never below an eighth of the full weight.
+#[must_use]
+pub fn weight_for_load(weight: u16, load: u64, mean: u64) -> u16 {
+    if load == 0 || mean == 0 {
+        return weight.clamp(FULL / 8, FULL);
+    }
+    let ideal = (u128::from(weight) * u128::from(mean) / u128::from(load)).min(u128::from(FULL)) as u16;
+    weight.midpoint(ideal).clamp(FULL / 8, FULL)
+}

@@ -1,0 +1,237 @@
+//! The keys of a cluster scenario.
+
+use evenkeel_config::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::{BitRate, Nanos};
+
+const TIME: Kind = Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(10) };
+static NUMBER: Kind = Kind::Integer { min: 0, max: 65_535, unit: "" };
+static NAME: Kind = Kind::Name(30);
+
+const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Key {
+    Key { name, kind, presence: Presence::Optional(absent), doc }
+}
+
+const fn integer(min: u64, max: u64, unit: &'static str) -> Kind {
+    Kind::Integer { min, max, unit }
+}
+
+/// What a case, `[cluster]` and the `set` of a `[[without]]` can hold: the first of `set`, case and `[cluster]` that has a key wins.
+macro_rules! with_settings {
+    ($($before:expr),*) => {
+        &[
+            $($before,)*
+            optional("forwarders", integer(1, 64, ""), "3", "Forwarders (M)."),
+            optional("links", integer(1, 64, ""), "3", "Outgoing links (N)."),
+            optional("weights", Kind::List(&NUMBER), "[1, 1, 1]", "Weights of the classes, 1 to 65535; one for each class (K)."),
+            optional(
+                "variant",
+                Kind::Choice(&[
+                    ("s-ds", "one packet per exchange"),
+                    ("m-ds", "l packets announced, l + p rounds"),
+                    ("l-ds", "one burst of l times 64 bytes"),
+                    ("p-ds", "as m-ds, exchanges run ahead of windows"),
+                ]),
+                "\"s-ds\"",
+                "How much is decided with one exchange.",
+            ),
+            optional("l", integer(1, 1000, "packets"), "1", "Packets announced per queue, or sent per burst."),
+            optional("p", integer(0, 4095, "rounds"), "0", "Rounds beyond l."),
+            optional(
+                "rule",
+                Kind::Choice(&[
+                    ("a", "each queue of each forwarder has its class's weight"),
+                    ("b", "one tag per link and class"),
+                    ("c", "the class's weight divided among forwarders"),
+                ]),
+                "\"a\"",
+                "What a virtual-time flow is.",
+            ),
+            optional(
+                "proposer",
+                Kind::Choice(&[("links", "smallest finish times"), ("forwarders", "oldest packets")]),
+                "\"links\"",
+                "Which side proposes in the matching.",
+            ),
+            optional("second_pass", Kind::Switch, "false", "Match what the stable matching left idle."),
+            optional("round_bytes", integer(0, 1 << 20, "bytes"), "0", "Fill each round with so many bytes; 0: one packet each."),
+            optional(
+                "missing",
+                Kind::Choice(&[
+                    ("stale", "use what was heard last"),
+                    ("abstain", "send nothing when it may be wrong"),
+                    ("next", "use the next packet announced"),
+                ]),
+                "\"abstain\"",
+                "What a node does that missed a frame.",
+            ),
+            optional("t_br", Kind::Time { min: Nanos(1_000), max: Nanos::from_secs(10) }, "72us", "Bound on a broadcast."),
+            optional("broadcast", TIME, "20us", "Time that a broadcast takes."),
+            optional("loss", Kind::Number { min: 0.0, max: 0.99 }, "0", "Part of the frames that each receiver loses, each for itself."),
+            optional("frames", Kind::Choice(&[("v1", "as published"), ("v2", "wide ids, fragments")]), "\"v1\"", "Version of the frames."),
+            optional("mtu", integer(256, 9000, "bytes"), "1500", "Largest payload of a frame."),
+            optional("rate", Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) }, "1Gbit/s", "Rate of each outgoing link."),
+            optional("per_packet", TIME, "2850ns", "Time of a packet in a window that does not overlap with the exchange (t_tx: fitted)."),
+            optional("decision", TIME, "1050ns", "Time of a decision in a window (t_s: measured by the paper)."),
+            optional("guard", TIME, "0s", "Time between rounds."),
+            optional("cpu_per_packet", TIME, "5376ns", "A forwarder's processor time per packet (186 kpps)."),
+            optional("cpu_per_exchange", TIME, "8500ns", "Its time per exchange (fitted)."),
+            optional("cpu_per_decision", TIME, "0s", "Its time per decided round; 0: another core decides."),
+            optional("sizes", Kind::List(&NUMBER), "[64]", "Lengths of packets, bytes."),
+            optional("often", Kind::List(&NUMBER), "all alike", "How often each of the sizes comes."),
+            optional("holds", Kind::List(&NUMBER), "all classes on all", "Classes that each forwarder has packets of: sums of 1, 2, 4, … for the first, second, third … class."),
+            optional("interval", Kind::Time { min: Nanos(100), max: Nanos::from_secs(10) }, "always backlogged", "Mean time between two packets of a queue."),
+            optional("duration", Kind::Time { min: Nanos::from_micros(100), max: Nanos::from_secs(3600) }, "1s", "Virtual time that is simulated at most."),
+            optional("packets", integer(1, 1_000_000_000, "packets"), "for `duration`", "Ends when the first link has sent so many."),
+        ]
+    };
+}
+
+static SETTINGS: Section = Section {
+    heading: "[cluster]",
+    doc: "What all cases share. Anything left out is as in the paper.",
+    keys: with_settings!(),
+};
+
+static SET: Section = Section {
+    heading: "set = { … }",
+    doc: "Settings that override those of all cases.",
+    keys: with_settings!(),
+};
+
+static CASE: Section = Section {
+    heading: "[[case]]",
+    doc: "One simulation.",
+    keys: with_settings!(Key {
+        name: "name",
+        kind: NAME,
+        presence: Presence::Required,
+        doc: "Its name. Unique."
+    }),
+};
+
+static EXPECT: Section = Section {
+    heading: "[[expect]]",
+    doc: "A claim on one number of one case.",
+    keys: &[
+        Key { name: "name", kind: NAME, presence: Presence::Required, doc: "Its name. Unique." },
+        Key { name: "claim", kind: Kind::Text, presence: Presence::Required, doc: "The claim in words." },
+        Key { name: "case", kind: NAME, presence: Presence::Required, doc: "The case." },
+        Key {
+            name: "of",
+            kind: Kind::Choice(&[
+                ("rate", "packets per second of one forwarder, on average"),
+                ("packets", "packets of a class on a link"),
+                ("bytes", "bytes of a class on a link"),
+                ("share", "a class's part of the bytes on a link"),
+                (
+                    "deviation",
+                    "largest difference between a class's bytes on a link and its weight's part, at any time",
+                ),
+                ("use", "part of the time that links are sending, on average"),
+                ("collisions", "packets on a link that another forwarder used in the same round"),
+                ("out_of_step", "times that a node's clocks were found to differ"),
+            ]),
+            presence: Presence::Required,
+            doc: "The number.",
+        },
+        Key { name: "link", kind: integer(1, 64, ""), presence: Presence::Default("1"), doc: "Which link." },
+        Key { name: "class", kind: integer(1, 8, ""), presence: Presence::Default("1"), doc: "Which class." },
+        Key {
+            name: "is",
+            kind: Kind::Choice(&[
+                ("near", "differs by at most `within`"),
+                ("at-least", "is not below"),
+                ("at-most", "is not above"),
+            ]),
+            presence: Presence::Default("\"near\""),
+            doc: "How it must relate.",
+        },
+        optional("published", Kind::Text, "`value`", "A path in the published entry, `kpps[0]`."),
+        optional("value", Kind::Number { min: 0.0, max: 1e15 }, "`published`", "What to compare with."),
+        Key {
+            name: "times",
+            kind: Kind::Number { min: 0.0, max: 1e9 },
+            presence: Presence::Default("1"),
+            doc: "Factor of what is compared with: units.",
+        },
+        optional("within", Kind::Number { min: 0.0, max: 1e15 }, "`within_percent`", "Largest difference."),
+        optional(
+            "within_percent",
+            Kind::Number { min: 0.0, max: 100.0 },
+            "`within`",
+            "Largest difference in percent.",
+        ),
+        Key {
+            name: "note",
+            kind: Kind::Text,
+            presence: Presence::Default("\"\""),
+            doc: "What else to know.",
+        },
+    ],
+};
+
+static WITHOUT: Section = Section {
+    heading: "[[without]]",
+    doc: "A mechanism switched off.",
+    keys: &[
+        Key { name: "name", kind: Kind::Text, presence: Presence::Required, doc: "Its name. Unique." },
+        Key {
+            name: "set",
+            kind: Kind::Table(&SET),
+            presence: Presence::Required,
+            doc: "What changes in all cases.",
+        },
+        Key {
+            name: "fails",
+            kind: Kind::List(&NAME),
+            presence: Presence::Required,
+            doc: "The expectations that must fail then.",
+        },
+    ],
+};
+
+/// A cluster scenario.
+pub(super) static FILE: Section = Section {
+    heading: "cluster scenario",
+    doc: "Forwarders behind one switch, simulated: cases and what must come out.",
+    keys: &[
+        Key { name: "name", kind: Kind::Text, presence: Presence::Required, doc: "Its name, path-like." },
+        Key { name: "title", kind: Kind::Text, presence: Presence::Required, doc: "One line for headings." },
+        Key {
+            name: "source",
+            kind: Kind::Text,
+            presence: Presence::Default("\"\""),
+            doc: "What it reproduces.",
+        },
+        Key {
+            name: "notes",
+            kind: Kind::Text,
+            presence: Presence::Default("\"\""),
+            doc: "What the reader must know.",
+        },
+        optional("published", Kind::Text, "nothing published", "`\"file.toml#key\"`, as in a scenario."),
+        Key {
+            name: "seed",
+            kind: integer(0, i64::MAX as u64, ""),
+            presence: Presence::Default("1"),
+            doc: "Seed.",
+        },
+        optional("cluster", Kind::Table(&SETTINGS), "as in the paper", "What all cases share."),
+        Key {
+            name: "case",
+            kind: Kind::Tables { section: &CASE, min: 1, max: 100 },
+            presence: Presence::Required,
+            doc: "The simulations.",
+        },
+        optional("expect", Kind::Tables { section: &EXPECT, min: 0, max: 1000 }, "nothing", "The claims."),
+        optional(
+            "without",
+            Kind::Tables { section: &WITHOUT, min: 0, max: 100 },
+            "none",
+            "Runs in which they must fail.",
+        ),
+    ],
+};
+
+/// Every table, in the order of the reference.
+pub(super) static ALL: &[&Section] = &[&FILE, &SETTINGS, &CASE, &EXPECT, &WITHOUT, &SET];
