@@ -30,6 +30,11 @@ impl From<WriteError> for Failure {
 
 /// A cluster scenario: its cases, once per seed and mechanism switched off.
 fn cluster(args: &SimArgs) -> Outcome {
+    if args.world.time_scale != 1.0 {
+        return Err(Failure::input(
+            "--time-scale does not apply to a cluster scenario: set `duration` or `packets` of its cases",
+        ));
+    }
     let scenario = ClusterScenario::load(&args.world.file)?;
     let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
