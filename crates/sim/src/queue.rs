@@ -119,7 +119,10 @@ impl EventQueue {
         for (at, event) in spread.drain(..) {
             self.put(at, event);
         }
-        self.slots[wheel * SLOTS + slot as usize] = spread;
+        // The memory of many events is not kept for a turn that may be far: with many flows that would be most of the queue's.
+        if spread.capacity() <= SLOTS {
+            self.slots[wheel * SLOTS + slot as usize] = spread;
+        }
         true
     }
 
