@@ -10,6 +10,11 @@ use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
 #[allow(missing_docs, reason = "a test module of another crate")]
 pub mod harness;
 
+/// Admission under operations, from the property tests.
+#[path = "../../crates/core/tests/admit/mod.rs"]
+#[allow(missing_docs, reason = "a test module of another crate")]
+pub mod admit;
+
 use harness::{OP_BYTES, Op};
 
 /// A configuration, as the bytes it is chosen by, and what happens to the discipline made of it.

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! A flow enters while the packets before it have not used the budget up; what the last one takes beyond is owed to the next
-//! interval, so that a link too slow for a whole packet per interval lets one in every few. With a `burst` shorter than T_PL the budget grows
-//! through the interval instead of being there at its start, which spreads flows that begin together.
+//! interval, so that a link too slow for a whole packet per interval lets one in every few. The budget grows through the interval,
+//! `burst` ahead of time, instead of being there at its start, which spreads flows that begin together.
 //!
 //! **Floods.** One-packet flows never come again. Admissions and second packets are counted in sums that lose an eighth per
-//! interval; while fewer than a quarter of at least [`FLOOD_FLOWS`] admissions prove themselves, `share` is `flood_share`, and flows
-//! that come for the first time may use half of the budget: the rest is for those that were refused and come again, which
-//! one-packet flows never do.
+//! interval. A flood begins when fewer than a quarter of at least [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of
+//! them do or when the budget refused nobody in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and flows that come for
+//! the first time may use half of the budget: the rest is for those that were refused and come again, which one-packet
+//! flows never do.
 //!
 //! Constant time. Source: this project's.
 
@@ -23,6 +24,8 @@ use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 /// Fewer admissions than this in the memory of about eight intervals are no flood.
 pub const FLOOD_FLOWS: u64 = 16;
+/// Intervals without a refusal that end a flood.
+pub const CALM: u32 = 8;
 /// One flow in the decaying sums.
 const ONE: u64 = 256;
 
@@ -37,14 +40,25 @@ pub(super) struct Budget {
     /// Decaying sums.
     admitted: u64,
     proved: u64,
+    /// Intervals since the budget refused a flow.
+    calm: u32,
     flood: bool,
 }
 
 impl Budget {
     /// The budget of the first interval, on a link with this capacity and free share.
     pub(super) fn new(config: BudgetConfig, now: Nanos, interval: Nanos, rate: BitRate, free: Ppm) -> Self {
-        let mut budget =
-            Self { config, allowed: 0, used: 0, from: now, interval, admitted: 0, proved: 0, flood: false };
+        let mut budget = Self {
+            config,
+            allowed: 0,
+            used: 0,
+            from: now,
+            interval,
+            admitted: 0,
+            proved: 0,
+            calm: 0,
+            flood: false,
+        };
         budget.renew(now, interval, rate, free);
         budget
     }
@@ -55,7 +69,12 @@ impl Budget {
 
     /// PL was estimated: `free` is max_PL - PL.
     pub(super) fn renew(&mut self, now: Nanos, interval: Nanos, rate: BitRate, free: Ppm) {
-        self.flood = self.admitted >= FLOOD_FLOWS * ONE && self.proved * 4 < self.admitted;
+        self.flood = if self.flood {
+            self.proved * 2 < self.admitted.max(1) && self.calm < CALM
+        } else {
+            self.admitted >= FLOOD_FLOWS * ONE && self.proved * 4 < self.admitted
+        };
+        self.calm = self.calm.saturating_add(1);
         self.admitted -= self.admitted / 8;
         self.proved -= self.proved / 8;
         self.used = self.used.saturating_sub(self.allowed);
@@ -67,7 +86,7 @@ impl Budget {
 
     /// What first packets have taken, and what they may have taken by now. `again`: of a flow that was refused before.
     pub(super) fn state(&self, now: Nanos, again: bool) -> (Bytes, Bytes) {
-        let burst = self.config.burst.unwrap_or(self.interval);
+        let burst = self.config.burst.unwrap_or(Nanos(self.interval.0 / 10));
         let time = now.saturating_sub(self.from).saturating_add(burst).min(self.interval);
         let so_far = u128::from(self.allowed) * u128::from(time.0) / u128::from(self.interval.0.max(1));
         let so_far = u64::try_from(so_far).unwrap_or(u64::MAX);
@@ -79,6 +98,11 @@ impl Budget {
     pub(super) fn spend(&mut self, length: Bytes) {
         self.used = self.used.saturating_add(length.0);
         self.admitted = self.admitted.saturating_add(ONE);
+    }
+
+    /// A flow was refused because of it.
+    pub(super) fn refused(&mut self) {
+        self.calm = 0;
     }
 
     /// The second packet of a flow came.
@@ -116,14 +140,14 @@ mod tests {
     #[test]
     fn the_formula_and_the_debt() {
         // (0.7 - 0.3) * 10 Mbit/s * 50 ms / 8 = 25 000 bytes.
-        let mut budget = Budget::new(BudgetConfig::default(), Nanos::ZERO, T, C, Ppm::percent(40));
+        let at_once = BudgetConfig { burst: Some(T), ..BudgetConfig::default() };
+        let mut budget = Budget::new(at_once, Nanos::ZERO, T, C, Ppm::percent(40));
         assert_eq!(enter(&mut budget, Nanos::ZERO, 1_500), 17);
         // 500 bytes too many: 24 500 are left.
         budget.renew(T, T, C, Ppm::percent(40));
         assert_eq!(enter(&mut budget, T, 500), 49);
         // A link that carries 280 bytes per interval lets a packet of 1 500 in every six.
-        let mut slow =
-            Budget::new(BudgetConfig::default(), Nanos::ZERO, T, BitRate(64_000), Ppm::percent(70));
+        let mut slow = Budget::new(at_once, Nanos::ZERO, T, BitRate(64_000), Ppm::percent(70));
         let entered: u64 = (0..60)
             .map(|n| {
                 let now = T * n;
@@ -145,7 +169,8 @@ mod tests {
 
     #[test]
     fn flows_that_never_come_again_are_held_down() {
-        let mut budget = Budget::new(BudgetConfig::default(), Nanos::ZERO, T, C, Ppm::percent(70));
+        let at_once = BudgetConfig { burst: Some(T), ..BudgetConfig::default() };
+        let mut budget = Budget::new(at_once, Nanos::ZERO, T, C, Ppm::percent(70));
         for interval in 0..40u64 {
             let now = T * interval;
             budget.renew(now, T, C, Ppm::percent(70));
@@ -153,6 +178,8 @@ mod tests {
                 let (used, so_far) = budget.state(now, false);
                 if used < so_far {
                     budget.spend(Bytes(40));
+                } else {
+                    budget.refused();
                 }
             }
             assert_eq!(budget.flood(), interval >= 1, "interval {interval}");

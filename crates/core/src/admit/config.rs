@@ -97,8 +97,8 @@ pub struct AdmissionConfig {
 pub struct BudgetConfig {
     /// Most of the capacity that first packets may take, at all times; 1 to 1 000 000. Default 100 %: only the formula decides.
     pub share: Ppm,
-    /// How much of the interval's budget may be used ahead of time, as a time; up to T_PL, which means all of it at once, and
-    /// is what `None` says. Shorter ones spread the admissions. At least 100 us.
+    /// How much of the interval's budget may be used ahead of time, as a time: 100 us to T_PL, which means all of it at once. Shorter
+    /// ones spread the admissions. `None`: a tenth of T_PL.
     pub burst: Option<Nanos>,
     /// Most of the capacity that first packets may take while a flood of one-packet flows goes on; 1 to 1 000 000. Default 3 %.
     pub flood_share: Ppm,

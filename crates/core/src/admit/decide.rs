@@ -181,12 +181,18 @@ impl Admission {
             let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
             return Err(Refusal { reason, measure, value: user.flows.into(), threshold: (*most).into() });
         }
-        if let Some(budget) = &self.budget
+        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet flows do not wait.
+        let opened = self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
+        let waited = opened
+            .is_some_and(|start| self.history.waiting_since(&new.key).is_some_and(|since| since < start));
+        if let Some(budget) = &mut self.budget
             && !triggered
+            && !waited
         {
             let again = budget.flood() && self.history.waits(&new.key);
             let (used, so_far) = budget.state(now, again);
             if used >= so_far {
+                budget.refused();
                 let (reason, measure) = (Reason::FirstPacketBudget, Measure::BudgetBytes);
                 return Err(Refusal { reason, measure, value: used.0, threshold: so_far.0 });
             }
@@ -207,16 +213,14 @@ impl Admission {
             return true;
         }
         let due = self.flushing.as_ref().is_some_and(|flushing| flushing.due(now));
-        if cause != Cause::PriorityLoad && due {
-            self.clear(now, backlogs);
-            return true;
-        }
-        false
+        cause != Cause::PriorityLoad && due && self.clear(now, backlogs)
     }
 
-    /// Clears the list as the flushing family has it, and opens the link until the next estimate.
-    fn clear(&mut self, now: Nanos, backlogs: Backlogs<'_>) {
-        let Some(mut flushing) = self.flushing.take() else { return };
+    /// Clears the list as the flushing family has it, and opens the link until the next estimate. False if there was nothing to clear:
+    /// then nothing opens, and the next try comes after T_clear.
+    fn clear(&mut self, now: Nanos, backlogs: Backlogs<'_>) -> bool {
+        let Some(mut flushing) = self.flushing.take() else { return false };
+        let before = self.list.len();
         flushing.begin(now);
         let kind = flushing.config.kind;
         if kind.most_active() {
@@ -237,8 +241,12 @@ impl Admission {
             }
         }
         self.flushing = Some(flushing);
+        if self.list.len() == before {
+            return false;
+        }
         self.counts.clearings += 1;
         self.forced = self.forced.or(Some(Forced { until: self.fair_due, by_eccm: false, closed: false }));
+        true
     }
 
     /// The link stays closed: the global list, the second link, or refusal.

@@ -19,7 +19,8 @@
 //! | ECCM table | `table`, and a bit in the entries of the protected flow list | places |
 //!
 //! Only FR is forced: if PL > max_PL the link stays closed, protecting accepted streams wins. So the bound
-//! `max(max_accept_delay, T_FR/2)` plus one packet spacing holds while PL <= max_PL and no user quota refuses.
+//! `max(max_accept_delay, T_FR/2)` plus one packet spacing holds while PL <= max_PL and no user quota refuses. The budget of
+//! first packets does not hold up flows that were waiting when the window opened.
 //! A flow is elastic here if any packet of it entered an elastic queue since its admission.
 //!
 //! Constant time per packet; the removal takes the time of the flows that were let in. When the table is full the window closes.
@@ -66,6 +67,11 @@ impl Eccm {
     /// The link opens.
     pub(super) fn open(&mut self, now: Nanos) {
         self.window = Some(now);
+    }
+
+    /// When the link was opened, until the removal is done.
+    pub(super) fn window(&self) -> Option<Nanos> {
+        self.window
     }
 
     /// Whether another flow can be noted: otherwise the window is over.

@@ -1,8 +1,9 @@
 //! The flushing family: the list of protected flows is cleared, in part or as a whole, when a new flow meets congestion.
 //!
 //! Sources: Domzal, Jajszczyk: EFM, RAEF, RBAEF (ICC 2008), RPAEF, RAMAF and RMAEF (ICC 2012 and its relatives). One engine covers all:
-//! a packet of a new flow arrives at a closed link and T_clear has passed since the last clearing -> the selected flows are removed
-//! -> the after-treatment; FR := min_FR, so the link is open until the next estimate; the packet that triggered it is admitted.
+//! a packet of a new flow arrives at a closed link and T_clear has passed since the last try -> the selected flows are removed
+//! -> the after-treatment; FR := min_FR, so the link is open until the next estimate; the packet that triggered it is admitted. Where nothing was
+//! selected nothing opens.
 //!
 //! | kind | selected | afterwards |
 //! |---|---|---|

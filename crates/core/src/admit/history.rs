@@ -81,6 +81,11 @@ impl History {
         self.find(key).is_some_and(|record| record.attempts > 0)
     }
 
+    /// Since when the flow waits to be let in.
+    pub(super) fn waiting_since(&self, key: &PackedFlow) -> Option<Nanos> {
+        self.find(key).and_then(|record| record.waiting_since)
+    }
+
     /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not before.
     pub(super) fn note(&mut self, now: Nanos, key: &PackedFlow, decided: Decided) -> Option<Nanos> {
         let hash = key.hash(self.seed);

@@ -56,7 +56,7 @@ pub mod view;
 
 use alloc::vec::Vec;
 
-pub use budget::FLOOD_FLOWS;
+pub use budget::{CALM, FLOOD_FLOWS};
 pub use config::*;
 pub use global::{RouterLists, RouterListsConfig};
 pub use view::*;
@@ -332,11 +332,15 @@ impl Admission {
 
     /// Does what is due at `now`: estimates, the end of a forced opening, removals. Nothing before it is due.
     pub fn tick(&mut self, now: Nanos, observed: &Observed) {
-        if now >= self.load_due {
+        let (load, fair) = (now >= self.load_due, now >= self.next_fair());
+        if load {
             self.estimate_load(now, observed);
         }
-        if now >= self.next_fair() {
+        if fair {
             self.estimate_fair(now, observed);
+        }
+        if load || fair {
+            self.hold_cost(now);
         }
         let due = self.eccm.as_ref().map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
         if now >= due {
@@ -356,7 +360,6 @@ impl Admission {
         if let Some(budget) = &mut self.budget {
             budget.renew(now, interval, self.config.rate, free);
         }
-        self.hold_cost(now);
         // The hand goes round a full list in a few seconds.
         self.sweep(now, (self.list.capacity() / 64).clamp(64, 8_192));
     }
@@ -378,7 +381,6 @@ impl Admission {
         if let Some(second) = &mut self.second {
             second.next_interval(now, self.config.flow_timeout);
         }
-        self.hold_cost(now);
     }
 
     /// FR as decisions see it.
