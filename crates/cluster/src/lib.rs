@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`types`] | [`Forwarder`](types::Forwarder): what an engine asks of the machine around it; records, grants, events |
+//! | [`types`] | [`Forwarder`]: what an engine asks of the machine around it; records, grants, events |
 //! | [`balancer`] | which forwarder gets a flow |
 //! | [`config`] | what all nodes must agree upon |
 //! | [`engine`] | the cycle of one node: frames and timers in; broadcasts, grants, next timer out |
