@@ -1,10 +1,10 @@
 //! Phases 2 and 3: who sends what on which link, for a whole window of rounds.
 //!
 //! Source: the paper's Algorithm 1; specs of selection and lists (5), matching (6), variants (8). Symbols: P_ij → `pick` (class, tag, stamp of
-//! forwarder i's packet for link j), X_i → order of `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Grants`].
+//! forwarder i's packet for link j), X_i → order of `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Window`].
 //!
 //! The same on every node: what decides are the announced records, the clocks, and the shared seed. A round costs a matching
-//! (see [`crate::matching`]) and one selection over K classes for each forwarder that was matched; nothing allocates.
+//! (see `matching.rs`) and one selection over K classes for each forwarder that was matched; nothing allocates.
 //!
 //! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait for it (55 % use with 64, 576 and 1500 bytes). With
 //! `round_bytes`, each pair goes on sending what weighted fair queueing selects for its link until the round's time is used up: as all lengths are
