@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Ask or change a running router.
     Ctl(CtlArgs),
+    /// Say what happened to packets: evenkeel explain flow '10.0.0.1:5000->10.0.1.1:80/udp'
+    Explain(ExplainArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
     Lab(WorldArgs),
     /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
@@ -47,6 +49,32 @@ pub(crate) enum Command {
         /// Print the JSON Schema.
         #[arg(long)]
         json_schema: bool,
+    },
+}
+
+/// Arguments of `explain`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ExplainArgs {
+    /// Control socket of the router.
+    #[arg(long, global = true, value_name = "PATH", default_value = "/run/evenkeel/control.sock")]
+    pub(crate) socket: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) what: Explained,
+}
+
+/// What to explain.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Explained {
+    /// Which rule let a flow's packets in or refused them, against which threshold and value.
+    Flow {
+        /// The flow: 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets.
+        flow: String,
+        /// Only at this link.
+        #[arg(long)]
+        link: Option<String>,
     },
 }
 
@@ -177,7 +205,8 @@ pub(crate) enum CtlCommand {
     Set {
         /// The link, named by its port.
         link: String,
-        /// weight, x_delay, limit, module2, multi_backlog, rearm_empty, rate, ring or discipline.
+        /// weight, x_delay, limit, module2, multi_backlog, rearm_empty, quantum, buffer, afl_linger, start_limit, rate, ring, discipline,
+        /// admission, or admission.KEY for any key of `[link.admission]`.
         knob: String,
         /// The class (for knobs of a class), then the value as in router.toml.
         #[arg(required = true, num_args = 1..=2, value_names = ["CLASS", "VALUE"])]
@@ -192,6 +221,23 @@ pub(crate) enum CtlCommand {
         #[arg(long, value_name = "N")]
         count: Option<u64>,
         /// Only this link.
+        #[arg(long)]
+        link: Option<String>,
+    },
+    /// Say what happened to a flow: evenkeel ctl explain '10.0.0.1:5000->10.0.1.1:80/udp'
+    Explain {
+        /// The flow.
+        flow: String,
+        /// Only at this link.
+        #[arg(long)]
+        link: Option<String>,
+    },
+    /// Show the protected flows, busiest first.
+    Flows {
+        /// How many.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        top: usize,
+        /// Only of this link.
         #[arg(long)]
         link: Option<String>,
     },

@@ -12,6 +12,7 @@ use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
 use serde_json::json;
 
+use crate::admission;
 use crate::args::{CtlArgs, CtlCommand};
 use crate::check::read;
 use crate::failure::{Failure, Outcome};
@@ -74,7 +75,22 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
                 Err(error @ WatchError::NoSuchLink { .. }) => Err(Failure::input(error)),
             }
         }
+        CtlCommand::Explain { flow, link } => explain(&args.socket, flow, link.as_deref(), args.json),
+        CtlCommand::Flows { top, link } => {
+            let flows = connect()?.flows(*top, link.as_deref())?;
+            if args.json { print_json(&json!(flows)) } else { print(&admission::flows(&flows)) }
+        }
         CtlCommand::Script { file } => run_script(file, &mut connect()?, args.json),
+    }
+}
+
+/// What happened to a flow's packets: `evenkeel explain flow` and `evenkeel ctl explain`.
+pub(crate) fn explain(socket: &Path, flow: &str, link: Option<&str>, json: bool) -> Outcome {
+    let text = Client::connect(socket)?.explain(flow, link)?;
+    if json {
+        print_json(&json!({ "flow": flow, "lines": text.lines().collect::<Vec<_>>() }))
+    } else {
+        print(&text)
     }
 }
 
@@ -173,6 +189,9 @@ fn show(snapshot: &Snapshot) -> String {
             ]);
         }
         text += &classes.render();
+        if let Some(seen) = &link.admission {
+            text += &admission::view(seen, snapshot.time_ns);
+        }
         if link.classes.iter().any(|class| class.control.is_some()) {
             text += &control_table(link);
         }

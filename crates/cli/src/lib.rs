@@ -7,6 +7,7 @@
 //! 130 interrupted.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod args;
 mod check;
 mod ctl;
@@ -37,6 +38,10 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Run(args) => run::run(&args, disciplines),
         Command::Check(args) => check::check(&args, &disciplines),
         Command::Ctl(args) => ctl::ctl(&args),
+        Command::Explain(args) => {
+            let args::Explained::Flow { flow, link } = &args.what;
+            ctl::explain(&args.socket, flow, link.as_deref(), args.json)
+        }
         Command::Sim(args) => sim::sim(&args, &disciplines),
         Command::Lab(args) => lab::lab(&args, &disciplines),
         Command::Demo(args) => lab::demo(&args),

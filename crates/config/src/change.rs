@@ -2,10 +2,13 @@
 
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::Knob;
+use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::{BitRate, Class, Weight};
 use thiserror::Error;
 
+use crate::admission::{self, AdmissionChange, LinkAdmission};
 use crate::discipline::{DisciplineConfig, multi_backlog, parse_discipline};
+use crate::flow_aware;
 use crate::read::{Fields, Reader, Value, parse_toml, suggest};
 use crate::schema::Kind;
 use crate::tables;
@@ -31,6 +34,10 @@ pub enum Change {
         /// Its value as in a file, without quotes.
         value: String,
     },
+    /// A key of its admission (`admission.min_fair_rate`).
+    Admission(AdmissionChange),
+    /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the defaults, and `off`).
+    WholeAdmission(Option<Box<LinkAdmission>>),
 }
 
 /// What stands in the place of a link's name in changes of `[fairdrop]`.
@@ -50,11 +57,23 @@ pub const NAMES: &[&str] = &[
     "multi_backlog",
     "rearm_empty",
     "high_water",
+    "quantum",
+    "buffer",
+    "buffer_bytes",
+    "victim",
+    "afl_linger",
+    "start_limit",
+    "window",
+    "afd",
     "rate",
     "ring",
     "discipline",
     "control",
+    "admission",
 ];
+
+/// What stands before the names of the keys of an admission.
+const ADMISSION: &str = "admission.";
 
 /// Reads a change: the name of a knob (one of [`NAMES`]), the class it concerns (if it concerns one), and its value as it
 /// would stand in `router.toml`, without quotes: `200us`, `{ slots = 4, refill = "any" }`. `classes` are the router's
@@ -68,6 +87,10 @@ pub fn parse_change(
     value: &str,
     classes: &[&str],
 ) -> Result<Change, ChangeError> {
+    if let Some(key) = knob.strip_prefix(ADMISSION) {
+        class_of(knob, class, classes)?;
+        return admission::parse(key, value).map(Change::Admission);
+    }
     let Some(name) = NAMES.iter().find(|name| **name == knob) else {
         return Err(ChangeError(format!("no knob {knob:?}; {}", suggest(knob, NAMES))));
     };
@@ -75,6 +98,11 @@ pub fn parse_change(
     let value = value.trim();
     match *name {
         "discipline" => parse_discipline(value, classes).map(Change::Discipline),
+        "admission" if value == "off" => Ok(Change::WholeAdmission(None)),
+        "admission" => {
+            admission::parse_table(value).map(|admission| Change::WholeAdmission(Some(Box::new(admission))))
+        }
+        "start_limit" if value == "none" => Ok(Change::Knob(Knob::StartLimit(None))),
         "rate" if value == "unpaced" => Ok(Change::Rate(None)),
         "control" => match value {
             "on" => Ok(Change::Control(true)),
@@ -138,7 +166,7 @@ fn kind_of(name: &str) -> Kind {
 }
 
 /// A text that is not in a TOML file as the node it would be there.
-fn node(kind: &Kind, text: &str) -> Node {
+pub(crate) fn node(kind: &Kind, text: &str) -> Node {
     let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
     match kind {
         Kind::Switch | Kind::Integer { .. } | Kind::Number { .. } | Kind::Table(_) => {
@@ -157,6 +185,16 @@ fn change(name: &str, class: Option<Class>, value: &Value) -> Option<Change> {
         ("rearm_empty", Value::Switch(on)) => Knob::RearmEmpty(*on),
         ("multi_backlog", Value::Text(word)) => Knob::MultiBacklog(multi_backlog(word)),
         ("high_water", Value::Size(bytes)) => Knob::HighWater(*bytes),
+        ("quantum", Value::Size(bytes)) => Knob::Quantum(*bytes),
+        ("buffer", Value::Integer(packets)) => {
+            Knob::Buffer(BufferLimit::Packets(u32::try_from(*packets).ok()?))
+        }
+        ("buffer_bytes", Value::Size(bytes)) => Knob::Buffer(BufferLimit::Bytes(*bytes)),
+        ("victim", Value::Text(word)) => Knob::Victim(flow_aware::victim(word)),
+        ("afl_linger", Value::Time(linger)) => Knob::AflLinger(*linger),
+        ("start_limit", Value::Size(bytes)) => Knob::StartLimit(Some(*bytes)),
+        ("window", Value::Time(window)) => Knob::Window(*window),
+        ("afd", Value::Table(fields)) => Knob::Afd(flow_aware::afd(fields)?),
         ("rate", Value::Rate(rate)) => return Some(Change::Rate(Some(*rate))),
         ("ring", Value::Table(fields)) => return ring(fields).map(Change::Ring),
         _ => return None,

@@ -4,7 +4,9 @@ use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect};
 
+use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
+use crate::flow_aware;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 use crate::quantity::{rate_text, size_text, time_text};
 
@@ -31,6 +33,15 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     }
     for port in old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name)) {
         out.push(format!("port {} goes (needs a restart)", port.name));
+    }
+    if old.flows.lists != new.flows.lists {
+        out.push("flows: another global list (needs a restart)".to_owned());
+    }
+    let emergency = |config: &RouterConfig| {
+        (config.flows.emergency_sources.clone(), config.flows.emergency_destinations.clone())
+    };
+    if emergency(old) != emergency(new) {
+        out.push("flows: other emergency prefixes".to_owned());
     }
     if old.class_names() != new.class_names() {
         out.push(format!("classes {} become {}", old.class_names().join(", "), new.class_names().join(", ")));
@@ -115,7 +126,8 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     restart("cpu", cpu(old.cpu), cpu(new.cpu));
     restart("cycles", old.cycles.to_string(), new.cycles.to_string());
-    restart("seed", old.seed.to_string(), new.seed.to_string());
+    let seed = |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
+    restart("seed", seed(old.seed), seed(new.seed));
 }
 
 fn links(
@@ -153,6 +165,7 @@ fn links(
     if control(old) == control(new) && turning(old) != turning(new) {
         out.push(format!("{at}: control: other settings"));
     }
+    admission(out, &at, old.admission.as_ref(), new.admission.as_ref());
     if old.discipline.name() != new.discipline.name() {
         return;
     }
@@ -163,6 +176,26 @@ fn links(
             Some((_, was)) => value(out, &format!("{at}: {key}"), was.clone(), is.clone()),
             None => out.push(format!("{at}: {key} is {is}")),
         }
+    }
+}
+
+fn admission(out: &mut Vec<String>, at: &str, old: Option<&LinkAdmission>, new: Option<&LinkAdmission>) {
+    let (Some(old), Some(new)) = (old, new) else {
+        let text =
+            |admission: Option<&LinkAdmission>| if admission.is_some() { "on" } else { "none" }.to_owned();
+        return value(out, &format!("{at}: admission"), text(old), text(new));
+    };
+    let (was, is) = (old.settings(), new.settings());
+    let of = |all: &[(&str, String)], key: &str| {
+        all.iter()
+            .find(|(known, _)| *known == key)
+            .map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
+    };
+    for (key, is) in &is {
+        value(out, &format!("{at}: admission.{key}"), of(&was, key), is.clone());
+    }
+    for (key, was) in was.iter().filter(|(key, _)| is.iter().all(|(known, _)| known != key)) {
+        value(out, &format!("{at}: admission.{key}"), was.clone(), "none".to_owned());
     }
 }
 
@@ -217,6 +250,9 @@ pub fn settings(discipline: &DisciplineConfig, classes: &[&str]) -> Vec<(String,
             all.extend(x.map(|(class, x)| (format!("x_delay.{class}"), time_text(*x))));
             all
         }
+        DisciplineConfig::Pfq(config) => flow_aware::pfq_settings(config),
+        DisciplineConfig::Pdrr(config) => flow_aware::pdrr_settings(config),
+        DisciplineConfig::Afan(config) => flow_aware::afan_settings(config),
         DisciplineConfig::Own(own) => {
             vec![text("name", own.name.clone()), text("settings", own.settings.clone())]
         }

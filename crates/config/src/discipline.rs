@@ -1,8 +1,11 @@
 //! The discipline of a link and its knobs.
 
 use evenkeel_core::queue::LIMIT_RANGE;
+use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::wfq_altq::{
     DEFAULT_QUEUES, DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig,
 };
@@ -11,6 +14,7 @@ use evenkeel_core::{Class, Nanos, Packet, Weight};
 use thiserror::Error;
 
 use crate::change::ChangeError;
+use crate::flow_aware;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 use crate::tables;
 
@@ -23,6 +27,12 @@ pub enum DisciplineConfig {
     WfqAltq(WfqAltqConfig),
     /// LCT-UC.
     Lct(LctConfig),
+    /// Priority fair queueing.
+    Pfq(PfqConfig),
+    /// Priority deficit round robin.
+    Pdrr(PdrrConfig),
+    /// Approximate flow-aware networking.
+    Afan(AfanConfig),
     /// One that the program running it brings along.
     Own(OwnConfig),
 }
@@ -81,14 +91,29 @@ impl OwnConfig {
 }
 
 impl DisciplineConfig {
-    /// The kind in configuration files: `fifo`, `wfq-altq`, `lct`, `own`.
+    /// The kind in configuration files: `fifo`, `wfq-altq`, `lct`, `pfq`, `pdrr`, `afan`, `own`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fifo(_) => "fifo",
             Self::WfqAltq(_) => "wfq-altq",
             Self::Lct(_) => "lct",
+            Self::Pfq(_) => "pfq",
+            Self::Pdrr(_) => "pdrr",
+            Self::Afan(_) => "afan",
             Self::Own(_) => "own",
+        }
+    }
+
+    /// The same with this seed for its lists of flows, which should be one that nobody outside knows. Disciplines without such a list do not
+    /// change.
+    #[must_use]
+    pub fn seeded(&self, seed: u64) -> Self {
+        match self {
+            Self::Pfq(config) => Self::Pfq(PfqConfig { seed, ..*config }),
+            Self::Pdrr(config) => Self::Pdrr(PdrrConfig { seed, ..*config }),
+            Self::Afan(config) => Self::Afan(AfanConfig { seed, ..*config }),
+            other => other.clone(),
         }
     }
 
@@ -115,6 +140,9 @@ impl DisciplineConfig {
                 }
                 AnyScheduler::Lct(Lct::new(config.clone())?)
             }
+            Self::Pfq(config) => AnyScheduler::Pfq(Pfq::new(*config)?),
+            Self::Pdrr(config) => AnyScheduler::Pdrr(Pdrr::new(*config)?),
+            Self::Afan(config) => AnyScheduler::Afan(Afan::new(*config)?),
             Self::Own(own) => return Err(own.error("not among those built in".to_owned())),
         })
     }
@@ -157,12 +185,49 @@ impl DisciplineConfig {
             (Self::Lct(config), Knob::Module2(on)) => config.module2 = on,
             (Self::Lct(config), Knob::MultiBacklog(policy)) => config.policy = policy,
             (Self::Lct(config), Knob::RearmEmpty(on)) => config.rearm_empty = on,
-            (Self::Fifo(_) | Self::WfqAltq(_) | Self::Lct(_), Knob::QueueLimit(Some(class), _)) => {
+            (Self::Afan(config), Knob::QueueLimit(None, limit)) => config.limit = limit,
+            (Self::Afan(config), Knob::Afd(afd)) => config.afd = afd,
+            (Self::Afan(config), Knob::Window(window)) => config.window = window,
+            (Self::Pdrr(config), Knob::AflLinger(linger)) => config.afl_linger = linger,
+            (
+                Self::Pfq(PfqConfig { quantum, .. })
+                | Self::Pdrr(PdrrConfig { quantum, .. })
+                | Self::Afan(AfanConfig { quantum, .. }),
+                Knob::Quantum(wanted),
+            ) => *quantum = wanted,
+            (
+                Self::Pfq(PfqConfig { start_limit, .. })
+                | Self::Pdrr(PdrrConfig { start_limit, .. })
+                | Self::Afan(AfanConfig { start_limit, .. }),
+                Knob::StartLimit(wanted),
+            ) => *start_limit = wanted,
+            (
+                Self::Pfq(PfqConfig { buffer, .. }) | Self::Pdrr(PdrrConfig { buffer, .. }),
+                Knob::Buffer(wanted),
+            ) => {
+                *buffer = wanted;
+            }
+            (
+                Self::Pfq(PfqConfig { victim, .. }) | Self::Pdrr(PdrrConfig { victim, .. }),
+                Knob::Victim(wanted),
+            ) => {
+                *victim = wanted;
+            }
+            (
+                Self::Fifo(_) | Self::WfqAltq(_) | Self::Lct(_) | Self::Afan(_),
+                Knob::QueueLimit(Some(class), _),
+            ) => {
                 return Err(KnobError::NoSuchClass { class, classes: 0 });
             }
             _ => return Err(no_such_knob),
         }
         Ok(())
+    }
+
+    /// Whether it measures a fair rate, which admission needs. Of one of the user's own that is not known; it may.
+    #[must_use]
+    pub fn measures_fair_rate(&self) -> bool {
+        matches!(self, Self::Pfq(_) | Self::Pdrr(_) | Self::Afan(_) | Self::Own(_))
     }
 
     /// Whether the discipline has this knob at all, whatever its value. One of the user's own may have any.
@@ -203,6 +268,9 @@ pub(crate) fn from_fields(
         "fifo" => Some(DisciplineConfig::Fifo(FifoConfig { limit: limit(fields)? })),
         "wfq-altq" => wfq_altq(reader, fields, classes).map(DisciplineConfig::WfqAltq),
         "lct" => lct(reader, fields, classes).map(DisciplineConfig::Lct),
+        "pfq" => flow_aware::pfq(reader, fields).map(DisciplineConfig::Pfq),
+        "pdrr" => flow_aware::pdrr(reader, fields).map(DisciplineConfig::Pdrr),
+        "afan" => flow_aware::afan(fields).map(DisciplineConfig::Afan),
         "own" => own(reader, fields).map(DisciplineConfig::Own),
         _ => None,
     }

@@ -15,12 +15,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod change;
 pub mod control;
 pub mod diagnostic;
 pub mod diff;
 pub mod discipline;
 pub mod fairdrop;
+mod flow_aware;
 pub mod json_schema;
 pub mod model;
 pub mod parse;
@@ -33,6 +35,7 @@ pub mod service;
 pub mod tables;
 pub mod tree;
 
+pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use control::LinkControl;
 pub use diagnostic::{Diagnostic, Diagnostics};

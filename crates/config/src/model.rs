@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::class_map::{ClassMap, Rule};
 use evenkeel_core::link::{RingConfig, ShaperConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
+use crate::admission::{FlowsSection, LinkAdmission};
 use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
@@ -16,6 +18,8 @@ use crate::service::ServiceConfig;
 pub struct RouterConfig {
     /// What concerns the router as a whole.
     pub router: RouterSection,
+    /// What the admissions of all links share.
+    pub flows: FlowsSection,
     /// The ports, in the order of the file; at least one, names unique.
     pub ports: Vec<PortConfig>,
     /// The services, in the order of the file, names unique.
@@ -55,8 +59,8 @@ pub struct RouterSection {
     pub cpu: Option<u16>,
     /// Whether cycles are measured also without `[fairdrop]`.
     pub cycles: bool,
-    /// Seed of the flow hash.
-    pub seed: u64,
+    /// Seed of the flow hash and of the tables of flows; `None`: another one at each start.
+    pub seed: Option<u64>,
 }
 
 /// How the worker waits for packets.
@@ -146,6 +150,8 @@ pub struct LinkConfig {
     pub discipline: DisciplineConfig,
     /// What turns the knobs while it runs; `None`: only commands do.
     pub control: Option<LinkControl>,
+    /// Who may enter; `None`: everybody.
+    pub admission: Option<LinkAdmission>,
 }
 
 impl LinkConfig {
@@ -183,6 +189,19 @@ impl RouterConfig {
     /// The link of the port with this name, to change it.
     pub fn link_mut(&mut self, port: &str) -> Option<&mut LinkConfig> {
         self.links.iter_mut().find(|link| link.port == port)
+    }
+
+    /// The admission of the link of the port with this name in the core's form; `None` if it has none.
+    ///
+    /// # Errors
+    /// What contradicts what, in words; not for what came out of this crate's parser.
+    pub fn admission(&self, port: &str) -> Result<Option<AdmissionConfig>, String> {
+        let Some((link, admission)) = self.link(port).and_then(|link| Some((link, link.admission.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let second = admission.second_link().and_then(|second| self.link(&second.port)?.rate);
+        admission.core(link.rate, second, &self.flows).map(Some)
     }
 
     /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.

@@ -7,6 +7,7 @@ use evenkeel_core::Class;
 use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
 use evenkeel_core::link::ShaperConfig;
 
+use crate::admission::{LinkAdmission, admission_of, flows_of};
 use crate::change::ring;
 use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -104,7 +105,44 @@ pub fn router_from_table(
         Some(table) => Some(fairdrop_of(reader, table, &names)?),
         None => None,
     };
-    Some(RouterConfig { router, ports, services, classes, links, fairdrop })
+    let flows = flows_of(fields.table("flows")?)?;
+    let config = RouterConfig { router, flows, ports, services, classes, links, fairdrop };
+    check_admissions(reader, &fields, &config);
+    Some(config)
+}
+
+/// What no single link knows: whether thresholds fit the rates, and whether second links are there.
+fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
+    for fields in file.tables("link") {
+        let (Some(port), Some(table)) = (fields.text("port"), fields.table("admission")) else { continue };
+        let Some(link) = config.link(port) else { continue };
+        let mut fail = |key: &str, message: String| {
+            reader.fail(&table.span(key), table.path_of(key), message);
+        };
+        if !link.discipline.measures_fair_rate() {
+            fail(
+                "min_fair_rate",
+                format!(
+                    "discipline {:?} measures no fair rate; use pfq, pdrr or afan",
+                    link.discipline.name()
+                ),
+            );
+        }
+        if let Some(second) = link.admission.as_ref().and_then(LinkAdmission::second_link) {
+            let known: Vec<_> = config.ports.iter().map(|port| port.name.as_str()).collect();
+            if second.port == port {
+                fail("second_link", "a link is not its own second link".to_owned());
+                continue;
+            }
+            if !known.contains(&second.port.as_str()) {
+                fail("second_link", format!("no port {:?}; {}", second.port, suggest(&second.port, &known)));
+                continue;
+            }
+        }
+        if let Err(message) = config.admission(port) {
+            fail("rate", message);
+        }
+    }
 }
 
 fn router_section(fields: &Fields) -> Option<RouterSection> {
@@ -121,7 +159,7 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
         max_catch_up: fields.time("max_catch_up")?,
         cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
         cycles: fields.switch("cycles")?,
-        seed: fields.integer("seed")?,
+        seed: fields.integer("seed"),
     })
 }
 
@@ -270,6 +308,10 @@ fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Lin
         Some(table) => Some(control_of(reader, table, &discipline, classes)?),
         None => None,
     };
+    let admission = match fields.table("admission") {
+        Some(table) => Some(admission_of(reader, table)?),
+        None => None,
+    };
     Some(LinkConfig {
         port: fields.text("port")?.to_owned(),
         rate: fields.rate("rate"),
@@ -278,5 +320,6 @@ fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Lin
         shaper,
         discipline,
         control,
+        admission,
     })
 }

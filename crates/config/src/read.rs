@@ -387,6 +387,12 @@ impl Fields {
         self.given.contains(&key)
     }
 
+    /// What a key holds, as given or by default.
+    #[must_use]
+    pub fn item(&self, key: &str) -> Option<&Item> {
+        self.items.get(key)
+    }
+
     /// Where the key's value stands; for a default, where the table does.
     #[must_use]
     pub fn span(&self, key: &str) -> Span {

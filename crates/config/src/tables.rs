@@ -9,6 +9,7 @@ use evenkeel_core::{Bytes, Nanos};
 use crate::schema::{Key, Kind, Presence, Section};
 
 pub mod fairdrop;
+pub mod flow_aware;
 pub mod service;
 
 pub use service::ACL_RULE;
@@ -49,6 +50,7 @@ pub static FILE: Section = Section {
             doc: "The network interfaces to forward between.",
         },
         SERVICES,
+        FLOWS,
         CLASSES,
         LINKS,
         FAIRDROP,
@@ -67,10 +69,18 @@ pub static WITHOUT_PORTS: Section = Section {
             doc: "What concerns the router as a whole.",
         },
         SERVICES,
+        FLOWS,
         CLASSES,
         LINKS,
         FAIRDROP,
     ],
+};
+
+const FLOWS: Key = Key {
+    name: "flows",
+    kind: Kind::Table(&flow_aware::LISTS),
+    presence: Presence::Default("{}"),
+    doc: "What the admissions of all links share.",
 };
 
 const SERVICES: Key = Key {
@@ -201,8 +211,9 @@ pub static ROUTER: Section = Section {
         Key {
             name: "seed",
             kind: Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
-            presence: Presence::Default("1"),
-            doc: "Seed of the flow hash, which chooses among equal routes.",
+            presence: Presence::Optional("another one at each start, and always the same in virtual time"),
+            doc: "Seed of the flow hash, which chooses among equal routes, and of the tables of flows. Who knows it can make flows that \
+                  fall together.",
         },
     ],
 };
@@ -357,6 +368,12 @@ pub static LINK: Section = Section {
             presence: Presence::Optional("none: knobs stay as they are set"),
             doc: "What turns the knobs of the discipline from what is measured.",
         },
+        Key {
+            name: "admission",
+            kind: Kind::Table(&flow_aware::ADMISSION),
+            presence: Presence::Optional("none: all packets go to the discipline"),
+            doc: "Which flows may enter. Needs a discipline that measures a fair rate: `pfq`, `pdrr` or `afan`.",
+        },
     ],
 };
 
@@ -400,8 +417,15 @@ pub static SHAPER: Section = Section {
 };
 
 /// The disciplines by their `kind`.
-pub static DISCIPLINES: &[(&str, &Section)] =
-    &[("fifo", &FIFO), ("wfq-altq", &WFQ_ALTQ), ("lct", &LCT), ("own", &OWN)];
+pub static DISCIPLINES: &[(&str, &Section)] = &[
+    ("fifo", &FIFO),
+    ("wfq-altq", &WFQ_ALTQ),
+    ("lct", &LCT),
+    ("pfq", &flow_aware::PFQ),
+    ("pdrr", &flow_aware::PDRR),
+    ("afan", &flow_aware::AFAN),
+    ("own", &OWN),
+];
 
 /// `kind = "fifo"`.
 pub static FIFO: Section = Section {
@@ -715,8 +739,14 @@ pub static ALL: &[&Section] = &[
     &FIFO,
     &WFQ_ALTQ,
     &LCT,
+    &flow_aware::PFQ,
+    &flow_aware::PDRR,
+    &flow_aware::AFAN,
+    &flow_aware::AFD,
     &OWN,
     &CONTROL_LCT,
+    &flow_aware::ADMISSION,
+    &flow_aware::LISTS,
     &fairdrop::FAIRDROP,
     &fairdrop::LEVEL,
     &fairdrop::KAPPA,

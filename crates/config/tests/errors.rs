@@ -146,8 +146,8 @@ fn knobs_of_other_disciplines_say_whose_they_are() {
         &["r.toml:8: link.discipline.x_delay: fifo has no such knob; it is one of lct"],
     );
     says(
-        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq\" }"),
-        &["link.discipline.kind: \"wfq\" is not a kind; there are: fifo, wfq-altq, lct"],
+        &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"red\" }"),
+        &["link.discipline.kind: \"red\" is not a kind; there are: fifo, wfq-altq, lct, pfq, pdrr, afan"],
     );
     says(
         &with_port(

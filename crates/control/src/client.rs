@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::FlowSnapshot;
 
 use crate::protocol::{Answer, Request};
 
@@ -102,8 +103,30 @@ impl Client {
     /// Any [`ClientError`].
     pub fn show(&mut self) -> Result<Snapshot, ClientError> {
         match self.ask(&Request::Show)? {
-            Some(snapshot) => Ok(*snapshot),
-            None => Err(self.garbled("no counters in it")),
+            Answer::Ok(Some(snapshot)) => Ok(*snapshot),
+            _ => Err(self.garbled("no counters in it")),
+        }
+    }
+
+    /// What happened to a flow at every link with admission, or only at `link`: sentences, one a line.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn explain(&mut self, flow: &str, link: Option<&str>) -> Result<String, ClientError> {
+        match self.ask(&Request::Explain { flow: flow.to_owned(), link: link.map(str::to_owned) })? {
+            Answer::Text(text) => Ok(text),
+            _ => Err(self.garbled("no sentences in it")),
+        }
+    }
+
+    /// The protected flows of every link with admission, or only of `link`, busiest first, at most `top`.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub fn flows(&mut self, top: usize, link: Option<&str>) -> Result<Vec<FlowSnapshot>, ClientError> {
+        match self.ask(&Request::Flows { top, link: link.map(str::to_owned) })? {
+            Answer::Flows(flows) => Ok(flows),
+            _ => Err(self.garbled("no flows in it")),
         }
     }
 
@@ -134,7 +157,7 @@ impl Client {
         self.ask(request).map(drop)
     }
 
-    fn ask(&mut self, request: &Request) -> Result<Option<Box<Snapshot>>, ClientError> {
+    fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
         let mut line = serde_json::to_string(request).expect("a request is plain data");
         line.push('\n');
         let mut reply = String::new();
@@ -147,8 +170,8 @@ impl Client {
         };
         talk(&mut self.stream).map_err(|source| ClientError::Io { path: self.path.clone(), source })?;
         match serde_json::from_str(&reply) {
-            Ok(Answer::Ok(snapshot)) => Ok(snapshot),
             Ok(Answer::Error(text)) => Err(ClientError::Refused(text)),
+            Ok(answer) => Ok(answer),
             Err(error) => Err(self.garbled(&error.to_string())),
         }
     }

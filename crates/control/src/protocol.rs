@@ -1,10 +1,11 @@
 //! Requests and replies as they stand on the socket.
 //!
 //! A request is one line of JSON: `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
-//! line: `{"ok":…}` (a snapshot for `show`, else `null`) or `{"error":"…"}`. A connection carries any number of requests, answered
+//! line: `{"ok":…}` (a snapshot for `show`, else `null`), `{"text":"…"}` for `explain`, `{"flows":[…]}` for `flows`, or `{"error":"…"}`. A connection carries any number of requests, answered
 //! in order; a line is at most [`MAX_LINE`] bytes long.
 
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::FlowSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// Longest line, bytes: room for a whole `router.toml`.
@@ -58,6 +59,22 @@ pub enum Request {
         /// The value as in router.toml, without quotes: `true`, `{ kind = "kappa" }`.
         value: String,
     },
+    /// What happened to a flow: replies with sentences.
+    Explain {
+        /// The flow, `10.0.0.1:5000->10.0.1.1:80/udp`.
+        flow: String,
+        /// The link; every link with admission if left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        link: Option<String>,
+    },
+    /// The protected flows, busiest first.
+    Flows {
+        /// How many at most.
+        top: usize,
+        /// The link; every link with admission if left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        link: Option<String>,
+    },
     /// Makes the running router as a router.toml says.
     Reload {
         /// The text of the file.
@@ -73,7 +90,11 @@ impl Request {
     #[must_use]
     pub fn change(&self) -> Option<(&str, &str, Option<&str>, String)> {
         match self {
-            Self::Show | Self::Fairdrop { .. } | Self::Reload { .. } => None,
+            Self::Show
+            | Self::Explain { .. }
+            | Self::Flows { .. }
+            | Self::Fairdrop { .. }
+            | Self::Reload { .. } => None,
             Self::Set { link, knob, class, value } if knob == "discipline" => {
                 Some((link, knob, class.as_deref(), discipline_table(value)))
             }
@@ -99,6 +120,10 @@ fn discipline_table(value: &str) -> String {
 pub(crate) enum Answer {
     /// Done; the counters if they were asked for.
     Ok(Option<Box<Snapshot>>),
+    /// Sentences that were asked for, one a line.
+    Text(String),
+    /// Flows that were asked for.
+    Flows(Vec<FlowSnapshot>),
     /// Not done, and nothing changed.
     Error(String),
 }

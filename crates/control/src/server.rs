@@ -13,6 +13,7 @@ use std::time::Duration;
 use std::{fs, mem};
 
 use evenkeel_config::{Change, RouterConfig, parse_change};
+use evenkeel_core::FlowKey;
 use evenkeel_router::{Command, CommandError, Reply};
 
 use crate::protocol::{Answer, MAX_LINE, Request};
@@ -261,6 +262,11 @@ fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
 fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<Answer, String> {
     let (command, new_classes) = match request {
         Request::Show => (Command::Show, None),
+        Request::Explain { flow, link } => {
+            let flow = flow.parse::<FlowKey>().map_err(|error| error.to_string())?;
+            (Command::Explain { link, flow }, None)
+        }
+        Request::Flows { top, link } => (Command::Flows { link, top }, None),
         Request::Reload { text, file } => {
             let config = RouterConfig::parse(&text, &file).map_err(|errors| errors.to_string())?;
             let classes = names(&config);
@@ -276,6 +282,8 @@ fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<A
     Ok(match reply {
         Reply::Done => Answer::Ok(None),
         Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),
+        Reply::Text(text) => Answer::Text(text),
+        Reply::Flows(flows) => Answer::Flows(flows),
     })
 }
 
@@ -292,5 +300,7 @@ fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
         Change::Control(on) => Command::SetControl { link, on },
         Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
         Change::FairDrop { key, value } => Command::FairDrop { key, value },
+        Change::Admission(change) => Command::SetAdmission { link, change },
+        Change::WholeAdmission(admission) => Command::SwapAdmission { link, admission },
     })
 }

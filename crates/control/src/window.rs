@@ -4,7 +4,9 @@
 
 use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
-use evenkeel_router::snapshot::{ClassControl, ClassSnapshot, Drops, LinkSnapshot, Snapshot};
+use evenkeel_router::snapshot::{
+    AdmissionSnapshot, ClassControl, ClassSnapshot, Drops, LinkSnapshot, Snapshot,
+};
 
 /// What happened between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,8 +30,21 @@ pub struct LinkWindow {
     pub discipline: String,
     /// Scheduler calls that found no, one and several queues busy.
     pub calls: [u64; 3],
+    /// The link's admission; `None` on links without.
+    pub admission: Option<AdmissionWindow>,
     /// Classes in the order of the configuration.
     pub classes: Vec<ClassWindow>,
+}
+
+/// The admission of a link in a window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AdmissionWindow {
+    /// How it stood at the end of the window; counters are since the start.
+    pub now: AdmissionSnapshot,
+    /// Packets refused in the window, by reason; reasons that did not occur left out.
+    pub refused: Drops,
+    /// Flows put on the list in the window.
+    pub admissions: u64,
 }
 
 /// One class of one link in a window. Counts are packets in the window.
@@ -93,6 +108,16 @@ fn link_between(earlier: Option<&LinkSnapshot>, later: &LinkSnapshot) -> LinkWin
         port: later.port.clone(),
         discipline: later.discipline.clone(),
         calls: std::array::from_fn(|i| later.calls[i] - calls_before[i]),
+        admission: later.admission.as_ref().map(|now| {
+            // One that was switched off and on again counts from zero.
+            let before = earlier.and_then(|link| link.admission.as_ref());
+            let before = before.filter(|before| before.packets <= now.packets);
+            AdmissionWindow {
+                refused: more(before.map(|before| &before.refused), &now.refused),
+                admissions: now.admissions - before.map_or(0, |before| before.admissions),
+                now: now.clone(),
+            }
+        }),
         classes: later
             .classes
             .iter()
@@ -109,13 +134,7 @@ fn class_between(earlier: Option<&ClassSnapshot>, later: &ClassSnapshot) -> Clas
             || before.sent_packets > later.sent_packets
     };
     let before = earlier.filter(|before| !went_back(before)).unwrap_or(&nothing);
-    let mut dropped = Drops::new();
-    for (reason, &packets) in &later.dropped {
-        let more = packets.saturating_sub(before.dropped.get(reason).copied().unwrap_or(0));
-        if more > 0 {
-            dropped.insert(reason.clone(), more);
-        }
-    }
+    let dropped = more(Some(&before.dropped), &later.dropped);
     ClassWindow {
         name: later.name.clone(),
         offered: later.in_packets - before.in_packets,
@@ -126,6 +145,13 @@ fn class_between(earlier: Option<&ClassSnapshot>, later: &ClassSnapshot) -> Clas
         delay: delay_between(before, later),
         control: later.control,
     }
+}
+
+/// What was added to each counter; those that were not left out.
+fn more(before: Option<&Drops>, now: &Drops) -> Drops {
+    let had = |reason: &str| before.and_then(|before| before.get(reason)).copied().unwrap_or(0);
+    let added = now.iter().map(|(reason, packets)| (reason.clone(), packets.saturating_sub(had(reason))));
+    added.filter(|(_, packets)| *packets > 0).collect()
 }
 
 fn delay_between(before: &ClassSnapshot, later: &ClassSnapshot) -> DelayWindow {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use evenkeel_config::RouterConfig;
 use evenkeel_control::server::MAX_CLIENTS;
 use evenkeel_control::{Client, ClientError, Request, Server, ServerError, Target, script};
-use evenkeel_router::snapshot::{LinkSnapshot, Snapshot};
+use evenkeel_router::snapshot::{FlowSnapshot, LinkSnapshot, Snapshot};
 use evenkeel_router::{Command, CommandError, Reply};
 
 const CONFIG: &str = r#"
@@ -47,6 +47,12 @@ impl Target for Recorder {
             Command::SetRate { link, rate } => (link, format!("{rate:?}")),
             Command::SetRing { link, ring } => (link, format!("{ring:?}")),
             Command::SetControl { link, on } => (link, format!("control {on}")),
+            Command::SetAdmission { link, change } => (link, format!("{} {}", change.key, change.value)),
+            Command::SwapAdmission { link, admission } => {
+                (link, format!("admission {}", admission.is_some()))
+            }
+            Command::Explain { flow, .. } => return Ok(Reply::Text(format!("nothing happened to {flow}\n"))),
+            Command::Flows { top, .. } => return Ok(Reply::Flows(vec![FlowSnapshot::default(); top])),
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
             Command::FairDrop { key, value } => ("wan".to_owned(), format!("fairdrop {key} {value}")),
             Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
@@ -112,6 +118,22 @@ fn show_and_changes_reach_the_router() {
 }
 
 #[test]
+fn admissions_are_changed_and_asked() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    client.set("wan", "admission", None, "on").unwrap();
+    client.set("wan", "admission.max_accept_delay", None, "2s").unwrap();
+    client.set("wan", "admission", None, "off").unwrap();
+    assert_eq!(setup.asked(), ["admission true", "max_accept_delay 2s", "admission false"]);
+    let flow = "10.0.0.1:5000->10.0.1.1:80/udp";
+    assert_eq!(client.explain(flow, None).unwrap(), format!("nothing happened to {flow}\n"));
+    let error = client.explain("10.0.0.1->10.0.1.1", Some("wan")).unwrap_err();
+    assert!(error.to_string().contains("a flow is written"), "{error}");
+    assert_eq!(client.flows(3, Some("wan")).unwrap().len(), 3);
+}
+
+#[test]
 fn wrong_values_are_refused_and_reach_nobody() {
     let setup = Setup::new();
     let _server = setup.start();
@@ -122,6 +144,11 @@ fn wrong_values_are_refused_and_reach_nobody() {
         ("x_delay", Some("blk"), "200us", "bulk"),
         ("x_dely", Some("bulk"), "200us", "x_delay"),
         ("ring", None, "{ slots = 0 }", "1"),
+        ("admission.min_fair_rate", None, "1.5", "0 to 1"),
+        ("admission.max_acept_delay", None, "2s", "max_accept_delay"),
+        ("admission.max_accept_delay", None, "1ms", "10ms"),
+        ("admission.flushing", None, "efn", "efm"),
+        ("admission.eccm", Some("bulk"), "true", "whole link"),
     ] {
         let error = client.set("wan", knob, class, value).unwrap_err();
         assert!(matches!(error, ClientError::Refused(_)), "{error}");

@@ -1,7 +1,8 @@
 //! What a discipline may ask of a packet.
 
 use core::fmt;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
+use core::str::FromStr;
 
 use crate::units::{Bytes, Nanos};
 
@@ -60,6 +61,53 @@ impl fmt::Display for FlowKey {
             58 => f.write_str("/icmpv6"),
             other => write!(f, "/{other}"),
         }
+    }
+}
+
+/// A text that names no flow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FlowKeyError;
+
+impl fmt::Display for FlowKeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a flow is written 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets; the protocol is tcp, udp, icmp, icmpv6 or a number",
+        )
+    }
+}
+
+impl core::error::Error for FlowKeyError {}
+
+impl FromStr for FlowKey {
+    type Err = FlowKeyError;
+
+    /// Reads what [`Display`](fmt::Display) writes; the flow label, which that leaves out, is 0.
+    fn from_str(text: &str) -> Result<Self, FlowKeyError> {
+        let parts = || {
+            let (ends, protocol) = text.trim().rsplit_once('/')?;
+            let (from, to) = ends.split_once("->")?;
+            let end = |end: &str| end.trim().parse::<SocketAddr>().ok();
+            let protocol = match protocol {
+                "icmp" => 1,
+                "tcp" => 6,
+                "udp" => 17,
+                "icmpv6" => 58,
+                number => number.parse().ok()?,
+            };
+            Some((end(from)?, end(to)?, protocol))
+        };
+        let (from, to, protocol) = parts().ok_or(FlowKeyError)?;
+        if from.is_ipv4() != to.is_ipv4() {
+            return Err(FlowKeyError);
+        }
+        Ok(Self {
+            source: from.ip(),
+            destination: to.ip(),
+            protocol,
+            source_port: from.port(),
+            destination_port: to.port(),
+            flow_label: 0,
+        })
     }
 }
 
@@ -136,5 +184,29 @@ impl Packet for Descriptor {
     }
     fn arrival(&self) -> Nanos {
         self.arrival
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_read_as_it_is_written() {
+        for text in
+            ["10.0.0.1:5000->10.0.1.1:80/udp", "[fd00::1]:0->[fd00::2]:0/icmpv6", "1.2.3.4:1->5.6.7.8:2/89"]
+        {
+            let key: FlowKey = text.parse().unwrap();
+            assert_eq!(key.to_string(), text);
+        }
+        for wrong in [
+            "",
+            "10.0.0.1->10.0.1.1/udp",
+            "10.0.0.1:5000->10.0.1.1:80",
+            "1.1.1.1:1->[::1]:1/tcp",
+            "1.1.1.1:1->2.2.2.2:1/300",
+        ] {
+            assert_eq!(wrong.parse::<FlowKey>(), Err(FlowKeyError), "{wrong}");
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn router_forwards(
     routers: &mut [RouterProcess],
 ) -> Result<u64, LabError> {
     let before = counted(along, routers)?;
-    let sink = Sink::start(spec)?;
+    let sink = Sink::start(spec, None)?;
     let now = sys::monotonic_now();
     let config = SourceConfig {
         start: now,
@@ -44,7 +44,7 @@ pub(crate) fn router_forwards(
         ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate(PROBE_LEN.0 * 8 * 1_000), PROBE_LEN)
     };
     let schedule = Schedule::flow(config).map_err(|error| LabError::Check(error.to_string()))?;
-    let sender = Sender::start(spec, schedule)?;
+    let sender = Sender::start(spec, schedule, None)?;
     let begin = Instant::now();
     let mut arrived = 0;
     loop {

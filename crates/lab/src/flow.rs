@@ -6,13 +6,15 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
+
+use evenkeel_world::Acceptance;
 
 use crate::LabError;
 use crate::payload::{self, Stamp};
@@ -69,12 +71,23 @@ pub(crate) struct Sent {
     pub(crate) worst_late: Nanos,
 }
 
+/// How long the flows of a `[[traffic]]` wait to be let in; shared by its sender and its sink. `None` where nobody asks.
+pub(crate) type Knocks = Option<Arc<Mutex<Acceptance>>>;
+
+/// The number of a flow among its like stands above that of the `[[traffic]]` in stamps.
+const SHIFT: u32 = 16;
+
+/// What a thread that ended in the middle has left is still true.
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Sender {
     /// Opens the first socket in the sender's namespace and starts sending; times of the schedule are `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// The namespace, the socket, or packets too short for a stamp.
-    pub(crate) fn start(spec: &FlowSpec, schedule: Schedule) -> Result<Self, LabError> {
+    pub(crate) fn start(spec: &FlowSpec, schedule: Schedule, knocks: Knocks) -> Result<Self, LabError> {
         let longest = payload::payload_len(schedule.longest(), spec.destination.ip()).ok_or_else(|| {
             let why = format!("{} leaves no room for a time stamp", schedule.longest());
             LabError::BadInput(format!("traffic {}: {why}", spec.name))
@@ -93,7 +106,7 @@ impl Sender {
             let mut sockets: Vec<_> = std::iter::repeat_with(|| None).take(many).collect();
             sockets[0] = Some(first);
             let sockets = Sockets { spec, sockets };
-            send(schedule, sockets, longest, &shared, stop);
+            send(schedule, sockets, longest, (&shared, &knocks), stop);
         })?;
         Ok(Self { counts, thread })
     }
@@ -152,7 +165,7 @@ fn send(
     mut schedule: Schedule,
     mut sockets: Sockets,
     longest: usize,
-    counts: &SenderCounts,
+    (counts, knocks): (&SenderCounts, &Knocks),
     stop: &AtomicBool,
 ) {
     let mut packet = vec![0; longest];
@@ -162,7 +175,12 @@ fn send(
         counts.worst_late.fetch_max(late.0, Ordering::Relaxed);
         let seq = counts.sent.load(Ordering::Relaxed);
         let length = payload::payload_len(due.ip_len, to).unwrap_or(payload::LENGTH).min(longest);
-        Stamp { flow, seq, at: sys::monotonic_now() }.write(&mut packet);
+        let at = sys::monotonic_now();
+        if let Some(acceptance) = knocks {
+            lock(acceptance).sent(due.flow, at);
+        }
+        // Room for the number of a flow among its like: there are no more of them than ports.
+        Stamp { flow: flow | (due.flow as u32) << SHIFT, seq, at }.write(&mut packet);
         match sockets.of(due.flow).map(|socket| socket.send(&packet[..length], length)) {
             Some(Ok(1..)) => counts.sent.store(seq + 1, Ordering::Relaxed),
             _ => {
@@ -200,7 +218,7 @@ impl Sink {
     ///
     /// # Errors
     /// The namespace or the socket.
-    pub(crate) fn start(spec: &FlowSpec) -> Result<Self, LabError> {
+    pub(crate) fn start(spec: &FlowSpec, knocks: Knocks) -> Result<Self, LabError> {
         let receiver = open(spec, &spec.to, || {
             let socket = UdpSocket::bind(spec.destination)?;
             sys::set_receive_buffer(&socket, RECEIVE_BUFFER)?;
@@ -211,7 +229,7 @@ impl Sink {
         let (flow, overhead) = (spec.number, payload::headers(spec.destination.ip()));
         let shared = Arc::clone(&window);
         let thread = Stopping::spawn(&format!("sink {}", spec.name), move |stop| {
-            receive(receiver, flow, overhead, &shared, stop);
+            receive(receiver, (flow, overhead), &shared, &knocks, stop);
         })?;
         Ok(Self { window, _thread: thread })
     }
@@ -222,7 +240,14 @@ impl Sink {
     }
 }
 
-fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<Arrived>, stop: &AtomicBool) {
+fn receive(
+    mut receiver: UdpReceiver,
+    (flow, overhead): (u32, u64),
+    window: &Mutex<Arrived>,
+    knocks: &Knocks,
+    stop: &AtomicBool,
+) {
+    let ours = |stamp: &Stamp| stamp.flow & ((1 << SHIFT) - 1) == flow;
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
         // An error here is a report about a datagram that was sent; a sink sends none.
@@ -233,7 +258,7 @@ fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<A
         }
         let mut arrived = window.lock().unwrap_or_else(PoisonError::into_inner);
         for datagram in burst {
-            let Some(stamp) = Stamp::read(datagram.bytes).filter(|stamp| stamp.flow == flow) else {
+            let Some(stamp) = Stamp::read(datagram.bytes).filter(ours) else {
                 continue;
             };
             arrived.packets += 1;
@@ -245,6 +270,9 @@ fn receive(mut receiver: UdpReceiver, flow: u32, overhead: u64, window: &Mutex<A
             }
             next = next.max(stamp.seq + 1);
             arrived.delays.record(datagram.arrival.saturating_sub(stamp.at));
+            if let Some(acceptance) = knocks {
+                lock(acceptance).arrived(u64::from(stamp.flow >> SHIFT), stamp.at);
+            }
         }
     }
 }
@@ -317,7 +345,7 @@ mod tests {
         let Some(world) = two_hosts() else { return };
         for (from, to) in [("10.1.0.1:4000", "10.1.0.2:5000"), ("[fd00:1::1]:4000", "[fd00:1::2]:5000")] {
             let spec = spec(&world, from, to);
-            let sink = Sink::start(&spec).expect("a sink");
+            let sink = Sink::start(&spec, None).expect("a sink");
             let start = sys::monotonic_now() + Nanos::from_millis(50);
             let config = SourceConfig {
                 start,
@@ -325,7 +353,8 @@ mod tests {
                 random_phase: false,
                 ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate::from_mbps(40), Bytes(1000))
             };
-            let mut sender = Sender::start(&spec, Schedule::flow(config).expect("valid")).expect("a sender");
+            let mut sender =
+                Sender::start(&spec, Schedule::flow(config).expect("valid"), None).expect("a sender");
             while !sender.is_finished() {
                 thread::sleep(Duration::from_millis(10));
             }

@@ -18,6 +18,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         if let Some(why) = tools::cannot(traffic) {
             return refuse(&why);
         }
+        if matches!(traffic.kind, TrafficKind::TcpFlows { .. }) {
+            return refuse("connections that come and go exist in virtual time only; `evenkeel sim` runs it");
+        }
         if traffic.tool == Tool::Evenkeel && u64::from(traffic.flows) > SOURCE_PORTS {
             return refuse(&format!(
                 "{} flows need a source port each, and a host has {SOURCE_PORTS}; `evenkeel sim` runs it",

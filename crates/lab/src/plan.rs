@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evenkeel_scenario::Scenario;
+use evenkeel_scenario::{Interface, Route, Scenario};
 
 use crate::LabError;
 use crate::payload;
@@ -136,6 +136,38 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
     let offloads =
         if router { Vec::new() } else { interfaces.into_iter().map(|interface| interface.name).collect() };
     NodePlan { node: node.to_owned(), settings, batch, offloads }
+}
+
+/// What makes the kernel of a router know that wires went down or came up: lines for `ip -batch`. Routes that are no more are deleted unless they went
+/// with their interface.
+pub(crate) fn layout_change(before: &Scenario, then: &Scenario, node: &str) -> Vec<String> {
+    let mut batch = Vec::new();
+    let down = |layout: &Scenario, interface: &Interface| layout.wires[interface.wire].down;
+    let interfaces = then.interfaces(node);
+    for interface in interfaces.iter().filter(|interface| down(then, interface) != down(before, interface)) {
+        let name = &interface.name;
+        if down(then, interface) {
+            batch.push(format!("link set dev {name} down"));
+        } else {
+            batch.push(format!("link set dev {name} up"));
+            // The kernel takes IPv6 addresses from an interface that goes down.
+            batch.push(format!("addr replace {}/{} dev {name} nodad", interface.v6, interface.prefix6));
+        }
+    }
+    let (old, new) = (before.routes(node), then.routes(node));
+    let same = |a: &Route, b: &Route| (a.destination, a.prefix) == (b.destination, b.prefix);
+    let line = |word: &str, route: &Route| {
+        format!(
+            "route {word} {}/{} via {} dev {}",
+            route.destination, route.prefix, route.via, route.interface
+        )
+    };
+    let is_down =
+        |name: &str| interfaces.iter().any(|interface| interface.name == name && down(then, interface));
+    let gone = old.iter().filter(|old| !is_down(&old.interface) && new.iter().all(|new| !same(old, new)));
+    batch.extend(gone.map(|route| line("del", route)));
+    batch.extend(new.iter().filter(|new| !old.contains(new)).map(|route| line("replace", route)));
+    batch
 }
 
 #[cfg(test)]

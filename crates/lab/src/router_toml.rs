@@ -2,11 +2,13 @@
 //!
 //! Every value is written out, defaults too, so that the file says what was measured.
 
+use evenkeel_config::diff::settings;
 use evenkeel_config::{
-    DisciplineConfig, Hairpin, LinkConfig, LinkControl, Mode, OuterDf, RouterConfig, ServiceConfig, Work,
-    key_text, rate_text, size_text, time_text,
+    DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, Mode, OuterDf, RouterConfig,
+    ServiceConfig, Work, key_text, rate_text, size_text, time_text,
 };
 use evenkeel_core::Nanos;
+use evenkeel_core::admit::RouterListsConfig;
 use evenkeel_core::class_map::Match;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::measure::congestion::{Aggregate, Loss};
@@ -19,6 +21,7 @@ pub(crate) fn text(config: &RouterConfig) -> String {
     let names = config.class_names();
     let mut file = Table::new();
     file.insert("router".into(), Value::Table(router(config)));
+    file.insert("flows".into(), flows(&config.flows));
     let ports = config.ports.iter().map(|port| {
         table([("name", port.name.as_str().into()), ("interface", port.interface.as_str().into())])
     });
@@ -77,11 +80,11 @@ fn router(config: &RouterConfig) -> Table {
         ("icmp_per_second", i64::from(section.icmp_per_second).into()),
         ("neighbour_wait", i64::from(section.neighbour_wait).into()),
         ("max_catch_up", time_text(section.max_catch_up).into()),
-        // TOML has no numbers above 2^63; the seed of a hash loses nothing by one bit.
-        ("seed", ((section.seed & i64::MAX as u64) as i64).into()),
     ]
     .into_iter()
     .chain(cpu)
+    // TOML has no numbers above 2^63; the seed of a hash loses nothing by one bit.
+    .chain(section.seed.map(|seed| ("seed", ((seed & i64::MAX as u64) as i64).into())))
     .map(|(key, value): (&str, Value)| (key.to_owned(), value))
     .collect()
 }
@@ -170,6 +173,43 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
     if let Some(turned) = &link.control {
         entry.insert("control".into(), control(turned, classes));
     }
+    if let Some(admission) = &link.admission {
+        let settings = admission.settings().into_iter();
+        let settings = settings.map(|(key, value)| (key.to_owned(), plain(key, &value))).collect();
+        entry.insert("admission".into(), Value::Table(settings));
+    }
+    Value::Table(entry)
+}
+
+/// A setting as configuration files have it: a number or switch as such, everything else as text.
+fn plain(key: &str, text: &str) -> Value {
+    match text.parse() {
+        Ok(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Table(_)))
+            if key != "second_link" =>
+        {
+            value
+        }
+        _ => text.into(),
+    }
+}
+
+fn flows(flows: &FlowsSection) -> Value {
+    let RouterListsConfig { flows: size, flow_timeout, k_add } = flows.lists;
+    let Value::Table(mut entry) = table([
+        ("global_list", i64::from(size).into()),
+        ("global_timeout", time_text(flow_timeout).into()),
+        ("k_add", i64::from(k_add).into()),
+    ]) else {
+        return Value::Table(Table::new());
+    };
+    let emergency = [
+        ("emergency_sources", &flows.emergency_sources),
+        ("emergency_destinations", &flows.emergency_destinations),
+    ];
+    for (key, prefixes) in emergency.into_iter().filter(|(_, prefixes)| !prefixes.is_empty()) {
+        let prefixes = prefixes.iter().map(|prefix| prefix.to_string().into());
+        entry.insert(key.into(), Value::Array(prefixes.collect()));
+    }
     Value::Table(entry)
 }
 
@@ -221,6 +261,16 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
                 ("rearm_empty", lct.rearm_empty.into()),
                 ("timer_tick", time_text(lct.timer_tick).into()),
             ])
+        }
+        DisciplineConfig::Pfq(_) | DisciplineConfig::Pdrr(_) | DisciplineConfig::Afan(_) => {
+            let mut entry = Table::new();
+            entry.insert("kind".into(), kind);
+            let settings = settings(discipline, classes).into_iter();
+            entry.extend(settings.map(|(key, value)| {
+                let value = plain(&key, &value);
+                (key, value)
+            }));
+            Value::Table(entry)
         }
         DisciplineConfig::Own(own) => {
             let settings: Table = own.read().expect("the parser has read a table");
@@ -286,6 +336,39 @@ mod tests {
         for router in fixture::scenario().routers {
             survives(&router.config);
         }
+    }
+
+    #[test]
+    fn every_flow_aware_link_survives() {
+        let config = RouterConfig::parse(
+            r#"
+            [[port]]
+            name = "a"
+            interface = "eth0"
+            [[port]]
+            name = "true"
+            interface = "eth1"
+            [flows]
+            k_add = 3
+            emergency_sources = ["10.1.0.0/16", "fd00::/8"]
+            [[link]]
+            port = "a"
+            rate = "10Mbit/s"
+            discipline = { kind = "pdrr", afl_linger = "100ms", start_limit = "4500B", buffer_bytes = "250000B" }
+            admission = { rate = "9.6Mbit/s", eccm = true, max_accept_delay = "2s", flushing = "rbaef", second_link = "true", second_via = "10.2.0.1", per_user = true, min_fair_rate = 0.049, emergency = "thresholds", class_window = "1s" }
+            [[link]]
+            port = "true"
+            rate = "2Mbit/s"
+            discipline = { kind = "afan", afd = { alpha = 1.234, shadow = 500 } }
+            admission = { smoothing = 0.1 }
+            "#,
+            "router.toml",
+        )
+        .unwrap_or_else(|e| panic!("{e}"));
+        survives(&config);
+        let mut other = config.clone();
+        other.links[1].discipline = evenkeel_config::parse_discipline("{ kind = \"pfq\" }", &[]).unwrap();
+        survives(&other);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One scenario, from the first namespace to the written report.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
@@ -12,9 +13,9 @@ use evenkeel_world::wires;
 
 use crate::checks;
 use crate::describe;
-use crate::flow::{FlowSpec, Sender, Sent, Sink};
+use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink, lock};
 use crate::limits;
-use crate::plan::{Plan, wire_node};
+use crate::plan::{Plan, layout_change, wire_node};
 use crate::progress::Progress;
 use crate::router_process::{RouterProcess, cpu_time};
 use crate::sampling::{self, HostWindow, Places};
@@ -151,6 +152,8 @@ pub(crate) fn measure(
         sources: Vec::new(),
         arrived: 0,
         sinks: Vec::new(),
+        knocks: Vec::new(),
+        layout: None,
         wires,
         world,
     };
@@ -231,6 +234,9 @@ impl Driver {
 /// A run that is going on. Fields go in this order: senders, sinks, routers, wires, then the namespaces they are in.
 struct Lab<'a> {
     sources: Vec<Driver>,
+    knocks: Vec<Knocks>,
+    /// The layout since the last step that changed it.
+    layout: Option<Scenario>,
     sinks: Vec<Option<Sink>>,
     routers: Vec<RouterProcess>,
     wires: Vec<LiveWire>,
@@ -286,16 +292,19 @@ impl Lab<'_> {
     /// Starts sinks, then sources.
     fn start_traffic(&mut self, start: Nanos) -> Result<(), LabError> {
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
-            let sink = (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec)).transpose()?;
+            let knocks = self.scenario.measures_acceptance().then(Arc::default);
+            let sink =
+                (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec, knocks.clone())).transpose()?;
             self.sinks.push(sink);
+            self.knocks.push(knocks);
         }
-        for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
+        for ((traffic, spec), knocks) in self.scenario.traffic.iter().zip(&self.flows).zip(&self.knocks) {
             let own = match traffic.tool {
                 Tool::Evenkeel => Schedule::of(self.scenario, traffic, spec.number, start)?,
                 Tool::Iperf3 | Tool::DItg => None,
             };
             self.sources.push(match own {
-                Some(schedule) => Driver::Own(Sender::start(spec, schedule)?),
+                Some(schedule) => Driver::Own(Sender::start(spec, schedule, knocks.clone())?),
                 None => Driver::Tool(ToolFlow::start(spec, traffic, start, self.world.folder())?),
             });
         }
@@ -427,6 +436,9 @@ impl Lab<'_> {
     }
 
     fn apply(&mut self, step: &evenkeel_scenario::Step, start: Nanos) -> Result<StepMark, LabError> {
+        if !step.down.is_empty() || !step.up.is_empty() {
+            self.lay_out(step)?;
+        }
         for change in &step.set {
             let router = self.routers.iter_mut().find(|router| router.name == change.router);
             let router = router.ok_or_else(|| {
@@ -437,14 +449,38 @@ impl Lab<'_> {
         Ok(StepMark {
             name: step.name.clone(),
             at_s: sys::monotonic_now().saturating_sub(start).as_secs_f64(),
-            changes: step.set.iter().map(describe::change).collect(),
+            changes: describe::changes(self.scenario, step),
         })
+    }
+
+    /// Interfaces go down or come up, and the kernel of every router gets the routes that are left, as a routing protocol would give them. Then all
+    /// flows knock anew.
+    fn lay_out(&mut self, step: &evenkeel_scenario::Step) -> Result<(), LabError> {
+        let index = self.scenario.step(&step.name).unwrap_or_default();
+        let before = self.layout.replace(self.scenario.during(index));
+        let before = before.as_ref().unwrap_or(self.scenario);
+        let then = self.layout.as_ref().unwrap_or(self.scenario);
+        for router in &self.scenario.routers {
+            self.world.change(&router.name, &layout_change(before, then, &router.name))?;
+        }
+        for acceptance in self.knocks.iter().flatten() {
+            lock(acceptance).anew();
+        }
+        Ok(())
     }
 
     fn host_window(&mut self, last: &Counters, now: &Counters) -> HostWindow {
         let sent = now.sent.iter().zip(&last.sent).map(|(now, last)| now.packets - last.packets).collect();
-        let arrived: Vec<_> =
-            self.sinks.iter().map(|sink| sink.as_ref().map(Sink::take).unwrap_or_default()).collect();
+        let arrived = self.sinks.iter().zip(&self.knocks).map(|(sink, knocks)| {
+            let mut arrived = sink.as_ref().map(Sink::take).unwrap_or_default();
+            if let Some(acceptance) = knocks {
+                let mut acceptance = lock(acceptance);
+                arrived.accepted = Some(acceptance.take());
+                arrived.waiting = acceptance.waiting();
+            }
+            arrived
+        });
+        let arrived: Vec<_> = arrived.collect();
         self.arrived += arrived.iter().map(|flow| flow.packets).sum::<u64>();
         HostWindow { sent, arrived }
     }

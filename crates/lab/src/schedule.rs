@@ -91,7 +91,7 @@ impl Schedule {
         let refused = |why: String| LabError::refused(&traffic.place, &traffic.name, &why);
         let invalid = |error: SourceError| refused(error.to_string());
         let (packets, longest, flows) = match source_of(scenario, traffic, u64::from(number), start) {
-            SourceKind::Tcp => return Ok(None),
+            SourceKind::Tcp | SourceKind::TcpFlows(_) => return Ok(None),
             SourceKind::Flow(config) => {
                 // The first flow has the randomness that the simulator's has, and each of the others too.
                 let sources = (0..u64::from(traffic.flows)).map(|flow| {

@@ -358,10 +358,10 @@ mod tests {
             destination: (key.destination, key.destination_port).into(),
             dscp: 0,
         };
-        let sink = Sink::start(&spec).expect("a sink");
+        let sink = Sink::start(&spec, None).expect("a sink");
         let start = sys::monotonic_now() + Nanos::from_millis(50);
         let schedule = Schedule::of(&scenario, traffic, 0, start).expect("valid").expect("our own");
-        let mut sender = Sender::start(&spec, schedule).expect("a sender");
+        let mut sender = Sender::start(&spec, schedule, None).expect("a sender");
         while !sender.is_finished() || wire.counts()[0].held > 0 {
             std::thread::sleep(Duration::from_millis(10));
         }

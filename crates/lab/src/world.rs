@@ -89,6 +89,17 @@ impl World {
         Ok(())
     }
 
+    /// Has `ip` carry out commands in the namespace of a node.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub(crate) fn change(&self, node: &str, commands: &[String]) -> Result<(), LabError> {
+        if !commands.is_empty() {
+            shell::feed(&["ip", "-n", &self.namespace(node), "-batch", "-"], &lines(commands))?;
+        }
+        Ok(())
+    }
+
     /// Writes the kernel settings of a node, from inside its namespace: `/proc/sys/net` shows that of the reader.
     fn set(&self, node: &NodePlan) -> Result<(), LabError> {
         let namespace = self.namespace(&node.node);

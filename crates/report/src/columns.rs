@@ -12,7 +12,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::csv;
 use crate::html::Report;
-use crate::run::{Delays, Run, Sample};
+use crate::run::{CallsSample, Delays, Run, Sample};
 use crate::stats::DelayStats;
 
 /// The values of a column; `None` where there is none.
@@ -211,21 +211,30 @@ pub fn samples(reports: &[&Report]) -> Columns {
     table.count("cycles", each().map(|(_, s)| s.cycles.map(|cycles| cycles.spent)));
     table.count("passed", each().map(|(_, s)| s.cycles.map(|cycles| cycles.passed)));
     table.count("refused", each().map(|(_, s)| s.cycles.map(|cycles| cycles.refused)));
-    // Rows of a run come in order of time, in its calls as in its samples.
-    let calls = |(run, sample): (&Run, &Sample)| {
-        let same = |c: &&crate::run::CallsSample| c.router == sample.router && c.link == sample.link;
-        let from = run.calls.partition_point(|c| c.t_s < sample.t_s);
-        run.calls[from..]
-            .iter()
-            .take_while(|c| c.t_s == sample.t_s)
-            .find(same)
-            .map(|c| [c.none, c.one, c.many])
-    };
-    let calls: Vec<Option<[u64; 3]>> = each().map(calls).collect();
+    let accepted: Vec<Option<DelayStats>> =
+        each().map(|(_, s)| s.acceptance.as_ref().and_then(Delays::stats)).collect();
+    let accept = ["accept_mean_us", "accept_p50_us", "accept_p99_us", "accept_max_us"];
+    delays(&mut table, accept, &accepted);
+    table.count("accepted", each().map(|(_, s)| s.acceptance.as_ref().map(|delays| delays.count)));
+    table.count("waiting", each().map(|(_, s)| s.waiting));
+    let calls: Vec<Option<&CallsSample>> = each().map(|(run, sample)| calls_of(run, sample)).collect();
     for (i, name) in ["calls_none", "calls_one", "calls_many"].into_iter().enumerate() {
-        table.count(name, calls.iter().map(|row| row.map(|row| row[i])));
+        table.count(name, calls.iter().map(|row| row.map(|c| [c.none, c.one, c.many][i])));
     }
+    let admission = || calls.iter().map(|row| row.and_then(|c| c.admission.as_ref()));
+    table.number("fair_rate_bps", admission().map(|row| row.map(|a| a.fair_rate_bps)));
+    table.number("priority_load", admission().map(|row| row.map(|a| a.priority_load)));
+    table.count("congested", admission().map(|row| row.map(|a| u64::from(a.congested))));
+    table.count("protected", admission().map(|row| row.map(|a| a.protected)));
+    table.count("turned_away", admission().map(|row| row.map(|a| a.refused)));
     table
+}
+
+/// The scheduler calls of a sample's window. Rows of a run come in order of time, in its calls as in its samples.
+fn calls_of<'r>(run: &'r Run, sample: &Sample) -> Option<&'r CallsSample> {
+    let from = run.calls.partition_point(|c| c.t_s < sample.t_s);
+    let mut window = run.calls[from..].iter().take_while(|c| c.t_s == sample.t_s);
+    window.find(|c| c.router == sample.router && c.link == sample.link)
 }
 
 fn delays(table: &mut Columns, names: [&str; 4], stats: &[Option<DelayStats>]) {

@@ -36,11 +36,31 @@ pub const SAMPLE_COLUMNS: &[&str] = &[
     "cycles",
     "passed",
     "refused",
+    "accept_mean_us",
+    "accept_max_us",
+    "accepted",
+    "waiting",
 ];
 
 /// Columns of `calls.csv`.
-pub const CALL_COLUMNS: &[&str] =
-    &["run", "world", "t_s", "window_s", "step", "router", "link", "none", "one", "many"];
+pub const CALL_COLUMNS: &[&str] = &[
+    "run",
+    "world",
+    "t_s",
+    "window_s",
+    "step",
+    "router",
+    "link",
+    "none",
+    "one",
+    "many",
+    "fair_rate_bps",
+    "priority_load",
+    "congested",
+    "protected",
+    "streaming",
+    "refused",
+];
 
 /// Writes `samples.csv`. Several runs go into one file, told apart by the column `run`.
 ///
@@ -52,6 +72,7 @@ pub fn write_samples(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
         for sample in &run.samples {
             let [mean, p50, p99, max] = delay_cells(Some(&sample.transit));
             let [e2e_mean, e2e_p50, e2e_p99, _] = delay_cells(sample.end_to_end.as_ref());
+            let [accept_mean, _, _, accept_max] = delay_cells(sample.acceptance.as_ref());
             let by: Vec<String> = sample.dropped.iter().map(|(reason, n)| format!("{reason}={n}")).collect();
             row(
                 out,
@@ -84,6 +105,10 @@ pub fn write_samples(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
                     &known(sample.cycles.map(|cycles| cycles.spent)),
                     &known(sample.cycles.map(|cycles| cycles.passed)),
                     &known(sample.cycles.map(|cycles| cycles.refused)),
+                    &accept_mean,
+                    &accept_max,
+                    &known(sample.acceptance.as_ref().map(|delays| delays.count)),
+                    &known(sample.waiting),
                 ],
             )?;
         }
@@ -99,6 +124,7 @@ pub fn write_calls(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
     row(out, CALL_COLUMNS)?;
     for run in runs {
         for calls in &run.calls {
+            let admission = calls.admission.as_ref();
             row(
                 out,
                 &[
@@ -112,6 +138,12 @@ pub fn write_calls(out: &mut impl Write, runs: &[Run]) -> io::Result<()> {
                     &calls.none.to_string(),
                     &calls.one.to_string(),
                     &calls.many.to_string(),
+                    &decimals(admission.map(|a| a.fair_rate_bps)),
+                    &decimals(admission.map(|a| a.priority_load)),
+                    &known(admission.map(|a| u64::from(a.congested))),
+                    &known(admission.map(|a| a.protected)),
+                    &known(admission.map(|a| a.streaming)),
+                    &known(admission.map(|a| a.refused)),
                 ],
             )?;
         }
@@ -172,7 +204,7 @@ mod tests {
         assert_eq!(
             first,
             "\"a, \"\"b\"\"\",test,1.000,1.000000,start,r1,sink,class1,100.0,100.0,100.0,100.0,1200,1000,1428000,\
-             200,queue_full=200,50,,,,,,,,,,"
+             200,queue_full=200,50,,,,,,,,,,,,,,"
         );
         assert_eq!(text.lines().count(), 1 + run.samples.len());
     }
@@ -182,7 +214,7 @@ mod tests {
         let mut out = Vec::new();
         write_calls(&mut out, &[fixture::two_steps()]).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text.lines().nth(1).unwrap(), ",test,1.000,1.000000,start,r1,sink,10,20,70");
+        assert_eq!(text.lines().nth(1).unwrap(), ",test,1.000,1.000000,start,r1,sink,10,20,70,,,,,,");
         assert!(text.lines().last().unwrap().contains(",x10,"));
     }
 }

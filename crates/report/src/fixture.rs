@@ -45,6 +45,8 @@ pub(crate) fn two_steps() -> Run {
                 goodput_bytes: None,
                 control: None,
                 cycles: None,
+                acceptance: None,
+                waiting: None,
             });
         }
         run.calls.push(CallsSample {
@@ -55,6 +57,7 @@ pub(crate) fn two_steps() -> Run {
             none: 10,
             one: 20,
             many: 70,
+            admission: None,
         });
     }
     run

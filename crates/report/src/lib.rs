@@ -28,9 +28,10 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    CallsSample, ControlSample, CycleSample, Delays, Parameter, Run, Sample, StepMark, Topology, WireTotals,
+    AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Parameter, Run, Sample, StepMark,
+    Topology, WireTotals,
 };
-pub use stats::{ClassStats, LinkStats, StepStats};
+pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 
 /// A result file could not be written.
 #[derive(Debug, thiserror::Error)]

@@ -158,6 +158,12 @@ pub struct Sample {
     /// What the class took of its router's cycles; `None` where they are not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cycles: Option<CycleSample>,
+    /// How long the flows waited that got through for the first time in this window; `None` where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<Delays>,
+    /// Flows that had sent packets and of which nothing had got through at the end of the window; `None` where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
 }
 
 /// Cycles of a class in one window, of the whole router.
@@ -203,4 +209,24 @@ pub struct CallsSample {
     pub one: u64,
     /// Calls that found several.
     pub many: u64,
+    /// What the link's admission saw and did; `None` on links without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionSample>,
+}
+
+/// What the admission of a link saw at the end of a window, and whom it refused in it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct AdmissionSample {
+    /// The fair rate of its latest estimate, bit/s.
+    pub fair_rate_bps: f64,
+    /// The priority load of its latest estimate, as a part of the link's rate.
+    pub priority_load: f64,
+    /// Whether it took the link for congested.
+    pub congested: bool,
+    /// Flows on its list of protected flows.
+    pub protected: u64,
+    /// Those of them that are streaming.
+    pub streaming: u64,
+    /// Packets that it refused in the window.
+    pub refused: u64,
 }

@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{CallsSample, ControlSample, CycleSample, Delays, Run, Sample, StepMark};
+use crate::run::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Run, Sample, StepMark};
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
 const SLACK: f64 = 0.05;
@@ -62,6 +62,12 @@ pub struct ClassStats {
     pub control: Option<ControlSample>,
     /// What it took of its router's cycles; `None` where they are not measured.
     pub cycles: Option<CycleStats>,
+    /// How long flows waited that got through for the first time; `None` if none did or nobody looked.
+    pub acceptance: Option<DelayStats>,
+    /// Such flows per second; `None` if nobody looked.
+    pub accepted: Option<f64>,
+    /// Flows that waited at the ends of the windows, on average; `None` if nobody looked.
+    pub waiting: Option<f64>,
 }
 
 /// Cycles and packets per second of one class, of the whole router.
@@ -109,6 +115,49 @@ pub struct LinkStats {
     pub many: f64,
     /// Calls per second.
     pub calls: f64,
+    /// What its admission saw, on average over the windows; `None` on links without.
+    pub admission: Option<AdmissionStats>,
+}
+
+/// What the admission of a link saw during one step: means over its windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AdmissionStats {
+    /// Fair rate, bit/s.
+    pub fair_rate: f64,
+    /// Priority load, a part of the link's rate.
+    pub priority_load: f64,
+    /// Part of the windows at whose ends the link was taken for congested.
+    pub congested: f64,
+    /// Flows on the list of protected flows.
+    pub protected: f64,
+    /// Those of them that are streaming.
+    pub streaming: f64,
+    /// Packets refused per second.
+    pub refused: f64,
+}
+
+impl AdmissionStats {
+    /// The mean over windows; `None` if no window tells.
+    fn of(windows: &[&CallsSample]) -> Option<Self> {
+        let told: Vec<_> =
+            windows.iter().filter_map(|row| Some((row.admission.as_ref()?, row.window_s))).collect();
+        if told.is_empty() {
+            return None;
+        }
+        let mean = |value: fn(&AdmissionSample) -> f64| {
+            told.iter().map(|(row, _)| value(row)).sum::<f64>() / told.len() as f64
+        };
+        let seconds: f64 = told.iter().map(|(_, window_s)| window_s).sum();
+        let refused: f64 = told.iter().map(|(row, _)| row.refused as f64).sum();
+        Some(Self {
+            fair_rate: mean(|row| row.fair_rate_bps),
+            priority_load: mean(|row| row.priority_load),
+            congested: mean(|row| f64::from(u8::from(row.congested))),
+            protected: mean(|row| row.protected as f64),
+            streaming: mean(|row| row.streaming as f64),
+            refused: if seconds > 0.0 { refused / seconds } else { 0.0 },
+        })
+    }
 }
 
 impl Delays {
@@ -180,6 +229,8 @@ struct ClassSum {
     end_to_end: Option<Delays>,
     control: Option<(ControlSample, u32)>,
     cycles: Option<CycleSample>,
+    acceptance: Option<Delays>,
+    waiting: Option<u64>,
 }
 
 impl ClassSum {
@@ -211,6 +262,10 @@ impl ClassSum {
             sum.refused_cycles += cycles.refused_cycles;
             sum.hertz = cycles.hertz;
         }
+        if let Some(delays) = &sample.acceptance {
+            self.acceptance.get_or_insert_default().merge(delays);
+        }
+        add_known(&mut self.waiting, sample.waiting);
         if let Some(delays) = &sample.end_to_end {
             self.end_to_end.get_or_insert_default().merge(delays);
         }
@@ -232,6 +287,9 @@ impl ClassSum {
             goodput: self.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
             transit: self.transit.stats(),
             end_to_end: self.end_to_end.as_ref().and_then(Delays::stats),
+            acceptance: self.acceptance.as_ref().and_then(Delays::stats),
+            accepted: self.acceptance.as_ref().map(|delays| rate(delays.count)),
+            waiting: self.waiting.map(|waiting| waiting as f64 / f64::from(self.windows.max(1))),
             control: self.control.map(|(sum, windows)| ControlSample {
                 ci_delay: sum.ci_delay / f64::from(windows),
                 ci_loss: sum.ci_loss / f64::from(windows),
@@ -296,16 +354,11 @@ impl Run {
                 }
             }
         }
-        let mut links: Vec<CallsSample> = Vec::new();
+        let mut links: Vec<Vec<&CallsSample>> = Vec::new();
         for row in self.calls.iter().filter(|c| Self::counts(c.t_s, c.window_s, from_s, to_s)) {
-            match links.iter_mut().find(|sum| (&sum.router, &sum.link) == (&row.router, &row.link)) {
-                Some(sum) => {
-                    sum.none += row.none;
-                    sum.one += row.one;
-                    sum.many += row.many;
-                    sum.window_s += row.window_s;
-                }
-                None => links.push(row.clone()),
+            match links.iter_mut().find(|rows| (&rows[0].router, &rows[0].link) == (&row.router, &row.link)) {
+                Some(rows) => rows.push(row),
+                None => links.push(vec![row]),
             }
         }
         StepStats {
@@ -313,23 +366,27 @@ impl Run {
             from_s,
             to_s,
             classes: classes.into_iter().map(|(first, sum)| sum.finish(first)).collect(),
-            links: links.iter().map(LinkStats::of).collect(),
+            links: links.iter().map(|rows| LinkStats::of(rows)).collect(),
         }
     }
 }
 
 impl LinkStats {
-    /// From the sums over a step.
-    fn of(sum: &CallsSample) -> Self {
-        let total = (sum.none + sum.one + sum.many) as f64;
-        let fraction = |calls: u64| if total > 0.0 { calls as f64 / total } else { 0.0 };
+    /// From the windows of one link in a step: at least one.
+    fn of(rows: &[&CallsSample]) -> Self {
+        let sum = |calls: fn(&CallsSample) -> u64| rows.iter().map(|row| calls(row)).sum::<u64>() as f64;
+        let (none, one, many) = (sum(|row| row.none), sum(|row| row.one), sum(|row| row.many));
+        let total = none + one + many;
+        let fraction = |calls: f64| if total > 0.0 { calls / total } else { 0.0 };
+        let seconds: f64 = rows.iter().map(|row| row.window_s).sum();
         Self {
-            router: sum.router.clone(),
-            link: sum.link.clone(),
-            none: fraction(sum.none),
-            one: fraction(sum.one),
-            many: fraction(sum.many),
-            calls: if sum.window_s > 0.0 { total / sum.window_s } else { 0.0 },
+            router: rows[0].router.clone(),
+            link: rows[0].link.clone(),
+            none: fraction(none),
+            one: fraction(one),
+            many: fraction(many),
+            calls: if seconds > 0.0 { total / seconds } else { 0.0 },
+            admission: AdmissionStats::of(rows),
         }
     }
 }
@@ -344,6 +401,10 @@ impl Metrics for Measured<'_> {
         let calls = |fraction: fn(&LinkStats) -> f64| {
             let same = |l: &&LinkStats| l.router == subject.router && l.link == subject.link;
             step.links.iter().find(same).filter(|l| l.calls > 0.0).map(fraction)
+        };
+        let admission = |value: fn(&AdmissionStats) -> f64| {
+            let same = |l: &&LinkStats| l.router == subject.router && l.link == subject.link;
+            step.links.iter().find(same).and_then(|l| l.admission.as_ref()).map(value)
         };
         let class = step.classes.iter().find(|c| {
             c.router == subject.router && c.link == subject.link && Some(&c.class) == subject.class.as_ref()
@@ -363,6 +424,16 @@ impl Metrics for Measured<'_> {
             Metric::E2e => end_to_end.map(|d| d.mean_us),
             Metric::E2eP50 => end_to_end.map(|d| d.p50_us),
             Metric::E2eP99 => end_to_end.map(|d| d.p99_us),
+            Metric::Accept => class.and_then(|c| c.acceptance).map(|d| d.mean_us),
+            Metric::AcceptMax => class.and_then(|c| c.acceptance).map(|d| d.max_us),
+            Metric::Accepted => class.and_then(|c| c.accepted),
+            Metric::Waiting => class.and_then(|c| c.waiting),
+            Metric::FairRate => admission(|a| a.fair_rate),
+            Metric::PriorityLoad => admission(|a| a.priority_load),
+            Metric::Congested => admission(|a| a.congested),
+            Metric::Protected => admission(|a| a.protected),
+            Metric::Streaming => admission(|a| a.streaming),
+            Metric::TurnedAway => admission(|a| a.refused),
             Metric::CallsNone => calls(|l| l.none),
             Metric::CallsOne => calls(|l| l.one),
             Metric::CallsMany => calls(|l| l.many),

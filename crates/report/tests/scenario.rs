@@ -135,6 +135,7 @@ fn run(late_us: u64) -> Run {
             none: 1,
             one: 2,
             many: 7,
+            admission: None,
         });
     }
     run

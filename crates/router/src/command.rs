@@ -1,11 +1,11 @@
 //! What can be asked of a running router. The worker executes commands between two bursts.
 
-use evenkeel_config::{BuildError, DisciplineConfig, RouterConfig};
-use evenkeel_core::BitRate;
+use evenkeel_config::{AdmissionChange, BuildError, DisciplineConfig, LinkAdmission, RouterConfig};
 use evenkeel_core::schedule::{Knob, KnobError};
+use evenkeel_core::{BitRate, FlowKey};
 use thiserror::Error;
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::{FlowSnapshot, Snapshot};
 
 /// A request to the worker. Links are named by their port.
 #[derive(Clone, Debug)]
@@ -54,6 +54,34 @@ pub enum Command {
         /// Its value as in a configuration file, without quotes.
         value: String,
     },
+    /// Changes a key of the admission of a link.
+    SetAdmission {
+        /// The port of the link.
+        link: String,
+        /// The key and its new value.
+        change: AdmissionChange,
+    },
+    /// Puts another admission in place of a link's; `None`: everybody may enter.
+    SwapAdmission {
+        /// The port of the link.
+        link: String,
+        /// The new admission.
+        admission: Option<Box<LinkAdmission>>,
+    },
+    /// What happened to a flow's packets.
+    Explain {
+        /// The port of the link; `None`: every link with admission.
+        link: Option<String>,
+        /// The flow.
+        flow: FlowKey,
+    },
+    /// The protected flows, busiest first.
+    Flows {
+        /// The port of the link; `None`: every link with admission.
+        link: Option<String>,
+        /// How many at most.
+        top: usize,
+    },
     /// Makes the running router as the file says: links and classes. Ports, buffers and mode need a restart.
     Reload(Box<RouterConfig>),
 }
@@ -65,6 +93,10 @@ pub enum Reply {
     Done,
     /// The counters.
     Snapshot(Box<Snapshot>),
+    /// Sentences, one a line.
+    Text(String),
+    /// Flows.
+    Flows(Vec<FlowSnapshot>),
 }
 
 /// Why a command was not carried out. Nothing changed.

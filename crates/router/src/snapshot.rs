@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod admission;
+
+pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
+
 /// Drops by the stable name of their reason; reasons never met are left out.
 pub type Drops = BTreeMap<String, u64>;
 
@@ -255,6 +259,9 @@ pub struct LinkSnapshot {
     pub queued: u64,
     /// Scheduler calls that found no, one and several queues busy.
     pub calls: [u64; 3],
+    /// Who may enter; `None`: everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionSnapshot>,
     /// Classes in the order of the configuration.
     pub classes: Vec<ClassSnapshot>,
 }

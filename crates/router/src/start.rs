@@ -1,6 +1,7 @@
 //! Starting and stopping a router.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -234,7 +235,8 @@ fn prepare(
         return Err(StartError::Config(format!("there is no port {name:?} to capture on")));
     }
     let now = sys::monotonic_now();
-    let mut pipeline = Pipeline::with_disciplines(&config, now, options.disciplines.clone())
+    let seeded = with_seed(&config);
+    let mut pipeline = Pipeline::with_disciplines(&seeded, now, options.disciplines.clone())
         .map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.pool_mut().prefault();
     // FairDrop can be switched on, and services can be added, while the router runs.
@@ -308,6 +310,14 @@ fn prepare(
     };
     worker.watch_all().map_err(system("watching the ports"))?;
     Ok(worker)
+}
+
+/// A router that is given no seed gets one that nobody outside can know.
+fn with_seed(config: &RouterConfig) -> RouterConfig {
+    let mut seeded = config.clone();
+    // The standard library seeds its hash tables from the system's source of randomness.
+    seeded.router.seed = config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish()));
+    seeded
 }
 
 /// The port as the configuration wants it: past the kernel's stack, or beside it.
@@ -436,7 +446,7 @@ impl Handle {
     pub fn snapshot(&self) -> Result<Snapshot, CommandError> {
         match self.send(Command::Show)? {
             Reply::Snapshot(snapshot) => Ok(*snapshot),
-            Reply::Done => Err(CommandError::Stopped),
+            Reply::Done | Reply::Text(_) | Reply::Flows(_) => Err(CommandError::Stopped),
         }
     }
 

@@ -334,6 +334,16 @@ impl Worker {
             Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
             Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
             Command::FairDrop { key, value } => pipeline.set_fairdrop(&key, &value)?,
+            Command::SetAdmission { link, change } => pipeline.set_admission(now, &link, &change)?,
+            Command::SwapAdmission { link, admission } => {
+                pipeline.swap_admission(now, &link, admission.map(|admission| *admission))?;
+            }
+            Command::Explain { link, flow } => {
+                return pipeline.explain(now, link.as_deref(), &flow).map(Reply::Text);
+            }
+            Command::Flows { link, top } => {
+                return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
+            }
             Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
             Command::Reload(config) => {
                 let (old, new) = (&self.config.router, &config.router);

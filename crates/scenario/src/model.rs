@@ -107,7 +107,7 @@ pub struct Traffic {
     pub flows: u32,
     /// The capture file of [`TrafficKind::Replay`].
     pub recording: Option<PathBuf>,
-    /// Whether it is TCP: [`TrafficKind::Tcp`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
+    /// Whether it is TCP: [`TrafficKind::Tcp`], [`TrafficKind::TcpFlows`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
     pub tcp: bool,
     /// Where it stands: `file:line`, for messages.
     pub place: String,
@@ -140,6 +140,15 @@ pub enum TrafficKind {
     },
     /// The packets of [`Traffic::recording`], with their lengths and gaps.
     Replay,
+    /// TCP connections that come and go: `rate` is the payload they are asked to carry together. In virtual time only.
+    TcpFlows {
+        /// Their congestion control.
+        congestion: Congestion,
+        /// Mean of their payloads.
+        mean_size: Bytes,
+        /// How the payloads are distributed.
+        sizes: FlowSizes,
+    },
     /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real packets; in virtual time, the
     /// simulator's own.
     Tcp {
@@ -199,7 +208,11 @@ pub struct Step {
     pub name: String,
     /// When.
     pub at: Nanos,
-    /// What changes, in order.
+    /// Wires that go down, as indices into [`Scenario::wires`]: then every router has the routes that are left.
+    pub down: Vec<usize>,
+    /// Wires that come up again.
+    pub up: Vec<usize>,
+    /// What changes, in order, after that.
     pub set: Vec<SetChange>,
 }
 

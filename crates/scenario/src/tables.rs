@@ -243,6 +243,10 @@ pub static TRAFFIC: Section = Section {
                     "tcp",
                     "a TCP connection that sends what its congestion control lets it; iperf3 on real packets",
                 ),
+                (
+                    "tcp-flows",
+                    "TCP connections that come and go, exponential gaps between their beginnings; in virtual time only",
+                ),
             ]),
             presence: Presence::Default("\"cbr\""),
             doc: "When packets come.",
@@ -263,7 +267,8 @@ pub static TRAFFIC: Section = Section {
             presence: Presence::Optional(
                 "needed; for `greedy` that of the host's wire; `tcp` and `replay` have none",
             ),
-            doc: "Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`.",
+            doc: "Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`. Of payload that all connections \
+                  together are asked to carry, for `tcp-flows`.",
         },
         Key {
             name: "size",
@@ -275,7 +280,7 @@ pub static TRAFFIC: Section = Section {
             name: "congestion",
             kind: Kind::Choice(&[("cubic", "RFC 9438"), ("reno", "RFC 5681, with the recovery of RFC 6675")]),
             presence: Presence::Default("\"cubic\""),
-            doc: "Congestion control of `tcp`.",
+            doc: "Congestion control of `tcp` and `tcp-flows`.",
         },
         Key {
             name: "bytes",
@@ -306,7 +311,7 @@ pub static TRAFFIC: Section = Section {
             name: "flow_size",
             kind: Kind::Size { min: Bytes(72), max: Bytes(1 << 40) },
             presence: Presence::Default("\"50000B\""),
-            doc: "Mean size of `flows`, in bytes of IP packets.",
+            doc: "Mean size of `flows`, in bytes of IP packets; of `tcp-flows`, in bytes of payload.",
         },
         Key {
             name: "distribution",
@@ -316,7 +321,7 @@ pub static TRAFFIC: Section = Section {
                 ("lognormal", "lognormal"),
             ]),
             presence: Presence::Default("\"fixed\""),
-            doc: "How the sizes of `flows` are distributed.",
+            doc: "How the sizes of `flows` and `tcp-flows` are distributed.",
         },
         Key {
             name: "shape",
@@ -389,6 +394,8 @@ pub static TRAFFIC: Section = Section {
     ],
 };
 
+static WIRE_ENDS: Kind = Kind::Text;
+
 /// `[[step]]`.
 pub static STEP: Section = Section {
     heading: "[[step]]",
@@ -400,6 +407,19 @@ pub static STEP: Section = Section {
             kind: MOMENT,
             presence: Presence::Required,
             doc: "When: after the step before, before the end.",
+        },
+        Key {
+            name: "down",
+            kind: Kind::List(&WIRE_ENDS),
+            presence: Presence::Optional("none"),
+            doc: "Wires that go down, by their nodes: `\"r1/r2\"`. Their interfaces go down, and every router has the routes that are \
+                  left, as a routing protocol would give it; then come the changes of `set`.",
+        },
+        Key {
+            name: "up",
+            kind: Kind::List(&WIRE_ENDS),
+            presence: Presence::Optional("none"),
+            doc: "Wires that come up again.",
         },
         Key {
             name: "set",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use evenkeel_config::Change;
 use evenkeel_core::{BitRate, Nanos};
 
 use crate::model::Scenario;
@@ -22,6 +23,8 @@ pub struct Wire {
     pub quality: Quality,
     /// Where it stands: `file:line`, for messages.
     pub place: String,
+    /// Whether it is down: no route uses it.
+    pub down: bool,
 }
 
 /// What a wire does to packets, in each direction. The default does nothing.
@@ -147,7 +150,7 @@ impl Scenario {
     pub fn routes(&self, node: &str) -> Vec<Route> {
         let reached = self.reach(node);
         let mut routes = Vec::new();
-        for wire in &self.wires {
+        for wire in self.wires.iter().filter(|wire| !wire.down) {
             if wire.from_node(node).is_some() {
                 continue;
             }
@@ -176,6 +179,54 @@ impl Scenario {
             routes.extend([v4_route, v6_route]);
         }
         routes
+    }
+
+    /// The same scenario as it is laid out during the step with this index: wires that are down then carry no routes.
+    #[must_use]
+    pub fn during(&self, step: usize) -> Self {
+        let mut then = self.clone();
+        for step in self.steps.iter().take(step + 1) {
+            for (wires, down) in [(&step.down, true), (&step.up, false)] {
+                for wire in wires {
+                    if let Some(wire) = then.wires.get_mut(*wire) {
+                        wire.down = down;
+                    }
+                }
+            }
+        }
+        then
+    }
+
+    /// Whether wires go down or come up.
+    #[must_use]
+    pub fn layout_changes(&self) -> bool {
+        self.steps.iter().any(|step| !step.down.is_empty() || !step.up.is_empty())
+    }
+
+    /// Whether it is worth measuring how long flows wait: a link has or gets an admission, or flows must find another way.
+    #[must_use]
+    pub fn measures_acceptance(&self) -> bool {
+        let mut links = self.routers.iter().flat_map(|router| &router.config.links);
+        let mut changes = self.steps.iter().flat_map(|step| &step.set);
+        self.layout_changes()
+            || links.any(|link| link.admission.is_some())
+            || changes.any(|set| matches!(set.change, Change::WholeAdmission(Some(_))))
+    }
+
+    /// The paths from one host to another in the order of the steps in which they are used; each once.
+    #[must_use]
+    pub fn paths_between(&self, from: &str, to: &str) -> Vec<Vec<String>> {
+        let mut paths: Vec<_> = self.path_between(from, to).into_iter().collect();
+        for (index, step) in self.steps.iter().enumerate() {
+            if step.down.is_empty() && step.up.is_empty() {
+                continue;
+            }
+            if let Some(path) = self.during(index).path_between(from, to).filter(|path| !paths.contains(path))
+            {
+                paths.push(path);
+            }
+        }
+        paths
     }
 
     /// The address of a host that traffic is sent to: that of its first wire.
@@ -224,7 +275,7 @@ impl Scenario {
         let mut reached: BTreeMap<&str, Reach> = BTreeMap::new();
         let mut waiting = VecDeque::from([(from, None)]);
         while let Some((node, here)) = waiting.pop_front() {
-            for (index, wire) in self.wires.iter().enumerate() {
+            for (index, wire) in self.wires.iter().enumerate().filter(|(_, wire)| !wire.down) {
                 let Some((_, far)) = wire.from_node(node) else { continue };
                 let known = far.node == from || reached.contains_key(far.node.as_str());
                 if known {

@@ -111,7 +111,9 @@ impl Scenario {
                             Change::Rate(_)
                             | Change::Ring(_)
                             | Change::Control(_)
-                            | Change::FairDrop { .. } => true,
+                            | Change::FairDrop { .. }
+                            | Change::Admission(_)
+                            | Change::WholeAdmission(_) => true,
                         }
                     });
                 }
@@ -137,6 +139,12 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
         Change::Rate(rate) => link.rate = *rate,
         Change::Ring(ring) => link.ring = *ring,
         Change::Discipline(discipline) => link.discipline = discipline.clone(),
+        Change::Admission(change) => match link.admission.as_ref().map(|admission| admission.changed(change))
+        {
+            Some(Ok(changed)) => link.admission = Some(changed),
+            _ => return false,
+        },
+        Change::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
         Change::Control(on) => match &mut link.control {
             Some(control) => control.on = *on,
             None => return false,

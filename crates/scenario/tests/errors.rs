@@ -271,7 +271,7 @@ fn traffic() {
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
         &[
-            "traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, `\"flows\"`, `\"replay\"`, `\"tcp\"`, found \"burst\"",
+            "traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, found \"burst\"",
         ],
     );
 }

@@ -96,6 +96,8 @@ impl Metrics for Results {
             | Metric::Cycles
             | Metric::CyclesEach
             | Metric::Refused => None,
+            // Nobody here controls, admits, or is let in.
+            _ => None,
         }
     }
 }
@@ -169,8 +171,11 @@ fn run(scenario: &Scenario) -> Results {
                     let changed = LinkConfig { rate: *rate, ..*link.config() };
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
-                Change::Control(_) | Change::FairDrop { .. } => {
-                    panic!("{}: no figure is about control or FairDrop", scenario.name)
+                Change::Control(_)
+                | Change::FairDrop { .. }
+                | Change::Admission(_)
+                | Change::WholeAdmission(_) => {
+                    panic!("{}: no figure here is about these", scenario.name)
                 }
                 Change::Discipline(discipline) => {
                     link.swap(step.at, discipline.build(classes).unwrap(), &mut Nowhere);
@@ -293,7 +298,7 @@ fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig)
 /// The files set what was published: steps cannot refer to `published/`, so a slip of the pen would go unseen.
 #[test]
 fn steps_set_what_was_published() {
-    use evenkeel_config::DisciplineConfig::{Fifo, Lct, Own, WfqAltq};
+    use evenkeel_config::DisciplineConfig::{Afan, Fifo, Lct, Own, Pdrr, Pfq, WfqAltq};
     use evenkeel_core::schedule::wfq_altq::DropRule;
 
     let limit = |discipline: &_| match discipline {
@@ -302,12 +307,12 @@ fn steps_set_what_was_published() {
             DropRule::TailPerQueue { limit } => u64::from(limit),
             DropRule::LongestHead { .. } => panic!("the measurements used tail drop"),
         },
-        Fifo(_) | Own(_) => panic!("no figure is about these"),
+        Fifo(_) | Own(_) | Pfq(_) | Pdrr(_) | Afan(_) => panic!("no figure is about these"),
     };
     let class3 = |discipline: &_| match discipline {
         Lct(config) => config.x_delay[3].0 / 1_000,
         WfqAltq(config) => u64::from(config.weights[3].0),
-        Fifo(_) | Own(_) => panic!("no figure is about these"),
+        Fifo(_) | Own(_) | Pfq(_) | Pdrr(_) | Afan(_) => panic!("no figure is about these"),
     };
     let mut compared = 0;
     for scenario in scenarios("lct").iter().chain(&scenarios("wfq-altq")) {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use evenkeel_core::Nanos;
 use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
+use evenkeel_traffic::{Beginnings, FlowsConfig};
 use evenkeel_world::FLOW_STREAMS;
 
 use crate::engine::{End, Engine, host_number};
@@ -14,7 +15,15 @@ use crate::source::numbered;
 use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
 use crate::{Endpoint, SimError};
 
-/// Both ends of a TCP connection, number `flow` of its traffic; the first opens it when the traffic starts.
+/// What a connection is to carry, and when it is opened.
+#[derive(Clone, Copy)]
+struct Job {
+    congestion: Congestion,
+    bytes: Option<u64>,
+    start: Nanos,
+}
+
+/// The only connection of its traffic, or number `flow` of those alike.
 pub(crate) fn add(
     engine: &mut Engine,
     scenario: &Scenario,
@@ -22,27 +31,56 @@ pub(crate) fn add(
     traffic: &Traffic,
     flow: u64,
 ) -> Result<(), SimError> {
-    // A full packet without options is as long as the scenario says.
-    let headers = if traffic.ipv6 { 60 } else { 40 };
-    let mss = traffic.size.0.saturating_sub(headers).min(u64::from(u16::MAX)) as u16;
     let TrafficKind::Tcp { congestion, bytes } = traffic.kind else {
         let message =
             format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
         return Err(SimError::BadInput(message));
     };
-    let congestion = match congestion {
+    let job = Job { congestion, bytes: bytes.map(|bytes| bytes.0), start: traffic.start };
+    connect(engine, scenario, number, traffic, flow, job)
+}
+
+/// All the connections of a traffic of which many come and go. Ends that are done are forgotten.
+pub(crate) fn add_many(
+    engine: &mut Engine,
+    scenario: &Scenario,
+    number: u32,
+    traffic: &Traffic,
+    config: FlowsConfig,
+) -> Result<(), SimError> {
+    let TrafficKind::TcpFlows { congestion, .. } = traffic.kind else { return Ok(()) };
+    let refused = |error| SimError::BadInput(format!("traffic {}: {error}", traffic.name));
+    for (flow, (start, size)) in (0..).zip(Beginnings::new(config).map_err(refused)?) {
+        let job = Job { congestion, bytes: Some(size.0), start };
+        connect(engine, scenario, number, traffic, flow, job)?;
+    }
+    Ok(())
+}
+
+/// Both ends of a TCP connection, number `flow` of its traffic; the first opens it when it is time.
+fn connect(
+    engine: &mut Engine,
+    scenario: &Scenario,
+    number: u32,
+    traffic: &Traffic,
+    flow: u64,
+    job: Job,
+) -> Result<(), SimError> {
+    // A full packet without options is as long as the scenario says.
+    let headers = if traffic.ipv6 { 60 } else { 40 };
+    let mss = traffic.size.0.saturating_sub(headers).min(u64::from(u16::MAX)) as u16;
+    let congestion = match job.congestion {
         Congestion::Reno => tcp::Congestion::Reno,
         Congestion::Cubic => tcp::Congestion::Cubic { fast_convergence: true },
     };
-    let mut dice = Dice::new(scenario.seed, u64::from(number) + flow * FLOW_STREAMS);
+    let mut dice = Dice::new(scenario.seed, u64::from(number) + flow.wrapping_mul(FLOW_STREAMS));
     let [isn, peer_isn] = [dice.fraction() as u32, dice.fraction() as u32];
     let (direction, there) = way(scenario, traffic, false)?;
     let there = numbered(there, flow);
     let (direction_back, back) = way(scenario, traffic, true)?;
     let addresses =
         tcp::Addresses { source: there.source, destination: there.destination, dscp: traffic.dscp };
-    let sender =
-        SenderConfig { mss, congestion, bytes: bytes.map(|bytes| bytes.0), isn, ..SenderConfig::default() };
+    let sender = SenderConfig { mss, congestion, bytes: job.bytes, isn, ..SenderConfig::default() };
     let receiver = ReceiverConfig { mss, isn: peer_isn, ..ReceiverConfig::default() };
     let end = |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
         let (direction, ethernet) =
@@ -63,7 +101,7 @@ pub(crate) fn add(
     engine.add_end(end(Box::new(TcpReceiver::new(receiver, &addresses)), false, &traffic.to, far, near)?);
     let opening =
         engine.add_end(end(Box::new(TcpSender::new(sender, &addresses)), true, &traffic.from, near, far)?);
-    engine.queue.push(traffic.start, Event::Begin(opening));
+    engine.queue.push(job.start, Event::Begin(opening));
     engine.queue.push(traffic.stop, Event::End(opening));
     Ok(())
 }

@@ -9,8 +9,8 @@ use std::collections::{HashMap, VecDeque};
 use evenkeel_core::Nanos;
 use evenkeel_scenario::Scenario;
 use evenkeel_traffic::emulate::{Emulator, Fate};
-use evenkeel_world::Arrived;
 use evenkeel_world::payload::Stamp;
+use evenkeel_world::{Acceptance, Arrived};
 
 use crate::SimError;
 use crate::header;
@@ -18,7 +18,7 @@ use crate::host::{Endpoint, EndpointCounters, Outbox};
 use crate::port::{ETHERNET, SimFrame};
 use crate::queue::{Event, EventQueue};
 use crate::router::SimRouter;
-use crate::source::Sender;
+use crate::source::{Sender, flow_key};
 
 /// The far end of a direction of a wire.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,8 @@ pub(crate) struct Tally {
     pub(crate) before: (u64, u64),
     /// What arrived in this window.
     pub(crate) arrived: Arrived,
+    /// How long flows wait to be let in, where that is measured.
+    pub(crate) acceptance: Option<Box<Acceptance>>,
     /// What endpoints that are done had counted: senders', receivers'.
     pub(crate) done: [EndpointCounters; 2],
 }
@@ -177,6 +179,9 @@ impl Engine {
             Event::Source(number) => {
                 let sender = &mut self.senders[number as usize];
                 let (direction, traffic) = (sender.direction, sender.traffic);
+                if let Some(acceptance) = &mut self.tallies[traffic as usize].acceptance {
+                    acceptance.sent(sender.flow_key(), self.now);
+                }
                 let frame = sender.frame(self.now);
                 let next = sender.next(self.now);
                 if let Some(at) = next {
@@ -205,6 +210,12 @@ impl Engine {
         };
         call(&mut *end.endpoint, self.now, &mut outbox);
         let (direction, ethernet, traffic, opens) = (end.direction, end.ethernet, end.traffic, end.opens);
+        if opens
+            && !outbox.packets.is_empty()
+            && let Some(acceptance) = &mut self.tallies[traffic as usize].acceptance
+        {
+            acceptance.sent(flow_key(end.key.1, end.key.2), self.now);
+        }
         // An end that asks for the past is called in the next turn of this instant.
         let wake = end.endpoint.next_wake().map_or(Nanos::MAX, |at| at.max(self.now));
         if wake != end.wake {
@@ -341,6 +352,11 @@ impl Engine {
 fn count(tally: &mut Tally, read: &header::Read, stamp: Option<Stamp>, now: Nanos) {
     tally.arrived.packets += 1;
     tally.arrived.bytes += u64::from(read.ip_len);
+    if let Some(acceptance) = &mut tally.acceptance {
+        // A SYN carries no stamp: for it, the way through the network counts too.
+        let sent = stamp.map_or(now, |stamp| stamp.at);
+        acceptance.arrived(flow_key(read.source_port, read.destination_port), sent);
+    }
     if let Some(stamp) = stamp {
         tally.arrived.delays.record(now.saturating_sub(stamp.at));
     }

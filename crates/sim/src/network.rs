@@ -35,7 +35,9 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
     }
     let mut tallies = Vec::with_capacity(scenario.traffic.len());
     for traffic in &scenario.traffic {
-        tallies.push(Tally { to: host_number(scenario, &traffic.to)?, ..Tally::default() });
+        // Elsewhere nobody looks: it costs a look-up for each packet.
+        let acceptance = scenario.measures_acceptance().then(Box::default);
+        tallies.push(Tally { to: host_number(scenario, &traffic.to)?, acceptance, ..Tally::default() });
     }
     let mut engine = Engine::new(routers, directions, tallies);
     for (number, traffic) in scenario.traffic.iter().enumerate() {
@@ -107,6 +109,10 @@ fn add_traffic(
             }
             SourceKind::Tcp => {
                 connection::add(engine, scenario, number, traffic, flow)?;
+                continue;
+            }
+            SourceKind::TcpFlows(config) => {
+                connection::add_many(engine, scenario, number, traffic, config)?;
                 continue;
             }
         };

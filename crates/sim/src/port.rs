@@ -60,6 +60,16 @@ impl SimPort {
         Self { name: name.to_owned(), mac, mtu, rx, tx, counters: PortCounters::default() }
     }
 
+    /// The interface's name.
+    pub(crate) fn interface(&self) -> &str {
+        &self.name
+    }
+
+    /// Longest IP packet, bytes.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
     fn receive(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         let mut taken = 0;
         while taken < max

@@ -94,6 +94,49 @@ impl SimRouter {
         round
     }
 
+    /// Tells what the mirror of a kernel would when wires went down or came up and a routing protocol made up for it: `before` and `then` are the
+    /// scenario's layouts.
+    pub(crate) fn lay_out(&mut self, now: Nanos, name: &str, before: &Scenario, then: &Scenario) {
+        let pipeline = &mut self.pipeline;
+        let ports: Vec<_> = self.ports.iter().map(|port| (port.interface().to_owned(), port.mtu())).collect();
+        let place = |interface: &str| ports.iter().position(|(known, _)| known == interface);
+        for interface in then.interfaces(name) {
+            let down = then.wires[interface.wire].down;
+            let Some(index) = place(&interface.name).filter(|_| down != before.wires[interface.wire].down)
+            else {
+                continue;
+            };
+            let near = usize::from(then.wires[interface.wire].ends[0].node != name);
+            let mac = mac(interface.wire, near);
+            let port = PortIndex(index as u16);
+            let link = MirroredLink { index: index as u32 + 1, mac, mtu: ports[index].1, up: !down };
+            pipeline.apply(now, MirrorEvent::Link { port, link: Some(link) });
+            for (address, prefix_len) in
+                [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)]
+            {
+                let hop = MirroredNextHop { port: Some(port), gateway: None, weight: 1 };
+                pipeline.apply(
+                    now,
+                    if down { gone(address, prefix_len) } else { unicast(address, prefix_len, hop) },
+                );
+            }
+        }
+        let (old, new) = (before.routes(name), then.routes(name));
+        for route in old.iter().filter(|old| {
+            new.iter().all(|new| (new.destination, new.prefix) != (old.destination, old.prefix))
+        }) {
+            pipeline.apply(now, gone(route.destination, route.prefix));
+        }
+        for route in new.iter().filter(|new| !old.contains(new)) {
+            let next_hop = MirroredNextHop {
+                port: place(&route.interface).map(|index| PortIndex(index as u16)),
+                gateway: Some(route.via),
+                weight: 1,
+            };
+            pipeline.apply(now, unicast(route.destination, route.prefix, next_hop));
+        }
+    }
+
     /// Makes a change of a step.
     pub(crate) fn set(&mut self, now: Nanos, set: &SetChange) -> Result<(), SimError> {
         let (pipeline, link) = (&mut self.pipeline, set.link.as_str());
@@ -104,6 +147,10 @@ impl SimRouter {
             Change::Control(on) => pipeline.set_control(now, link, *on),
             Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
             Change::FairDrop { key, value } => pipeline.set_fairdrop(key, value),
+            Change::Admission(change) => pipeline.set_admission(now, link, change),
+            Change::WholeAdmission(admission) => {
+                pipeline.swap_admission(now, link, admission.as_deref().cloned())
+            }
         }
         .map_err(|error| SimError::BadInput(format!("{} {} {}: {error}", set.router, set.link, set.knob)))
     }
@@ -123,6 +170,12 @@ fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(Mirro
         tell(MirrorEvent::Route { prefix: Prefix::host(address), route: Some(local) });
         tell(unicast(address, prefix_len, MirroredNextHop { port: Some(port), gateway: None, weight: 1 }));
     }
+}
+
+/// A route that is no more.
+fn gone(destination: IpAddr, prefix_len: u8) -> MirrorEvent {
+    let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
+    MirrorEvent::Route { prefix, route: None }
 }
 
 fn unicast(destination: IpAddr, prefix_len: u8, next_hop: MirroredNextHop) -> MirrorEvent {

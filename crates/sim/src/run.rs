@@ -31,6 +31,7 @@ pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, 
     let mut simulation = Simulation {
         places: places.all_measured(),
         engine: network::engine(&scenario, &options.disciplines)?,
+        layout: None,
         run: describe::run(&scenario, "sim"),
         scenario: &scenario,
         warnings: Vec::new(),
@@ -55,6 +56,8 @@ struct Simulation<'a> {
     scenario: &'a Scenario,
     places: Places,
     engine: Engine,
+    /// The layout since the last step that changed it.
+    layout: Option<Scenario>,
     run: Run,
     warnings: Vec<String>,
 }
@@ -100,6 +103,9 @@ impl Simulation<'_> {
 
     fn apply(&mut self, step: &evenkeel_scenario::Step) -> Result<(), SimError> {
         let now = self.engine.now;
+        if !step.down.is_empty() || !step.up.is_empty() {
+            self.lay_out(step);
+        }
         for change in &step.set {
             let router = self.scenario.routers.iter().position(|router| router.name == change.router);
             let router = router.ok_or_else(|| {
@@ -111,9 +117,27 @@ impl Simulation<'_> {
         self.run.steps.push(StepMark {
             name: step.name.clone(),
             at_s: now.as_secs_f64(),
-            changes: step.set.iter().map(describe::change).collect(),
+            changes: describe::changes(self.scenario, step),
         });
         Ok(())
+    }
+
+    /// Wires go down or come up, and every router has the routes that are left. All flows knock anew.
+    fn lay_out(&mut self, step: &evenkeel_scenario::Step) {
+        let now = self.engine.now;
+        let index = self.scenario.step(&step.name).unwrap_or_default();
+        let before = self.layout.replace(self.scenario.during(index));
+        let before = before.as_ref().unwrap_or(self.scenario);
+        let then = self.layout.as_ref().unwrap_or(self.scenario);
+        for (number, router) in self.scenario.routers.iter().enumerate() {
+            self.engine.routers[number].lay_out(now, &router.name, before, then);
+            self.engine.touched(number as u32);
+        }
+        for tally in &mut self.engine.tallies {
+            if let Some(acceptance) = &mut tally.acceptance {
+                acceptance.anew();
+            }
+        }
     }
 
     fn counters(&mut self) -> Counters {
@@ -127,6 +151,10 @@ impl Simulation<'_> {
         let arrived = self.engine.tallies.iter_mut().map(|tally| {
             tally.before.0 += tally.arrived.packets;
             tally.before.1 += tally.arrived.bytes;
+            if let Some(acceptance) = &mut tally.acceptance {
+                tally.arrived.accepted = Some(acceptance.take());
+                tally.arrived.waiting = acceptance.waiting();
+            }
             std::mem::take(&mut tally.arrived)
         });
         HostWindow { sent, arrived: arrived.collect() }

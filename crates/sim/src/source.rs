@@ -39,9 +39,14 @@ pub(crate) struct Sender {
     /// The frame of the packet before, and where its stamp goes.
     frame: SimFrame,
     stamp_at: usize,
-    /// The packet that is due.
+    /// The packet that is due: its length, the number of its flow.
     due: (Bytes, u64),
     sent: u64,
+}
+
+/// What tells the flows of a traffic apart.
+pub(crate) fn flow_key(source_port: u16, destination_port: u16) -> u64 {
+    u64::from(source_port) << 16 | u64::from(destination_port)
 }
 
 /// The addresses of flow number `flow` among many alike: other ports, from the first flow's on.
@@ -78,6 +83,12 @@ impl Sender {
             (self.frame, self.stamp_at) = frame_of(&numbered(self.addresses, flow), ip_len);
         }
         Some(at)
+    }
+
+    /// What tells the flow of the packet that is due from others of its traffic.
+    pub(crate) fn flow_key(&self) -> u64 {
+        let Addresses { source, destination, .. } = numbered(self.addresses, self.due.1);
+        flow_key(source.port(), destination.port())
     }
 
     /// The frame of the packet that is due, sent at `now`.

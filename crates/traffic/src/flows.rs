@@ -55,14 +55,21 @@ pub struct FlowEmission {
     pub last: bool,
 }
 
-/// A source of flows. See the [module](self).
+/// When flows begin and how long they are: what [`FlowArrivals`] sends as packets, and others as connections. Of the configuration,
+/// `peak`, `ip_len` and `min_len` do not matter here.
 #[derive(Clone, Debug)]
-pub struct FlowArrivals {
+pub struct Beginnings {
     config: FlowsConfig,
     dice: Dice,
     /// When the next flow begins, and fractions of a nanosecond in units of 1 / (load x 2^32).
     begins: Nanos,
     rest: u128,
+}
+
+/// A source of flows. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct FlowArrivals {
+    beginnings: Beginnings,
     flows: u64,
     /// Flows being sent: next packet, number, bytes left.
     active: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
@@ -71,8 +78,8 @@ pub struct FlowArrivals {
 
 const MAX_RATE: u64 = 1_000_000_000_000;
 
-impl FlowArrivals {
-    /// A source that has sent nothing.
+impl Beginnings {
+    /// No flow has begun.
     ///
     /// # Errors
     /// A value outside of its range.
@@ -86,18 +93,48 @@ impl FlowArrivals {
         if config.mean_size.0 == 0 || config.mean_size.0 > 1 << 40 || !config.sizes.is_valid() {
             return Err(SourceError::FlowSize(config.mean_size, config.sizes));
         }
+        let dice = Dice::new(config.seed, config.stream);
+        let mut beginnings = Self { dice, begins: config.start, rest: 0, config };
+        beginnings.gap();
+        Ok(beginnings)
+    }
+
+    /// On to the flow after.
+    fn gap(&mut self) {
+        let parts = u128::from(self.config.load.0) * u128::from(ONE);
+        let gap = u128::from(self.config.mean_size.0) * 8_000_000_000;
+        // Below 2^73 times a variate that is below 2^40 with a probability of all but e^-256.
+        let sum = self.rest + gap.saturating_mul(u128::from(self.dice.exponential()));
+        self.rest = sum % parts;
+        self.begins = self.begins.saturating_add(Nanos(u64::try_from(sum / parts).unwrap_or(u64::MAX)));
+    }
+}
+
+/// Flow after flow, until the source stops: when, and how many bytes.
+impl Iterator for Beginnings {
+    type Item = (Nanos, Bytes);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.begins;
+        if at >= self.config.stop {
+            return None;
+        }
+        let size = self.config.sizes.draw(self.config.mean_size, &mut self.dice);
+        self.gap();
+        Some((at, size))
+    }
+}
+
+impl FlowArrivals {
+    /// A source that has sent nothing.
+    ///
+    /// # Errors
+    /// A value outside of its range.
+    pub fn new(config: FlowsConfig) -> Result<Self, SourceError> {
         let bits = u128::from(config.ip_len.0) * 8_000_000_000;
-        let mut source = Self {
-            dice: Dice::new(config.seed, config.stream),
-            begins: config.start,
-            rest: 0,
-            flows: 0,
-            active: BinaryHeap::new(),
-            spacing: Nanos(u64::try_from(bits / u128::from(config.peak.0)).unwrap_or(u64::MAX)),
-            config,
-        };
-        source.gap();
-        Ok(source)
+        let beginnings = Beginnings::new(config)?;
+        let spacing = Nanos(u64::try_from(bits / u128::from(config.peak.0)).unwrap_or(u64::MAX));
+        Ok(Self { beginnings, flows: 0, active: BinaryHeap::new(), spacing })
     }
 
     /// Flows that have begun.
@@ -114,25 +151,16 @@ impl FlowArrivals {
 
     fn next_packet(&mut self) -> Option<FlowEmission> {
         let Reverse((at, flow, left)) = self.active.pop()?;
-        if at >= self.config.stop {
+        let config = &self.beginnings.config;
+        if at >= config.stop {
             return None;
         }
-        let ip_len = left.clamp(self.config.min_len.0, self.config.ip_len.0);
+        let ip_len = left.clamp(config.min_len.0, config.ip_len.0);
         let left = left.saturating_sub(ip_len);
         if left > 0 {
             self.active.push(Reverse((at.saturating_add(self.spacing), flow, left)));
         }
         Some(FlowEmission { at, ip_len: Bytes(ip_len), flow, last: left == 0 })
-    }
-
-    /// On to the flow after.
-    fn gap(&mut self) {
-        let parts = u128::from(self.config.load.0) * u128::from(ONE);
-        let gap = u128::from(self.config.mean_size.0) * 8_000_000_000;
-        // Below 2^73 times a variate that is below 2^40 with a probability of all but e^-256.
-        let sum = self.rest + gap.saturating_mul(u128::from(self.dice.exponential()));
-        self.rest = sum % parts;
-        self.begins = self.begins.saturating_add(Nanos(u64::try_from(sum / parts).unwrap_or(u64::MAX)));
     }
 }
 
@@ -142,15 +170,11 @@ impl Iterator for FlowArrivals {
 
     fn next(&mut self) -> Option<Self::Item> {
         let due = self.active.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
-        if self.begins <= due {
-            if self.begins >= self.config.stop {
-                // Whatever else is due comes later still.
-                return None;
-            }
-            let size = self.config.sizes.draw(self.config.mean_size, &mut self.dice);
-            self.active.push(Reverse((self.begins, self.flows, size.0)));
+        if self.beginnings.begins <= due {
+            // If no more begins, whatever else is due comes later still.
+            let (begins, size) = self.beginnings.next()?;
+            self.active.push(Reverse((begins, self.flows, size.0)));
             self.flows += 1;
-            self.gap();
         }
         self.next_packet()
     }

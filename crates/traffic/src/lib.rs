@@ -26,7 +26,7 @@ pub mod sizes;
 pub mod source;
 
 pub use emulate::{Emulator, EmulatorConfig, EmulatorError, Fate};
-pub use flows::{FlowArrivals, FlowEmission, FlowsConfig};
+pub use flows::{Beginnings, FlowArrivals, FlowEmission, FlowsConfig};
 pub use replay::Replay;
 pub use sizes::Sizes;
 pub use source::{Emission, Process, Source, SourceConfig, SourceError};

@@ -17,6 +17,10 @@ pub struct Arrived {
     pub repeated: u64,
     /// From the sender's stamp to the kernel of the receiving host.
     pub delays: HostDelays,
+    /// Flows that got through for the first time, or anew, and how long they waited; `None` where nobody looked.
+    pub accepted: Option<HostDelays>,
+    /// Flows of which nothing has got through at the end of the window.
+    pub waiting: u64,
 }
 
 /// Delays from host to host.

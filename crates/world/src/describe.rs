@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use evenkeel_config::diff::settings;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
 use evenkeel_report::run::{Node, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
-use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Tool, Traffic, TrafficKind};
+use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind};
 
 use crate::arrived::packet_rate;
 
@@ -35,12 +36,25 @@ pub fn change(change: &SetChange) -> String {
     }
 }
 
+/// What a step changes, for people.
+pub fn changes(scenario: &Scenario, step: &Step) -> Vec<String> {
+    let wires = |wires: &[usize], what: &str| -> Vec<String> {
+        let named = wires.iter().filter_map(|wire| scenario.wires.get(*wire));
+        named.map(|wire| format!("wire {}/{} {what}", wire.ends[0].node, wire.ends[1].node)).collect()
+    };
+    let mut all = wires(&step.down, "down");
+    all.extend(wires(&step.up, "up"));
+    all.extend(step.set.iter().map(change));
+    all
+}
+
 /// The links that flows of the scenario leave by, as (router, its configuration, link).
 pub fn used_links(scenario: &Scenario) -> Vec<(&str, &RouterConfig, &LinkConfig)> {
     let mut hops = BTreeSet::new();
     for traffic in &scenario.traffic {
-        let path = scenario.path_between(&traffic.from, &traffic.to).unwrap_or_default();
-        hops.extend(path.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+        for path in scenario.paths_between(&traffic.from, &traffic.to) {
+            hops.extend(path.windows(2).map(|pair| (pair[0].clone(), pair[1].clone())));
+        }
     }
     let mut used = Vec::new();
     for router in &scenario.routers {
@@ -94,6 +108,13 @@ pub fn offered(traffic: &Traffic) -> String {
     let Traffic { from, to, rate, size, .. } = traffic;
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
     let kind = match (traffic.tool, traffic.kind) {
+        (_, TrafficKind::TcpFlows { congestion, mean_size, sizes }) => {
+            return format!(
+                "{from} to {to}{class}: TCP connections ({}) that come and go, {rate} of payload together, {mean_size} each on average ({}), full segments of {size}",
+                congestion.name(),
+                distribution(sizes)
+            );
+        }
         (_, TrafficKind::Tcp { congestion, bytes }) => {
             let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
             let congestion = congestion.name();
@@ -112,17 +133,21 @@ pub fn offered(traffic: &Traffic) -> String {
         }
         (Tool::Evenkeel, TrafficKind::Greedy) => "as much as its wire takes".to_owned(),
         (Tool::Evenkeel, TrafficKind::Flows { mean_size, sizes, peak }) => {
-            let sizes = match sizes {
-                FlowSizes::Fixed => "all alike".to_owned(),
-                FlowSizes::Pareto(shape) => format!("Pareto {shape}"),
-                FlowSizes::Lognormal(shape) => format!("lognormal {shape}"),
-            };
+            let sizes = distribution(sizes);
             format!("flows of {mean_size} on average ({sizes}) that come and go, each at {peak}")
         }
         (Tool::Evenkeel, TrafficKind::Replay) => "a recording".to_owned(),
     };
     let packets = packet_rate(*rate, *size);
     format!("{from} to {to}{class}: {rate} in packets of {size} ({packets:.0}/s), {kind}")
+}
+
+fn distribution(sizes: FlowSizes) -> String {
+    match sizes {
+        FlowSizes::Fixed => "all alike".to_owned(),
+        FlowSizes::Pareto(shape) => format!("Pareto {shape}"),
+        FlowSizes::Lognormal(shape) => format!("lognormal {shape}"),
+    }
 }
 
 /// Names and values of what a link is told to be.
@@ -137,6 +162,12 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
     }
     all.push(("discipline", link.discipline.name().to_owned()));
     all.extend(discipline_parameters(&config.class_names(), &link.discipline));
+    if let Some(admission) = &link.admission {
+        let given: Vec<_> =
+            admission.given().into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        let text = if given.is_empty() { "all knobs at their defaults".to_owned() } else { given.join(", ") };
+        all.push(("admission", text));
+    }
     all
 }
 
@@ -182,6 +213,11 @@ fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec
                 ("module 2", if lct.module2 { "on" } else { "off" }.to_owned()),
                 ("several waiting, none due", policy.to_owned()),
             ]
+        }
+        DisciplineConfig::Pfq(_) | DisciplineConfig::Pdrr(_) | DisciplineConfig::Afan(_) => {
+            let settings = settings(discipline, classes).into_iter();
+            let text: Vec<_> = settings.map(|(key, value)| format!("{key} {value}")).collect();
+            vec![("knobs", text.join(", "))]
         }
         DisciplineConfig::Own(own) => vec![("name", own.name.clone()), ("settings", own.settings.clone())],
     }

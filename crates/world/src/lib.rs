@@ -5,9 +5,11 @@
 //! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
 //! - [`wires`] makes what a wire does to packets, [`recording`] reads schedules from capture files;
 //! - [`demo`] is what `evenkeel demo` shows in both;
+//! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
 //! - [`checks`] says whether the counters of a router add up.
 #![forbid(unsafe_code)]
 
+mod acceptance;
 mod arrived;
 pub mod checks;
 pub mod demo;
@@ -20,5 +22,6 @@ pub mod sampling;
 mod source;
 pub mod wires;
 
+pub use acceptance::Acceptance;
 pub use arrived::{Arrived, HostDelays, packet_rate};
 pub use source::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, ports_of_flow, source_of};

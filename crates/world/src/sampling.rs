@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use evenkeel_control::window;
 use evenkeel_core::{FlowKey, Nanos};
-use evenkeel_report::{CallsSample, ControlSample, CycleSample, Delays, Sample};
+use evenkeel_report::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Sample};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, Tool, Traffic};
 use thiserror::Error;
@@ -54,19 +54,18 @@ impl Places {
                 let Traffic { name, from, to, .. } = traffic.clone();
                 NoPath { traffic: name, from, to }
             })?;
-            let mut along = Vec::new();
-            for pair in path.windows(2) {
-                let [node, next] = pair else { continue };
-                let Some(router) = scenario.router(node) else { continue };
-                let interfaces = scenario.interfaces(node);
-                let Some(interface) = interfaces.iter().find(|i| i.peer == *next) else { continue };
-                let Some(key) = flow_key(scenario, traffic) else { continue };
-                let class = router.config.class_map().classify(&key, traffic.dscp);
-                let Some(class) = router.config.classes.get(class.index()) else { continue };
-                let place =
-                    Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() };
+            let along = follow(scenario, traffic, &path);
+            for place in &along {
                 places.by_place.entry(place.clone()).or_default().push(index);
-                along.push(place);
+            }
+            // Where it goes after a failure.
+            for other in scenario.paths_between(&traffic.from, &traffic.to).into_iter().skip(1) {
+                for place in follow(scenario, traffic, &other) {
+                    let flows = places.by_place.entry(place).or_default();
+                    if !flows.contains(&index) {
+                        flows.push(index);
+                    }
+                }
             }
             places.by_flow.push(along);
             places.measured.push(traffic.tool == Tool::Evenkeel);
@@ -96,6 +95,22 @@ impl Places {
         let flows = self.by_place.get(place)?;
         flows.iter().all(|flow| self.measured[*flow]).then_some(flows)
     }
+}
+
+/// The places where a flow passes on a path, in order.
+fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<Place> {
+    let mut along = Vec::new();
+    for pair in path.windows(2) {
+        let [node, next] = pair else { continue };
+        let Some(router) = scenario.router(node) else { continue };
+        let interfaces = scenario.interfaces(node);
+        let Some(interface) = interfaces.iter().find(|i| i.peer == *next) else { continue };
+        let Some(key) = flow_key(scenario, traffic) else { continue };
+        let class = router.config.class_map().classify(&key, traffic.dscp);
+        let Some(class) = router.config.classes.get(class.index()) else { continue };
+        along.push(Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() });
+    }
+    along
 }
 
 /// Addresses, ports and protocol of a flow's packets.
@@ -145,6 +160,14 @@ pub fn rows(
             none,
             one,
             many,
+            admission: link.admission.as_ref().map(|seen| AdmissionSample {
+                fair_rate_bps: seen.now.fair_rate_bps as f64,
+                priority_load: seen.now.priority_load,
+                congested: seen.now.congested.is_some(),
+                protected: seen.now.protected,
+                streaming: seen.now.streaming,
+                refused: seen.refused.values().sum(),
+            }),
         });
         for class in &link.classes {
             let place =
@@ -158,6 +181,16 @@ pub fn rows(
             let end_to_end = flows.map(|flows| {
                 let mut all = HostDelays::default();
                 flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
+                all.told()
+            });
+            let knocked =
+                flows.filter(|flows| flows.iter().all(|flow| hosts.arrived[*flow].accepted.is_some()));
+            let acceptance = knocked.map(|flows| {
+                let mut all = HostDelays::default();
+                flows
+                    .iter()
+                    .filter_map(|flow| hosts.arrived[*flow].accepted.as_ref())
+                    .for_each(|d| all.merge(d));
                 all.told()
             });
             samples.push(Sample {
@@ -185,6 +218,8 @@ pub fn rows(
                     x_delay_us: control.x_delay_ns as f64 / 1e3,
                 }),
                 cycles: cycles(earlier, later, &class.name),
+                acceptance,
+                waiting: knocked.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
             });
         }
     }

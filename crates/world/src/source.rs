@@ -17,6 +17,8 @@ pub enum SourceKind {
     Recording,
     /// TCP.
     Tcp,
+    /// TCP connections that come and go: when, and how much payload.
+    TcpFlows(FlowsConfig),
 }
 
 /// Streams of randomness: each flow of a `[[traffic]]` has one of its own, the traffic's number and that of the flow times this.
@@ -41,6 +43,30 @@ pub const fn ports_of_flow(source: u16, destination: u16, flow: u64) -> (u16, u1
 #[must_use]
 pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nanos) -> SourceKind {
     let (begin, stop) = (start.saturating_add(traffic.start), start.saturating_add(traffic.stop));
+    let flows = |mean_size, sizes, peak| {
+        let milli = |shape: f64| (shape * 1e3).round() as u32;
+        let sizes = match sizes {
+            FlowSizes::Fixed => Sizes::Fixed,
+            FlowSizes::Pareto(shape) => Sizes::Pareto { shape_milli: milli(shape) },
+            FlowSizes::Lognormal(shape) => Sizes::Lognormal { shape_milli: milli(shape) },
+        };
+        FlowsConfig {
+            load: traffic.rate,
+            mean_size,
+            sizes,
+            peak,
+            ip_len: traffic.size,
+            min_len: SHORTEST,
+            start: begin,
+            stop,
+            seed: scenario.seed,
+            stream,
+        }
+    };
+    if let TrafficKind::TcpFlows { mean_size, sizes, .. } = traffic.kind {
+        // Connections have no peak rate; any valid one will do.
+        return SourceKind::TcpFlows(flows(mean_size, sizes, traffic.rate));
+    }
     if traffic.tcp {
         return SourceKind::Tcp;
     }
@@ -50,26 +76,9 @@ pub fn source_of(scenario: &Scenario, traffic: &Traffic, stream: u64, start: Nan
         TrafficKind::Poisson => Process::Poisson,
         TrafficKind::OnOff { mean_on, mean_off } => Process::OnOff { mean_on, mean_off },
         TrafficKind::Replay => return SourceKind::Recording,
-        TrafficKind::Tcp { .. } => return SourceKind::Tcp,
+        TrafficKind::Tcp { .. } | TrafficKind::TcpFlows { .. } => return SourceKind::Tcp,
         TrafficKind::Flows { mean_size, sizes, peak } => {
-            let milli = |shape: f64| (shape * 1e3).round() as u32;
-            let sizes = match sizes {
-                FlowSizes::Fixed => Sizes::Fixed,
-                FlowSizes::Pareto(shape) => Sizes::Pareto { shape_milli: milli(shape) },
-                FlowSizes::Lognormal(shape) => Sizes::Lognormal { shape_milli: milli(shape) },
-            };
-            return SourceKind::Flows(FlowsConfig {
-                load: traffic.rate,
-                mean_size,
-                sizes,
-                peak,
-                ip_len: traffic.size,
-                min_len: SHORTEST,
-                start: begin,
-                stop,
-                seed: scenario.seed,
-                stream,
-            });
+            return SourceKind::Flows(flows(mean_size, sizes, peak));
         }
     };
     SourceKind::Flow(SourceConfig {

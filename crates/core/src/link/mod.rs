@@ -192,6 +192,14 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.wire.hold(until);
     }
 
+    /// A packet that is not let in arrives at `now`: it counts as offered and as dropped for `reason`; the discipline never sees it.
+    pub fn refuse(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
+        let now = self.arrive_at(now, sink);
+        self.qostat.came(&packet);
+        self.qostat.lost(&packet, reason);
+        sink.dropped(now, packet, reason);
+    }
+
     /// When something happens next although nothing arrives: the instant to call [`advance`](Self::advance) at. After
     /// the latest `now` told. A link without a rate whose port had no room cannot tell: `advance` it when the port has.
     #[must_use]

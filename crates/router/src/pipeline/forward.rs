@@ -56,6 +56,7 @@ struct Way {
     flow: FlowKey,
     flow_hash: u64,
     class: Class,
+    ttl: u8,
 }
 
 impl Pipeline {
@@ -200,7 +201,8 @@ impl Pipeline {
                 return self.drop(packet, reason);
             }
         }
-        let way = |mac| Way { port: port.index(), mac, flow: headers.flow, flow_hash, class };
+        let way =
+            |mac| Way { port: port.index(), mac, flow: headers.flow, flow_hash, class, ttl: headers.ttl };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.send_on(packet, headers, &way(mac), at);
         }
@@ -267,9 +269,10 @@ impl Pipeline {
         };
         self.ports[way.port].control_until(at, &mut self.pool);
         let at = at.max(self.advanced);
-        let (link, mut egress) = self.outgoing(way.port);
-        // How it was treated is in the link's meters.
-        let _ = link.enqueue(at, queued, &mut egress);
+        if self.ports[way.port].admission.is_some() {
+            return self.admit(way.port, queued, way.ttl, at);
+        }
+        self.enter(way.port, queued, at);
     }
 
     fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way, at: Nanos) {
@@ -406,6 +409,9 @@ impl Pipeline {
         let mut ask = |port: PortIndex, address: IpAddr| ask(NeighbourRequest { port, address });
         if self.neighbours.has_asks() {
             self.neighbours.drain_asks(&mut ask);
+        }
+        if let Some(NeighbourRequest { port, address }) = self.wanted.take() {
+            ask(port, address);
         }
         if now >= self.confirm_due {
             self.neighbours.stale_in_use(&mut ask);

@@ -3,7 +3,7 @@
 //! ```text
 //!  rx_burst of every port ─▶ sorted by arrival ─▶ parse ─▶ class ─▶ [CPU share?] ─▶ for this machine? ──▶ left to the kernel (to_host)
 //!                                                                                     │ no
-//!    TTL ─▶ route ─▶ port up? ─▶ MTU ─▶ [link share?] ─▶ neighbour ─▶ rewrite ─▶ [service] ─▶ outgoing link ─▶ tx_burst
+//!    TTL ─▶ route ─▶ port up? ─▶ MTU ─▶ [link share?] ─▶ neighbour ─▶ rewrite ─▶ [service] ─▶ [admission] ─▶ outgoing link ─▶ tx_burst
 //!     └── ICMP answers, rate-limited, take the same way from "route" on
 //! ```
 //!
@@ -28,10 +28,12 @@
 //!
 //! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
 
+mod admission;
 mod control;
 mod counters;
 pub mod cycles;
 mod egress;
+mod explain;
 mod fairdrop;
 mod forward;
 mod packet;
@@ -42,7 +44,8 @@ mod views;
 
 use std::collections::VecDeque;
 
-use evenkeel_config::{DisciplineConfig, FairDropConfig, Hairpin, LinkConfig, RouterConfig};
+use evenkeel_config::{DisciplineConfig, FairDropConfig, FlowsSection, Hairpin, LinkConfig, RouterConfig};
+use evenkeel_core::admit::{Admission, RouterLists};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::control::Controller;
 use evenkeel_core::link::{Link, RingConfig};
@@ -56,6 +59,7 @@ use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::{Frame, FramePool, RxFrame};
 
 use crate::command::CommandError;
+use crate::mirror::NeighbourRequest;
 use crate::own::Disciplines;
 use counters::PortCount;
 use cycles::{CycleClock, Meter};
@@ -75,6 +79,10 @@ pub const BURST: usize = 256;
 const ANSWER_BURST: u32 = 10;
 /// How often neighbours in use that the kernel has not confirmed for a while are named to it.
 const CONFIRM_EVERY: Nanos = Nanos::SECOND;
+
+/// The seed where the configuration gives none and nobody chose one: simulations and tests are the same every time. A router on real
+/// packets chooses one at each start.
+const DEFAULT_SEED: u64 = 1;
 
 /// One worker's pipeline: ports, tables, outgoing links and frame buffers.
 pub struct Pipeline {
@@ -99,6 +107,13 @@ pub struct Pipeline {
     measures: bool,
     /// Frames that the receive rings of all ports hold.
     ring: u32,
+    /// What all admissions share: as configured, and the lists.
+    flows: FlowsSection,
+    lists: RouterLists,
+    /// What nobody outside knows: for hashes of flow tables.
+    seed: u64,
+    /// A neighbour on a second link that is not known, and is not asked for by any packet that waits.
+    wanted: Option<NeighbourRequest>,
     confirm_due: Nanos,
     /// Up to when the links have advanced, those that had nothing to do included: nothing enters them before.
     advanced: Nanos,
@@ -134,6 +149,8 @@ struct PortSlot {
     link: OutgoingLink,
     /// What turns the knobs of the link.
     control: Option<Controller>,
+    /// Who may enter the link.
+    admission: Option<Box<Admission>>,
     tx: VecDeque<Frame>,
     /// Whether the kernel's stack gets what is received here too.
     kernel_has_copy: bool,
@@ -172,9 +189,10 @@ impl Pipeline {
         let invalid = |error: &dyn std::fmt::Display| CommandError::Invalid(error.to_string());
         let classes = config.class_count();
         let section = &config.router;
+        let seed = section.seed.unwrap_or(DEFAULT_SEED);
         let mut ports = Vec::with_capacity(config.ports.len());
         for (port, link) in config.ports.iter().zip(&config.links) {
-            let scheduler = own.build(&link.discipline, &config.class_names())?;
+            let scheduler = own.build(&link.discipline.seeded(seed), &config.class_names())?;
             let mut slot = PortSlot {
                 name: port.name.clone(),
                 interface: port.interface.clone(),
@@ -186,6 +204,7 @@ impl Pipeline {
                     .map_err(|error| invalid(&error))?,
                 link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
                 control: None,
+                admission: None,
                 tx: VecDeque::with_capacity(TX_QUEUE),
                 kernel_has_copy: true,
                 room: TX_QUEUE,
@@ -202,10 +221,10 @@ impl Pipeline {
             started: now,
             hairpin: section.hairpin,
             fib: Fib::new(),
-            neighbours: NeighbourTable::new(wait, section.seed).map_err(|error| invalid(&error))?,
+            neighbours: NeighbourTable::new(wait, seed).map_err(|error| invalid(&error))?,
             own: OwnAddresses::default(),
             class_map: config.class_map(),
-            hasher: FlowHasher::new(section.seed),
+            hasher: FlowHasher::new(seed),
             links: config.links.clone(),
             disciplines: own,
             services,
@@ -213,6 +232,10 @@ impl Pipeline {
             meter: Meter::new(section.cycles, config.classes.len()),
             measures: section.cycles,
             ring: BURST as u32,
+            flows: config.flows.clone(),
+            lists: RouterLists::new(config.flows.lists, seed).map_err(|error| invalid(&error))?,
+            seed,
+            wanted: None,
             confirm_due: now,
             advanced: Nanos::ZERO,
             due: vec![Nanos::ZERO; ports.len()],
@@ -230,6 +253,10 @@ impl Pipeline {
             pool,
         };
         pipeline.build_fairdrop(config.fairdrop.as_ref())?;
+        for at in 0..pipeline.ports.len() {
+            let admission = pipeline.admission_config(&pipeline.links[at])?;
+            pipeline.put_admission(now, at, admission)?;
+        }
         Ok(pipeline)
     }
 
@@ -387,9 +414,11 @@ impl Pipeline {
             None
         } else {
             let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
-            Some(self.disciplines.build(&wanted.discipline, &classes)?)
+            Some(self.disciplines.build(&wanted.discipline.seeded(self.seed), &classes)?)
         };
         self.touch(at);
+        let admission = self.admission_config(&wanted)?;
+        self.put_admission(now, at, admission)?;
         let (link, mut egress) = self.ports[at].outgoing(&mut self.pool);
         if core != *link.config() {
             link.reconfigure(now, core, &mut egress)
@@ -403,6 +432,8 @@ impl Pipeline {
         let control_stays = scheduler.is_none() && wanted.control == self.links[at].control;
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
+            // Its meters begin anew.
+            self.ports[at].admission_follows(now, true);
         }
         if !control_stays {
             // What the old control turned goes back first: the new one starts from the configuration.
@@ -414,7 +445,7 @@ impl Pipeline {
             self.ports[at].start_control(now, &wanted);
         }
         self.links[at] = wanted;
-        Ok(())
+        self.follow_second_links(now, at)
     }
 
     /// Makes links and the rules of classes as `config` says.
@@ -436,7 +467,11 @@ impl Pipeline {
         if !self.class_names.iter().eq(config.classes.iter().map(|class| &class.name)) {
             return restart("the classes (their rules can)");
         }
+        if self.flows.lists != config.flows.lists {
+            return restart("the global list of [flows]");
+        }
         self.disciplines.check(config)?;
+        self.flows = config.flows.clone();
         for (at, wanted) in config.links.iter().enumerate() {
             self.reconfigure(now, at, wanted.clone())?;
         }

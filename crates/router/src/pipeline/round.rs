@@ -171,6 +171,7 @@ impl PortSlot {
     /// Lets everything happen that is due up to `now`. Returns when there is more to do, `Nanos::ZERO` if the link waits for its port.
     fn advance(&mut self, now: Nanos, pool: &mut FramePool) -> Nanos {
         self.control_until(now, pool);
+        self.admit_until(now, pool);
         let (link, mut egress) = self.outgoing(pool);
         link.advance(now, &mut egress);
         let unpaced = self.link.config().rate.is_none();
@@ -182,7 +183,8 @@ impl PortSlot {
     /// When link or control have something to do; `Nanos::MAX`: never.
     fn next_wake(&self) -> Nanos {
         let link = self.link.next_wake().unwrap_or(Nanos::MAX);
-        link.min(self.control_due().unwrap_or(Nanos::MAX))
+        let link = link.min(self.control_due().unwrap_or(Nanos::MAX));
+        link.min(self.admission_due().unwrap_or(Nanos::MAX))
     }
 
     /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.

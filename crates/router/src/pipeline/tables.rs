@@ -55,7 +55,7 @@ impl Pipeline {
             slot.mac = link.mac;
             slot.mtu = link.mtu;
         }
-        let goes_down = slot.up && !up;
+        let (goes_down, changes) = (slot.up && !up, slot.up != up);
         slot.up = up;
         self.stations.clear();
         self.stations.extend(self.ports.iter().filter(|slot| slot.up).map(|slot| slot.mac.bits()));
@@ -63,6 +63,10 @@ impl Pipeline {
             let (link, mut egress) = self.outgoing(port.index());
             link.drain(now, Reason::LinkDown, &mut egress);
             self.ports[port.index()].discard_sent(&mut self.pool, Reason::LinkDown);
+        }
+        if changes {
+            self.touch(port.index());
+            self.ports[port.index()].admission_follows(now, up);
         }
         if link.is_none() {
             let released = &mut self.released;

@@ -94,6 +94,7 @@ impl PortSlot {
             in_ring: held.in_ring,
             queued: held.queued,
             calls: link.qostat().calls,
+            admission: self.admission_view(),
             classes: class_names
                 .iter()
                 .enumerate()

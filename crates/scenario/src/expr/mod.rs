@@ -66,6 +66,26 @@ pub enum Metric {
     CyclesEach,
     /// Packets per second refused before any link.
     Refused,
+    /// Mean time that flows waited until the first of their packets got through, us.
+    Accept,
+    /// The longest of these times, us.
+    AcceptMax,
+    /// Flows per second that got through for the first time, or anew after a failure.
+    Accepted,
+    /// Flows that waited at the ends of the sampling windows.
+    Waiting,
+    /// Fair rate that the admission of a link estimates, bit/s.
+    FairRate,
+    /// Priority load that it estimates, a part of the link's rate.
+    PriorityLoad,
+    /// Part of the sampling windows at whose ends it took the link for congested.
+    Congested,
+    /// Flows on its list of protected flows.
+    Protected,
+    /// Those of them that are streaming.
+    Streaming,
+    /// Packets per second that it refused.
+    TurnedAway,
 }
 
 /// What a metric is measured on: always resolved.
@@ -202,6 +222,16 @@ impl Metric {
         Self::Cycles,
         Self::CyclesEach,
         Self::Refused,
+        Self::Accept,
+        Self::AcceptMax,
+        Self::Accepted,
+        Self::Waiting,
+        Self::FairRate,
+        Self::PriorityLoad,
+        Self::Congested,
+        Self::Protected,
+        Self::Streaming,
+        Self::TurnedAway,
     ];
 
     /// The name in expressions.
@@ -228,6 +258,16 @@ impl Metric {
             Self::Cycles => "cycles",
             Self::CyclesEach => "cycles_each",
             Self::Refused => "refused",
+            Self::Accept => "accept",
+            Self::AcceptMax => "accept_max",
+            Self::Accepted => "accepted",
+            Self::Waiting => "waiting",
+            Self::FairRate => "fair_rate",
+            Self::PriorityLoad => "priority_load",
+            Self::Congested => "congested",
+            Self::Protected => "protected",
+            Self::Streaming => "streaming",
+            Self::TurnedAway => "turned_away",
         }
     }
 
@@ -259,6 +299,19 @@ impl Metric {
             }
             Self::CyclesEach => "cycles that the router spent on each packet it forwarded",
             Self::Refused => "packets refused before any link, by FairDrop or by a service",
+            Self::Accept => {
+                "mean time from the first packet of a flow to the first that got through, both as they were sent; after a step with \
+                 `down` or `up`, of every flow anew: its switchover time"
+            }
+            Self::AcceptMax => "the longest of these times",
+            Self::Accepted => "flows that got through for the first time, or anew after a failure",
+            Self::Waiting => "flows of which nothing had got through, at the ends of the sampling windows",
+            Self::FairRate => "mean fair rate, on a link with admission",
+            Self::PriorityLoad => "mean priority load, on a link with admission: a part of its rate",
+            Self::Congested => "sampling windows at whose ends the admission took the link for congested",
+            Self::Protected => "flows on the link's list of protected flows",
+            Self::Streaming => "protected flows that are streaming",
+            Self::TurnedAway => "packets that the admission of the link refused",
         }
     }
 
@@ -266,7 +319,7 @@ impl Metric {
     #[must_use]
     pub const fn unit(self) -> &'static str {
         match self {
-            Self::Sent | Self::Dropped | Self::Offered | Self::Refused => "packets/s",
+            Self::Sent | Self::Dropped | Self::Offered | Self::Refused | Self::TurnedAway => "packets/s",
             Self::Cycles => "cycles/s",
             Self::CyclesEach => "cycles",
             Self::Delay
@@ -275,17 +328,27 @@ impl Metric {
             | Self::E2e
             | Self::E2eP50
             | Self::E2eP99
-            | Self::XDelay => "us",
+            | Self::XDelay
+            | Self::Accept
+            | Self::AcceptMax => "us",
             Self::Qlen => "packets",
-            Self::Goodput => "bit/s",
-            Self::CallsNone | Self::CallsOne | Self::CallsMany | Self::CiDelay | Self::CiLoss => "",
+            Self::Goodput | Self::FairRate => "bit/s",
+            Self::Accepted => "flows/s",
+            Self::Waiting | Self::Protected | Self::Streaming => "flows",
+            Self::CallsNone
+            | Self::CallsOne
+            | Self::CallsMany
+            | Self::CiDelay
+            | Self::CiLoss
+            | Self::PriorityLoad
+            | Self::Congested => "",
         }
     }
 
     /// Whether it is measured on a link as a whole, not by class.
     #[must_use]
     pub const fn is_of_link(self) -> bool {
-        matches!(self, Self::CallsNone | Self::CallsOne | Self::CallsMany)
+        self.needs_admission() || matches!(self, Self::CallsNone | Self::CallsOne | Self::CallsMany)
     }
 
     /// Whether the dynamic control of a link measures it.
@@ -298,6 +361,26 @@ impl Metric {
     #[must_use]
     pub const fn needs_cycles(self) -> bool {
         matches!(self, Self::Cycles | Self::CyclesEach | Self::Refused)
+    }
+
+    /// Whether the admission of a link measures it.
+    #[must_use]
+    pub const fn needs_admission(self) -> bool {
+        matches!(
+            self,
+            Self::FairRate
+                | Self::PriorityLoad
+                | Self::Congested
+                | Self::Protected
+                | Self::Streaming
+                | Self::TurnedAway
+        )
+    }
+
+    /// Whether it is measured only where flows may have to wait.
+    #[must_use]
+    pub const fn is_of_acceptance(self) -> bool {
+        matches!(self, Self::Accept | Self::AcceptMax | Self::Accepted | Self::Waiting)
     }
 
     /// Whether hosts measure it from stamps in the packets, which only the project's own sources write.

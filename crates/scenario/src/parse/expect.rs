@@ -107,11 +107,12 @@ impl Scope<'_> {
         let flows =
             self.0.traffic.iter().filter(|traffic| class.is_none() || traffic.class.as_deref() == class);
         for traffic in flows {
-            let path = self.0.path_between(&traffic.from, &traffic.to).unwrap_or_default();
-            for pair in path.windows(2) {
-                let hop = (pair[0].clone(), pair[1].clone());
-                if self.0.router(&pair[0]).is_some() && !hops.contains(&hop) {
-                    hops.push(hop);
+            for path in self.0.paths_between(&traffic.from, &traffic.to) {
+                for pair in path.windows(2) {
+                    let hop = (pair[0].clone(), pair[1].clone());
+                    if self.0.router(&pair[0]).is_some() && !hops.contains(&hop) {
+                        hops.push(hop);
+                    }
                 }
             }
         }

@@ -140,6 +140,7 @@ fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], m
         mtu,
         quality: Quality::default(),
         place: String::new(),
+        down: false,
     }
 }
 

@@ -9,6 +9,7 @@ use evenkeel_config::{Change, ChangeError, DisciplineConfig, FairDropConfig, Rou
 use evenkeel_core::Nanos;
 
 use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
+use crate::topology::Wire;
 
 /// The step that is there in any case.
 const FIRST: &str = "start";
@@ -24,7 +25,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         if let (Some(at), true) = (at, scenario.steps.is_empty())
             && at > Nanos::ZERO
         {
-            scenario.steps.push(Step { name: FIRST.to_owned(), at: Nanos::ZERO, set: Vec::new() });
+            scenario.steps.push(first());
             if fields.text("name") == Some(FIRST) {
                 reader.fail(&fields.span("name"), fields.path_of("name"), "the step at 0 is named `start`");
             }
@@ -42,13 +43,49 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         let set =
             fields.tables("set").filter_map(|set| set_change(reader, set, scenario, Some(&mut disciplines)));
         let set = set.collect();
+        let [down, up] = ["down", "up"].map(|key| wires(reader, fields, key, scenario));
         if let (Some(name), Some(at)) = (fields.text("name"), at) {
-            scenario.steps.push(Step { name: name.to_owned(), at, set });
+            scenario.steps.push(Step { name: name.to_owned(), at, down, up, set });
         }
     }
     if scenario.steps.is_empty() {
-        scenario.steps.push(Step { name: FIRST.to_owned(), at: Nanos::ZERO, set: Vec::new() });
+        scenario.steps.push(first());
     }
+}
+
+/// The step that nothing but the begin of the run makes.
+fn first() -> Step {
+    Step { name: FIRST.to_owned(), at: Nanos::ZERO, down: Vec::new(), up: Vec::new(), set: Vec::new() }
+}
+
+/// The wires that a key of a step names.
+fn wires(reader: &mut Reader, fields: &Fields, key: &str, scenario: &Scenario) -> Vec<usize> {
+    let router = |node: &str| scenario.routers.iter().any(|router| router.name == node);
+    let mut found = Vec::new();
+    // Wires whose nodes have errors are missing here; their errors have been told.
+    if !fields.given(key) || !reader.is_clean_in(&super::LAYOUT) {
+        return found;
+    }
+    for (text, at) in fields.texts(key) {
+        let ends = |wire: &Wire| wire.ends.each_ref().map(|end| end.node.clone());
+        let (a, b) = text.split_once('/').unwrap_or((text, ""));
+        let wire = scenario.wires.iter().position(|wire| {
+            let [first, second] = ends(wire);
+            (first == a && second == b) || (first == b && second == a)
+        });
+        let Some(wire) = wire else {
+            let known: Vec<_> = scenario.wires.iter().map(|wire| ends(wire).join("/")).collect();
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            let message = format!("no wire {text:?}; {}", suggest(text, &known));
+            reader.fail(at, fields.path_of(key), message);
+            continue;
+        };
+        if !ends(&scenario.wires[wire]).iter().any(|node| router(node)) {
+            reader.fail(at, fields.path_of(key), format!("{text:?} has no router at either end"));
+        }
+        found.push(wire);
+    }
+    found
 }
 
 pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
@@ -128,7 +165,9 @@ impl Disciplines {
             | Change::Rate(_)
             | Change::Ring(_)
             | Change::Control(_)
-            | Change::FairDrop { .. } => {}
+            | Change::FairDrop { .. }
+            | Change::Admission(_)
+            | Change::WholeAdmission(_) => {}
         }
         Ok(())
     }

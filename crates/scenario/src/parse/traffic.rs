@@ -76,25 +76,26 @@ fn traffic(
             sizes: sizes(reader, fields)?,
             peak: fields.rate("peak")?,
         },
-        "tcp" => TrafficKind::Tcp {
-            congestion: match fields.text("congestion")? {
-                "reno" => Congestion::Reno,
-                _ => Congestion::Cubic,
-            },
-            bytes: fields.size("bytes"),
+        "tcp" => TrafficKind::Tcp { congestion: congestion(fields)?, bytes: fields.size("bytes") },
+        "tcp-flows" => TrafficKind::TcpFlows {
+            congestion: congestion(fields)?,
+            mean_size: fields.size("flow_size")?,
+            sizes: sizes(reader, fields)?,
         },
         _ => TrafficKind::Cbr,
     };
     let is_tcp = matches!(kind, TrafficKind::Tcp { .. });
+    let come_and_go = matches!(kind, TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. });
+    let any_tcp = is_tcp || matches!(kind, TrafficKind::TcpFlows { .. });
     let tool = match fields.text("tool")? {
         "d-itg" => Tool::DItg,
         "iperf3" => Tool::Iperf3,
         // Nothing else of ours speaks TCP on real packets.
-        _ if is_tcp => Tool::Iperf3,
+        _ if any_tcp => Tool::Iperf3,
         _ => Tool::Evenkeel,
     };
     let tcp = fields.switch("tcp")?;
-    if is_tcp && fields.given("tool") && tool != Tool::Iperf3 {
+    if any_tcp && fields.given("tool") && tool != Tool::Iperf3 {
         let message = "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
         reader.fail(&fields.span("tool"), fields.path_of("tool"), message);
     }
@@ -112,10 +113,13 @@ fn traffic(
     if fields.given("jitter") && kind != TrafficKind::Cbr {
         only(reader, "jitter", "kind = \"cbr\"");
     }
-    for key in ["flow_size", "distribution", "shape", "peak"] {
-        if fields.given(key) && !matches!(kind, TrafficKind::Flows { .. }) {
-            only(reader, key, "kind = \"flows\"");
+    for key in ["flow_size", "distribution", "shape"] {
+        if fields.given(key) && !come_and_go {
+            only(reader, key, "kind = \"flows\" or \"tcp-flows\"");
         }
+    }
+    if fields.given("peak") && !matches!(kind, TrafficKind::Flows { .. }) {
+        only(reader, "peak", "kind = \"flows\"");
     }
     if fields.given("file") && kind != TrafficKind::Replay {
         only(reader, "file", "kind = \"replay\"");
@@ -124,14 +128,15 @@ fn traffic(
         reader.fail(&fields.at, fields.path_of("file"), "this required key is missing: the capture file");
     }
     let flows = u32::try_from(fields.integer("flows")?).ok()?;
-    if flows > 1 && matches!(kind, TrafficKind::Flows { .. } | TrafficKind::Replay) {
+    if flows > 1 && (come_and_go || kind == TrafficKind::Replay) {
         let message = "only together with a kind that is one flow by itself";
         reader.fail(&fields.span("flows"), fields.path_of("flows"), message);
     }
-    for key in ["congestion", "bytes"] {
-        if fields.given(key) && !is_tcp {
-            only(reader, key, "kind = \"tcp\"");
-        }
+    if fields.given("congestion") && !any_tcp {
+        only(reader, "congestion", "kind = \"tcp\" or \"tcp-flows\"");
+    }
+    if fields.given("bytes") && !is_tcp {
+        only(reader, "bytes", "kind = \"tcp\"");
     }
     let size = fields.size("size")?;
     let no_rate = is_tcp || kind == TrafficKind::Replay;
@@ -180,10 +185,14 @@ fn traffic(
         source_port: port("source_port", SOURCE_PORTS_AFTER)?,
         flows,
         recording: fields.text("file").map(|file| folder.join(file)),
-        tcp: tcp || is_tcp,
+        tcp: tcp || any_tcp,
         place: reader.place(&fields.at),
     };
     known.then_some(traffic)
+}
+
+fn congestion(fields: &Fields) -> Option<Congestion> {
+    Some(if fields.text("congestion")? == "reno" { Congestion::Reno } else { Congestion::Cubic })
 }
 
 /// How the sizes of flows are distributed.

@@ -1,0 +1,308 @@
+//! Who may enter an outgoing link: admission between the choice of the link and its scheduler.
+//!
+//! ```text
+//!  class ─▶ admission: estimates due? ─▶ decide ─ pass ──▶ scheduler ─▶ treated (priority or not)
+//!                                          ├─ divert ────▶ scheduler of the second link
+//!                                          └─ refuse ────▶ dropped, counted at the link by reason
+//! ```
+//!
+//! Estimates are taken in the order of virtual time between arrivals and completions, as the dynamic control's are: the link advances to the
+//! instant of an estimate before its meters are read, however late the worker comes. A link without admission asks one `Option`.
+//!
+//! **Conservation.** A packet that is refused counts as offered to its link and as dropped there, by reason, in its class; one that is
+//! diverted counts at the second link only. So the identities of the [pipeline](super) hold unchanged, and per link
+//! `packets = Σ passed + Σ refused + diverted` of [`AdmissionSnapshot`](crate::snapshot::AdmissionSnapshot).
+
+use evenkeel_config::{AdmissionChange, LinkAdmission, LinkConfig};
+use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, Pin, Verdict};
+use evenkeel_core::packet::Descriptor;
+use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::{Bytes, FlowKey, Nanos, Packet as _, Reason};
+use evenkeel_net::{PortIndex, rewrite};
+use evenkeel_ports::FramePool;
+
+use super::packet::QueuedPacket;
+use super::{Pipeline, PortSlot};
+use crate::command::CommandError;
+use crate::mirror::NeighbourRequest;
+use crate::snapshot::{AdmissionSnapshot, FlowSnapshot};
+
+/// Flows that are told at most, busiest first, when a router is asked which it protects.
+const MOST_FLOWS: usize = 1_000;
+
+impl PortSlot {
+    /// Lets the admission of the link do what is due up to `now`, each at its own instant.
+    pub(super) fn admit_until(&mut self, now: Nanos, pool: &mut FramePool) {
+        // Asked in every round, and rarely due: only then is it worth moving it out.
+        if self.admission_due().is_none_or(|due| due > now) {
+            return;
+        }
+        let Some(mut admission) = self.admission.take() else { return };
+        while admission.next_tick() <= now {
+            let at = admission.next_tick();
+            let (link, mut egress) = self.outgoing(pool);
+            link.advance(at, &mut egress);
+            admission.tick(at, &observed(link, at));
+        }
+        self.admission = Some(admission);
+    }
+
+    /// When the admission of the link has something to do.
+    pub(super) fn admission_due(&self) -> Option<Nanos> {
+        self.admission.as_ref().map(|admission| admission.next_tick())
+    }
+
+    /// The link went down or came up.
+    pub(super) fn admission_follows(&mut self, now: Nanos, up: bool) {
+        let Some(admission) = &mut self.admission else { return };
+        if up {
+            admission.link_up(now, &observed(&self.link, now));
+        } else {
+            admission.link_down(now);
+        }
+    }
+}
+
+/// What scheduler and wire have done up to `at`, to which the link has advanced.
+fn observed(link: &super::OutgoingLink, at: Nanos) -> Observed {
+    Observed::new(&link.scheduler().meters(), link.idle_time(at))
+}
+
+impl Pipeline {
+    /// A packet that is ready for the link of `port`, where it arrives at `at`. `ttl` is what it came with.
+    pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, ttl: u8, at: Nanos) {
+        let slot = &mut self.ports[port];
+        slot.admit_until(at, &mut self.pool);
+        let at = at.max(self.advanced);
+        let Some(admission) = &mut slot.admission else { return self.enter(port, queued, at) };
+        let scheduler = slot.link.scheduler();
+        let hasher = &self.hasher;
+        let backlog = |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, hasher.hash(flow)) };
+        let pin = Pin { next_hop: 0, ttl };
+        match admission.decide(at, &queued, pin, &backlog, &mut self.lists) {
+            Verdict::Pass => {
+                let told = told(&queued);
+                let (link, mut egress) = self.outgoing(port);
+                let treated = link.enqueue(at, queued, &mut egress);
+                if let Some(admission) = &mut self.ports[port].admission {
+                    admission.treated(at, &told, treated, &mut self.lists);
+                }
+            }
+            Verdict::Refuse(reason) => self.turn_away(port, queued, reason, at),
+            Verdict::Divert => self.divert(port, queued, at),
+        }
+    }
+
+    /// A packet enters a link, whoever it is.
+    pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
+        let (link, mut egress) = self.outgoing(port);
+        // How it was treated is in the link's meters.
+        let _ = link.enqueue(at, queued, &mut egress);
+    }
+
+    fn turn_away(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
+        let (link, mut egress) = self.outgoing(port);
+        link.refuse(at, queued, reason, &mut egress);
+    }
+
+    /// A packet of a flow that goes by the second link of `port`. Its next hop there must be known: nothing waits for it.
+    fn divert(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
+        let second = self.links[port].admission.as_ref().and_then(LinkAdmission::second_link);
+        let to = second.and_then(|second| {
+            let to = self.ports.iter().position(|slot| slot.name == second.port)?;
+            Some((to, second.via.unwrap_or(queued.flow.destination)))
+        });
+        let Some((to, via)) = to.filter(|(to, _)| self.ports[*to].up) else {
+            return self.turn_away(port, queued, Reason::LinkDown, at);
+        };
+        let Some(mac) = self.neighbours.mac(PortIndex(to as u16), via) else {
+            self.wanted = Some(NeighbourRequest { port: PortIndex(to as u16), address: via });
+            return self.turn_away(port, queued, Reason::HostUnreachable, at);
+        };
+        if queued.ip_len > self.ports[to].mtu {
+            return self.turn_away(port, queued, Reason::TooBig, at);
+        }
+        let bytes = self.pool.bytes_mut(&queued.frame);
+        if let Err(reason) = rewrite::set_macs(bytes, self.ports[to].mac, mac) {
+            return self.turn_away(port, queued, reason, at);
+        }
+        let slot = &mut self.ports[to];
+        slot.control_until(at, &mut self.pool);
+        slot.admit_until(at, &mut self.pool);
+        self.enter(to, queued, at);
+    }
+
+    /// The core's form of a link's admission.
+    pub(super) fn admission_config(
+        &self,
+        wanted: &LinkConfig,
+    ) -> Result<Option<AdmissionConfig>, CommandError> {
+        let Some(admission) = &wanted.admission else { return Ok(None) };
+        if !wanted.discipline.measures_fair_rate() {
+            let (port, discipline) = (&wanted.port, wanted.discipline.name());
+            return Err(CommandError::Invalid(format!(
+                "link {port} has an admission, and discipline {discipline:?} measures no fair rate: use pfq, pdrr or afan, \
+                 or switch admission off first (set {port} admission off)"
+            )));
+        }
+        let second = admission.second_link().and_then(|second| {
+            self.links.iter().find(|link| link.port == second.port).and_then(|link| link.rate)
+        });
+        admission.core(wanted.rate, second, &self.flows).map(Some).map_err(CommandError::Invalid)
+    }
+
+    /// Makes the admission of the link at `at` as `config` says.
+    pub(super) fn put_admission(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        config: Option<AdmissionConfig>,
+    ) -> Result<(), CommandError> {
+        let invalid = |error: evenkeel_core::admit::AdmissionError| CommandError::Invalid(error.to_string());
+        self.touch(at);
+        let slot = &mut self.ports[at];
+        match (&mut slot.admission, config) {
+            (Some(admission), Some(config)) => {
+                if *admission.config() != config {
+                    admission.set(now, config).map_err(invalid)?;
+                }
+            }
+            (admission, Some(config)) => {
+                // Links whose lists were attacked with the same seed would fail together.
+                let seed = self.seed.wrapping_add(at as u64);
+                let built = Admission::new(config, seed, now).map_err(invalid)?;
+                *admission = Some(Box::new(built));
+                // What the link has counted so far is not of this admission's time.
+                slot.admission_follows(now, true);
+            }
+            (admission, None) => *admission = None,
+        }
+        Ok(())
+    }
+
+    /// Links whose second link is that at `at` take over its rate.
+    pub(super) fn follow_second_links(&mut self, now: Nanos, at: usize) -> Result<(), CommandError> {
+        for other in 0..self.links.len() {
+            let second = self.links[other].admission.as_ref().and_then(LinkAdmission::second_link);
+            if second.is_some_and(|second| second.port == self.links[at].port) {
+                let config = self.admission_config(&self.links[other])?;
+                self.put_admission(now, other, config)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes a key of the admission of the link of port `link`.
+    ///
+    /// # Errors
+    /// No such link, it has no admission, or the change is refused; nothing changed.
+    pub fn set_admission(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        change: &AdmissionChange,
+    ) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        let Some(admission) = &self.links[at].admission else {
+            return Err(CommandError::Invalid(format!(
+                "link {link} has no admission: switch it on first (set {link} admission on)"
+            )));
+        };
+        let changed = admission.changed(change).map_err(|error| CommandError::Invalid(error.to_string()))?;
+        self.reconfigure(now, at, LinkConfig { admission: Some(changed), ..self.links[at].clone() })
+    }
+
+    /// Puts another admission in place of that of the link of port `link`; `None`: everybody may enter.
+    ///
+    /// # Errors
+    /// No such link, or it is refused; nothing changed.
+    pub fn swap_admission(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        admission: Option<LinkAdmission>,
+    ) -> Result<(), CommandError> {
+        let at = self.find(link)?;
+        self.reconfigure(now, at, LinkConfig { admission, ..self.links[at].clone() })
+    }
+
+    /// What happened to a flow at every link with admission, or only at that of port `link`: sentences, one a line.
+    ///
+    /// # Errors
+    /// No such link, or none has an admission.
+    pub fn explain(&self, now: Nanos, link: Option<&str>, flow: &FlowKey) -> Result<String, CommandError> {
+        let only = link.map(|link| self.find(link)).transpose()?;
+        let hash = self.hasher.hash(flow);
+        let mut text = String::new();
+        for (at, slot) in self.ports.iter().enumerate() {
+            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            else {
+                continue;
+            };
+            let told = admission.explain(now, flow, hash);
+            let route = self.fib.lookup(flow.destination, hash);
+            let here = matches!(route, Some(evenkeel_net::fib::Decision::Forward { port, .. }) if port.index() == at);
+            super::explain::write(&mut text, &slot.name, here, &told, now);
+        }
+        if text.is_empty() {
+            let what = link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
+            let has = if link.is_some() { "has no admission" } else { "has an admission" };
+            return Err(CommandError::Invalid(format!(
+                "{what} {has}: nothing is refused or remembered there"
+            )));
+        }
+        Ok(text)
+    }
+
+    /// The protected flows of every link with admission, or only of that of port `link`: those with most bytes of late first, at
+    /// most `top`.
+    ///
+    /// # Errors
+    /// No such link.
+    pub fn flows(
+        &self,
+        now: Nanos,
+        link: Option<&str>,
+        top: usize,
+    ) -> Result<Vec<FlowSnapshot>, CommandError> {
+        let only = link.map(|link| self.find(link)).transpose()?;
+        let mut flows = Vec::new();
+        for (at, slot) in self.ports.iter().enumerate() {
+            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            else {
+                continue;
+            };
+            flows.extend(admission.flows(now).map(|(flow, protected)| FlowSnapshot {
+                link: slot.name.clone(),
+                flow: flow.to_string(),
+                elastic: protected.elastic,
+                recent_bytes: protected.recent.0,
+                backlog_bytes: slot.link.scheduler().flow_backlog(&flow, self.hasher.hash(&flow)).0,
+                protected_ns: now.saturating_sub(protected.admitted).0,
+                silent_ns: now.saturating_sub(protected.seen).0,
+            }));
+            // Lists of a million flows are not sorted as a whole.
+            flows.sort_unstable_by(FlowSnapshot::busiest_first);
+            flows.truncate(top.min(MOST_FLOWS));
+        }
+        Ok(flows)
+    }
+}
+
+impl PortSlot {
+    /// The admission of the link as plain data.
+    pub(super) fn admission_view(&self) -> Option<AdmissionSnapshot> {
+        self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view()))
+    }
+}
+
+/// What admission must know of a packet that the scheduler has taken.
+fn told(queued: &QueuedPacket) -> Descriptor {
+    Descriptor {
+        class: queued.class(),
+        ip_len: queued.ip_len(),
+        arrival: queued.arrival(),
+        flow: *queued.flow(),
+        flow_hash: queued.flow_hash(),
+    }
+}
