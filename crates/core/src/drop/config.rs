@@ -69,7 +69,7 @@ impl FlowTableConfig {
     }
 }
 
-/// How the threshold of a core's dropper follows the load. Sections are those of `docs/fairdrop.md`.
+/// How the threshold of a core's dropper follows the load. `docs/fairdrop.md` compares them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rule {
     /// Ours: the water level. Every flow may use the same rate of cycles by weight; the rate is lowered while the ring fills and some
@@ -128,9 +128,36 @@ impl Rule {
         Self::MimdRing { down: 700, up: 1_300, high: 512, low: 256, start: Cycles(6_000) };
 }
 
+impl Rule {
+    /// The name in configuration files.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Level { .. } => "level",
+            Self::Kappa { .. } => "kappa",
+            Self::Fixed { .. } => "fixed",
+            Self::MimdBatch { .. } => "mimd-batch",
+            Self::MimdRing { .. } => "mimd-ring",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match *self {
+            Self::Level { burst, .. } => write!(f, ", burst {burst}"),
+            Self::Kappa { kappa } => write!(f, " {}.{:03}", kappa / 1_000, kappa % 1_000),
+            Self::Fixed { threshold } => write!(f, ", threshold {threshold}"),
+            Self::MimdBatch { min, max, .. } => write!(f, ", threshold {min} to {max}"),
+            Self::MimdRing { start, .. } => write!(f, ", threshold from {start}"),
+        }
+    }
+}
+
 impl Default for Rule {
     fn default() -> Self {
-        Self::Level { burst: Nanos::from_millis(5), overhead: 250 }
+        Self::Level { burst: Nanos::from_millis(3), overhead: 250 }
     }
 }
 
@@ -235,7 +262,7 @@ pub struct BandwidthConfig {
 }
 
 impl BandwidthConfig {
-    /// The published threshold, 19 200 bits, is below two full packets of today; a buffer of one burst of full frames.
+    /// The published threshold of 19 200 bits, and a buffer of one burst of full frames.
     #[must_use]
     pub fn new(rate: BitRate) -> Self {
         Self {

@@ -130,8 +130,6 @@ pub struct CpuFairDrop {
     /// T_busy / S, 16 fraction bits.
     scale: u64,
     last: Option<Cycles>,
-    /// Time between the two fetches before this one: what the journal rule serves.
-    credit_before: u64,
     /// Threshold of rules that steer it, cycles with [`FRACTION`] bits.
     steered: u64,
     level: Level,
@@ -162,7 +160,6 @@ impl CpuFairDrop {
             costs,
             scale: ONE,
             last: None,
-            credit_before: 0,
             steered: 0,
             level: Level::default(),
             touched: Vec::with_capacity(usize::from(config.batch)),
@@ -218,8 +215,7 @@ impl CpuFairDrop {
                 limit
             }
             Rule::Fixed { .. } => {
-                let credit = core::mem::replace(&mut self.credit_before, elapsed);
-                self.shadow.drain(credit << FRACTION);
+                self.shadow.drain(elapsed << FRACTION);
                 self.steered
             }
             Rule::MimdBatch { down, up, min, max } => {
@@ -244,6 +240,7 @@ impl CpuFairDrop {
         }
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
+            group.cap = u64::MAX;
             // A group's flows are served at its part of the credit: the threshold of a flow follows.
             group.limit = match (groups, limit) {
                 (1, _) | (_, u64::MAX) => limit,
@@ -261,7 +258,8 @@ impl CpuFairDrop {
         overhead: u16,
         overloaded: bool,
     ) {
-        let rate = self.level.rate(poll.waiting, self.config.ring);
+        let waiting = poll.waiting.saturating_add(poll.polled);
+        let rate = self.level.rate(waiting, self.config.ring);
         let granted = ((u128::from(rate) * u128::from(elapsed)) >> (32 - FRACTION)) as u64;
         let mut emptied = 0;
         if self.shadow.groups.len() == 1 {
@@ -274,7 +272,7 @@ impl CpuFairDrop {
             }
         }
         self.level.follow(&Pressure {
-            waiting: poll.waiting,
+            waiting,
             ring: self.config.ring,
             overloaded,
             below: emptied > 0,
@@ -307,7 +305,11 @@ impl CpuFairDrop {
             let busy = busy.min(1 << 40);
             // Twice too dear to four times too cheap: beyond that the counter was wrong or the worker was not running.
             let scale = (busy * ONE / explained).clamp(ONE / 2, ONE * 4);
-            self.scale = self.scale - self.scale / 8 + scale / 8;
+            self.scale = match self.config.rule {
+                Rule::Level { .. } | Rule::Kappa { .. } => self.scale - self.scale / 8 + scale / 8,
+                // As published.
+                _ => scale,
+            };
             useful = (explained * ONE / busy).min(ONE);
         } else if explained > 0 {
             self.absurd += 1;

@@ -4,21 +4,25 @@
 const ONE: u64 = 1 << 32;
 /// Below this nobody could send anything.
 const LOWEST: u64 = 1 << 8;
-/// Steps are level >> SLOW at least and level >> FAST at most: they double while the direction stays for [`PATIENCE`] rounds.
-const SLOW: u32 = 9;
-const FAST: u32 = 3;
-const PATIENCE: u32 = 16;
+/// A round raises the level by level >> UP or lowers it by level >> DOWN. While the ring overflows and the level must fall, steps double every
+/// [`PATIENCE`] rounds up to level >> FASTEST. Rising is never urgent: with a level that is too low the ring runs empty, and then nothing is
+/// refused at all.
+const UP: u32 = 10;
+const DOWN: u32 = 8;
+const FASTEST: u32 = 3;
+const PATIENCE: u32 = 24;
 
 /// What one round showed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
-    /// Frames that wait in the ring.
+    /// Frames that waited in the ring before the fetch.
     pub(super) waiting: u32,
     /// What it holds.
     pub(super) ring: u32,
-    /// The ring holds more than one burst.
+    /// The ring held a burst at least.
     pub(super) overloaded: bool,
-    /// Some flow is below the level.
+    /// Some flow's shadow queue ran empty: it is below the level. (A limited flow empties now and then by chance, the more rarely the more it
+    /// may save up.)
     pub(super) below: bool,
     /// Fetching and refusing take no larger part of the core than is allowed.
     pub(super) affordable: bool,
@@ -27,14 +31,13 @@ pub(super) struct Pressure {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     level: u64,
-    rising: bool,
-    /// Rounds in the same direction.
-    same: u32,
+    /// Rounds in a row that fell while the ring overflowed.
+    falling: u32,
 }
 
 impl Default for Level {
     fn default() -> Self {
-        Self { level: ONE, rising: true, same: 0 }
+        Self { level: ONE, falling: 0 }
     }
 }
 
@@ -51,19 +54,13 @@ impl Level {
     }
 
     pub(super) fn follow(&mut self, seen: &Pressure) {
-        let rising = if !seen.overloaded {
-            true
-        } else if seen.waiting >= seen.ring - seen.ring / 8 {
-            // Frames are lost at the ring.
-            !(seen.below && seen.affordable)
-        } else {
-            seen.waiting < seen.ring / 2
+        let falls = seen.overloaded && seen.waiting > seen.ring / 2 && seen.below && seen.affordable;
+        let overflows = seen.waiting >= seen.ring - seen.ring / 16;
+        self.falling = if falls && overflows { self.falling.saturating_add(1) } else { 0 };
+        let down = self.level >> DOWN.saturating_sub(self.falling / PATIENCE).max(FASTEST);
+        self.level = match falls {
+            true => self.level.saturating_sub(down.max(1)).max(LOWEST),
+            false => (self.level + (self.level >> UP).max(1)).min(ONE),
         };
-        self.same = if rising == self.rising { self.same.saturating_add(1) } else { 0 };
-        self.rising = rising;
-        let step = SLOW.saturating_sub(self.same / PATIENCE).max(FAST);
-        let step = (self.level >> step).max(1);
-        self.level =
-            if rising { (self.level + step).min(ONE) } else { self.level.saturating_sub(step).max(LOWEST) };
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Group {
     pub(super) weight: u64,
     /// Refuse above this: virtual time per packet's flow, that is, work per unit of weight.
     pub(super) limit: u64,
+    /// What is charged to a flow that is further ahead is not held against it.
+    pub(super) cap: u64,
     /// Work of all its flows together.
     backlog: u128,
     /// Work that it was given and that is too little to move the clock by one.
@@ -71,6 +73,7 @@ impl Group {
             count: 0,
             weight: weight.into(),
             limit: u64::MAX,
+            cap: u64::MAX,
             backlog: 0,
             rest: 0,
             departures: Departures::new(),
@@ -140,6 +143,9 @@ impl Shadow {
         let weight = u64::from(share.weight);
         let virtual_work = if weight == 1 { work } else { work / weight }.max(1);
         flow.charged = flow.charged.wrapping_add(work >> FRACTION);
+        if flow.next != IDLE && flow.finish.wrapping_sub(group.clock) > group.cap {
+            return;
+        }
         group.backlog += u128::from(virtual_work * weight);
         if flow.next == IDLE {
             flow.finish = group.clock.wrapping_add(virtual_work);
@@ -205,6 +211,7 @@ impl Shadow {
         self.groups = config.groups.iter().map(|weight| Group::new(*weight)).collect();
         for (group, old) in self.groups.iter_mut().zip(&old.groups) {
             group.limit = old.limit;
+            group.cap = old.cap;
         }
         self.shares.clone_from(&config.shares);
         self.table = old.table;
