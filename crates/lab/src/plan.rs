@@ -70,6 +70,10 @@ impl Plan {
     /// # Errors
     /// [`LabError::BadInput`] for what the lab cannot run although the scenario is well-formed.
     pub(crate) fn new(scenario: &Scenario, namespace: impl Fn(&str) -> String) -> Result<Self, LabError> {
+        if scenario.core.is_some() {
+            let message = "[core] is a model in virtual time: run it with `evenkeel sim`";
+            return Err(LabError::BadInput(message.to_owned()));
+        }
         let hosts = scenario.hosts.iter().map(|host| (host.name.as_str(), false));
         let routers = scenario.routers.iter().map(|router| (router.name.as_str(), true));
         let mut nodes: Vec<_> =

@@ -47,6 +47,7 @@ pub(crate) fn two_steps() -> Run {
                 cycles: None,
                 acceptance: None,
                 waiting: None,
+                core: None,
             });
         }
         run.calls.push(CallsSample {

@@ -28,8 +28,8 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Parameter, Run, Sample, StepMark,
-    Topology, WireTotals,
+    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Parameter, Run, Sample,
+    StepMark, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 

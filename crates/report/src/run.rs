@@ -164,6 +164,16 @@ pub struct Sample {
     /// Flows that had sent packets and of which nothing had got through at the end of the window; `None` where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
+    /// What water filling would have given it on a polled core; `None` elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core: Option<CoreSample>,
+}
+
+/// Cycles of a core in one window, polling and refusing left out.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CoreSample {
+    /// What max-min water filling gives the class, of what arrived in the window.
+    pub fair_cycles: f64,
 }
 
 /// Cycles of a class in one window, of the whole router.

@@ -9,7 +9,9 @@ use evenkeel_core::Nanos;
 use evenkeel_core::measure::Histogram;
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Run, Sample, StepMark};
+use crate::run::{
+    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Run, Sample, StepMark,
+};
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
 const SLACK: f64 = 0.05;
@@ -68,6 +70,8 @@ pub struct ClassStats {
     pub accepted: Option<f64>,
     /// Flows that waited at the ends of the windows, on average; `None` if nobody looked.
     pub waiting: Option<f64>,
+    /// Per second: what water filling would have given it on a polled core; `None` elsewhere.
+    pub core: Option<CoreSample>,
 }
 
 /// Cycles and packets per second of one class, of the whole router.
@@ -231,6 +235,7 @@ struct ClassSum {
     cycles: Option<CycleSample>,
     acceptance: Option<Delays>,
     waiting: Option<u64>,
+    core: Option<CoreSample>,
 }
 
 impl ClassSum {
@@ -266,6 +271,9 @@ impl ClassSum {
             self.acceptance.get_or_insert_default().merge(delays);
         }
         add_known(&mut self.waiting, sample.waiting);
+        if let Some(core) = sample.core {
+            self.core.get_or_insert_default().fair_cycles += core.fair_cycles;
+        }
         if let Some(delays) = &sample.end_to_end {
             self.end_to_end.get_or_insert_default().merge(delays);
         }
@@ -302,6 +310,10 @@ impl ClassSum {
                 refused_cycles: rate(sum.refused_cycles),
                 hertz: sum.hertz as f64,
             }),
+            core: self
+                .core
+                .filter(|_| self.seconds > 0.0)
+                .map(|sum| CoreSample { fair_cycles: sum.fair_cycles / self.seconds }),
         }
     }
 }
@@ -443,6 +455,7 @@ impl Metrics for Measured<'_> {
             Metric::Cycles => cycles.map(|c| c.spent),
             Metric::CyclesEach => cycles.filter(|c| c.passed > 0.0).map(|c| c.spent / c.passed),
             Metric::Refused => cycles.map(|c| c.refused),
+            Metric::FairCycles => class.and_then(|c| c.core).map(|c| c.fair_cycles),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! nothing: the worlds (lab, simulator) do, and hand their numbers back through [`Metrics`] to have expectations judged.
 #![forbid(unsafe_code)]
 
+pub mod core_model;
 pub mod expr;
 pub mod model;
 mod parse;

@@ -6,6 +6,7 @@ use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use thiserror::Error;
 
+use crate::core_model::CoreModel;
 use crate::expr::Expr;
 use crate::topology::Wire;
 
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub routers: Vec<Router>,
     /// What joins them.
     pub wires: Vec<Wire>,
+    /// One polled core in place of hosts, routers, wires and traffic.
+    pub core: Option<CoreModel>,
     /// Who sends what to whom.
     pub traffic: Vec<Traffic>,
     /// Timed changes in order of time. The first is at 0 (named `start` unless the file names a step at 0).

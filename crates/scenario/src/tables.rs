@@ -1,5 +1,7 @@
 //! The keys of a scenario: name, type, range, default, meaning. Everything else follows from these tables.
 
+mod core;
+
 use evenkeel_config::schema::{Key, Kind, Presence, Section};
 use evenkeel_config::tables::NAME;
 use evenkeel_core::{BitRate, Bytes, Nanos};
@@ -72,26 +74,33 @@ pub static SCENARIO: Section = Section {
         Key {
             name: "host",
             kind: Kind::Tables { section: &HOST, min: 1, max: 200 },
-            presence: Presence::Required,
+            presence: Presence::Optional("only with `[core]`"),
             doc: "The hosts.",
         },
         Key {
             name: "router",
             kind: Kind::Tables { section: &ROUTER, min: 1, max: 50 },
-            presence: Presence::Required,
+            presence: Presence::Optional("only with `[core]`"),
             doc: "The routers.",
         },
         Key {
             name: "wire",
             kind: Kind::Tables { section: &WIRE, min: 1, max: 200 },
-            presence: Presence::Required,
+            presence: Presence::Optional("only with `[core]`"),
             doc: "The wires between them.",
         },
         Key {
             name: "traffic",
             kind: Kind::Tables { section: &TRAFFIC, min: 1, max: 1000 },
-            presence: Presence::Required,
+            presence: Presence::Optional("only with `[core]`"),
             doc: "The flows.",
+        },
+        Key {
+            name: "core",
+            kind: Kind::Table(&core::CORE),
+            presence: Presence::Optional("a network of hosts, routers and wires"),
+            doc: "One core that polls a ring of packets, in virtual time, in place of `[[host]]`, `[[router]]`, `[[wire]]` and `[[traffic]]`. \
+                  Expectations speak of its `[[core.flow]]` as classes; `cycles` and `fair_cycles` are measured besides packets.",
         },
         Key {
             name: "step",

@@ -11,6 +11,7 @@ mod engine;
 mod header;
 pub mod host;
 mod network;
+pub mod polled;
 mod port;
 mod queue;
 mod router;

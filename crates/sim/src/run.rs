@@ -8,7 +8,7 @@ use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::{checks, describe, wires};
 
 use crate::engine::{Engine, add};
-use crate::{FlowTotals, Outcome, SimError, SimOptions, network};
+use crate::{FlowTotals, Outcome, SimError, SimOptions, network, polled};
 
 /// The scenario with the options applied.
 fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimError> {
@@ -27,6 +27,9 @@ fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimEr
 /// Simulates `scenario` to its end: see [`crate::run`].
 pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
     let scenario = prepared(scenario, options)?;
+    if let Some(model) = &scenario.core {
+        return polled::run(&scenario, model);
+    }
     let places = Places::new(&scenario).map_err(|error| SimError::BadInput(error.to_string()))?;
     let mut simulation = Simulation {
         places: places.all_measured(),

@@ -220,6 +220,7 @@ pub fn rows(
                 cycles: cycles(earlier, later, &class.name),
                 acceptance,
                 waiting: knocked.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
+                core: None,
             });
         }
     }

@@ -204,6 +204,17 @@ impl Report {
                     "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}{cut}"
                 ), &download::picture(&panels, columns, &legend))
             );
+            if self.runs.iter().any(panels::is_core) {
+                let (core, _) = panels::panels(&self.runs, &panels::CORE, (router, link), &classes);
+                html += &format!(
+                    "<figure>\n{}{core}\n{}</figure>\n",
+                    panels::legend_html(&legend),
+                    figures.saved(
+                        "What exact max-min water filling would give to each class, of the same arrivals: to hold the processing cycles against.",
+                        &download::picture(&core, columns, &legend)
+                    )
+                );
+            }
             if self.runs.iter().any(|run| panels::is_controlled(run, (router, link))) {
                 let (control, _) = panels::panels(&self.runs, &panels::CONTROL, (router, link), &classes);
                 let controlled = self.runs.iter().filter(|run| panels::is_controlled(run, (router, link)));

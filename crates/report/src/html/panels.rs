@@ -117,6 +117,20 @@ fn index(value: f64) -> String {
     format!("{value:.2}")
 }
 
+/// What a polled core should have given to each class.
+pub(super) const CORE: [Quantity; 1] = [Quantity {
+    title: "Max-min share of the cycles",
+    unit: "million cycles/s",
+    value: |s| s.core.map(|core| core.fair_cycles / s.window_s / 1e6),
+    text: grouped,
+    log_from: None,
+}];
+
+/// Whether a run is of a polled core.
+pub(super) fn is_core(run: &Run) -> bool {
+    run.samples.iter().any(|sample| sample.core.is_some())
+}
+
 /// Whether a run has control on a link.
 pub(super) fn is_controlled(run: &Run, (router, link): (&str, &str)) -> bool {
     run.samples.iter().any(|s| s.router == router && s.link == link && s.control.is_some())

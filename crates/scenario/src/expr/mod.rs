@@ -86,6 +86,8 @@ pub enum Metric {
     Streaming,
     /// Packets per second that it refused.
     TurnedAway,
+    /// Cycles per second that max-min water filling would have given on a polled core.
+    FairCycles,
 }
 
 /// What a metric is measured on: always resolved.
@@ -232,6 +234,7 @@ impl Metric {
         Self::Protected,
         Self::Streaming,
         Self::TurnedAway,
+        Self::FairCycles,
     ];
 
     /// The name in expressions.
@@ -268,6 +271,7 @@ impl Metric {
             Self::Protected => "protected",
             Self::Streaming => "streaming",
             Self::TurnedAway => "turned_away",
+            Self::FairCycles => "fair_cycles",
         }
     }
 
@@ -312,6 +316,9 @@ impl Metric {
             Self::Protected => "flows on the link's list of protected flows",
             Self::Streaming => "protected flows that are streaming",
             Self::TurnedAway => "packets that the admission of the link refused",
+            Self::FairCycles => {
+                "what exact max-min water filling gives the class of a `[core]`, of what arrived, at the same costs of polling and refusing"
+            }
         }
     }
 
@@ -320,7 +327,7 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Sent | Self::Dropped | Self::Offered | Self::Refused | Self::TurnedAway => "packets/s",
-            Self::Cycles => "cycles/s",
+            Self::Cycles | Self::FairCycles => "cycles/s",
             Self::CyclesEach => "cycles",
             Self::Delay
             | Self::DelayP50
@@ -381,6 +388,12 @@ impl Metric {
     #[must_use]
     pub const fn is_of_acceptance(self) -> bool {
         matches!(self, Self::Accept | Self::AcceptMax | Self::Accepted | Self::Waiting)
+    }
+
+    /// Whether a polled core alone measures it.
+    #[must_use]
+    pub const fn needs_core(self) -> bool {
+        matches!(self, Self::FairCycles)
     }
 
     /// Whether hosts measure it from stamps in the packets, which only the project's own sources write.

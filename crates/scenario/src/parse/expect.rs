@@ -3,6 +3,7 @@
 use evenkeel_config::parse::Unique;
 use evenkeel_config::read::{Fields, Reader, suggest};
 
+use crate::core_model::{CORE, CoreModel, OUT};
 use crate::expr::{self, AnyNames, Metric, Names, Subject};
 use crate::model::{Expectation, Scenario, Tool, Traffic, World};
 use crate::published;
@@ -60,6 +61,11 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
         ));
     }
     let class = subject.class.as_ref()?;
+    if let Some(core) = &scenario.core {
+        let sends = core.flows.iter().any(|f| f.name == *class && f.start < end && f.stop > from);
+        return (!sends)
+            .then(|| format!("{class:?} sends nothing during step {name:?}: nothing is measured"));
+    }
     let flows: Vec<_> = flows_of(scenario, class).collect();
     let during = |traffic: &&&Traffic| traffic.start < end && traffic.stop > from;
     if !flows.iter().any(|traffic| during(&traffic)) {
@@ -133,6 +139,12 @@ impl Scope<'_> {
 
 impl Names for Scope<'_> {
     fn subject(&self, metric: Metric, text: &str) -> Result<Subject, String> {
+        if let Some(core) = &self.0.core {
+            return core_subject(core, metric, text);
+        }
+        if metric.needs_core() {
+            return Err(format!("{} is measured with [core] only", metric.name()));
+        }
         let mut parts: Vec<_> = text.split('/').map(str::trim).collect();
         let class = if metric.is_of_link() { None } else { parts.pop() };
         if let Some(class) = class {
@@ -187,6 +199,21 @@ impl Names for Scope<'_> {
             None => Err("the scenario names no `published` entry".to_owned()),
         }
     }
+}
+
+/// Flows of a core, by the name of their class alone.
+fn core_subject(core: &CoreModel, metric: Metric, text: &str) -> Result<Subject, String> {
+    let measured =
+        [Metric::Sent, Metric::Dropped, Metric::Offered, Metric::Goodput, Metric::Cycles, Metric::FairCycles];
+    if !measured.contains(&metric) {
+        return Err(format!("{} is not measured on a core", metric.name()));
+    }
+    let known: Vec<_> = core.flows.iter().map(|flows| flows.name.as_str()).collect();
+    if !known.contains(&text.trim()) {
+        return Err(format!("no [[core.flow]] {text:?}; {}", suggest(text, &known)));
+    }
+    let class = Some(text.trim().to_owned());
+    Ok(Subject { router: CORE.to_owned(), link: OUT.to_owned(), class })
 }
 
 fn no_link(text: &str, hops: &[(String, String)]) -> String {

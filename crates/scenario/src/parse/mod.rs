@@ -1,5 +1,6 @@
 //! From the text of a scenario to [`Scenario`]: one pass that goes on after errors, so that all of them are told.
 
+mod core;
 mod expect;
 mod nodes;
 mod steps;
@@ -18,8 +19,8 @@ use crate::tables;
 /// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they have errors.
 const LAYOUT: [&str; 3] = ["host", "router", "wire"];
 /// Top-level keys that give names and times to what expectations speak of.
-const NAMED: [&str; 9] =
-    ["host", "router", "wire", "traffic", "step", "published", "sample", "settle", "duration"];
+const NAMED: [&str; 10] =
+    ["core", "host", "router", "wire", "traffic", "step", "published", "sample", "settle", "duration"];
 
 impl Scenario {
     /// Reads and checks a file, the router files and published numbers it names.
@@ -74,11 +75,13 @@ fn scenario_of(reader: &mut Reader, fields: &Fields, folder: &Path) -> Option<Sc
         hosts: Vec::new(),
         routers: Vec::new(),
         wires: Vec::new(),
+        core: None,
         traffic: Vec::new(),
         steps: Vec::new(),
         expectations: Vec::new(),
         ablations: Vec::new(),
     };
+    core::read(reader, fields, &mut scenario);
     nodes::read(reader, fields, folder, &mut scenario);
     traffic::read(reader, fields, folder, &mut scenario);
     steps::read(reader, fields, &mut scenario);
