@@ -1,11 +1,14 @@
 //! `evenkeel-bench instructions`: instructions per packet, counted by valgrind, because virtual machines rarely have
 //! hardware counters. The same binary, inputs and environment give the same count whatever else the machine does.
 //!
+//! FairDrop has three: both of its loops, the loop over packets alone (virtual time stands still), and what draws the flows for both.
+//!
 //! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs, set-up left out.
 
 use std::process::{Command, Stdio};
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::fairdrop::{Drawing, FLOWS, Judging};
 use crate::flows::{self, ManyFlows};
 use crate::pipeline::Forwarding;
 
@@ -19,6 +22,9 @@ fn names() -> Vec<String> {
     for kind in flows::KINDS {
         names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
     }
+    for flows in FLOWS {
+        names.extend(["fairdrop", "fairdrop-admit", "fairdrop-draw"].map(|what| format!("{what}:{flows}")));
+    }
     names
 }
 
@@ -31,6 +37,13 @@ pub(crate) fn one(case: &str, packets: u64) {
             ManyFlows::new(kind, flows.parse().expect("a number of flows")).run(packets);
         }
         Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
+        Some(("fairdrop-draw", flows)) => {
+            Drawing::new(flows.parse().expect("a number of flows")).run(packets);
+        }
+        Some((what @ ("fairdrop" | "fairdrop-admit"), flows)) => {
+            let flows = flows.parse().expect("a number of flows");
+            Judging::new("level", flows, what == "fairdrop").run(packets);
+        }
         Some((kind, classes)) => {
             let classes = classes.parse().expect("a number of classes");
             Exchange::new(kind, classes).run(packets);

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod disciplines;
+mod fairdrop;
 mod flows;
 mod instructions;
 mod live;

@@ -1,6 +1,7 @@
 //! `evenkeel-bench memory`: nanoseconds and allocations per packet, without any I/O.
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
+use crate::fairdrop::{Drawing, FLOWS, Judging, RULES};
 use crate::pipeline::Forwarding;
 use crate::timing::{Case, Rounds};
 
@@ -16,6 +17,7 @@ fn allocations(packets: u64, mut run: impl FnMut(u64)) -> f64 {
 
 pub(crate) fn run() {
     disciplines();
+    fairdrop();
     pipeline();
 }
 
@@ -47,6 +49,24 @@ fn disciplines() {
     let mut link = BusyLink::new("wfq-altq", 4);
     cases.push(("whole link, wfq-altq, 4 classes, overloaded".into(), Box::new(move || link.time(PACKETS))));
     print(&Rounds::run(ROUNDS, &mut cases), &allocated, "fifo, 4 classes");
+}
+
+fn fairdrop() {
+    println!(
+        "\nFairDrop in memory: judging and charging bursts of 256, 32 bytes per flow; \"draw\" is in all others of its size"
+    );
+    let (mut allocated, mut cases): (Vec<f64>, Vec<Case<'_>>) = (Vec::new(), Vec::new());
+    for flows in FLOWS {
+        let mut drawing = Drawing::new(flows);
+        allocated.push(allocations(PACKETS, |times| drawing.run(times)));
+        cases.push((format!("draw one of {flows} flows"), Box::new(move || drawing.time(PACKETS))));
+        for rule in RULES {
+            let mut judging = Judging::new(rule, flows, true);
+            allocated.push(allocations(PACKETS, |times| judging.run(times)));
+            cases.push((format!("rule {rule}, {flows} flows"), Box::new(move || judging.time(PACKETS))));
+        }
+    }
+    print(&Rounds::run(ROUNDS, &mut cases), &allocated, "draw one of 20 flows");
 }
 
 fn pipeline() {
