@@ -366,7 +366,7 @@ mod tests {
         )
         .unwrap_or_else(|e| panic!("{e}"));
         survives(&config);
-        let mut other = config.clone();
+        let mut other = config;
         other.links[1].discipline = evenkeel_config::parse_discipline("{ kind = \"pfq\" }", &[]).unwrap();
         survives(&other);
     }

@@ -157,7 +157,7 @@ impl Cipher {
             Self::Aes256(cipher) => cipher.encrypt_in_place_detached(&nonce.into(), associated, text),
         };
         // The only error there is: more than 64 GiB at once.
-        sealed.map(Into::into).map_err(|_| Reason::TooBig)
+        sealed.map(Into::into).map_err(|_too_long| Reason::TooBig)
     }
 }
 

@@ -3,10 +3,10 @@
 //! A frame that arrives is copied once, from the driver into a buffer of the pool (not at all where the driver can write there itself), is
 //! forwarded where it lies, and is sent from there. What this back end takes care of:
 //!
-//! - which frames are ours and which the kernel's: [the program](program) in the driver decides before a packet exists for the kernel,
+//! - which frames are ours and which the kernel's: the program in the driver (`program.rs`) decides before a packet exists for the kernel,
 //!   so no [guard](crate::guard) is needed, and when this process ends, however it does, the kernel gets all frames again and forwards them;
 //! - the kernel's arrival stamps, as metadata before each frame;
-//! - transport checksums that a veth host has left out ([`checksum`]);
+//! - transport checksums that a veth host has left out (`checksum.rs`);
 //! - native or generic mode, without or with a copy: the best that the driver takes, and [`AfXdpPort::mode`] says which;
 //! - several receive queues: a socket for each;
 //! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.

@@ -19,8 +19,11 @@ const RIGHT: f64 = 356.0;
 /// Room between the bars of the right side.
 const GAP: f64 = 16.0;
 
+/// What became of packets, and how many a kind of flow has of them.
+type Fate = (&'static str, fn(&Kind) -> f64);
+
 /// Fates in the order from top to bottom.
-const FATES: [(&str, fn(&Kind) -> f64); 3] = [
+const FATES: [Fate; 3] = [
     ("forwarded", |kind| kind.passed),
     ("dropped by FairDrop", |kind| kind.refused),
     ("lost at the ring", |kind| kind.lost),

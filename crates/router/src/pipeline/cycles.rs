@@ -1,6 +1,6 @@
 //! Where the worker's cycles go: by stage, by class of traffic, and what refusing costs.
 //!
-//! The counter is read once per packet, and at every stage of one packet in [`SAMPLE`]; around services always. What fetching and sending a
+//! The counter is read once per packet, and at every stage of one packet in `SAMPLE`; around services always. What fetching and sending a
 //! burst takes is divided evenly among its packets: fetching among all, sending among those that were handed to a link.
 //!
 //! ```text
@@ -31,7 +31,7 @@ pub trait CycleClock: Send {
     fn source(&self) -> String;
 }
 
-/// Cycles of a machine that does not exist: they pass when they are spent, and when [`VirtualCycles::step`] says what reading them takes.
+/// Cycles of a machine that does not exist: they pass when they are spent, and when `step` says what reading them takes.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualCycles {
     now: u64,
