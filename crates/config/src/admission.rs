@@ -6,7 +6,7 @@ use evenkeel_core::BitRate;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
-    PerUserConfig, PinningConfig, RouterListsConfig, SecondLinkConfig, SecondLinkPolicy,
+    PerUserConfig, RouterListsConfig, SecondLinkConfig, SecondLinkPolicy,
 };
 use evenkeel_core::class_map::Prefix;
 use evenkeel_core::units::Ppm;
@@ -60,7 +60,6 @@ pub struct LinkAdmission {
     flushing: (bool, FlushConfig),
     second_link: Option<SecondLink>,
     second: SecondLinkConfig,
-    pinning: (bool, PinningConfig),
 }
 
 /// A change of one key of an admission, as text: what `ctl set LINK admission.KEY VALUE` says. Its value has been checked.
@@ -89,7 +88,6 @@ impl LinkAdmission {
             flushing: (false, FlushConfig::new(Flush::Efm)),
             second_link: None,
             second: SecondLinkConfig::new(SOME_RATE),
-            pinning: (false, PinningConfig::default()),
         }
     }
 
@@ -110,7 +108,6 @@ impl LinkAdmission {
         config.eccm = self.eccm.0.then_some(self.eccm.1);
         config.per_user = self.per_user.0.then_some(self.per_user.1);
         config.flushing = self.flushing.0.then_some(self.flushing.1);
-        config.pinning = self.pinning.0.then_some(self.pinning.1);
         let rule = match self.emergency {
             Emergency::Off => None,
             Emergency::Bypass => Some(EmergencyRule::Bypass),
@@ -226,8 +223,6 @@ impl LinkAdmission {
             }
             ("second_link_max_load", Value::Number(share)) => self.second.max_load = ppm(*share),
             ("second_link_flows", Value::Integer(flows)) => self.second.flows = whole(*flows),
-            ("pinning", Value::Switch(on)) => self.pinning.0 = *on,
-            ("cost_factor", Value::Integer(factor)) => self.pinning.1.cost_factor = whole(*factor),
             _ => {}
         }
     }
@@ -295,8 +290,6 @@ impl LinkAdmission {
             ),
             ("second_link_max_load", share(self.second.max_load)),
             ("second_link_flows", self.second.flows.to_string()),
-            ("pinning", self.pinning.0.to_string()),
-            ("cost_factor", self.pinning.1.cost_factor.to_string()),
         ];
         all.extend(self.rate.map(|rate| ("rate", rate_text(rate))));
         if let Some(second) = &self.second_link {

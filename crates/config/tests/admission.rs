@@ -46,7 +46,7 @@ fn every_mechanism_arrives_in_the_core() {
         link(
             "discipline = { kind = \"pfq\" }\n[link.admission]\nrate = \"9Mbit/s\"\neccm = true\nmax_accept_delay = \"2s\"\n\
              global_list = true\nper_user = true\nuser_flows = 3\nflushing = \"rbaef\"\nemergency = \"thresholds\"\n\
-             second_link = \"spare\"\nsecond_link_policy = \"oldest\"\npinning = true\nprobation = \"0s\"\nbudget = false"
+             second_link = \"spare\"\nsecond_link_policy = \"oldest\"\nprobation = \"0s\"\nbudget = false"
         )
     ))
     .unwrap();
@@ -61,7 +61,7 @@ fn every_mechanism_arrives_in_the_core() {
     assert_eq!(emergency.rule, rule);
     let second = core.second_link.unwrap();
     assert_eq!((second.rate, second.policy), (BitRate::from_mbps(2), SecondLinkPolicy::Oldest));
-    assert!(core.pinning.is_some() && core.probation.is_none() && core.budget.is_none());
+    assert!(core.probation.is_none() && core.budget.is_none());
 }
 
 #[test]

@@ -368,7 +368,7 @@ pub static TRAFFIC: Section = Section {
             name: "stop",
             kind: MOMENT,
             presence: Presence::Optional("the end of the run"),
-            doc: "No packet at or after.",
+            doc: "No packet at or after; of `tcp-flows` no connection begins at or after it, and those that have begun are finished.",
         },
         Key {
             name: "ipv6",

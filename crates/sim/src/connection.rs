@@ -21,6 +21,8 @@ struct Job {
     congestion: Congestion,
     bytes: Option<u64>,
     start: Nanos,
+    /// Nothing new is sent from then on.
+    stop: Nanos,
 }
 
 /// The only connection of its traffic, or number `flow` of those alike.
@@ -36,7 +38,7 @@ pub(crate) fn add(
             format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
         return Err(SimError::BadInput(message));
     };
-    let job = Job { congestion, bytes: bytes.map(|bytes| bytes.0), start: traffic.start };
+    let job = Job { congestion, bytes: bytes.map(|bytes| bytes.0), start: traffic.start, stop: traffic.stop };
     connect(engine, scenario, number, traffic, flow, job)
 }
 
@@ -51,7 +53,8 @@ pub(crate) fn add_many(
     let TrafficKind::TcpFlows { congestion, .. } = traffic.kind else { return Ok(()) };
     let refused = |error| SimError::BadInput(format!("traffic {}: {error}", traffic.name));
     for (flow, (start, size)) in (0..).zip(Beginnings::new(config).map_err(refused)?) {
-        let job = Job { congestion, bytes: Some(size.0), start };
+        // What was begun in time is finished.
+        let job = Job { congestion, bytes: Some(size.0), start, stop: scenario.duration };
         connect(engine, scenario, number, traffic, flow, job)?;
     }
     Ok(())
@@ -102,6 +105,6 @@ fn connect(
     let opening =
         engine.add_end(end(Box::new(TcpSender::new(sender, &addresses)), true, &traffic.from, near, far)?);
     engine.queue.push(job.start, Event::Begin(opening));
-    engine.queue.push(traffic.stop, Event::End(opening));
+    engine.queue.push(job.stop, Event::End(opening));
     Ok(())
 }

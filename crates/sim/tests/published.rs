@@ -52,6 +52,26 @@ fn lct() {
     holds("lct");
 }
 
+/// The shorter two of the cross-protect router's, at full length: their times are those of flows and intervals.
+#[test]
+fn cross_protect() {
+    let mut failed = Vec::new();
+    for file in files("cross-protect") {
+        let scenario = Scenario::load(&file).expect("it is valid");
+        if !["cross-protect/switchover", "cross-protect/fig5"].contains(&scenario.name.as_str()) {
+            continue;
+        }
+        let names = scenario.ablations.iter().map(|ablation| Some(ablation.name.clone()));
+        for without in std::iter::once(None).chain(names) {
+            let options = SimOptions { without: without.clone(), ..SimOptions::default() };
+            if !judged(&scenario, &options).passed() {
+                failed.push((scenario.name.clone(), without));
+            }
+        }
+    }
+    assert_eq!(failed, [], "these did not go as expected");
+}
+
 #[test]
 fn wfq_altq() {
     holds("wfq-altq");

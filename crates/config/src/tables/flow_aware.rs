@@ -511,17 +511,5 @@ pub static ADMISSION: Section = Section {
             presence: Presence::Default("16384"),
             doc: "Size of its list of flows.",
         },
-        Key {
-            name: "pinning",
-            kind: Kind::Switch,
-            presence: Presence::Default("false"),
-            doc: "Of several equal routes new flows take the one whose link is not congested, and keep it.",
-        },
-        Key {
-            name: "cost_factor",
-            kind: whole(&admit::COST_FACTOR_RANGE, ""),
-            presence: Presence::Default("10"),
-            doc: "By what the cost of a congested link is multiplied, with `pinning`.",
-        },
     ],
 };

@@ -25,9 +25,6 @@ pub(super) fn write(text: &mut String, link: &str, here: bool, told: &Explanatio
                 ago(flow.seen),
                 flow.recent
             );
-            if let Some(pin) = flow.pin {
-                let _ = writeln!(text, "  pinned to next hop {} with TTL {}", pin.next_hop, pin.ttl);
-            }
         }
         None => {
             let _ =
