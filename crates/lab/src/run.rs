@@ -278,7 +278,8 @@ impl Lab<'_> {
     fn check(&mut self) -> Result<(), LabError> {
         self.progress.say("checking who forwards");
         for (index, spec) in self.flows.iter().enumerate() {
-            checks::router_forwards(spec, self.places.of_flow(index), &mut self.routers)?;
+            let arrives = !self.places.is_encrypted(index);
+            checks::router_forwards(spec, self.places.of_flow(index), arrives, &mut self.routers)?;
             self.look_for_signals()?;
         }
         Ok(())
@@ -380,7 +381,8 @@ impl Lab<'_> {
 
     /// From host to host nothing disappears either, as far as the lab's own hosts send.
     fn unexplained(&mut self, first: &Counters, last: &Counters) -> Option<String> {
-        if self.sources.iter().any(|source| matches!(source, Driver::Tool(_))) {
+        let unseen = (0..self.flows.len()).any(|flow| self.places.is_encrypted(flow));
+        if unseen || self.sources.iter().any(|source| matches!(source, Driver::Tool(_))) {
             return None;
         }
         // What is on its way between router and sink is neither here nor there.

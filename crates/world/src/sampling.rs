@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use evenkeel_config::Work;
 use evenkeel_control::window;
 use evenkeel_core::{FlowKey, Nanos};
 use evenkeel_report::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Sample};
@@ -40,6 +41,8 @@ pub struct Places {
     by_place: HashMap<Place, Vec<usize>>,
     by_flow: Vec<Vec<Place>>,
     measured: Vec<bool>,
+    /// Flows that a router encrypts: their sinks do not see their packets.
+    encrypted: Vec<bool>,
 }
 
 impl Places {
@@ -67,6 +70,7 @@ impl Places {
                     }
                 }
             }
+            places.encrypted.push(along.iter().any(|place| encrypts(scenario, place)));
             places.by_flow.push(along);
             places.measured.push(traffic.tool == Tool::Evenkeel);
         }
@@ -83,6 +87,11 @@ impl Places {
     /// Where a flow passes, in order.
     pub fn of_flow(&self, flow: usize) -> &[Place] {
         &self.by_flow[flow]
+    }
+
+    /// Whether a router on its path encrypts a flow: then nothing of it arrives that its sink could read.
+    pub fn is_encrypted(&self, flow: usize) -> bool {
+        self.encrypted[flow]
     }
 
     /// Whether any flow leaves `router` by `link`.
@@ -111,6 +120,14 @@ fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<Place>
         along.push(Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() });
     }
     along
+}
+
+/// Whether the class of a place is sent through an ESP tunnel.
+fn encrypts(scenario: &Scenario, place: &Place) -> bool {
+    let Some(config) = scenario.router(&place.router).map(|router| &router.config) else { return false };
+    let class = config.classes.iter().find(|class| class.name == place.class);
+    let service = class.and_then(|class| config.services.get(usize::from(class.service?)));
+    service.is_some_and(|service| matches!(service.work, Work::Esp(_)))
 }
 
 /// Addresses, ports and protocol of a flow's packets.
@@ -178,7 +195,8 @@ pub fn rows(
                 continue;
             }
             let flows = places.measured_flows(&place);
-            let end_to_end = flows.map(|flows| {
+            let readable = flows.filter(|flows| !flows.iter().any(|flow| places.is_encrypted(*flow)));
+            let end_to_end = readable.map(|flows| {
                 let mut all = HostDelays::default();
                 flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
                 all.told()
@@ -211,7 +229,8 @@ pub fn rows(
                     buckets: class.delay.buckets.clone(),
                 },
                 end_to_end,
-                goodput_bytes: flows.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
+                goodput_bytes: readable
+                    .map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
                 control: class.control.map(|control| ControlSample {
                     ci_delay: control.ci_delay,
                     ci_loss: control.ci_loss,
