@@ -14,6 +14,8 @@ packages=(
   iproute2          # namespaces and veth pairs
   iputils-ping
   procps
+  python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
+  python3-scapy
   tcpdump           # looks for bad checksums
   traceroute
   valgrind          # counts instructions per packet

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Lab(WorldArgs),
     /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
     Sim(SimArgs),
-    /// Show the LCT testbed: FIFO, WFQ/ALTQ and LCT-UC side by side, on real packets as root, else in the simulator.
+    /// Show disciplines side by side (the LCT testbed), or `fairdrop`: on real packets as root, else in the simulator.
     Demo(DemoArgs),
     /// Make pages from saved results: one for each scenario, with every world and seed in the same figures, and an index.
     Report(ReportArgs),
@@ -322,9 +322,21 @@ pub(crate) struct SimArgs {
     pub(crate) seeds: u64,
 }
 
+/// What the demo shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Shown {
+    /// The LCT testbed: FIFO, WFQ/ALTQ and LCT-UC side by side.
+    Disciplines,
+    /// Two heavy flows among twenty on one core, without and with FairDrop.
+    Fairdrop,
+}
+
 /// Arguments of `demo`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct DemoArgs {
+    /// What to show.
+    #[arg(default_value = "disciplines")]
+    pub(crate) what: Shown,
     /// Folder for the results.
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     pub(crate) out: PathBuf,

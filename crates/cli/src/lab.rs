@@ -9,7 +9,7 @@ use evenkeel_report::{Judgement, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
-use crate::args::{DemoArgs, WorldArgs};
+use crate::args::{DemoArgs, Shown, WorldArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::out::print;
@@ -82,7 +82,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         let because = "Real packets need root, for network namespaces (sudo evenkeel demo). Without it the same scenarios run in the simulator:\n";
         return crate::sim::demo(args, Some(because));
     }
-    let outcome = evenkeel_lab::demo(&DemoOptions {
+    let show = match args.what {
+        Shown::Disciplines => evenkeel_lab::demo,
+        Shown::Fairdrop => evenkeel_lab::demo_fairdrop,
+    };
+    let outcome = show(&DemoOptions {
         out_dir: args.out.clone(),
         binary: own_path()?,
         progress: progress(args.quiet),

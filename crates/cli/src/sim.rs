@@ -10,7 +10,7 @@ use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
 use evenkeel_sim::{SimError, SimOptions};
 use evenkeel_world::demo::{self, Demo};
 
-use crate::args::{DemoArgs, SimArgs};
+use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::lab::{file_name, print_summary};
@@ -162,6 +162,12 @@ fn one(
 pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
     if let Some(because) = because {
         print(&format!("{because}\n"))?;
+    }
+    if args.what == Shown::Fairdrop {
+        return Err(Failure::new(
+            3,
+            "this demo needs real packets, and those need root, for network namespaces: sudo evenkeel demo fairdrop",
+        ));
     }
     let scenarios = demo::scenarios()?;
     let mut demo = Demo::new(scenarios.clone(), World::Sim);

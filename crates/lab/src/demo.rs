@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_scenario::World;
 use evenkeel_world::demo::{self, Demo};
+use evenkeel_world::fairdrop_demo::{self, FairDropDemo};
 
 pub use evenkeel_world::demo::DemoOutcome;
 
@@ -32,6 +33,29 @@ pub fn demo(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
     let scenarios = demo::scenarios().map_err(|errors| LabError::BadInput(errors.to_string()))?;
     scenarios.iter().try_for_each(|(_, scenario)| require(scenario))?;
     let mut demo = Demo::new(scenarios.clone(), World::Lab);
+    if !options.quiet {
+        print!("{}", demo.introduction());
+    }
+    let lengths: Vec<_> = scenarios.iter().map(|(name, s)| (*name, s.duration)).collect();
+    let progress = Progress::new(options.progress, &lengths);
+    for (_, scenario) in &scenarios {
+        let measured = measure(scenario, &options.binary, &progress)?;
+        progress.next(scenario.duration);
+        demo.measured(measured.run, measured.warnings);
+    }
+    progress.finish();
+    demo.finish(&options.out_dir, options.quiet).map_err(write_error)
+}
+
+/// Runs the demonstration of FairDrop and prints its tables on standard output.
+///
+/// # Errors
+/// As [`run`](crate::run()).
+pub fn demo_fairdrop(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
+    let scenarios =
+        fairdrop_demo::scenarios(World::Lab).map_err(|errors| LabError::BadInput(errors.to_string()))?;
+    scenarios.iter().try_for_each(|(_, scenario)| require(scenario))?;
+    let mut demo = FairDropDemo::new(scenarios.clone(), World::Lab);
     if !options.quiet {
         print!("{}", demo.introduction());
     }

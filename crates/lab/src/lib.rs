@@ -32,7 +32,7 @@ use std::path::PathBuf;
 
 use evenkeel_world::{describe, payload, sampling};
 
-pub use demo::{DemoOptions, DemoOutcome, demo};
+pub use demo::{DemoOptions, DemoOutcome, demo, demo_fairdrop};
 pub use error::LabError;
 pub use run::{Outcome, run};
 

@@ -61,8 +61,8 @@ impl Kind {
 #[must_use]
 pub fn accounts(run: &Run) -> Vec<Account> {
     let steps = run.step_stats();
-    let limit = dear_from(&steps);
-    steps.iter().filter_map(|step| account(step, limit)).collect()
+    let dear = dear_classes(&steps);
+    steps.iter().filter_map(|step| account(step, &dear)).collect()
 }
 
 fn measured(step: &StepStats) -> impl Iterator<Item = (&ClassStats, f64)> {
@@ -73,19 +73,29 @@ fn measured(step: &StepStats) -> impl Iterator<Item = (&ClassStats, f64)> {
     })
 }
 
-/// Cycles per packet from which on a class is dear: the middle, by ratio, between the cheapest and the dearest.
-fn dear_from(steps: &[StepStats]) -> f64 {
-    let each = steps.iter().flat_map(|step| measured(step).map(|(_, each)| each));
-    let (least, most) = each.fold((f64::INFINITY, 0.0_f64), |(least, most), x| (least.min(x), most.max(x)));
-    if most < ALIKE * least { f64::INFINITY } else { (least * most).sqrt() }
+/// The classes whose packets are dear, as the step shows it in which costs differ most: they are on the far side of the middle, by ratio, between the
+/// cheapest and the dearest. (Where most packets are refused, what all share hides what tells them apart.)
+fn dear_classes(steps: &[StepStats]) -> Vec<&str> {
+    let span = |step: &StepStats| {
+        let each = measured(step).map(|(_, each)| each);
+        each.fold((f64::INFINITY, 0.0_f64), |(least, most), each| (least.min(each), most.max(each)))
+    };
+    let widest = steps
+        .iter()
+        .map(|step| (step, span(step)))
+        .filter(|(_, (least, most))| *most >= ALIKE * *least)
+        .max_by(|(_, (a, b)), (_, (c, d))| (b / a).total_cmp(&(d / c)));
+    let Some((step, (least, most))) = widest else { return Vec::new() };
+    let limit = (least * most).sqrt();
+    measured(step).filter(|(_, each)| *each >= limit).map(|(class, _)| class.class.as_str()).collect()
 }
 
-fn account(step: &StepStats, limit: f64) -> Option<Account> {
+fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
     let mut kinds = [Kind::default(), Kind { dear: true, ..Kind::default() }];
     let (mut hertz, mut backlogged) = (0.0, Vec::new());
-    for (class, each) in measured(step) {
+    for (class, _) in measured(step) {
         let cycles = class.cycles?;
-        let kind = &mut kinds[usize::from(each >= limit)];
+        let kind = &mut kinds[usize::from(dear.contains(&class.class.as_str()))];
         // Packets of sources that nobody counted cannot be missed.
         let offered = class.offered.unwrap_or(cycles.passed + cycles.refused);
         let lost = (offered - cycles.passed - cycles.refused).max(0.0);

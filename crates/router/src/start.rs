@@ -288,7 +288,7 @@ fn prepare(
             retry: None,
         });
     }
-    let ring = ports.iter().filter_map(|port| port.rx_ring()).fold(0, u32::saturating_add);
+    let ring = ports.iter().filter_map(|port| port.rx_ring()).max().unwrap_or(0);
     pipeline.set_ring_frames(ring).map_err(|error| StartError::Config(error.to_string()))?;
     discard_earlier(&mut pipeline, &mut ports);
 

@@ -14,6 +14,7 @@ mod arrived;
 pub mod checks;
 pub mod demo;
 pub mod describe;
+pub mod fairdrop_demo;
 #[cfg(test)]
 mod fixture;
 pub mod payload;

@@ -10,3 +10,4 @@ mod neighbour;
 mod no_alloc;
 mod oracles;
 mod rewrite;
+mod service;

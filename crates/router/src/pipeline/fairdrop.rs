@@ -18,12 +18,17 @@ use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
 use super::cycles::Meter;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
 
+/// A round should not take longer than a second divided by this.
+const ROUNDS_PER_SECOND: u64 = 2_000;
+/// Fewer frames are not worth a round.
+const SHORTEST_BURST: usize = 16;
+
 /// What the droppers have to know of the worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     /// Cycles per second.
     pub(super) hertz: u64,
-    /// Frames that the receive rings of all ports hold.
+    /// Frames that the receive ring of a port holds.
     pub(super) ring: u32,
     /// Most frames fetched in a round.
     pub(super) batch: u16,
@@ -36,6 +41,10 @@ pub(super) struct FairDrop {
     config: FairDropConfig,
     cpu: Option<CpuFairDrop>,
     links: Vec<Option<BandwidthFairDrop>>,
+    /// Frames fetched from a port in a round at most: see [`FairDrop::burst`].
+    burst: usize,
+    /// What a round may take, cycles.
+    patience: u64,
     /// Packets of each class refused for cycles and for bits, and all that were judged.
     classes: Vec<[u64; 3]>,
 }
@@ -48,8 +57,14 @@ impl FairDrop {
         classes: usize,
         links: &[LinkConfig],
     ) -> Result<Self, FairDropError> {
-        let mut fairdrop =
-            Self { config: config.clone(), cpu: None, links: Vec::new(), classes: vec![[0; 3]; classes] };
+        let mut fairdrop = Self {
+            config: config.clone(),
+            cpu: None,
+            links: Vec::new(),
+            burst: usize::from(machine.batch),
+            patience: machine.hertz / ROUNDS_PER_SECOND,
+            classes: vec![[0; 3]; classes],
+        };
         if config.on && config.cpu {
             let Machine { hertz, ring, batch, services } = machine;
             fairdrop.cpu = Some(CpuFairDrop::new(config.cpu_config(services, hertz, batch, ring))?);
@@ -81,6 +96,13 @@ impl FairDrop {
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.config.on
+    }
+
+    /// How many frames to fetch from a port at most. Where packets take so long that a whole burst of them would hold the worker up for
+    /// milliseconds, fewer: the shares follow the load round by round.
+    #[inline]
+    pub(super) fn burst(&self) -> usize {
+        self.burst
     }
 
     /// Only the rule changes: flows keep what they are charged for.
@@ -116,6 +138,11 @@ impl FairDrop {
     pub(super) fn begin(&mut self, now: Nanos, polled: usize, waiting: u32, meter: &mut Meter) {
         if let Some(cpu) = &mut self.cpu {
             let busy = meter.take_busy();
+            if busy.0 > self.patience {
+                self.burst = (self.burst / 2).max(SHORTEST_BURST);
+            } else if busy.0 < self.patience / 4 && waiting > 0 {
+                self.burst = (self.burst * 2).min(super::BURST);
+            }
             cpu.begin_batch(&Poll { now: meter.clock.now(), busy, polled: polled as u32, waiting });
         }
         for link in self.links.iter_mut().flatten() {

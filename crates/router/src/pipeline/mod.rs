@@ -105,7 +105,7 @@ pub struct Pipeline {
     meter: Meter,
     /// Whether cycles are measured also without FairDrop.
     measures: bool,
-    /// Frames that the receive rings of all ports hold.
+    /// Frames that the receive ring of a port holds.
     ring: u32,
     /// What all admissions share: as configured, and the lists.
     flows: FlowsSection,
@@ -273,7 +273,7 @@ impl Pipeline {
         self.build_fairdrop(config.as_ref())
     }
 
-    /// How many frames the receive rings of all ports hold, for FairDrop; at least a burst. Before the first round.
+    /// How many frames the receive ring of a port holds, for FairDrop; at least a burst. Before the first round.
     ///
     /// # Errors
     /// More than FairDrop can work with.
@@ -288,7 +288,7 @@ impl Pipeline {
         let machine = Machine {
             hertz: self.meter.clock.hertz(),
             ring: self.ring,
-            batch: (BURST * self.ports.len()).min(usize::from(u16::MAX)) as u16,
+            batch: BURST as u16,
             services: self.services.len(),
         };
         let build = |config| {

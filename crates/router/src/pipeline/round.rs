@@ -6,6 +6,7 @@ use evenkeel_ports::{FramePool, Port};
 
 use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
+use super::fairdrop::FairDrop;
 use super::forward::Packet;
 use super::{BURST, Pipeline, PortSlot};
 
@@ -41,6 +42,7 @@ impl Pipeline {
     ) -> Round {
         let mut round = Round::default();
         let (mut horizon, mut waiting) = (now, 0);
+        let burst = self.fairdrop.as_ref().map_or(BURST, FairDrop::burst);
         self.senders.clear();
         self.meter.round_begins();
         self.bound_catch_up(now);
@@ -49,13 +51,15 @@ impl Pipeline {
             let slot = &mut self.ports[at];
             slot.room = port.tx_room().min(TX_QUEUE);
             slot.kernel_has_copy = port.kernel_has_copy();
-            let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, BURST);
-            if taken >= BURST {
+            let taken = port.rx_burst(&mut self.pool, now, &mut self.rx, burst);
+            if taken >= burst {
                 round.more = true;
                 horizon = self.rx.last().map_or(horizon, |last| last.arrival.min(horizon));
             }
             if taken > 0 && self.fairdrop.is_some() {
-                waiting += port.rx_waiting().unwrap_or(0);
+                // A port that cannot tell has the more waiting the fuller the burst was.
+                let least = if taken >= burst { BURST as u32 } else { 0 };
+                waiting = waiting.max(port.rx_waiting().unwrap_or(least));
             }
             round.received += self.rx.len();
             for received in self.rx.drain(..) {

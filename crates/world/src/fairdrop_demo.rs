@@ -1,0 +1,200 @@
+//! The demonstration of FairDrop: two heavy flows and eighteen light ones on one core, first without and then with it.
+//!
+//! On real packets both halves are steps of one scenario each: the paper's ratio of costs by burning cycles, and real encryption.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_config::Diagnostics;
+use evenkeel_report::cycles::{Account, accounts, table};
+use evenkeel_report::{Judgement, Report, Run, WriteError, judge};
+use evenkeel_scenario::{Scenario, World};
+
+use crate::demo::{DemoOutcome, Scenarios};
+
+/// The built-in scenarios for real packets: name, file name, text.
+const LAB: [(&str, &str, &str); 2] = [
+    (
+        "the paper's ratio",
+        "scenarios/fairdrop/lab-paper.toml",
+        include_str!("../../../scenarios/fairdrop/lab-paper.toml"),
+    ),
+    (
+        "real encryption",
+        "scenarios/fairdrop/lab-encryption.toml",
+        include_str!("../../../scenarios/fairdrop/lab-encryption.toml"),
+    ),
+];
+
+/// The built-in scenarios of a world, checked.
+///
+/// # Errors
+/// What is wrong with one of them: a mistake in this program.
+pub fn scenarios(world: World) -> Result<Scenarios, Diagnostics> {
+    let built_in = match world {
+        World::Lab => LAB.as_slice(),
+        World::Sim => &[],
+    };
+    let parse = |(name, file, text): &(&'static str, &str, &str)| {
+        Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
+    };
+    built_in.iter().map(parse).collect()
+}
+
+/// What was measured so far.
+#[derive(Debug)]
+pub struct FairDropDemo {
+    scenarios: Scenarios,
+    world: World,
+    runs: Vec<Run>,
+    judgements: Vec<Judgement>,
+    warnings: Vec<String>,
+}
+
+impl FairDropDemo {
+    /// A demo of `scenarios` in `world` of which nothing was measured.
+    #[must_use]
+    pub fn new(scenarios: Scenarios, world: World) -> Self {
+        Self { scenarios, world, runs: Vec::new(), judgements: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// What is done, in words.
+    #[must_use]
+    pub fn introduction(&self) -> String {
+        let mut text = match self.world {
+            World::Lab => {
+                "20 flows through one worker of a router. Each host is a network namespace of this machine; the packets are real.\n"
+            }
+            World::Sim => {
+                "20 flows through one polled core, in virtual time, with the rates and costs that were published.\n"
+            }
+        }
+        .to_owned();
+        for (name, scenario) in &self.scenarios {
+            text += &format!("  {name}: {}\n", scenario.title);
+        }
+        text + "\n"
+    }
+
+    /// Takes in what came out of the next scenario.
+    pub fn measured(&mut self, mut run: Run, warnings: Vec<String>) {
+        let Some((name, scenario)) = self.scenarios.get(self.runs.len()) else { return };
+        run.name = (*name).to_owned();
+        self.judgements.extend(judge::judge(scenario, &run, self.world));
+        self.warnings.extend(warnings.into_iter().map(|warning| format!("{name}: {warning}")));
+        self.runs.push(run);
+    }
+
+    /// Prints a table for each run on standard output, with what is to be seen in it unless `quiet`, and writes the report into `folder`.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn finish(self, folder: &Path, quiet: bool) -> Result<DemoOutcome, WriteError> {
+        let Self { scenarios, runs, judgements, warnings, .. } = self;
+        let mut notes = Vec::new();
+        for run in &runs {
+            println!("{}\n{}", run.name, table(run));
+            notes.extend(sentence(run));
+        }
+        let report = Report {
+            name: "demo-fairdrop".into(),
+            title: "Two heavy flows on one core, without and with FairDrop".into(),
+            source: scenarios[0].1.source.clone(),
+            notes: notes.join("\n\n"),
+            seed: Some(scenarios[0].1.seed),
+            time_scale: 1.0,
+            runs: runs.clone(),
+            judgements: judgements.clone(),
+            ..Report::default()
+        };
+        let files = evenkeel_report::write_all(folder, &report)?;
+        let page: PathBuf = files.last().cloned().unwrap_or_else(|| folder.to_owned());
+        if !quiet {
+            notes.iter().for_each(|note| println!("{note}"));
+            println!("\nReport: {}", page.display());
+        }
+        for warning in &warnings {
+            eprintln!("warning: {warning}");
+        }
+        let bad: Vec<_> = judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
+        eprint!("{}", evenkeel_report::table::judgements(&bad));
+        Ok(DemoOutcome { runs, judgements, report: page })
+    }
+}
+
+/// What the reader sees of a run whose two steps are without and with FairDrop, from its numbers.
+fn sentence(run: &Run) -> Option<String> {
+    let accounts = accounts(run);
+    let [before, after] = accounts.as_slice() else { return None };
+    let light = |account: &Account| account.kinds.iter().find(|kind| !kind.dear).cloned();
+    let heavy = |account: &Account| account.kinds.iter().find(|kind| kind.dear).cloned();
+    let (light, heavy) = ((light(before)?, light(after)?), (heavy(before)?, heavy(after)?));
+    let share = |account: &Account, cycles: f64| {
+        cycles / account.kinds.iter().map(|kind| kind.cycles).sum::<f64>().max(1e-9) * 100.0
+    };
+    let jain = after.jain.map_or_else(String::new, |jain| {
+        format!("; Jain's index of the cycles of all flows that want more is {jain:.3}")
+    });
+    Some(format!(
+        "{}: a heavy packet costs {:.1} times a light one. Without FairDrop the {} flows take {:.0} % of the cycles, with it {:.0} %{jain}. \
+         Light flows get {:.2} times as much through.",
+        run.name,
+        heavy.1.each() / light.1.each().max(1e-9),
+        heavy.0.name(),
+        share(before, heavy.0.cycles),
+        share(after, heavy.1.cycles),
+        light.1.passed / light.0.passed.max(1e-9)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_report::{CycleSample, Sample, StepMark};
+
+    #[test]
+    fn the_built_in_scenarios_are_checked_and_short() {
+        for world in [World::Lab] {
+            let scenarios = scenarios(world).expect("they are checked");
+            let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
+            assert!(seconds <= 30.0, "{seconds} s");
+            assert!(scenarios.iter().all(|(_, scenario)| !scenario.expectations.is_empty()));
+        }
+    }
+
+    #[test]
+    fn the_sentence_follows_the_numbers() {
+        let sample = |t_s: f64, class: &str, passed: u64, each: u64| Sample {
+            t_s,
+            window_s: 1.0,
+            class: class.into(),
+            offered: Some(1_000),
+            cycles: Some(CycleSample {
+                spent: passed * each,
+                passed,
+                hertz: 1_000,
+                ..CycleSample::default()
+            }),
+            ..Sample::default()
+        };
+        let mark = |name: &str, at_s| StepMark { name: name.into(), at_s, changes: Vec::new() };
+        let run = Run {
+            name: "test".into(),
+            sample_s: 1.0,
+            duration_s: 2.0,
+            steps: vec![mark("classical", 0.0), mark("fair", 1.0)],
+            samples: vec![
+                sample(1.0, "light", 100, 10),
+                sample(1.0, "heavy", 100, 100),
+                sample(2.0, "light", 200, 10),
+                sample(2.0, "heavy", 20, 100),
+            ],
+            ..Run::default()
+        };
+        let said = sentence(&run).expect("two steps");
+        assert!(
+            said.contains("costs 10.0 times") && said.contains("take 91 % of the cycles, with it 50 %"),
+            "{said}"
+        );
+        assert!(said.contains("is 1.000") && said.contains("2.00 times as much"), "{said}");
+    }
+}
