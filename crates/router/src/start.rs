@@ -407,7 +407,7 @@ fn denied(what: String, privilege: &'static str, source: io::Error) -> StartErro
 #[expect(clippy::large_enum_variant, reason = "there is one for each router, and it changes once")]
 enum Running {
     Thread(JoinHandle<Outcome>),
-    Ended(Outcome),
+    Ended(Box<Outcome>),
 }
 
 /// A running router. Dropping it stops the router.
@@ -469,13 +469,14 @@ impl Handle {
         self.stop.store(true, Ordering::Relaxed);
         self.control.notify();
         let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = match std::mem::replace(&mut *running, Running::Ended(Err("it did not end".into()))) {
+        let unknown = Running::Ended(Box::new(Err("it did not end".into())));
+        let ended = match std::mem::replace(&mut *running, unknown) {
             Running::Thread(thread) => {
                 thread.join().unwrap_or_else(|_panic| Err("its thread panicked".into()))
             }
-            Running::Ended(outcome) => outcome,
+            Running::Ended(outcome) => *outcome,
         };
-        *running = Running::Ended(ended.clone());
+        *running = Running::Ended(Box::new(ended.clone()));
         ended.map_err(StopError::Worker)
     }
 }
