@@ -70,7 +70,8 @@ pub(crate) struct ExplainArgs {
 pub(crate) enum Explained {
     /// Which rule let a flow's packets in or refused them, against which threshold and value.
     Flow {
-        /// The flow: 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets.
+        /// The flow: 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets. IPv6 flows whose sender labels them are known by their label:
+        /// [fd00::1]->[fd00::2]/label:0x12345. Fragments have ports 0, and without a label in IPv6 protocol 44.
         flow: String,
         /// Only at this link.
         #[arg(long)]

@@ -120,13 +120,14 @@ fn run_script(file: &Path, client: &mut Client, json: bool) -> Outcome {
 fn show(snapshot: &Snapshot) -> String {
     let uptime = snapshot.uptime_ns as f64 / 1e9;
     let mut text = format!(
-        "router {}: up {uptime:.1} s, {} routes, {} neighbours, {} of {} buffers free, {} with the kernel\n\n",
+        "router {}: up {uptime:.1} s, {} routes, {} neighbours, {} of {} buffers free, {} with the kernel, seed {}\n\n",
         snapshot.router,
         snapshot.routes,
         snapshot.neighbours,
         snapshot.buffers.free,
         snapshot.buffers.total,
-        snapshot.buffers.lent
+        snapshot.buffers.lent,
+        snapshot.seed
     );
     let mut ports = Table::new([
         "port",

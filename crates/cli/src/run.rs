@@ -39,7 +39,9 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let server = Server::start(socket, &config, Arc::clone(&handle))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
     if let Ok(snapshot) = handle.snapshot() {
-        print!("\n{}", guards(&snapshot));
+        let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
+        println!("\nseed {}{drawn}", snapshot.seed);
+        print!("{}", guards(&snapshot));
     }
     println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
 

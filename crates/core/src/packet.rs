@@ -1,7 +1,7 @@
 //! What a discipline may ask of a packet.
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
 use crate::units::{Bytes, Nanos};
@@ -24,10 +24,11 @@ impl fmt::Display for Class {
     }
 }
 
-/// What identifies a flow: addresses, transport protocol and ports.
+/// What identifies a flow: addresses, transport protocol and ports; of IPv6, where the sender has set one, the flow label instead of
+/// protocol and ports, which are zero then.
 ///
-/// Protocols without ports, and fragments that do not carry them, have both ports zero; so all fragments of a datagram
-/// beyond the first fall into one flow.
+/// Protocols without ports have both zero, and so have all fragments of a datagram: only the first carries them. How a frame becomes
+/// such a key is the matter of whoever reads frames.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FlowKey {
     /// Source address.
@@ -44,9 +45,40 @@ pub struct FlowKey {
     pub flow_label: u32,
 }
 
+impl FlowKey {
+    /// The flow of an IPv6 flow label, which is not 0: all packets between two addresses that carry it (RFC 6437, 2).
+    #[must_use]
+    pub const fn labelled(self) -> Self {
+        Self { protocol: 0, source_port: 0, destination_port: 0, ..self }
+    }
+
+    const fn is_labelled(&self) -> bool {
+        self.flow_label != 0 && self.protocol == 0 && self.source_port == 0 && self.destination_port == 0
+    }
+
+    /// Whether it keeps the network running, and so must not depend on its load: ICMP, IGMP, RSVP, EIGRP, OSPF, PIM, VRRP and IS-IS
+    /// by protocol; BGP (TCP 179), RIP (UDP 520, 521) and BFD (UDP 3784, 4784) by either port.
+    #[must_use]
+    #[inline]
+    pub const fn is_control(&self) -> bool {
+        match self.protocol {
+            6 => self.source_port == 179 || self.destination_port == 179,
+            17 => is_routing_udp(self.source_port) || is_routing_udp(self.destination_port),
+            protocol => matches!(protocol, 1 | 2 | 46 | 58 | 88 | 89 | 103 | 112 | 124),
+        }
+    }
+}
+
+const fn is_routing_udp(port: u16) -> bool {
+    matches!(port, 520 | 521 | 3784 | 4784)
+}
+
 impl fmt::Display for FlowKey {
-    /// `10.0.0.1:5000->10.0.1.1:80/udp`, IPv6 addresses in brackets.
+    /// `10.0.0.1:5000->10.0.1.1:80/udp`, IPv6 addresses in brackets; the flow of a label is `[fd00::1]->[fd00::2]/label:0x12345`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_labelled() {
+            return write!(f, "[{}]->[{}]/label:{:#x}", self.source, self.destination, self.flow_label);
+        }
         let end = |f: &mut fmt::Formatter<'_>, address: IpAddr, port: u16| match address {
             IpAddr::V4(a) => write!(f, "{a}:{port}"),
             IpAddr::V6(a) => write!(f, "[{a}]:{port}"),
@@ -71,7 +103,8 @@ pub struct FlowKeyError;
 impl fmt::Display for FlowKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a flow is written 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets; the protocol is tcp, udp, icmp, icmpv6 or a number",
+            "a flow is written 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets; the protocol is tcp, udp, icmp, icmpv6 or a \
+             number; an IPv6 flow with a flow label is written [fd00::1]->[fd00::2]/label:0x12345",
         )
     }
 }
@@ -81,11 +114,15 @@ impl core::error::Error for FlowKeyError {}
 impl FromStr for FlowKey {
     type Err = FlowKeyError;
 
-    /// Reads what [`Display`](fmt::Display) writes; the flow label, which that leaves out, is 0.
+    /// Reads what [`Display`](fmt::Display) writes. A key with protocol and a flow label, which that leaves out, is read with label 0.
     fn from_str(text: &str) -> Result<Self, FlowKeyError> {
+        let (ends, protocol) = text.trim().rsplit_once('/').ok_or(FlowKeyError)?;
+        let (from, to) = ends.split_once("->").ok_or(FlowKeyError)?;
+        if let Some(label) = protocol.strip_prefix("label:") {
+            let key = label_key(from, to, label);
+            return key.ok_or(FlowKeyError);
+        }
         let parts = || {
-            let (ends, protocol) = text.trim().rsplit_once('/')?;
-            let (from, to) = ends.split_once("->")?;
             let end = |end: &str| end.trim().parse::<SocketAddr>().ok();
             let protocol = match protocol {
                 "icmp" => 1,
@@ -109,6 +146,26 @@ impl FromStr for FlowKey {
             flow_label: 0,
         })
     }
+}
+
+fn label_key(from: &str, to: &str, label: &str) -> Option<FlowKey> {
+    let end = |end: &str| -> Option<Ipv6Addr> {
+        let end = end.trim();
+        end.strip_prefix('[').map_or(Some(end), |end| end.strip_suffix(']'))?.parse().ok()
+    };
+    let flow_label = match label.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+        None => label.parse().ok()?,
+    };
+    (1..=0xf_ffff).contains(&flow_label).then_some(())?;
+    Some(FlowKey {
+        source: end(from)?.into(),
+        destination: end(to)?.into(),
+        protocol: 0,
+        source_port: 0,
+        destination_port: 0,
+        flow_label,
+    })
 }
 
 /// A packet as the disciplines see it.
@@ -199,14 +256,49 @@ mod tests {
             let key: FlowKey = text.parse().unwrap();
             assert_eq!(key.to_string(), text);
         }
+        let labelled: FlowKey = "[fd00::1]->[fd00::2]/label:0x12345".parse().unwrap();
+        assert_eq!(labelled.to_string(), "[fd00::1]->[fd00::2]/label:0x12345");
+        assert_eq!((labelled.flow_label, labelled.protocol), (0x1_2345, 0));
+        assert_eq!("fd00::1 -> fd00::2/label:74565".parse(), Ok(labelled));
+        let whole: FlowKey = "[fd00::1]:5->[fd00::2]:6/udp".parse().unwrap();
+        assert_eq!(FlowKey { flow_label: 0x1_2345, ..whole }.labelled(), labelled);
         for wrong in [
             "",
+            "10.0.0.1->10.0.1.1/label:1",
+            "[fd00::1]->[fd00::2]/label:0",
+            "[fd00::1]->[fd00::2]/label:0x100000",
+            "[fd00::1]:1->[fd00::2]:2/label:1",
+            "[fd00::1->[fd00::2]/label:1",
             "10.0.0.1->10.0.1.1/udp",
             "10.0.0.1:5000->10.0.1.1:80",
             "1.1.1.1:1->[::1]:1/tcp",
             "1.1.1.1:1->2.2.2.2:1/300",
         ] {
             assert_eq!(wrong.parse::<FlowKey>(), Err(FlowKeyError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn control_protocols_are_told_by_protocol_or_port() {
+        let is_control = |text: &str| text.parse::<FlowKey>().unwrap().is_control();
+        for text in [
+            "10.0.0.1:0->10.0.1.1:0/icmp",
+            "[fd00::1]:0->[fd00::2]:0/icmpv6",
+            "10.0.0.1:0->10.0.1.1:0/89",
+            "10.0.0.1:40000->10.0.1.1:179/tcp",
+            "10.0.0.1:179->10.0.1.1:40000/tcp",
+            "10.0.0.1:520->10.0.1.1:520/udp",
+            "[fd00::1]:49152->[fd00::2]:4784/udp",
+        ] {
+            assert!(is_control(text), "{text}");
+        }
+        for text in [
+            "10.0.0.1:179->10.0.1.1:179/udp",
+            "10.0.0.1:520->10.0.1.1:520/tcp",
+            "[fd00::1]->[fd00::2]/label:1",
+            "10.0.0.1:0->10.0.1.1:0/50",
+        ] {
+            assert!(!is_control(text), "{text}");
         }
     }
 }

@@ -47,6 +47,8 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// DCCP.
     pub const DCCP: u8 = 33;
+    /// IPv6's fragment header.
+    pub const FRAGMENT: u8 = 44;
     /// ICMP of IPv6.
     pub const ICMPV6: u8 = 58;
     /// SCTP.
@@ -110,7 +112,7 @@ pub struct Headers {
     pub ttl: u8,
     /// IP protocol after all IPv6 extension headers; the same as in `flow`.
     pub protocol: u8,
-    /// Addresses, protocol, ports, label.
+    /// Addresses, protocol, ports, label as this packet carries them: for rules. See [`flow_id`](Self::flow_id).
     pub flow: FlowKey,
     /// Whether routers may not fragment the packet: the DF bit; always for IPv6.
     pub dont_fragment: bool,
@@ -127,6 +129,40 @@ impl Headers {
     #[must_use]
     pub const fn frame_len(&self) -> usize {
         self.l3 as usize + self.ip_len as usize
+    }
+
+    /// The flow that the packet belongs to, for whatever keeps state of flows or spreads them: the same for all packets of a flow,
+    /// where [`flow`](Self::flow) has what this packet happens to carry.
+    ///
+    /// | packet | key |
+    /// |---|---|
+    /// | IPv6 with a flow label that is not 0, also in fragments | addresses, label (RFC 6437, 2) |
+    /// | whole, with ports | addresses, protocol, ports |
+    /// | whole, without ports | addresses, protocol |
+    /// | any fragment of IPv4, the first too | addresses, protocol |
+    /// | any fragment of IPv6 without a label | addresses, the fragment header's number: later ones need not know the protocol |
+    /// | of a [control](FlowKey::is_control) protocol | addresses, protocol, ports (none in fragments), label: it must be told as such |
+    ///
+    /// Extension headers are walked for the protocol. Keys have a direction. Datagrams that are fragmented on their way are another flow than the
+    /// whole ones of the same ports.
+    #[must_use]
+    #[inline]
+    pub const fn flow_id(&self) -> FlowKey {
+        let mut flow = self.flow;
+        let fragment = !matches!(self.fragment, Fragment::No);
+        if fragment {
+            (flow.source_port, flow.destination_port) = (0, 0);
+        }
+        if matches!(self.version, IpVersion::V4) || flow.is_control() {
+            return flow;
+        }
+        if flow.flow_label != 0 {
+            return flow.labelled();
+        }
+        if fragment {
+            flow.protocol = protocol::FRAGMENT;
+        }
+        flow
     }
 
     /// Whether the packet may be forwarded at all, by its addresses. For packets in transit only: ask it after the
@@ -370,12 +406,12 @@ fn ports(protocol: u8, fragment: Fragment, transport: &[u8]) -> (u16, u16) {
 
 /// IPv6 extension headers (RFC 8200, 4).
 mod extension {
+    use super::protocol::FRAGMENT;
     use super::{Fragment, MAX_EXTENSION_HEADERS, be16};
     use evenkeel_core::Reason;
 
     pub(super) const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
-    const FRAGMENT: u8 = 44;
     const AUTHENTICATION: u8 = 51;
     const DESTINATION_OPTIONS: u8 = 60;
     const MOBILITY: u8 = 135;

@@ -23,6 +23,9 @@ pub struct Snapshot {
     pub router: String,
     /// How long the router has been running, ns.
     pub uptime_ns: u64,
+    /// The seed of its flow hash and flow tables: in its configuration it makes another start choose the same.
+    #[serde(default)]
+    pub seed: u64,
     /// Routes in the forwarding table.
     pub routes: u64,
     /// Neighbours known, in whatever state.

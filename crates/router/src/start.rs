@@ -315,8 +315,9 @@ fn prepare(
 /// A router that is given no seed gets one that nobody outside can know.
 fn with_seed(config: &RouterConfig) -> RouterConfig {
     let mut seeded = config.clone();
-    // The standard library seeds its hash tables from the system's source of randomness.
-    seeded.router.seed = config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish()));
+    // The standard library seeds its hash tables from the system's source of randomness. A bit less, as the configuration's integers have:
+    // whoever wants to see the same choices again can write it there.
+    seeded.router.seed = config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish() >> 1));
     seeded
 }
 

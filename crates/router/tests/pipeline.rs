@@ -640,3 +640,37 @@ mod anything {
         }
     }
 }
+
+#[test]
+fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_none() {
+    const GUARDED: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n[link.discipline]\nkind = \"pdrr\"\n[link.admission]\n";
+    let mut bed = Bed::new(2, GUARDED);
+    let macs = (host_mac(0), router_mac(0));
+    // The same datagram in three fragments; the later ones begin with what would be ports in the first.
+    for (flags, protocol) in [([0x20, 0], 17), ([0x20, 20], 17), ([0, 40], 17), ([0, 0], 1)] {
+        let mut frame = udp(macs, v4(0, 2), v4(1, 2), Udp::default());
+        frame[20..22].copy_from_slice(&flags);
+        (frame[23], frame[24], frame[25]) = (protocol, 0, 0);
+        let sum = evenkeel_net::checksum::sum(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        bed.inject(0, &frame);
+    }
+    // One label, whatever the ports.
+    for port in [5000, 5001, 5002] {
+        let mut frame = udp(macs, v6(0, 2), v6(1, 2), Udp { port, ..Udp::default() });
+        frame[15..18].copy_from_slice(&[0x01, 0x23, 0x45]);
+        bed.inject(0, &frame);
+    }
+    bed.round();
+    let mut flows: Vec<String> =
+        bed.pipeline.flows(bed.now, None, 10).unwrap().into_iter().map(|flow| flow.flow).collect();
+    flows.sort_unstable();
+    let labelled = "[2001:db8::2]->[2001:db8:1::2]/label:0x12345";
+    assert_eq!(flows, ["10.0.0.2:0->10.0.1.2:0/udp", labelled]);
+    for flow in &flows {
+        let told = bed.pipeline.explain(bed.now, None, &flow.parse().unwrap()).unwrap();
+        assert!(told.contains("protected since"), "{told}");
+    }
+    let admission = bed.snapshot().links[1].admission.clone().unwrap();
+    assert_eq!((admission.packets, admission.protected), (7, 2));
+}

@@ -298,7 +298,7 @@ pub static ADMISSION: Section = Section {
             name: "bypass_control",
             kind: Kind::Switch,
             presence: Presence::Default("true"),
-            doc: "Whether packets of ICMP, IGMP, RSVP, OSPF, PIM and VRRP need no admission.",
+            doc: "Whether what keeps the network running needs no admission: ICMP, IGMP, RSVP, EIGRP, OSPF, PIM, VRRP, IS-IS, BGP (TCP port 179), RIP (UDP 520, 521), BFD (UDP 3784, 4784).",
         },
         Key {
             name: "budget",

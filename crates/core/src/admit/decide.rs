@@ -10,7 +10,7 @@ use super::{
     SecondLinkPolicy, Verdict,
 };
 use crate::flow_table::{EntryId, PackedFlow};
-use crate::packet::{FlowKey, Packet};
+use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
@@ -50,7 +50,7 @@ impl Admission {
         self.counts.packets += 1;
         self.last = None;
         let flow = packet.flow();
-        if self.config.bypass_control && is_control(flow) {
+        if self.config.bypass_control && flow.is_control() {
             return self.pass(Rule::Control);
         }
         let emergency = match &self.emergency {
@@ -341,9 +341,4 @@ impl Admission {
         let _ = self.history.note(now, &new.key, decided);
         Verdict::Refuse(reason)
     }
-}
-
-/// ICMP, IGMP, RSVP, OSPF, PIM, VRRP: what keeps the network running.
-fn is_control(flow: &FlowKey) -> bool {
-    matches!(flow.protocol, 1 | 2 | 46 | 58 | 89 | 103 | 112)
 }

@@ -152,6 +152,58 @@ fn only_the_first_fragment_has_ports() {
 }
 
 #[test]
+fn all_packets_of_a_flow_have_one_identity() {
+    let flow = |text: &str| text.parse::<FlowKey>().unwrap();
+    // IPv4: what is fragmented has no ports, the first fragment neither.
+    let fragment = |high: u8, low: u8| {
+        let mut frame = v4().build();
+        (frame[20], frame[21]) = (high, low);
+        repair(&mut frame);
+        headers(&frame).flow_id()
+    };
+    assert_eq!(fragment(0x40, 0), flow("10.0.0.2:5000->10.1.0.2:6000/udp"));
+    for (high, low) in [(0x20, 0), (0x20, 1), (0x00, 9)] {
+        assert_eq!(fragment(high, low), flow("10.0.0.2:0->10.1.0.2:0/17"));
+    }
+    let echo = Recipe { transport: Transport::Echo(7), ..v4() };
+    assert_eq!(headers(&echo.build()).flow_id(), flow("10.0.0.2:0->10.1.0.2:0/icmp"));
+
+    // IPv6 without a label: whatever extension headers stand before the ports.
+    let plain = flow("[2001:db8::2]:5000->[2001:db8:1::2]:6000/udp");
+    let unlabelled = |next: u8, chain: &[u8]| {
+        let mut frame = v6_with(next, chain);
+        frame[15..18].fill(0);
+        headers(&frame).flow_id()
+    };
+    assert_eq!(unlabelled(17, &[]), plain);
+    assert_eq!(unlabelled(0, &[60, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0]), plain);
+    assert_eq!(unlabelled(44, &[17, 0, 0, 0, 0, 0, 0, 9]), plain, "an atomic fragment is whole");
+    // The first fragment shows that UDP follows its destination options, the later ones do not.
+    let first = unlabelled(44, &[60, 0, 0, 1, 0, 0, 0, 9, 17, 0, 0, 0, 0, 0, 0, 0]);
+    let later = unlabelled(44, &[60, 0, 0, 9, 0, 0, 0, 9]);
+    assert_eq!((first, later), (later, flow("[2001:db8::2]:0->[2001:db8:1::2]:0/44")));
+
+    // With one: nothing else counts, in fragments or whole.
+    let labelled = |next: u8, chain: &[u8]| {
+        let mut frame = v6_with(next, chain);
+        frame[15..18].copy_from_slice(&[0x01, 0x23, 0x45]);
+        headers(&frame).flow_id()
+    };
+    let of_label = flow("[2001:db8::2]->[2001:db8:1::2]/label:0x12345");
+    for (next, chain) in [
+        (17, &[][..]),
+        (6, &[]),
+        (44, &[17, 0, 0, 1, 0, 0, 0, 9]),
+        (44, &[17, 0, 0, 8, 0, 0, 0, 9]),
+        (60, &[17, 0, 0, 0, 0, 0, 0, 0]),
+    ] {
+        assert_eq!(labelled(next, chain), of_label);
+    }
+    // Except for what must be told as what keeps the network running.
+    assert!(labelled(58, &[]).is_control() && labelled(44, &[58, 0, 0, 8, 0, 0, 0, 9]).is_control());
+}
+
+#[test]
 fn chains_are_followed_to_their_bound_and_not_out_of_the_packet() {
     let options = |next: u8| [next, 0, 1, 4, 0, 0, 0, 0];
     // Hop-by-hop, then 7 headers of destination options: the eighth ends at UDP.

@@ -124,7 +124,7 @@ impl Pipeline {
     fn parse(&mut self, packet: Packet) -> Option<(Packet, Known)> {
         match frame::parse(self.pool.bytes(&packet.frame)) {
             Ok(Parsed::Ip(headers)) => {
-                let flow_hash = self.hasher.hash(&headers.flow);
+                let flow_hash = self.hasher.hash(&headers.flow_id());
                 let class = self.class_map.classify(&headers.flow, headers.dscp);
                 return Some((packet, Known { headers, flow_hash, class }));
             }
@@ -201,8 +201,14 @@ impl Pipeline {
                 return self.drop(packet, reason);
             }
         }
-        let way =
-            |mac| Way { port: port.index(), mac, flow: headers.flow, flow_hash, class, ttl: headers.ttl };
+        let way = |mac| Way {
+            port: port.index(),
+            mac,
+            flow: headers.flow_id(),
+            flow_hash,
+            class,
+            ttl: headers.ttl,
+        };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.send_on(packet, headers, &way(mac), at);
         }

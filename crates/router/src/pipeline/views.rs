@@ -20,6 +20,7 @@ impl Pipeline {
             time_ns: now.0,
             router: self.name.clone(),
             uptime_ns: now.saturating_sub(self.started).0,
+            seed: self.seed,
             routes: self.fib.len() as u64,
             neighbours: self.neighbours.len() as u64,
             buffers: BufferSnapshot {
