@@ -77,7 +77,7 @@ impl Admission {
                     {
                         budget.proved();
                     }
-                    self.last = Some(id);
+                    self.last = Some((id, hash));
                     return self.pass(Rule::Protected);
                 }
                 Some((silent, allowed)) => {
@@ -316,7 +316,7 @@ impl Admission {
         }
         if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
             self.counts.admissions += 1;
-            self.last = Some(id);
+            self.last = Some((id, new.hash));
             let window = self.forced.is_some_and(|forced| forced.by_eccm);
             if window
                 && rule == Rule::ForcedOpen

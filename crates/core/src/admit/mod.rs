@@ -151,8 +151,8 @@ pub struct Admission {
     costly_until: Nanos,
     down_since: Option<Nanos>,
     list: ProtectedList,
-    /// The flow of the last packet that passed: `treated` is asked for it next.
-    last: Option<EntryId>,
+    /// Place and hash of the flow of the last packet decided upon, if it is listed: `treated` is asked for it next, and need not look it up.
+    last: Option<(EntryId, u64)>,
     history: History,
     budget: Option<Budget>,
     emergency: Option<Emergency>,
@@ -293,7 +293,8 @@ impl Admission {
         self.list.prefetch(flow_hash);
     }
 
-    /// Learns how the scheduler treated a packet that passed: the flow's class, and the GPFL.
+    /// Learns how the scheduler treated a packet that passed: the flow's class, and the GPFL. To be told before the next
+    /// [`decide`](Self::decide).
     #[inline]
     pub fn treated<P: Packet>(&mut self, now: Nanos, packet: &P, treated: Treated, lists: &mut RouterLists) {
         let elastic = match treated {
@@ -301,12 +302,17 @@ impl Admission {
             Treated::Queued => true,
             Treated::Dropped(_) => return,
         };
-        let (key, hash) = (PackedFlow::new(packet.flow()), packet.flow_hash());
-        let known = self.last.take().filter(|id| *self.list.key(*id) == key);
-        if let Some(id) = known.or_else(|| self.list.find(hash, &key)) {
+        let hash = packet.flow_hash();
+        if let Some((id, of)) = self.last.take()
+            && of == hash
+        {
+            debug_assert_eq!(*self.list.key(id), PackedFlow::new(packet.flow()), "decided upon just now");
+            self.list.treated(id, now, elastic);
+        } else if let Some(id) = self.list.find(hash, &PackedFlow::new(packet.flow())) {
             self.list.treated(id, now, elastic);
         }
         if self.config.global_list {
+            let key = PackedFlow::new(packet.flow());
             if elastic {
                 lists.elastic(hash, &key);
             } else {

@@ -47,6 +47,15 @@ impl PortSlot {
         self.admission = Some(admission);
     }
 
+    /// Begins to read what admission and scheduler will look up for a packet of this flow hash.
+    #[inline]
+    pub(super) fn prefetch(&self, flow_hash: u64) {
+        if let Some(admission) = &self.admission {
+            admission.prefetch(flow_hash);
+            self.link.scheduler().prefetch(flow_hash);
+        }
+    }
+
     /// When the admission of the link has something to do.
     pub(super) fn admission_due(&self) -> Option<Nanos> {
         self.admission.as_ref().map(|admission| admission.next_tick())

@@ -181,6 +181,8 @@ impl Pipeline {
         let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else {
             return self.drop(packet, Reason::LinkDown);
         };
+        // What is read there arrives while the frame is rewritten.
+        out.prefetch(flow_hash);
         let (mtu, mut ip_len, mut whole, mut inner_mtu) =
             (out.mtu, headers.ip_len, headers.dont_fragment, out.mtu);
         if let Some(tunnel) = tunnel {
