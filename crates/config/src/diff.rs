@@ -75,6 +75,12 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         }
     }
     fairdrop(&mut out, old, new);
+    if old.cluster != new.cluster {
+        out.push("cluster: other settings (needs a restart)".to_owned());
+    }
+    if old.balancer != new.balancer {
+        out.push("balancer: other settings (needs a restart, except for the states of forwarders)".to_owned());
+    }
     out
 }
 

@@ -17,6 +17,7 @@
 
 pub mod admission;
 pub mod change;
+pub mod cluster;
 pub mod control;
 pub mod diagnostic;
 pub mod diff;
@@ -37,6 +38,10 @@ pub mod tree;
 
 pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
 pub use change::{Change, ChangeError, parse_change, parse_knob};
+pub use cluster::{
+    BalancerForwarder, BalancerSection, ClusterLink, ClusterMissing, ClusterRule, ClusterSection, ClusterVariant,
+    ForwarderState,
+};
 pub use control::LinkControl;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use diff::diff;

@@ -8,6 +8,7 @@ use evenkeel_core::link::{RingConfig, ShaperConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::admission::{FlowsSection, LinkAdmission};
+use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
@@ -30,6 +31,10 @@ pub struct RouterConfig {
     pub links: Vec<LinkConfig>,
     /// `[fairdrop]`; `None`: the file has none.
     pub fairdrop: Option<FairDropConfig>,
+    /// `[cluster]`: this router is a forwarder of a cluster.
+    pub cluster: Option<ClusterSection>,
+    /// `[balancer]`: this router is a balancer.
+    pub balancer: Option<BalancerSection>,
 }
 
 /// `[router]`.
@@ -171,7 +176,13 @@ impl RouterConfig {
     /// How a port's frames are exchanged with the kernel.
     #[must_use]
     pub fn io_of(&self, port: &PortConfig) -> Io {
-        port.io.unwrap_or(self.router.io)
+        let io = port.io.unwrap_or(self.router.io);
+        let exchange = self.cluster.as_ref().and_then(|cluster| self.ports.get(usize::from(cluster.port)));
+        // AF_XDP leaves broadcasts, and so the exchange frames, to the kernel.
+        if io == Io::Auto && exchange.is_some_and(|exchange| exchange.name == port.name) {
+            return Io::AfPacket;
+        }
+        io
     }
 
     /// The names of the classes, in order of their index.

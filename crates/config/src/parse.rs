@@ -9,6 +9,7 @@ use evenkeel_core::link::ShaperConfig;
 
 use crate::admission::{LinkAdmission, admission_of, flows_of};
 use crate::change::ring;
+use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
@@ -105,8 +106,20 @@ pub fn router_from_table(
         Some(table) => Some(fairdrop_of(reader, table, &names)?),
         None => None,
     };
+    let cluster = match fields.table("cluster") {
+        Some(table) => Some(cluster_of(reader, table, &ports, &names, router.io)?),
+        None => None,
+    };
+    let balancer = match fields.table("balancer") {
+        Some(table) => Some(balancer_of(reader, table, &ports)?),
+        None => None,
+    };
+    if let (Some(_), Some(table)) = (&cluster, fields.table("balancer")) {
+        let message = "a router is a forwarder ([cluster]) or a balancer ([balancer]), not both";
+        reader.fail(&table.at, table.path.clone(), message);
+    }
     let flows = flows_of(fields.table("flows")?)?;
-    let config = RouterConfig { router, flows, ports, services, classes, links, fairdrop };
+    let config = RouterConfig { router, flows, ports, services, classes, links, fairdrop, cluster, balancer };
     check_admissions(reader, &fields, &config);
     Some(config)
 }

@@ -8,6 +8,7 @@ use evenkeel_core::{Bytes, Nanos};
 
 use crate::schema::{Key, Kind, Presence, Section};
 
+pub mod cluster;
 pub mod fairdrop;
 pub mod flow_aware;
 pub mod service;
@@ -54,6 +55,18 @@ pub static FILE: Section = Section {
         CLASSES,
         LINKS,
         FAIRDROP,
+        Key {
+            name: "cluster",
+            kind: Kind::Table(&cluster::CLUSTER),
+            presence: Presence::Optional("none"),
+            doc: "This router is a forwarder of a cluster.",
+        },
+        Key {
+            name: "balancer",
+            kind: Kind::Table(&cluster::BALANCER),
+            presence: Presence::Optional("none"),
+            doc: "This router is a balancer.",
+        },
     ],
 };
 
@@ -753,4 +766,8 @@ pub static ALL: &[&Section] = &[
     &fairdrop::FIXED,
     &fairdrop::MIMD_BATCH,
     &fairdrop::MIMD_RING,
+    &cluster::CLUSTER,
+    &cluster::LINK,
+    &cluster::BALANCER,
+    &cluster::FORWARDER,
 ];

@@ -69,11 +69,17 @@ fn the_example_says_what_its_comments_say() {
 
 #[test]
 fn the_example_shows_every_key() {
-    let text = std::fs::read_to_string(docs("examples/router.toml")).unwrap();
+    let files = ["examples/router.toml", "examples/forwarder.toml", "examples/balancer.toml"];
+    let text: String = files.iter().map(|file| std::fs::read_to_string(docs(file)).unwrap()).collect();
+    for file in files {
+        RouterConfig::load(&docs(file)).unwrap_or_else(|errors| panic!("{errors}"));
+    }
     for section in tables::ALL {
         for key in section.keys {
             let shown =
-                text.contains(&format!("{} = ", key.name)) || text.contains(&format!("[{}]", key.name));
+                text.contains(&format!("{} = ", key.name)) || text.contains(&format!("[{}]", key.name))
+                    || text.contains(&format!("[[cluster.{}]]", key.name))
+                    || text.contains(&format!("[[balancer.{}]]", key.name));
             let elsewhere = ["queues", "high_water"].contains(&key.name); // need another `select` and `drop`
             assert!(shown || elsewhere || text.contains(&format!("[link.{}]", key.name)), "{}", key.name);
         }

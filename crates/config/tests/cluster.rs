@@ -1,0 +1,70 @@
+//! `[cluster]` and `[balancer]`: what is refused, with file, line and valid range.
+
+use evenkeel_config::{ClusterVariant, ForwarderState, Io, RouterConfig};
+
+const PORT: &str = "[[port]]\nname = \"sw\"\ninterface = \"eth0\"\n";
+
+fn forwarder(change: (&str, &str)) -> String {
+    let text = format!(
+        "{PORT}[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nkey = \"00112233445566778899aabbccddeeff\"\n\
+         [[cluster.link]]\nname = \"a\"\nport = \"sw\"\nnext_hops = [\"10.0.0.1\"]\n"
+    );
+    assert!(text.contains(change.0), "{}", change.0);
+    text.replacen(change.0, change.1, 1)
+}
+
+fn balancer(change: (&str, &str)) -> String {
+    let text = format!(
+        "{PORT}[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n"
+    );
+    assert!(text.contains(change.0), "{}", change.0);
+    text.replacen(change.0, change.1, 1)
+}
+
+fn error(text: &str) -> String {
+    RouterConfig::parse(text, "r.toml").unwrap_err().to_string()
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let config = RouterConfig::parse(&forwarder(("node", "node")), "r.toml").unwrap();
+    let cluster = config.cluster.as_ref().unwrap();
+    assert_eq!(cluster.variant, ClusterVariant::Pipelined { l: 25, p: 0 });
+    assert_eq!((cluster.vlan, cluster.weights.as_slice()), (Some(3001), [1].as_slice()));
+    assert!(!format!("{config:?}").contains("0x33"), "keys are not printed");
+    let auto = forwarder((PORT, &format!("[router]\nio = \"auto\"\n{PORT}")));
+    let config = RouterConfig::parse(&auto, "r.toml").unwrap();
+    assert_eq!(config.io_of(&config.ports[0]), Io::AfPacket, "AF_XDP hears no broadcasts");
+    let config = RouterConfig::parse(&balancer(("id", "id")), "r.toml").unwrap();
+    assert_eq!(config.balancer.unwrap().forwarders[0].state, ForwarderState::Active);
+}
+
+#[test]
+fn wrong_values_are_named() {
+    for (change, line, says) in [
+        (("node = 1", "node = 3"), 5, "3 is not among the members"),
+        (("[1, 2]", "[2, 1]"), 6, "ids must ascend"),
+        (("[1, 2]", "[]"), 6, "valid: 1 to 64"),
+        (("00112233445566778899aabbccddeeff", "00"), 9, "32 hexadecimal digits"),
+        (("rate = \"10Mbit/s\"", "rate = \"1bit/s\""), 8, "1kbit/s to"),
+        (("10.0.0.1", "10.0.0.0/24"), 13, "a next hop is one address"),
+        (("port = \"sw\"", "port = \"sv\""), 7, "did you mean \"sw\"?"),
+        (("node = 1", "node = 1\nt_brr = \"1ms\""), 6, "did you mean `t_br`?"),
+        (("node = 1", "node = 1\nvariant = \"x-ds\""), 6, "p-ds"),
+    ] {
+        let text = error(&forwarder(change));
+        assert!(text.contains(&format!("r.toml:{line}: ")) && text.contains(says), "{text}");
+    }
+    for (change, line, says) in [
+        (("02:00:00:00:00:01", "03:00:00:00:00:01"), 8, "Ethernet address of a station"),
+        (("id = 1", "id = 1\nstate = \"out\""), 6, "all forwarders are out"),
+        (("id = 1", "id = 1\nweight = 300"), 8, "1 to 256"),
+    ] {
+        let text = error(&balancer(change));
+        assert!(text.contains(&format!("r.toml:{line}: ")) && text.contains(says), "{text}");
+    }
+    let both = forwarder(("node", "node")) + &balancer((PORT, ""));
+    assert!(error(&both).contains("not both"));
+    let xdp = forwarder((PORT, &format!("[router]\nio = \"af-xdp\"\nbuffer_size = \"2048B\"\n{PORT}")));
+    assert!(error(&xdp).contains("leaves broadcasts to the kernel"));
+}
