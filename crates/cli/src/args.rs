@@ -278,6 +278,13 @@ pub(crate) enum CtlCommand {
         /// The value as in router.toml.
         value: String,
     },
+    /// Change what a forwarder gets from this balancer: evenkeel ctl balancer 3 draining
+    Balancer {
+        /// The forwarder's id.
+        forwarder: u16,
+        /// active, draining (no new flows, those it has stay) or out (its flows go to others).
+        state: String,
+    },
     /// Make the running router as a router.toml says: links and classes.
     Reload {
         /// The file.

@@ -59,6 +59,9 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         CtlCommand::Fairdrop { key, value } => {
             change(&Request::Fairdrop { key: key.clone(), value: value.clone() })
         }
+        CtlCommand::Balancer { forwarder, state } => {
+            change(&Request::Balancer { forwarder: *forwarder, state: state.clone() })
+        }
         CtlCommand::Reload { file } => {
             change(&Request::Reload { text: read(file)?, file: file.display().to_string() })
         }
@@ -198,6 +201,7 @@ fn show(snapshot: &Snapshot) -> String {
         }
     }
     text += &crate::cycles::show(snapshot);
+    text += &crate::cluster::show(snapshot);
     if let Some(dropped) = drops_before_links(snapshot) {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
     }

@@ -10,6 +10,7 @@
 mod admission;
 mod args;
 mod check;
+mod cluster;
 mod ctl;
 mod cycles;
 mod failure;

@@ -323,7 +323,8 @@ fn links_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Optio
         for item in link.list("next_hops") {
             let Value::Prefix(prefix) = &item.value else { continue };
             if prefix.len < if prefix.addr.is_ipv4() { 32 } else { 128 } {
-                let message = format!("{}/{} is a network: a next hop is one address", prefix.addr, prefix.len);
+                let message =
+                    format!("{}/{} is a network: a next hop is one address", prefix.addr, prefix.len);
                 reader.fail(&item.at, link.path_of("next_hops"), message);
             }
             if links.iter().any(|other| other.port == port && other.next_hops.contains(&prefix.addr)) {
@@ -332,7 +333,8 @@ fn links_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Optio
             }
             next_hops.push(prefix.addr);
         }
-        if next_hops.is_empty() && links.iter().any(|other| other.port == port && other.next_hops.is_empty()) {
+        if next_hops.is_empty() && links.iter().any(|other| other.port == port && other.next_hops.is_empty())
+        {
             let message = "two links of one port without next hops: name those of one at least";
             reader.fail(&link.span("port"), link.path_of("port"), message);
         }

@@ -79,7 +79,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         out.push("cluster: other settings (needs a restart)".to_owned());
     }
     if old.balancer != new.balancer {
-        out.push("balancer: other settings (needs a restart, except for the states of forwarders)".to_owned());
+        out.push(
+            "balancer: other settings (needs a restart, except for the states of forwarders)".to_owned(),
+        );
     }
     out
 }

@@ -39,8 +39,8 @@ pub mod tree;
 pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use cluster::{
-    BalancerForwarder, BalancerSection, ClusterLink, ClusterMissing, ClusterRule, ClusterSection, ClusterVariant,
-    ForwarderState,
+    BalancerForwarder, BalancerSection, ClusterLink, ClusterMissing, ClusterRule, ClusterSection,
+    ClusterVariant, ForwarderState,
 };
 pub use control::LinkControl;
 pub use diagnostic::{Diagnostic, Diagnostics};

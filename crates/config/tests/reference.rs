@@ -76,10 +76,10 @@ fn the_example_shows_every_key() {
     }
     for section in tables::ALL {
         for key in section.keys {
-            let shown =
-                text.contains(&format!("{} = ", key.name)) || text.contains(&format!("[{}]", key.name))
-                    || text.contains(&format!("[[cluster.{}]]", key.name))
-                    || text.contains(&format!("[[balancer.{}]]", key.name));
+            let shown = text.contains(&format!("{} = ", key.name))
+                || text.contains(&format!("[{}]", key.name))
+                || text.contains(&format!("[[cluster.{}]]", key.name))
+                || text.contains(&format!("[[balancer.{}]]", key.name));
             let elsewhere = ["queues", "high_water"].contains(&key.name); // need another `select` and `drop`
             assert!(shown || elsewhere || text.contains(&format!("[link.{}]", key.name)), "{}", key.name);
         }

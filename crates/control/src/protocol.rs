@@ -75,6 +75,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         link: Option<String>,
     },
+    /// Changes what a forwarder gets from this balancer.
+    Balancer {
+        /// The forwarder's id.
+        forwarder: u16,
+        /// `active`, `draining` or `out`.
+        state: String,
+    },
     /// Makes the running router as a router.toml says.
     Reload {
         /// The text of the file.
@@ -94,6 +101,7 @@ impl Request {
             | Self::Explain { .. }
             | Self::Flows { .. }
             | Self::Fairdrop { .. }
+            | Self::Balancer { .. }
             | Self::Reload { .. } => None,
             Self::Set { link, knob, class, value } if knob == "discipline" => {
                 Some((link, knob, class.as_deref(), discipline_table(value)))

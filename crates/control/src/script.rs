@@ -24,7 +24,7 @@ use crate::client::{Client, ClientError};
 use crate::protocol::Request;
 
 /// What a line may hold, for messages.
-const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL, fairdrop KEY VALUE";
+const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL, fairdrop KEY VALUE, balancer ID STATE";
 
 /// A change and when it is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +97,7 @@ fn entry(line: &str, number: usize) -> Result<Entry, String> {
 }
 
 /// Reads a command as it stands in a script: `set LINK KNOB [CLASS] VALUE`, `discipline LINK KIND-OR-TABLE`, `rate LINK RATE`,
-/// `ring LINK SLOTS REFILL`, `fairdrop KEY VALUE`.
+/// `ring LINK SLOTS REFILL`, `fairdrop KEY VALUE`, `balancer ID STATE`.
 ///
 /// # Errors
 /// What is wrong and what would be right. Knobs and values are judged by the router, which knows the classes.
@@ -119,6 +119,11 @@ pub fn command(text: &str) -> Result<Request, String> {
             Ok(Request::Fairdrop { key: words[1].to_owned(), value: rest(2).to_owned() })
         }
         Some("fairdrop") => wanted("fairdrop KEY VALUE, as in fairdrop on true"),
+        Some("balancer") if words.len() == 3 => match words[1].parse() {
+            Ok(forwarder) => Ok(Request::Balancer { forwarder, state: words[2].to_owned() }),
+            Err(_) => Err(format!("forwarder {:?} is not an id, 0 to 65535", words[1])),
+        },
+        Some("balancer") => wanted("balancer ID STATE, as in balancer 3 draining"),
         Some("discipline") if words.len() >= 3 => {
             Ok(Request::Discipline { link: link(), value: rest(2).to_owned() })
         }

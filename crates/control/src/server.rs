@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fs, mem};
 
-use evenkeel_config::{Change, RouterConfig, parse_change};
+use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change};
 use evenkeel_core::FlowKey;
 use evenkeel_router::{Command, CommandError, Reply};
 
@@ -273,6 +273,11 @@ fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<A
             (Command::Reload(Box::new(config)), Some(classes))
         }
         Request::Fairdrop { key, value } => (Command::FairDrop { key, value }, None),
+        Request::Balancer { forwarder, state } => {
+            let wanted = ForwarderState::from_name(&state);
+            let state = wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
+            (Command::Forwarder { id: forwarder, state }, None)
+        }
         request => (change(&request, shared)?, None),
     };
     let reply = target.send(command).map_err(|error| error.to_string())?;

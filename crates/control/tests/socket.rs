@@ -55,6 +55,9 @@ impl Target for Recorder {
             Command::Flows { top, .. } => return Ok(Reply::Flows(vec![FlowSnapshot::default(); top])),
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
             Command::FairDrop { key, value } => ("wan".to_owned(), format!("fairdrop {key} {value}")),
+            Command::Forwarder { id, state } => {
+                ("wan".to_owned(), format!("forwarder {id} {}", state.name()))
+            }
             Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
         };
         if link != "wan" {

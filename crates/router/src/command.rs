@@ -82,6 +82,13 @@ pub enum Command {
         /// How many at most.
         top: usize,
     },
+    /// Changes what a forwarder gets from this balancer.
+    Forwarder {
+        /// The forwarder.
+        id: u16,
+        /// What it gets.
+        state: evenkeel_config::ForwarderState,
+    },
     /// Makes the running router as the file says: links and classes. Ports, buffers and mode need a restart.
     Reload(Box<RouterConfig>),
 }

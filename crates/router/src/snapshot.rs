@@ -3,6 +3,8 @@
 //! All counters run from the start of the router and never go back; rates and interval delays are differences of two
 //! snapshots. Times are nanoseconds of `CLOCK_MONOTONIC`, so stamps of processes on one machine compare.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,9 @@ use serde::{Deserialize, Serialize};
 mod admission;
 
 pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
+pub use cluster::{
+    BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
+};
 
 /// Drops by the stable name of their reason; reasons never met are left out.
 pub type Drops = BTreeMap<String, u64>;
@@ -45,6 +50,12 @@ pub struct Snapshot {
     /// FairDrop; `None`: not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairdrop: Option<FairDropSnapshot>,
+    /// The cluster that this router is a forwarder of; `None`: it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSnapshot>,
+    /// What the router does as a balancer; `None`: it is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balancer: Option<BalancerSnapshot>,
 }
 
 /// Where the worker's cycles went. Idle polls are nobody's.
@@ -182,7 +193,7 @@ pub struct BufferSnapshot {
 
 /// One port.
 ///
-/// Conservation, at every instant: `rx_packets = to_host + forwarded + waiting + sum(dropped)`, where `forwarded`
+/// Conservation, at every instant: `rx_packets = to_host + exchange_received + forwarded + waiting + sum(dropped)`, where `forwarded`
 /// counts packets handed to an outgoing link. Answers and fragments made here are `originated`, and per router:
 /// `sum(forwarded) - fragmented + sum(originated) = sum over links and classes of in_packets`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -207,6 +218,12 @@ pub struct PortSnapshot {
     pub tx_bytes: u64,
     /// Received frames left to the kernel: its own addresses, multicast, ARP, what is not IP.
     pub to_host: u64,
+    /// Received frames of the cluster's exchange; a part of neither `to_host` nor `forwarded`.
+    #[serde(default)]
+    pub exchange_received: u64,
+    /// Frames of the cluster's exchange sent here, which no link knows of.
+    #[serde(default)]
+    pub exchange_sent: u64,
     /// Received packets handed to an outgoing link.
     pub forwarded: u64,
     /// Received packets that were cut into fragments (they count in `forwarded` too).

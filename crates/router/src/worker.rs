@@ -136,6 +136,7 @@ impl Worker {
             let round = self.pipeline.round(now, &mut self.ports);
             let mirror = &self.mirror;
             self.pipeline.drain_requests(now, |request| mirror.ask(request));
+            self.pipeline.drain_news(|text| self.report.iter().for_each(|report| report(text)));
             if now >= beat_due {
                 self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
                 beat_due = now + BEAT;
@@ -344,6 +345,7 @@ impl Worker {
             Command::Flows { link, top } => {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
             }
+            Command::Forwarder { id, state } => pipeline.set_forwarder(id, state)?,
             Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
             Command::Reload(config) => {
                 let (old, new) = (&self.config.router, &config.router);

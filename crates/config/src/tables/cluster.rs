@@ -244,7 +244,12 @@ pub static BALANCER: Section = Section {
     doc: "This router is a balancer: every flow that comes to its Ethernet address goes on to one forwarder, by nothing but another destination \
           address of the frame. Packets for the machine itself stay. See docs/cluster-live.md.",
     keys: &[
-        Key { name: "port", kind: NAME, presence: Presence::Required, doc: "The port that the forwarders are behind." },
+        Key {
+            name: "port",
+            kind: NAME,
+            presence: Presence::Required,
+            doc: "The port that the forwarders are behind.",
+        },
         Key {
             name: "seed",
             kind: Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
@@ -305,4 +310,3 @@ pub const STATE: Kind = Kind::Choice(&[
     ("draining", "those it has"),
     ("out", "nothing: its flows go to others"),
 ]);
-

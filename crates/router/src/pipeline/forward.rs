@@ -43,20 +43,22 @@ impl Packet {
 struct Judged(Option<Ticket>);
 
 /// What is known of a packet once it has been parsed.
-struct Known {
-    headers: Headers,
-    flow_hash: u64,
-    class: Class,
+pub(super) struct Known {
+    pub(super) headers: Headers,
+    pub(super) flow_hash: u64,
+    pub(super) class: Class,
 }
 
 /// Where a packet goes, all checks passed. Flow and class are those that it came with, also in a tunnel.
-struct Way {
-    port: usize,
-    mac: MacAddr,
-    flow: FlowKey,
-    flow_hash: u64,
-    class: Class,
-    ttl: u8,
+pub(super) struct Way {
+    pub(super) port: usize,
+    pub(super) mac: MacAddr,
+    pub(super) flow: FlowKey,
+    pub(super) flow_hash: u64,
+    pub(super) class: Class,
+    pub(super) ttl: u8,
+    /// The link of the cluster that it takes, if it is one of those.
+    pub(super) cluster: Option<u16>,
 }
 
 impl Pipeline {
@@ -79,13 +81,19 @@ impl Pipeline {
             return self.drop(packet, Reason::OwnFrame);
         }
         if destination.is_group() {
-            return self.leave_to_host(packet);
+            if let Some(packet) = self.hear(packet) {
+                self.leave_to_host(packet);
+            }
+            return;
         }
         if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
         let Some((packet, known)) = self.parse(packet) else { return };
         self.meter.is_of(known.class);
+        if self.balancer.is_some() {
+            return self.balance(packet, &known, at);
+        }
         let mut ticket = None;
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
             match fairdrop.judge_cpu(known.flow_hash, known.class) {
@@ -203,6 +211,7 @@ impl Pipeline {
                 return self.drop(packet, reason);
             }
         }
+        let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
         let way = |mac| Way {
             port: port.index(),
             mac,
@@ -210,6 +219,7 @@ impl Pipeline {
             flow_hash,
             class,
             ttl: headers.ttl,
+            cluster,
         };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.send_on(packet, headers, &way(mac), at);
@@ -266,7 +276,7 @@ impl Pipeline {
         self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
     }
 
-    fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way, at: Nanos) {
+    pub(super) fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way, at: Nanos) {
         let queued = QueuedPacket {
             frame,
             flow: way.flow,
@@ -275,6 +285,9 @@ impl Pipeline {
             ip_len,
             class: way.class,
         };
+        if let Some(link) = way.cluster {
+            return self.queue_for_cluster(link, queued);
+        }
         self.ports[way.port].control_until(at, &mut self.pool);
         let at = at.max(self.advanced);
         if self.ports[way.port].admission.is_some() {
@@ -353,7 +366,7 @@ impl Pipeline {
 
     /// The kernel has its own copy of the frame: ours is not needed. Of a port past the kernel such frames come only until the port knows of
     /// a new address.
-    fn leave_to_host(&mut self, packet: Packet) {
+    pub(super) fn leave_to_host(&mut self, packet: Packet) {
         if packet.originated {
             // An answer to this machine itself, whose packets do not come through here.
             return self.drop(packet, Reason::NoRoute);

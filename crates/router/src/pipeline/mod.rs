@@ -29,6 +29,8 @@
 //! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
 
 mod admission;
+mod balancer;
+mod cluster;
 mod control;
 mod counters;
 pub mod cycles;
@@ -61,6 +63,8 @@ use evenkeel_ports::{Frame, FramePool, RxFrame};
 use crate::command::CommandError;
 use crate::mirror::NeighbourRequest;
 use crate::own::Disciplines;
+use balancer::BalancerRole;
+use cluster::ClusterRole;
 use counters::PortCount;
 use cycles::{CycleClock, Meter};
 pub use egress::OutgoingLink;
@@ -102,6 +106,8 @@ pub struct Pipeline {
     disciplines: Disciplines,
     services: Services,
     fairdrop: Option<FairDrop>,
+    cluster: Option<ClusterRole>,
+    balancer: Option<BalancerRole>,
     meter: Meter,
     /// Whether cycles are measured also without FairDrop.
     measures: bool,
@@ -229,6 +235,8 @@ impl Pipeline {
             disciplines: own,
             services,
             fairdrop: None,
+            cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
+            balancer: config.balancer.as_ref().map(BalancerRole::new).transpose()?,
             meter: Meter::new(section.cycles, config.classes.len()),
             measures: section.cycles,
             ring: BURST as u32,
@@ -269,6 +277,9 @@ impl Pipeline {
     ) -> Result<(), CommandError> {
         self.meter.clock = clock;
         self.services.begin_nonces(first_iv);
+        if let Some(cluster) = &mut self.cluster {
+            cluster.begin_counters(first_iv, self.started);
+        }
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
     }
@@ -470,6 +481,10 @@ impl Pipeline {
         if self.flows.lists != config.flows.lists {
             return restart("the global list of [flows]");
         }
+        if self.cluster.as_ref().map(ClusterRole::section) != config.cluster.as_ref() {
+            return restart("[cluster]");
+        }
+        self.reload_balancer(config.balancer.as_ref())?;
         self.disciplines.check(config)?;
         self.flows = config.flows.clone();
         for (at, wanted) in config.links.iter().enumerate() {
@@ -484,6 +499,7 @@ impl Pipeline {
 
     /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.
     pub fn stop(&mut self, now: Nanos) {
+        self.drop_of_cluster(None, Reason::Stopped);
         let mut released = std::mem::take(&mut self.released);
         self.neighbours.drain(|packet| released.push(packet));
         for packet in released.drain(..) {

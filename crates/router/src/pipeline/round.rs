@@ -4,6 +4,7 @@ use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{FramePool, Port};
 
+use super::cluster::ClusterRole;
 use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
 use super::fairdrop::FairDrop;
@@ -84,6 +85,7 @@ impl Pipeline {
         }
         self.inbox = inbox;
         self.expire(now);
+        self.turn_cluster(now, horizon);
         // What a link without a rate kept back goes while its port takes it.
         while self.advance(horizon, ports, &mut round) {}
         self.round_measured(&round);
@@ -166,6 +168,7 @@ impl Pipeline {
             };
             wake = self.active.iter().map(due).fold(Nanos::MAX, Nanos::min);
         }
+        let wake = wake.min(self.cluster.as_ref().map_or(Nanos::MAX, ClusterRole::next_wake));
         let wake = wake.min(self.neighbours.next_deadline().unwrap_or(Nanos::MAX));
         (wake != Nanos::MAX).then_some(wake)
     }

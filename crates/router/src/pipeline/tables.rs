@@ -57,6 +57,7 @@ impl Pipeline {
         }
         let (goes_down, changes) = (slot.up && !up, slot.up != up);
         slot.up = up;
+        self.tell_cluster(now, port, link);
         self.stations.clear();
         self.stations.extend(self.ports.iter().filter(|slot| slot.up).map(|slot| slot.mac.bits()));
         if goes_down {

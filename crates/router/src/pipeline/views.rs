@@ -36,6 +36,11 @@ impl Pipeline {
                 fairdrop.view(&self.class_names, &services)
             }),
             services,
+            cluster: self.cluster.as_ref().map(|cluster| {
+                let ports: Vec<_> = self.ports.iter().map(|slot| slot.name.clone()).collect();
+                cluster.view(&ports, &self.class_names)
+            }),
+            balancer: self.balancer.as_ref().map(|balancer| balancer.view(now)),
         }
     }
 }
@@ -67,6 +72,8 @@ impl PortSlot {
             tx_packets: device.tx_frames,
             tx_bytes: device.tx_bytes,
             to_host: count.to_host,
+            exchange_received: count.exchange_received,
+            exchange_sent: count.exchange_sent,
             forwarded: count.forwarded,
             fragmented: count.fragmented,
             originated: count.originated,

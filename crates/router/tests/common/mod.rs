@@ -231,7 +231,7 @@ pub fn assert_conserved(snapshot: &Snapshot) {
     for (port, link) in snapshot.ports.iter().zip(&snapshot.links) {
         assert_eq!(
             port.rx_packets,
-            port.to_host + port.forwarded + port.waiting + sum(&port.dropped),
+            port.to_host + port.exchange_received + port.forwarded + port.waiting + sum(&port.dropped),
             "what came in by a port: {port:?}"
         );
         handed += port.forwarded + port.originated - port.fragmented;
@@ -249,11 +249,20 @@ pub fn assert_conserved(snapshot: &Snapshot) {
         assert_eq!(queued, link.queued, "by class or in all: {link:?}");
         held += through;
         assert_eq!(
-            sent,
+            sent + port.exchange_sent,
             port.tx_packets + port.tx_waiting + sum(&port.tx_dropped),
             "what left a link: {port:?}"
         );
     }
+    for class in snapshot.cluster.iter().flat_map(|cluster| &cluster.links).flat_map(|link| &link.classes) {
+        let gone = class.granted_packets + sum(&class.dropped) + class.queued_packets;
+        assert_eq!(class.in_packets, gone, "what a queue of the cluster holds: {class:?}");
+        entered += sum(&class.dropped) + class.queued_packets;
+        held += class.queued_packets;
+    }
+    let granted = snapshot.cluster.as_ref().map_or(0, |cluster| cluster.granted_waiting);
+    entered += granted;
+    held += granted;
     assert_eq!(handed, entered, "what was handed to links came in there");
     let buffers = &snapshot.buffers;
     assert_eq!(buffers.total - buffers.free - buffers.lent, held, "no buffer is lost");

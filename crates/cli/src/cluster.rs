@@ -1,0 +1,92 @@
+//! `ctl show`: the roles in a cluster.
+
+use std::fmt::Write as _;
+
+use evenkeel_report::table::Table;
+use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::{BalancerSnapshot, ClusterSnapshot};
+
+/// What a forwarder or balancer of a cluster counted; nothing for other routers.
+pub(crate) fn show(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    if let Some(cluster) = &snapshot.cluster {
+        text += &forwarder(cluster);
+    }
+    if let Some(balancer) = &snapshot.balancer {
+        text += &targets(balancer);
+    }
+    text
+}
+
+fn forwarder(cluster: &ClusterSnapshot) -> String {
+    let list = |ids: &[u16]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let master = match cluster.master {
+        Some(id) if id == cluster.node => "master itself".to_owned(),
+        Some(id) => format!("master is node {id}"),
+        None => "no master heard".to_owned(),
+    };
+    let mut text = format!(
+        "\ncluster: node {} of configuration {}, {master}, {} step at cycle {}; with nodes {}\n\
+         cycles: {} decided, {} abstained; {} states did not come, {} times out of step, {} takeovers\n\
+         grants: {} of {} bytes in {} rounds; {} packets waiting for their time, {} left late\n\
+         frames: {} sent, {} used",
+        cluster.node,
+        cluster.configuration,
+        if cluster.in_step { "in" } else { "out of" },
+        cluster.cycle,
+        list(&cluster.present),
+        cluster.decided,
+        cluster.abstained,
+        cluster.missing,
+        cluster.out_of_step,
+        cluster.takeovers,
+        cluster.grants,
+        cluster.granted_bytes,
+        cluster.rounds,
+        cluster.granted_waiting,
+        cluster.late,
+        cluster.sent_frames,
+        cluster.used_frames,
+    );
+    for (what, count) in &cluster.refused {
+        let _ = write!(text, ", {count} {what}");
+    }
+    text.push('\n');
+    let mut table = Table::new(["link", "class", "offered", "granted", "bytes", "queued", "drops by reason"]);
+    for link in &cluster.links {
+        for class in &link.classes {
+            let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            table.row([
+                link.name.clone(),
+                class.name.clone(),
+                class.in_packets.to_string(),
+                class.granted_packets.to_string(),
+                class.granted_bytes.to_string(),
+                class.queued_packets.to_string(),
+                by.join(", "),
+            ]);
+        }
+    }
+    text + &table.render()
+}
+
+fn targets(balancer: &BalancerSnapshot) -> String {
+    let mut text = format!(
+        "\nbalancer: packets of known flows {}, of new ones {} ({} without a place); {} flows moved because their forwarder had gone\n",
+        balancer.known, balancer.new, balancer.untracked, balancer.moved
+    );
+    let mut table = Table::new(["forwarder", "address", "state", "places", "flows", "packets", "bytes"]);
+    for one in &balancer.forwarders {
+        table.row([
+            one.id.to_string(),
+            one.mac.clone(),
+            one.state.clone(),
+            one.places.to_string(),
+            one.flows.to_string(),
+            one.packets.to_string(),
+            one.bytes.to_string(),
+        ]);
+    }
+    text += &table.render();
+    text
+}
