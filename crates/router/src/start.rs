@@ -405,7 +405,6 @@ fn denied(what: String, privilege: &'static str, source: io::Error) -> StartErro
 
 /// The worker's thread, or what it ended with.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one for each router, and it changes once")]
 enum Running {
     Thread(JoinHandle<Outcome>),
     Ended(Box<Outcome>),
