@@ -284,13 +284,13 @@ impl CpuFairDrop {
         let limit = ((u128::from(self.level.level()) * u128::from(span)) >> (32 - FRACTION)) as u64;
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
-            group.limit = match overloaded {
-                false => u64::MAX,
-                true if groups == 1 => limit,
-                true => {
-                    (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64
-                }
+            let due = match groups {
+                1 => limit,
+                _ => (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64,
             };
+            // What a flow took while nothing was refused is not held against it later.
+            group.cap = due;
+            group.limit = if overloaded { due } else { u64::MAX };
         }
     }
 
