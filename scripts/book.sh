@@ -28,6 +28,8 @@ if [ "$(id -u)" -eq 0 ]; then
   for scenario in "${scenarios[@]}"; do
     # Simulated only: connections that come and go are not made on real packets, and intervals do not scale.
     [[ $scenario != *cross-protect/* ]] || continue
+    # A polled core is a model of one: simulated only.
+    ! grep -q '^\[core\]' "$scenario" || continue
     # A neighbour on the host can slow the machine down for seconds; what is really wrong fails twice.
     folder=$out/data/$(name "$scenario")/lab
     time_scale=$(lab_time_scale "$scenario")
