@@ -70,8 +70,8 @@ pub(crate) struct Clocks {
     pub(crate) clock_before: Vec<u64>,
     /// By flow: see [`flow`](Self::flow).
     pub(crate) finish: Vec<u64>,
-    /// By queue.
-    pub(crate) backlogged: Vec<bool>,
+    /// By forwarder and link (i·N + j): the classes that were backlogged at the end of the last window.
+    pub(crate) backlogged: Vec<u8>,
     pub(crate) refunds: Vec<Refund>,
     /// By queue: whether it is among `refunds`.
     charged: Vec<bool>,
@@ -90,7 +90,7 @@ impl Clocks {
             clock: vec![0; config.links],
             clock_before: vec![0; config.links],
             finish: vec![0; queues],
-            backlogged: vec![false; queues],
+            backlogged: vec![0; queues / config.classes()],
             refunds: Vec::with_capacity(queues),
             charged: vec![false; queues],
             senders: vec![0; config.links],
@@ -186,14 +186,24 @@ impl Clocks {
         }
     }
 
+    /// The tag of each queue, and whether the queue was backlogged.
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let queues = self.finish.chunks(self.classes).zip(&self.backlogged);
+        queues.flat_map(|(finish, backlogged)| {
+            let word =
+                move |(class, finish): (usize, &u64)| finish | u64::from(backlogged >> class & 1) << 63;
+            finish.iter().enumerate().map(word)
+        })
+    }
+
     /// A hash of all clocks and tags: equal on nodes in step.
     pub(crate) fn checksum(&self) -> u32 {
         let mut state = 0x636c_6f63_6b73;
         for clock in &self.clock {
             state = mix64(state ^ clock);
         }
-        for (finish, backlogged) in self.finish.iter().zip(&self.backlogged) {
-            state = mix64(state ^ finish ^ if *backlogged { BACKLOGGED } else { 0 });
+        for word in self.words() {
+            state = mix64(state ^ word);
         }
         (state ^ (state >> 32)) as u32
     }
@@ -209,8 +219,8 @@ impl Clocks {
         for word in self.clock.iter().chain(&self.clock_before) {
             put(&word.to_be_bytes());
         }
-        for (finish, backlogged) in self.finish.iter().zip(&self.backlogged) {
-            put(&(finish | if *backlogged { BACKLOGGED } else { 0 }).to_be_bytes());
+        for word in self.words() {
+            put(&word.to_be_bytes());
         }
         for refund in &self.refunds {
             put(&refund.queue.to_be_bytes());
@@ -253,7 +263,9 @@ impl Clocks {
         for queue in 0..queues {
             let tag = word(2 + 8 * (2 * self.links + queue));
             self.finish[queue] = tag & !BACKLOGGED;
-            self.backlogged[queue] = tag & BACKLOGGED != 0;
+            let (pair, class) = (queue / self.classes, queue % self.classes);
+            self.backlogged[pair] &= !(1 << class);
+            self.backlogged[pair] |= u8::from(tag & BACKLOGGED != 0) << class;
         }
         let per_node = self.links * self.classes;
         for n in 0..refunds {

@@ -4,7 +4,9 @@
 //! forwarder i's packet for link j), X_i → order of `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Window`].
 //!
 //! The same on every node: what decides are the announced records, the clocks, and the shared seed. A round costs a matching
-//! (see `matching.rs`) and one selection over K classes for each forwarder that was matched; nothing allocates.
+//! (see `matching.rs`) and, for each matched link, a selection: with rules A and C over K classes of the forwarder that sends, with rule B, where
+//! forwarders share tags, sorting K tags and a look at a set for each of M forwarders. Ties cost a hash for each that is tied, when it is asked
+//! for. Nothing allocates.
 //!
 //! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait for it (55 % use with 64, 576 and 1500 bytes). With
 //! `round_bytes`, each pair goes on sending what weighted fair queueing selects for its link until the round's time is used up: as all lengths are
@@ -15,7 +17,7 @@
 use evenkeel_core::Nanos;
 
 use crate::clocks::Clocks;
-use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, Proposer, WeightRule};
+use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, MAX_CLASSES, Missing, Proposer, WeightRule};
 use crate::matching::{Matching, NONE, augment, members, stable};
 use crate::mix::{Role, mix64, tie};
 use crate::types::{Grant, Record, earlier};
@@ -42,14 +44,6 @@ pub struct Window<'s> {
     pub exact: bool,
 }
 
-/// P_ij.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pick {
-    tag: u64,
-    stamp: u32,
-    class: u8,
-}
-
 /// One queue as announced.
 #[derive(Clone, Copy, Debug, Default)]
 struct Announced {
@@ -57,8 +51,6 @@ struct Announced {
     count: u16,
     /// Records that windows have used since.
     used: u16,
-    /// Virtual finish time of the record at the head; with rule B, virtual start time.
-    tag: u64,
 }
 
 /// Clocks, what was announced, and how it is decided.
@@ -76,10 +68,22 @@ pub struct Scheduler {
     queues: Vec<Announced>,
     /// Forwarders whose records are of this cycle.
     fresh: u64,
-    picks: Vec<Pick>,
+    /// By forwarder and link (i·N + j): the classes that have a record left.
+    full: Vec<u8>,
+    /// The same: the classes of which l records were announced. There may be more of them.
+    deep: Vec<u8>,
+    /// Virtual finish time of the record at the head of each queue. With rule B, by link and class: virtual start times.
+    tags: Vec<u64>,
+    /// With rule B, by link: the classes in order of their tags, those with equal tags as one set.
+    order: Vec<[u8; MAX_CLASSES]>,
+    /// Tag of P_ij, by link and forwarder (j·M + i): what a link compares lies side by side.
+    picks: Vec<u64>,
+    /// The same: the classes that have this tag. See [`class_of`].
+    choices: Vec<u8>,
     links_of: [u64; 64],
     nodes_of: [u64; 64],
-    spread: Vec<u32>,
+    /// By link: m_jk, a byte for each class.
+    spread: Vec<u64>,
     matching: Matching,
     granted: Vec<Granted>,
     round: u64,
@@ -111,10 +115,15 @@ impl Scheduler {
             records: vec![Record::default(); queues * config.depth()],
             queues: vec![Announced::default(); queues],
             fresh: 0,
-            picks: vec![Pick::default(); pairs],
+            full: vec![0; pairs],
+            deep: vec![0; pairs],
+            tags: vec![0; queues],
+            order: vec![[0; MAX_CLASSES]; config.links],
+            picks: vec![0; pairs],
+            choices: vec![0; pairs],
             links_of: [0; 64],
             nodes_of: [0; 64],
-            spread: vec![1; config.queues()],
+            spread: vec![u64::from_ne_bytes([1; 8]); config.links],
             matching: Matching::default(),
             granted: Vec::with_capacity(most),
             round: 0,
@@ -137,7 +146,10 @@ impl Scheduler {
         let count = heads.iter().take(self.depth).take_while(|record| record.length > 0).count();
         let begin = queue * self.depth;
         self.records[begin..begin + count].copy_from_slice(&heads[..count]);
-        self.queues[queue] = Announced { count: count as u16, used: 0, tag: 0 };
+        self.queues[queue] = Announced { count: count as u16, used: 0 };
+        let (pair, bit) = (node * self.links + link, 1 << class);
+        self.full[pair] = self.full[pair] & !bit | if count > 0 { bit } else { 0 };
+        self.deep[pair] = self.deep[pair] & !bit | if count == self.depth { bit } else { 0 };
         self.fresh |= 1 << node;
     }
 
@@ -179,6 +191,9 @@ impl Scheduler {
         for queue in &mut self.queues[node * per_node..(node + 1) * per_node] {
             *queue = Announced::default();
         }
+        let pairs = node * self.links..(node + 1) * self.links;
+        self.full[pairs.clone()].fill(0);
+        self.deep[pairs].fill(0);
         self.fresh &= !(1 << node);
     }
 
@@ -196,27 +211,20 @@ impl Scheduler {
             self.reuse(node);
         }
         self.clocks.open();
-        self.count_spread();
-        for node in 0..self.nodes {
+        if self.config.rule == WeightRule::PerClass {
             for link in 0..self.links {
-                for class in 0..self.classes {
-                    let queue = (node * self.links + link) * self.classes + class;
-                    self.retag(node, link, class, self.continues(queue));
-                }
-                self.select(node, link);
+                // Flows, not queues: backlogged if any forwarder's part of it was.
+                let backlogged = self.clocks.backlogged[link..].iter().step_by(self.links);
+                let backlogged = backlogged.fold(0, |all, classes| all | classes);
+                self.retag_link(link, backlogged);
             }
-        }
-    }
-
-    /// Whether the flow of a queue was backlogged at the end of the last window: with rule B, any forwarder's.
-    fn continues(&self, queue: usize) -> bool {
-        let per_node = self.links * self.classes;
-        match self.config.rule {
-            WeightRule::PerClass => self.clocks.backlogged[queue % per_node..]
-                .iter()
-                .step_by(per_node)
-                .any(|backlogged| *backlogged),
-            _ => self.clocks.backlogged[queue],
+        } else {
+            self.count_spread();
+            for node in 0..self.nodes {
+                for link in 0..self.links {
+                    self.retag(node, link, self.clocks.backlogged[node * self.links + link]);
+                }
+            }
         }
     }
 
@@ -226,7 +234,13 @@ impl Scheduler {
         let sent = self.clocks.senders() >> node & 1 == 1;
         let queues = &mut self.queues[node * per_node..(node + 1) * per_node];
         match self.config.missing {
-            Missing::Stale => queues.iter_mut().for_each(|queue| queue.used = 0),
+            Missing::Stale => {
+                for (index, queue) in queues.iter_mut().enumerate() {
+                    queue.used = 0;
+                    let (pair, class) = (node * self.links + index / self.classes, index % self.classes);
+                    self.full[pair] |= u8::from(queue.count > 0) << class;
+                }
+            }
             Missing::Abstain if sent => self.exact = false,
             // A queue that was empty may have packets by now.
             Missing::Abstain | Missing::Next => {
@@ -241,80 +255,142 @@ impl Scheduler {
             return;
         }
         self.spread.fill(0);
-        let per_node = self.spread.len();
-        for queues in self.queues.chunks(per_node) {
-            for (spread, queue) in self.spread.iter_mut().zip(queues) {
-                *spread += u32::from(queue.used < queue.count);
+        for classes in self.full.chunks(self.links) {
+            for (spread, classes) in self.spread.iter_mut().zip(classes) {
+                // At most 64 forwarders: no byte runs over.
+                *spread += LANES[usize::from(*classes)];
             }
         }
     }
 
-    /// P_ij: the class with the smallest tag.
-    #[inline]
-    fn select(&mut self, node: usize, link: usize) {
-        let pair = node * self.links + link;
-        let first = pair * self.classes;
-        let mut best: Option<(u64, usize)> = None;
+    /// With rule B: the tags of a link's flows and their order, and its selection on all forwarders. `continues`: flows that were backlogged
+    /// before.
+    fn retag_link(&mut self, link: usize, continues: u8) {
+        let first = link * self.classes;
+        let mut sorted = [(0, 0); MAX_CLASSES];
         for class in 0..self.classes {
-            let queue = self.queues[first + class];
-            if queue.used >= queue.count {
-                continue;
+            // The first forwarder's queue stands for the flow.
+            let tag = self.clocks.start(first + class, link, class, continues >> class & 1 == 1);
+            self.tags[first + class] = tag;
+            let mut at = class;
+            while at > 0 && sorted[at - 1].0 > tag {
+                sorted[at] = sorted[at - 1];
+                at -= 1;
             }
-            let wins = best.is_none_or(|(tag, other)| {
-                let order = |class| tie(self.round, Role::Class, node, link, class);
-                queue.tag < tag || queue.tag == tag && order(class) < order(other)
-            });
-            if wins {
-                best = Some((queue.tag, class));
+            sorted[at] = (tag, 1_u8 << class);
+        }
+        let order = &mut self.order[link];
+        *order = [0; MAX_CLASSES];
+        let (mut sets, mut last) = (0, sorted[0].0);
+        for (tag, class) in &sorted[..self.classes] {
+            sets += usize::from(*tag != last);
+            last = *tag;
+            order[sets] |= class;
+        }
+        let mut nodes = 0;
+        for node in 0..self.nodes {
+            let full = self.full[node * self.links + link];
+            let at = link * self.nodes + node;
+            let choices = order.iter().map(|set| set & full).find(|set| *set != 0).unwrap_or(0);
+            self.choices[at] = choices;
+            if choices != 0 {
+                self.picks[at] = self.tags[first + choices.trailing_zeros() as usize];
+                nodes |= 1 << node;
             }
         }
-        let Some((tag, class)) = best else {
-            self.links_of[node] &= !(1 << link);
-            self.nodes_of[link] &= !(1 << node);
-            return;
-        };
-        let used = usize::from(self.queues[first + class].used);
-        let stamp = self.records[(first + class) * self.depth + used].stamp;
-        self.picks[pair] = Pick { tag, stamp, class: class as u8 };
-        self.links_of[node] |= 1 << link;
-        self.nodes_of[link] |= 1 << node;
+        for gone in members(self.nodes_of[link] & !nodes) {
+            self.links_of[gone] &= !(1 << link);
+        }
+        for come in members(nodes & !self.nodes_of[link]) {
+            self.links_of[come] |= 1 << link;
+        }
+        self.nodes_of[link] = nodes;
+    }
+
+    /// With rules A and C: tags of the queues of a forwarder for a link, and P_ij, the class with the smallest one. `continues`: classes
+    /// that were backlogged before.
+    #[inline]
+    fn retag(&mut self, node: usize, link: usize, continues: u8) {
+        let pair = node * self.links + link;
+        let first = pair * self.classes;
+        let (mut best, mut choices) = (u64::MAX, 0);
+        for class in members(self.full[pair].into()) {
+            let queue = first + class;
+            let used = usize::from(self.queues[queue].used);
+            let length = self.records[queue * self.depth + used].length;
+            let spread = (self.spread[link] >> (8 * class)) as u8;
+            let start = self.clocks.start(queue, link, class, continues >> class & 1 == 1);
+            let tag = start + self.clocks.increment(class, length, spread.into());
+            self.tags[queue] = tag;
+            if tag < best {
+                (best, choices) = (tag, 0);
+            }
+            choices |= u8::from(tag == best) << class;
+        }
+        let at = link * self.nodes + node;
+        (self.picks[at], self.choices[at]) = (best, choices);
+        let some = u64::from(choices != 0);
+        self.links_of[node] = self.links_of[node] & !(1 << link) | some << link;
+        self.nodes_of[link] = self.nodes_of[link] & !(1 << node) | some << node;
     }
 
     /// X, Y and Z.
     fn match_all(&mut self) {
-        let (picks, links, round) = (&self.picks, self.links, self.round);
-        // Y_j: by virtual finish time. X_i: by arrival.
-        let link_likes = |link: usize, a: usize, b: usize| {
-            let (x, y) = (picks[a * links + link].tag, picks[b * links + link].tag);
-            let order = |node| (tie(round, Role::Link, link, node, 0), node);
-            x < y || x == y && order(a) < order(b)
+        let Self { picks, choices, queues, records, matching, nodes_of, links_of, .. } = self;
+        let (nodes, links, classes, depth, round) =
+            (self.nodes, self.links, self.classes, self.depth, self.round);
+        // X_i: by arrival.
+        let stamp = |node: usize, link: usize| {
+            let class = class_of(choices[link * nodes + node], round, node, link);
+            let queue = (node * links + link) * classes + class;
+            records[queue * depth + usize::from(queues[queue].used)].stamp
         };
         let node_likes = |node: usize, a: usize, b: usize| {
-            let (x, y) = (picks[node * links + a].stamp, picks[node * links + b].stamp);
+            let (x, y) = (stamp(node, a), stamp(node, b));
             let order = |link| (tie(round, Role::Forwarder, node, link, 0), link);
             earlier(x, y) || x == y && order(a) < order(b)
         };
-        let first = |set: u64, likes: &dyn Fn(usize, usize) -> bool| {
-            let mut all = members(set);
-            let first = all.next().expect("only sets that are not empty are asked");
-            all.fold(first, |best, other| if likes(other, best) { other } else { best })
+        // Y_j: by virtual finish time.
+        let link_tie = |link: usize, node: usize| tie(round, Role::Link, link, node, 0);
+        let link_likes = |link: usize, a: usize, b: usize| {
+            let (x, y) = (picks[link * nodes + a], picks[link * nodes + b]);
+            x < y || x == y && (link_tie(link, a), a) < (link_tie(link, b), b)
         };
-        self.matching = Matching::default();
-        let Matching { of_link, of_node } = &mut self.matching;
+        *matching = Matching::default();
+        let Matching { of_link, of_node } = matching;
+        let mut left = [0; 64];
         match self.config.proposer {
             Proposer::Links => {
-                let mut left = self.nodes_of;
-                let first = |link: usize, set: u64| first(set, &|a, b| link_likes(link, a, b));
-                stable(self.links, &mut left, of_link, of_node, first, node_likes);
+                left[..links].copy_from_slice(&nodes_of[..links]);
+                let first = |link: usize, set: u64| {
+                    let row = &picks[link * nodes..][..nodes];
+                    let (mut best, mut least, mut order) = (0, u64::MAX, None);
+                    for node in members(set) {
+                        let tag = row[node];
+                        if tag < least {
+                            (best, least, order) = (node, tag, None);
+                        } else if tag == least {
+                            let (mine, other) =
+                                (link_tie(link, node), order.unwrap_or_else(|| link_tie(link, best)));
+                            order = Some(mine.min(other));
+                            best = if mine < other { node } else { best };
+                        }
+                    }
+                    best
+                };
+                stable(links, &mut left, of_link, of_node, first, node_likes);
             }
             Proposer::Forwarders => {
-                let mut left = self.links_of;
-                let first = |node: usize, set: u64| first(set, &|a, b| node_likes(node, a, b));
-                stable(self.nodes, &mut left, of_node, of_link, first, link_likes);
+                left[..nodes].copy_from_slice(&links_of[..nodes]);
+                let first = |node: usize, set: u64| {
+                    let best = |best, link| if node_likes(node, link, best) { link } else { best };
+                    members(set).reduce(best).expect("only sets that are not empty are asked")
+                };
+                stable(nodes, &mut left, of_node, of_link, first, link_likes);
             }
         }
         if self.config.second_pass {
-            augment(&mut self.matching, &self.nodes_of, self.links);
+            augment(matching, nodes_of, links);
         }
     }
 
@@ -324,8 +400,8 @@ impl Scheduler {
         for link in 0..self.links {
             let node = self.matching.of_link[link];
             if node != NONE {
-                let pick = self.picks[usize::from(node) * self.links + link];
-                length = length.max(Some(self.slot(self.head_length(node.into(), link, pick.class))));
+                let class = self.chosen(node.into(), link);
+                length = length.max(Some(self.slot(self.head_length(node.into(), link, class))));
             }
         }
         let mut length = length?;
@@ -341,15 +417,14 @@ impl Scheduler {
             let node = usize::from(node);
             let mut sent = Nanos::ZERO;
             loop {
-                let class = self.picks[node * self.links + link].class;
+                let class = self.chosen(node, link);
                 let bytes = self.head_length(node, link, class);
                 let slot = self.slot(bytes);
                 if sent + slot > length {
                     break;
                 }
-                self.take(node, link, class.into());
-                let grant =
-                    Grant { cycle, round, link, class: class.into(), bytes: bytes.into(), at: begin + sent };
+                self.take(node, link, class, bytes);
+                let grant = Grant { cycle, round, link, class, bytes: bytes.into(), at: begin + sent };
                 self.granted.push(Granted { node, grant });
                 sent += slot;
                 let more = self.nodes_of[link] >> node & 1 == 1;
@@ -361,7 +436,13 @@ impl Scheduler {
         Some(length)
     }
 
-    fn head_length(&self, node: usize, link: usize, class: u8) -> u16 {
+    /// The class of P_ij, which must exist.
+    #[inline]
+    fn chosen(&self, node: usize, link: usize) -> usize {
+        class_of(self.choices[link * self.nodes + node], self.round, node, link)
+    }
+
+    fn head_length(&self, node: usize, link: usize, class: usize) -> u16 {
         let queue = (node * self.links + link) * self.classes + usize::from(class);
         self.records[queue * self.depth + usize::from(self.queues[queue].used)].length
     }
@@ -380,18 +461,21 @@ impl Scheduler {
         wire.max(timing.per_packet * u64::from(packets))
     }
 
-    /// One record is used: clocks and tags advance, the selections that it concerns are made again.
+    /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the selections that it concerns are made again.
     #[inline]
-    fn take(&mut self, node: usize, link: usize, class: usize) {
-        let queue = (node * self.links + link) * self.classes + class;
-        let mut tag = self.queues[queue].tag;
-        if self.config.rule == WeightRule::PerClass {
-            tag += self.clocks.increment(class, self.head_length(node, link, class as u8), 1);
-        }
+    fn take(&mut self, node: usize, link: usize, class: usize, bytes: u16) {
+        let per_class = self.config.rule == WeightRule::PerClass;
+        let pair = node * self.links + link;
+        let queue = pair * self.classes + class;
+        let tag = match per_class {
+            true => self.tags[link * self.classes + class] + self.clocks.increment(class, bytes, 1),
+            false => self.tags[queue],
+        };
         self.queues[queue].used += 1;
         let set_back = self.clocks.charge(node, queue, link, tag);
-        let Announced { count, used, .. } = self.queues[queue];
+        let Announced { count, used } = self.queues[queue];
         if used == count {
+            self.full[pair] &= !(1 << class);
             if self.fresh >> node & 1 == 0 {
                 // Others may have heard more of this queue.
                 self.exact &= self.config.missing == Missing::Stale;
@@ -400,43 +484,46 @@ impl Scheduler {
                 self.stop = true;
             }
         }
-        if set_back || self.config.rule == WeightRule::PerClass {
-            // Tags of other queues changed with this one.
-            for node in 0..self.nodes {
-                for class in 0..self.classes {
-                    self.retag(node, link, class, true);
-                }
-                self.select(node, link);
-            }
+        if per_class {
+            self.retag_link(link, u8::MAX);
+        } else if set_back {
+            (0..self.nodes).for_each(|node| self.retag(node, link, u8::MAX));
         } else {
-            self.retag(node, link, class, true);
-            self.select(node, link);
+            self.retag(node, link, u8::MAX);
         }
-    }
-
-    #[inline]
-    fn retag(&mut self, node: usize, link: usize, class: usize, continues: bool) {
-        let queue = (node * self.links + link) * self.classes + class;
-        let Announced { count, used, .. } = self.queues[queue];
-        if used >= count {
-            return;
-        }
-        let start = self.clocks.start(queue, link, class, continues);
-        self.queues[queue].tag = match self.config.rule {
-            // Finish times would differ by the lengths at the heads, and forwarders with short packets would go first for ever.
-            WeightRule::PerClass => start,
-            WeightRule::PerQueue | WeightRule::Divided => {
-                let length = self.records[queue * self.depth + usize::from(used)].length;
-                start + self.clocks.increment(class, length, self.spread[link * self.classes + class])
-            }
-        };
     }
 
     /// What the next window must know of this one.
     fn end(&mut self) {
-        for (queue, backlogged) in self.queues.iter().zip(&mut self.clocks.backlogged) {
-            *backlogged = queue.used < queue.count || usize::from(queue.count) == self.depth;
+        for ((full, deep), backlogged) in self.full.iter().zip(&self.deep).zip(&mut self.clocks.backlogged) {
+            *backlogged = full | deep;
         }
         self.fresh = 0;
     }
+}
+
+/// A set of classes as a byte for each: 1 if it is in the set.
+const LANES: [u64; 256] = {
+    let mut lanes = [0; 256];
+    let mut set = 0;
+    while set < 256 {
+        let mut class = 0;
+        while class < 8 {
+            lanes[set] |= ((set as u64 >> class) & 1) << (8 * class);
+            class += 1;
+        }
+        set += 1;
+    }
+    lanes
+};
+
+/// The class of P_ij out of those with the smallest tag. Only asked for when it matters: most pairs are never looked at in a round.
+#[inline]
+fn class_of(choices: u8, round: u64, node: usize, link: usize) -> usize {
+    let first = choices.trailing_zeros() as usize;
+    if choices & choices.wrapping_sub(1) == 0 {
+        return first;
+    }
+    let order = |class: &usize| tie(round, Role::Class, node, link, *class);
+    members(choices.into()).min_by_key(order).unwrap_or(first)
 }
