@@ -103,10 +103,10 @@ impl Clocks {
         if self.per_class { queue % (self.links * self.classes) } else { queue }
     }
 
-    /// The virtual start time of the packet at the head of `queue`; `continues`: its flow was backlogged before it.
+    /// The virtual start time of the next packet of `flow`; `continues`: it was backlogged before it.
     #[inline]
-    pub(crate) fn start(&self, queue: usize, link: usize, class: usize, continues: bool) -> u64 {
-        let (finish, clock) = (self.finish[self.flow(queue)], self.clock[link]);
+    pub(crate) fn start(&self, flow: usize, link: usize, class: usize, continues: bool) -> u64 {
+        let (finish, clock) = (self.finish[flow], self.clock[link]);
         let least = if continues { clock.saturating_sub(self.divisors[class].lag) } else { clock };
         finish.max(least)
     }
@@ -126,10 +126,9 @@ impl Clocks {
         self.senders.fill(0);
     }
 
-    /// The packet with this tag is sent. `true`: the link's clock and tags were set back, tags computed before are void.
+    /// The packet with this tag, of `queue` and so of `flow`, is sent. `true`: the link's clock and tags were set back, tags computed before are void.
     #[inline]
-    pub(crate) fn charge(&mut self, node: usize, queue: usize, link: usize, tag: u64) -> bool {
-        let flow = self.flow(queue);
+    pub(crate) fn charge(&mut self, node: usize, queue: usize, flow: usize, link: usize, tag: u64) -> bool {
         if !self.charged[queue] {
             self.charged[queue] = true;
             self.refunds.push(Refund { queue: queue as u16, before: self.finish[flow] });

@@ -91,7 +91,8 @@ pub struct Timing {
     pub overhead: u16,
     /// A packet takes at least this long (a forwarder's processor).
     pub per_packet: Nanos,
-    /// One selection and matching: set aside for each round.
+    /// One selection and matching: set aside before each round; pipelined, for all rounds before the window: see
+    /// [`lead`](ClusterConfig::lead).
     pub decision: Nanos,
     /// Left between rounds (spec 13: 1 us).
     pub guard: Nanos,

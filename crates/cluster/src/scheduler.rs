@@ -5,7 +5,7 @@
 //!
 //! The same on every node: what decides are the announced records, the clocks, and the shared seed. A round costs a matching
 //! (see `matching.rs`) and, for each matched link, a selection: with rules A and C over K classes of the forwarder that sends, with rule B, where
-//! forwarders share tags, sorting K tags and a look at a set for each of M forwarders. Ties cost a hash for each that is tied, when it is asked
+//! forwarders share tags, over K classes, and a look at a set for each of M forwarders. Ties cost a hash for each that is tied, when it is asked
 //! for. Nothing allocates.
 //!
 //! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait for it (55 % use with 64, 576 and 1500 bytes). With
@@ -17,7 +17,7 @@
 use evenkeel_core::Nanos;
 
 use crate::clocks::Clocks;
-use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, MAX_CLASSES, Missing, Proposer, WeightRule};
+use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, Proposer, WeightRule};
 use crate::matching::{Matching, NONE, augment, members, stable};
 use crate::mix::{Role, mix64, tie};
 use crate::types::{Grant, Record, earlier};
@@ -74,8 +74,6 @@ pub struct Scheduler {
     deep: Vec<u8>,
     /// Virtual finish time of the record at the head of each queue. With rule B, by link and class: virtual start times.
     tags: Vec<u64>,
-    /// With rule B, by link: the classes in order of their tags, those with equal tags as one set.
-    order: Vec<[u8; MAX_CLASSES]>,
     /// Tag of P_ij, by link and forwarder (j·M + i): what a link compares lies side by side.
     picks: Vec<u64>,
     /// The same: the classes that have this tag. See [`class_of`].
@@ -118,7 +116,6 @@ impl Scheduler {
             full: vec![0; pairs],
             deep: vec![0; pairs],
             tags: vec![0; queues],
-            order: vec![[0; MAX_CLASSES]; config.links],
             picks: vec![0; pairs],
             choices: vec![0; pairs],
             links_of: [0; 64],
@@ -159,12 +156,14 @@ impl Scheduler {
         let seed = mix64(self.config.seed ^ mix64(cycle));
         self.round = seed;
         self.begin(present);
+        // Pipelined, all rounds are decided while the window before is sent: see `ClusterConfig::lead`.
+        let decision = if self.config.is_pipelined() { Nanos::ZERO } else { self.config.timing.decision };
         let mut at = Nanos::ZERO;
         let mut round = 0;
         while round < self.config.rounds() && self.exact && !self.stop {
             self.round = seed.wrapping_add(u64::from(round) << 1 | 1);
             self.match_all();
-            let begin = at + self.config.timing.decision;
+            let begin = at + decision;
             let Some(length) = self.send(cycle, round, begin) else { break };
             at = begin + length + self.config.timing.guard;
             round += 1;
@@ -263,46 +262,29 @@ impl Scheduler {
         }
     }
 
-    /// With rule B: the tags of a link's flows and their order, and its selection on all forwarders. `continues`: flows that were backlogged
-    /// before.
+    /// With rule B: the tags of a link's flows, and its selection on all forwarders. `continues`: flows that were backlogged before.
     fn retag_link(&mut self, link: usize, continues: u8) {
         let first = link * self.classes;
-        let mut sorted = [(0, 0); MAX_CLASSES];
-        for class in 0..self.classes {
-            // The first forwarder's queue stands for the flow.
-            let tag = self.clocks.start(first + class, link, class, continues >> class & 1 == 1);
-            self.tags[first + class] = tag;
-            let mut at = class;
-            while at > 0 && sorted[at - 1].0 > tag {
-                sorted[at] = sorted[at - 1];
-                at -= 1;
-            }
-            sorted[at] = (tag, 1_u8 << class);
+        let tags = &mut self.tags[first..first + self.classes];
+        for (class, tag) in tags.iter_mut().enumerate() {
+            *tag = self.clocks.start(first + class, link, class, continues >> class & 1 == 1);
         }
-        let order = &mut self.order[link];
-        *order = [0; MAX_CLASSES];
-        let (mut sets, mut last) = (0, sorted[0].0);
-        for (tag, class) in &sorted[..self.classes] {
-            sets += usize::from(*tag != last);
-            last = *tag;
-            order[sets] |= class;
-        }
+        let column = self.full[link..].iter().step_by(self.links);
+        let (some, common) = smallest(tags, column.clone().fold(0, |all, classes| all | classes));
         let mut nodes = 0;
-        for node in 0..self.nodes {
-            let full = self.full[node * self.links + link];
-            let at = link * self.nodes + node;
-            let choices = order.iter().map(|set| set & full).find(|set| *set != 0).unwrap_or(0);
-            self.choices[at] = choices;
-            if choices != 0 {
-                self.picks[at] = self.tags[first + choices.trailing_zeros() as usize];
-                nodes |= 1 << node;
-            }
+        let row = link * self.nodes..(link + 1) * self.nodes;
+        let out = self.picks[row.clone()].iter_mut().zip(&mut self.choices[row]);
+        for ((node, full), (pick, choices)) in column.enumerate().zip(out) {
+            // Nearly every forwarder has one of the classes that come first.
+            (*pick, *choices) = match full & common {
+                0 => smallest(tags, *full),
+                choices => (some, choices),
+            };
+            nodes |= u64::from(*full != 0) << node;
         }
-        for gone in members(self.nodes_of[link] & !nodes) {
-            self.links_of[gone] &= !(1 << link);
-        }
-        for come in members(nodes & !self.nodes_of[link]) {
-            self.links_of[come] |= 1 << link;
+        let changed = nodes ^ self.nodes_of[link];
+        for node in members(changed) {
+            self.links_of[node] ^= 1 << link;
         }
         self.nodes_of[link] = nodes;
     }
@@ -467,12 +449,12 @@ impl Scheduler {
         let per_class = self.config.rule == WeightRule::PerClass;
         let pair = node * self.links + link;
         let queue = pair * self.classes + class;
-        let tag = match per_class {
-            true => self.tags[link * self.classes + class] + self.clocks.increment(class, bytes, 1),
-            false => self.tags[queue],
-        };
+        // Where the tag is kept: the first forwarder's queue stands for the flow.
+        let flow = if per_class { link * self.classes + class } else { queue };
+        let more = if per_class { self.clocks.increment(class, bytes, 1) } else { 0 };
+        let tag = self.tags[flow] + more;
         self.queues[queue].used += 1;
-        let set_back = self.clocks.charge(node, queue, link, tag);
+        let set_back = self.clocks.charge(node, queue, flow, link, tag);
         let Announced { count, used } = self.queues[queue];
         if used == count {
             self.full[pair] &= !(1 << class);
@@ -516,6 +498,18 @@ const LANES: [u64; 256] = {
     }
     lanes
 };
+
+/// The smallest tag among `classes`, and those that have it; of no classes, none.
+#[inline]
+fn smallest(tags: &[u64], classes: u8) -> (u64, u8) {
+    let (mut least, mut set) = (u64::MAX, 0);
+    for class in members(classes.into()) {
+        let tag = tags[class];
+        set = if tag < least { 0 } else { set } | u8::from(tag <= least) << class;
+        least = least.min(tag);
+    }
+    (least, set)
+}
 
 /// The class of P_ij out of those with the smallest tag. Only asked for when it matters: most pairs are never looked at in a round.
 #[inline]
