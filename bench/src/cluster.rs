@@ -21,7 +21,7 @@ fn config(nodes: u16, links: usize, classes: usize, variant: Variant) -> Cluster
 }
 
 /// A cluster whose queues are all backlogged, with lengths and arrivals at random.
-struct Deciding {
+pub(crate) struct Deciding {
     scheduler: Scheduler,
     present: u64,
     cycle: u64,
@@ -29,7 +29,7 @@ struct Deciding {
 }
 
 impl Deciding {
-    fn new(nodes: u16, links: usize, classes: usize, rounds: u16) -> Self {
+    pub(crate) fn new(nodes: u16, links: usize, classes: usize, rounds: u16) -> Self {
         let variant = Variant::Multiple { announced: rounds, extra: 0 };
         let scheduler =
             Scheduler::new(&config(nodes, links, classes, variant)).expect("the sizes are in range");
@@ -59,7 +59,7 @@ impl Deciding {
     }
 
     /// Nanoseconds per decision, over about so many.
-    fn time(&mut self, decisions: u64) -> f64 {
+    pub(crate) fn time(&mut self, decisions: u64) -> f64 {
         let (before, mut nanos) = (self.rounds, 0);
         while self.rounds - before < decisions {
             nanos += self.window();

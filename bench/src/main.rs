@@ -1,8 +1,9 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | cluster | instructions | live | sim`; `make bench` runs all six.
+//! `evenkeel-bench memory | flows | cluster | instructions | live | sim`; `make bench` runs all six. `cluster-scale DOCS` writes a page.
 
 mod cluster;
+mod cluster_scale;
 mod disciplines;
 mod fairdrop;
 mod flows;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ["memory"] => memory::run(),
         ["flows"] => flows::run(),
         ["cluster"] => cluster::run(),
+        ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["instructions"] => instructions::run(),
         ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | cluster | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | cluster | cluster-scale DOCS | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

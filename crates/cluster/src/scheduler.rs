@@ -425,7 +425,7 @@ impl Scheduler {
     }
 
     fn head_length(&self, node: usize, link: usize, class: usize) -> u16 {
-        let queue = (node * self.links + link) * self.classes + usize::from(class);
+        let queue = (node * self.links + link) * self.classes + class;
         self.records[queue * self.depth + usize::from(self.queues[queue].used)].length
     }
 

@@ -160,6 +160,25 @@ fn another_node_becomes_master_when_the_master_dies() {
 }
 
 #[test]
+fn the_next_node_takes_over_in_less_than_four_cycles_and_its_turn() {
+    let died = Nanos::from_millis(150);
+    for (variant, cycle) in [(Variant::Single, 76), (Variant::Pipelined { announced: 10, extra: 20 }, 170)] {
+        for dead in [1, 2] {
+            let mut cluster = single(4, 3, &[1, 1, 1]);
+            cluster.variant = variant;
+            let mut dying = model(cluster, 200);
+            dying.stops = (0..dead).map(|node| (node, died)).collect();
+            let outcome = run(&dying);
+            let after: Vec<_> = outcome.masters.iter().filter(|(_, when)| *when > died).collect();
+            assert_eq!(after.len(), 1, "{:?}", outcome.masters);
+            let (node, when) = *after[0];
+            let limit = Nanos::from_micros(4 * cycle + 72 * dead as u64);
+            assert!(node == dead && when - died < limit, "{variant:?}: node {node} after {}", when - died);
+        }
+    }
+}
+
+#[test]
 fn a_split_segment_heals() {
     let mut split = model(single(4, 3, &[1, 1, 1]), 400);
     split.splits = vec![(0b0011, Nanos::from_millis(100), Nanos::from_millis(200))];

@@ -63,6 +63,8 @@ pub struct Outcome {
     pub checksums: Vec<(u32, Option<u64>)>,
     /// By forwarder: packets sent.
     pub packets: Vec<u64>,
+    /// Forwarders that became master, and when.
+    pub masters: Vec<(usize, Nanos)>,
     /// Packets that a forwarder sent on a link although another one sent on it in the same round.
     pub collisions: u64,
     /// The longest time between two packets, on whatever link.

@@ -9,7 +9,7 @@ use super::source::{Random, Source};
 use super::{LinkUse, ModelConfig, Outcome, Sent};
 use crate::config::ConfigError;
 use crate::engine::Engine;
-use crate::types::{Forwarder, Grant, NodeId, Record};
+use crate::types::{Event, Forwarder, Grant, NodeId, Record};
 
 /// What happens. Compared only to give equal times an order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -29,6 +29,8 @@ struct Events {
     made: u64,
     buffers: Vec<Vec<u8>>,
     free: Vec<usize>,
+    /// Forwarders that became master.
+    masters: Vec<(usize, Nanos)>,
 }
 
 impl Events {
@@ -96,6 +98,12 @@ impl Forwarder for Acting<'_, '_> {
         let buffer = self.events.keep(frame);
         let at = self.node.now + self.node.model.broadcast;
         self.events.add(at, What::Frame { from: self.node.index, buffer });
+    }
+
+    fn event(&mut self, event: Event) {
+        if event == Event::BecameMaster {
+            self.events.masters.push((self.node.index, self.node.now));
+        }
     }
 }
 
@@ -185,6 +193,7 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
         }
     }
     let mut outcome = run.outcome;
+    outcome.masters = events.masters;
     outcome.nodes = engines.iter().map(|engine| *engine.counters()).collect();
     outcome.checksums = engines.iter().map(|engine| (engine.view().checksum, engine.view().cycle)).collect();
     Ok(outcome)
