@@ -1,0 +1,309 @@
+//! A cluster of processes on a real Ethernet segment: a kernel bridge as switch, a balancer, three forwarders, three next hops, each in a
+//! namespace of its own. Needs root; says so and passes otherwise.
+
+use std::fmt::Write as _;
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use evenkeel_netns::testing::{TestNet, available, eventually};
+use evenkeel_ports::sys;
+use serde_json::Value;
+
+const LINKS: usize = 3;
+const FLOWS: u16 = 40;
+
+fn ports_and_classes() -> &'static str {
+    "[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n\
+     match = [{ protocol = \"udp\", destination_port = 5001 }]\n"
+}
+
+fn forwarder(id: usize, seed: u64) -> String {
+    let mut text = format!(
+        "[router]\nname = \"f{id}\"\n{}[cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\n\
+         key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\nt_br = \"4ms\"\nl = 24\np = 12\nlimit = 400\nseed = {seed}\n",
+        ports_and_classes()
+    );
+    for link in 0..LINKS {
+        let _ = write!(
+            text,
+            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = [\"10.7.0.{}\"]\n",
+            21 + link
+        );
+    }
+    text
+}
+
+fn balancer() -> String {
+    let mut text = format!("[router]\nname = \"b\"\n{}[balancer]\nport = \"switch\"\n", ports_and_classes());
+    for id in 1..=3 {
+        let _ = write!(text, "[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
+    }
+    text
+}
+
+/// Counts of one (link, class).
+#[derive(Default)]
+struct Sink {
+    packets: AtomicU64,
+}
+
+struct Cluster {
+    processes: Vec<(String, Child)>,
+    sinks: Vec<Arc<Sink>>,
+    sent: Arc<AtomicU64>,
+    /// Microseconds between two bursts of the source, one packet of each link and class.
+    pause: Arc<AtomicU64>,
+    /// Longest pause of arrivals at all sinks together since it was last set to zero, and the last arrival, in microseconds since `begin`.
+    gap: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    folder: tempfile::TempDir,
+    net: TestNet,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src"];
+        let net = TestNet::new(&nodes);
+        net.ip("sw", "link add br0 type bridge");
+        net.ip("sw", "link set br0 up");
+        let hosts = [
+            ("f1", 11, "01:01"),
+            ("f2", 12, "01:02"),
+            ("f3", 13, "01:03"),
+            ("n0", 21, "02:01"),
+            ("n1", 22, "02:02"),
+            ("n2", 23, "02:03"),
+            ("lb", 1, "03:01"),
+            ("src", 9, "04:01"),
+        ];
+        for (node, address, mac) in hosts {
+            net.wire((node, "eth0"), ("sw", node));
+            net.ip("sw", &format!("link set {node} master br0"));
+            net.ip(node, &format!("link set eth0 address 02:00:00:00:{mac}"));
+            net.ip(node, &format!("address add 10.7.0.{address}/24 dev eth0"));
+            net.hush(node, "eth0");
+        }
+        for link in 0..LINKS {
+            net.ip(&format!("n{link}"), &format!("address add 10.{}.0.1/32 dev lo", 100 + link));
+            net.ip(&format!("n{link}"), "route add 192.0.2.0/24 via 10.7.0.9");
+            net.ip("src", &format!("route add 10.{}.0.0/16 via 10.7.0.1", 100 + link));
+            for forwarder in ["f1", "f2", "f3"] {
+                let via = format!("route add 10.{}.0.0/16 via 10.7.0.{}", 100 + link, 21 + link);
+                net.ip(forwarder, &via);
+            }
+        }
+        let mut cluster = Self {
+            processes: Vec::new(),
+            sinks: Vec::new(),
+            sent: Arc::default(),
+            pause: Arc::new(AtomicU64::new(0)),
+            gap: Arc::default(),
+            stop: Arc::default(),
+            threads: Vec::new(),
+            folder: tempfile::tempdir().unwrap(),
+            net,
+        };
+        for id in 1..=3 {
+            cluster.start(&format!("f{id}"), &forwarder(id, 1));
+        }
+        cluster.start("lb", &balancer());
+        cluster.traffic();
+        cluster
+    }
+
+    fn start(&mut self, node: &str, text: &str) {
+        let file = self.folder.path().join(format!("{node}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let log = std::fs::File::create(self.folder.path().join(format!("{node}.log"))).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.arg("run").arg(&file).arg("--socket").arg(self.socket(node));
+        command.env("EVENKEEL_RUNTIME_DIR", self.folder.path().join(format!("{node}.state")));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        sys::die_with_parent(&mut command);
+        sys::spawn_in_netns(&mut command, &self.net.name(node)).unwrap();
+        self.processes.push((node.to_owned(), command.spawn().unwrap()));
+        eventually("the router answers", || self.ctl(node, &["show"]).0);
+    }
+
+    fn socket(&self, node: &str) -> std::path::PathBuf {
+        self.folder.path().join(format!("{node}.sock"))
+    }
+
+    fn ctl(&self, node: &str, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        let output =
+            command.args(["ctl", "--socket"]).arg(self.socket(node)).args(arguments).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn show(&self, node: &str) -> Value {
+        serde_json::from_str(&self.ctl(node, &["show", "--json"]).1).unwrap()
+    }
+
+    fn log(&self, node: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(format!("{node}.log"))).unwrap()
+    }
+
+    fn kill(&mut self, node: &str) {
+        let at = self.processes.iter().position(|(name, _)| name == node).unwrap();
+        let (_, mut child) = self.processes.remove(at);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// A source that goes on until the end, and a counting sink for each link and class.
+    fn traffic(&mut self) {
+        let begin = Instant::now();
+        let last = Arc::new(AtomicU64::new(0));
+        for link in 0..LINKS {
+            for class in 0..2_u16 {
+                let sink = Arc::new(Sink::default());
+                self.sinks.push(Arc::clone(&sink));
+                let (stop, gap, last) = (Arc::clone(&self.stop), Arc::clone(&self.gap), Arc::clone(&last));
+                let namespace = self.net.name(&format!("n{link}"));
+                self.threads.push(std::thread::spawn(move || {
+                    sys::enter_netns(&namespace).unwrap();
+                    let socket = UdpSocket::bind((format!("10.{}.0.1", 100 + link), 5000 + class)).unwrap();
+                    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+                    let mut buffer = [0; 2048];
+                    while !stop.load(Ordering::Relaxed) {
+                        if socket.recv(&mut buffer).is_ok() {
+                            sink.packets.fetch_add(1, Ordering::Relaxed);
+                            let now = begin.elapsed().as_micros() as u64;
+                            let before = last.fetch_max(now, Ordering::Relaxed);
+                            gap.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
+                        }
+                    }
+                }));
+            }
+        }
+        let (stop, sent, pause) = (Arc::clone(&self.stop), Arc::clone(&self.sent), Arc::clone(&self.pause));
+        let namespace = self.net.name("src");
+        self.threads.push(std::thread::spawn(move || {
+            sys::enter_netns(&namespace).unwrap();
+            let sockets: Vec<_> =
+                (0..FLOWS).map(|flow| UdpSocket::bind(("10.7.0.9", 20_000 + flow)).unwrap()).collect();
+            let mut turn = 0;
+            let mut due = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                let pause = Duration::from_micros(pause.load(Ordering::Relaxed));
+                if pause.is_zero() {
+                    std::thread::sleep(Duration::from_millis(5));
+                    due = Instant::now();
+                    continue;
+                }
+                for link in 0..LINKS {
+                    for class in 0..2_u16 {
+                        let to = (format!("10.{}.0.1", 100 + link), 5000 + class);
+                        let done = sockets[turn % sockets.len()].send_to(&[0; 972], (to.0.as_str(), to.1));
+                        sent.fetch_add(u64::from(done.is_ok()), Ordering::Relaxed);
+                    }
+                }
+                turn += 1;
+                due += pause;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+        }));
+    }
+
+    /// Bursts of a packet for each link and class, so far apart; zero: silence.
+    fn offer(&self, pause: Duration) {
+        self.pause.store(pause.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.sinks.iter().map(|sink| sink.packets.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Packets of each link and class within `time`.
+    fn during(&self, time: Duration) -> Vec<u64> {
+        let before = self.counts();
+        std::thread::sleep(time);
+        self.counts().iter().zip(before).map(|(now, before)| now - before).collect()
+    }
+
+    /// Whether voice has three times what the rest has, on each link, within `tolerance`.
+    fn assert_shares(&self, what: &str, counts: &[u64], tolerance: f64) {
+        for link in 0..LINKS {
+            let (rest, voice) = (counts[2 * link] as f64, counts[2 * link + 1] as f64);
+            let share = voice / (rest + voice);
+            println!("{what}: link {link}: {rest} and {voice} packets, voice has {share:.4} of 0.75");
+            assert!((share / 0.75 - 1.0).abs() <= tolerance, "{what}: {counts:?}");
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for (_, child) in &mut self.processes {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn three_processes_behind_a_bridge_are_one_router() {
+    if !available("three_processes_behind_a_bridge_are_one_router") {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let master = |cluster: &Cluster, node: &str| cluster.show(node)["cluster"]["master"].as_u64();
+    eventually("all follow node 1", || {
+        ["f1", "f2", "f3"].iter().all(|node| master(&cluster, node) == Some(1))
+    });
+
+    // Little is offered: everything arrives, also while forwarder 3 is drained and comes back.
+    cluster.offer(Duration::from_millis(4));
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(cluster.ctl("lb", &["balancer", "3", "draining"]).0);
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(cluster.ctl("lb", &["balancer", "3", "active"]).0);
+    std::thread::sleep(Duration::from_millis(400));
+    cluster.offer(Duration::ZERO);
+    let sent = || cluster.sent.load(Ordering::Relaxed);
+    eventually("all that was sent has arrived", || cluster.counts().iter().sum::<u64>() == sent());
+    assert!(sent() > 1_000);
+    let balancer = &cluster.show("lb")["balancer"];
+    assert_eq!(balancer["moved"], 0);
+    assert!(balancer["forwarders"].as_array().unwrap().iter().all(|one| one["packets"].as_u64() > Some(0)));
+
+    // More than the links carry.
+    cluster.offer(Duration::from_micros(600));
+    std::thread::sleep(Duration::from_millis(1_000));
+    let counts = cluster.during(Duration::from_secs(3));
+    cluster.assert_shares("backlogged", &counts, 0.01);
+    let full = 3.0 * 10e6 / 8.0 / 1_038.0 * LINKS as f64;
+    let used = counts.iter().sum::<u64>() as f64 / full;
+    println!("use of the links: {used:.3}");
+
+    // The master is killed: the next one goes on, and the balancer is told.
+    let before = cluster.show("f2")["cluster"]["cycle"].as_u64().unwrap();
+    cluster.gap.store(0, Ordering::Relaxed);
+    cluster.kill("f1");
+    eventually("node 2 is master", || master(&cluster, "f3") == Some(2));
+    assert!(cluster.ctl("lb", &["balancer", "1", "out"]).0);
+    std::thread::sleep(Duration::from_millis(500));
+    let pause = cluster.gap.load(Ordering::Relaxed);
+    let after = cluster.show("f2")["cluster"]["cycle"].as_u64().unwrap();
+    println!("no packet for {} ms after the master was killed; cycles {before} to {after}", pause / 1_000);
+    assert!(pause < 2_000_000, "service stopped for {pause} us");
+    assert!(cluster.show("lb")["balancer"]["moved"].as_u64() > Some(0));
+    assert!(cluster.log("f2").contains("node 1 is silent"), "{}", cluster.log("f2"));
+
+    // It comes back with another configuration: refused, and named.
+    cluster.start("f1", &forwarder(1, 7));
+    eventually("node 1 is named", || cluster.log("f2").contains("node 1 has another configuration"));
+    assert_eq!(master(&cluster, "f3"), Some(2));
+    let refused = &cluster.show("f2")["cluster"]["refused"];
+    assert!(refused["other_configuration"].as_u64() > Some(0), "{refused}");
+}
