@@ -9,6 +9,7 @@ use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
 use evenkeel_sim::{SimError, SimOptions};
 use evenkeel_world::demo::{self, Demo};
+use evenkeel_world::fairdrop_demo::{self, FairDropDemo};
 
 use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
@@ -164,10 +165,7 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
         print(&format!("{because}\n"))?;
     }
     if args.what == Shown::Fairdrop {
-        return Err(Failure::new(
-            3,
-            "this demo needs real packets, and those need root, for network namespaces: sudo evenkeel demo fairdrop",
-        ));
+        return demo_fairdrop(args);
     }
     let scenarios = demo::scenarios()?;
     let mut demo = Demo::new(scenarios.clone(), World::Sim);
@@ -180,4 +178,18 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
     }
     let folder: &PathBuf = &args.out;
     Ok(demo.finish(folder, args.quiet)?.exit_code())
+}
+
+/// The demonstration of FairDrop on a polled core in virtual time.
+fn demo_fairdrop(args: &DemoArgs) -> Outcome {
+    let scenarios = fairdrop_demo::scenarios(World::Sim)?;
+    let mut demo = FairDropDemo::new(scenarios.clone(), World::Sim);
+    if !args.quiet {
+        print(&demo.introduction())?;
+    }
+    for (_, scenario) in &scenarios {
+        let outcome = evenkeel_sim::run(scenario, &SimOptions::default())?;
+        demo.measured(outcome.run, outcome.warnings);
+    }
+    Ok(demo.finish(&args.out, args.quiet)?.exit_code())
 }

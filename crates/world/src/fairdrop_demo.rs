@@ -25,6 +25,16 @@ const LAB: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// The built-in scenarios for virtual time.
+const SIM: [(&str, &str, &str); 2] = [
+    (
+        "classical",
+        "scenarios/fairdrop/classical.toml",
+        include_str!("../../../scenarios/fairdrop/classical.toml"),
+    ),
+    ("FairDrop", "scenarios/fairdrop/demo.toml", include_str!("../../../scenarios/fairdrop/demo.toml")),
+];
+
 /// The built-in scenarios of a world, checked.
 ///
 /// # Errors
@@ -32,7 +42,7 @@ const LAB: [(&str, &str, &str); 2] = [
 pub fn scenarios(world: World) -> Result<Scenarios, Diagnostics> {
     let built_in = match world {
         World::Lab => LAB.as_slice(),
-        World::Sim => &[],
+        World::Sim => SIM.as_slice(),
     };
     let parse = |(name, file, text): &(&'static str, &str, &str)| {
         Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_built_in_scenarios_are_checked_and_short() {
-        for world in [World::Lab] {
+        for world in [World::Lab, World::Sim] {
             let scenarios = scenarios(world).expect("they are checked");
             let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
             assert!(seconds <= 30.0, "{seconds} s");
