@@ -1,5 +1,5 @@
 //! Published entries: `published = "lct.toml#fig4"` names a key of a file in a folder `published/` beside or above the
-//! scenario.
+//! scenario, or, where there is none of that name, of one that this program brings along.
 
 use std::path::Path;
 
@@ -7,6 +7,15 @@ use evenkeel_config::parse::read_file;
 use evenkeel_config::read::{Fields, Reader, suggest};
 
 use crate::model::Published;
+
+/// The papers' numbers that this program brings along: name of the file, text.
+const BUILT_IN: [(&str, &str); 5] = [
+    ("cross_protect.toml", include_str!("../../../scenarios/published/cross_protect.toml")),
+    ("distributed_wfq.toml", include_str!("../../../scenarios/published/distributed_wfq.toml")),
+    ("fairdrop.toml", include_str!("../../../scenarios/published/fairdrop.toml")),
+    ("lct.toml", include_str!("../../../scenarios/published/lct.toml")),
+    ("wfq_altq.toml", include_str!("../../../scenarios/published/wfq_altq.toml")),
+];
 
 /// The entry that the scenario names, if it names one that is there.
 pub(crate) fn load(reader: &mut Reader, fields: &Fields, folder: &Path) -> Option<Published> {
@@ -38,9 +47,15 @@ fn find(name: &str, folder: &Path) -> Result<Published, String> {
         .unwrap_or_else(|_no_current_folder| folder.to_owned())
         .ancestors()
         .map(|above| above.join("published").join(file))
-        .find(|path| path.is_file())
-        .ok_or_else(|| format!("no file published/{file} beside or above the scenario"))?;
-    let text = read_file(&path).map_err(|errors| errors.to_string())?;
+        .find(|path| path.is_file());
+    let text = match path {
+        Some(path) => read_file(&path).map_err(|errors| errors.to_string())?,
+        None => BUILT_IN
+            .iter()
+            .find(|(name, _)| *name == file)
+            .map(|(_, text)| (*text).to_owned())
+            .ok_or_else(|| format!("no file published/{file} beside or above the scenario"))?,
+    };
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| format!("published/{file}: {}", error.message()))?;
     let keys: Vec<_> = table.keys().map(String::as_str).collect();
