@@ -146,8 +146,8 @@ fn a_wrong_association_is_refused() {
     let refused = |config| EspTunnel::new(config).map(|_| ()).unwrap_err();
     let good = sa(false, KEYS[0], false);
     assert_eq!(refused(SaConfig { spi: 255, ..good.clone() }), SaError::ReservedSpi);
-    assert_eq!(refused(SaConfig { key: vec![0; 21], ..good.clone() }), SaError::KeyLength(21));
-    assert_eq!(refused(SaConfig { key: vec![], ..good.clone() }), SaError::KeyLength(0));
+    assert_eq!(refused(SaConfig { key: vec![0; 21], ..good }), SaError::KeyLength(21));
+    assert_eq!(refused(SaConfig { key: vec![], ..good }), SaError::KeyLength(0));
     assert_eq!(refused(SaConfig { remote: "::1".parse().unwrap(), ..good.clone() }), SaError::MixedFamilies);
     assert_eq!(refused(SaConfig { ttl: 0, ..good.clone() }), SaError::Ttl);
     assert_eq!(refused(SaConfig { dscp: Some(64), ..good }), SaError::Dscp(64));

@@ -55,7 +55,7 @@ impl Arrivals {
             }
             let sender = &self.senders[flow as usize];
             let gap = match sender.poisson {
-                true => (u128::from(sender.gap) * u128::from(self.dice.exponential()) >> 32) as u64,
+                true => ((u128::from(sender.gap) * u128::from(self.dice.exponential())) >> 32) as u64,
                 false => sender.gap,
             };
             // The heap is put in order when `first` is let go.
