@@ -11,7 +11,7 @@ jobs=${JOBS:-$(nproc)}
 out=${OUT:-out/book}
 bad=0
 
-scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/cross-protect/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml)
+scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml)
 name() { echo "$(basename "$(dirname "$1")")-$(basename "$1" .toml)"; }
 export -f name
 export evenkeel seeds out
@@ -26,7 +26,7 @@ printf '%s\n' "${scenarios[@]}" | xargs -P "$jobs" -I{} bash -c '
 if [ "$(id -u)" -eq 0 ]; then
   echo "On real packets, times scaled by ${TIME_SCALE:-0.06}:"
   for scenario in "${scenarios[@]}"; do
-    # Simulated only: connections that come and go are not made on real packets, and intervals do not scale.
+    # Simulated only; their short forms for real packets are in cross-protect-lab/.
     [[ $scenario != *cross-protect/* ]] || continue
     # A polled core is a model of one: simulated only.
     ! grep -q '^\[core\]' "$scenario" || continue

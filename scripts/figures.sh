@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 evenkeel=${EVENKEEL:-target/debug/evenkeel}
 out=${OUT:-out/figures}
 worlds=${WORLDS:-sim$([ "$(id -u)" -ne 0 ] || echo " lab")}
-[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml
+[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 
 in_sim() { "$evenkeel" sim "$1" ${2:+"$2"} --out "$3" --quiet; }
@@ -29,12 +29,13 @@ for scenario in "$@"; do
   for world in $worlds; do
     # Cluster scenarios are simulated only.
     [ "$world" != lab ] || ! grep -q '^\[\[case\]\]' "$scenario" || continue
-    # The cross-protect router's are simulated only: connections that come and go are not made on real packets, and intervals do not scale.
+    # The long ones of the cross-protect router are simulated only: connections that come and go are not made on real packets, and intervals do
+    # not scale. In cross-protect-lab/ are short ones for both worlds.
     [[ $world != lab || $scenario != *cross-protect/* ]] || continue
     # A polled core is a model of one: simulated only.
     [ "$world" != lab ] || ! grep -q '^\[core\]' "$scenario" || continue
     for runs in "" "--all-without"; do
-      [ "$world$runs" != "lab--all-without" ] || ! is_controlled "$scenario" || continue
+      [ "$world$runs" != "lab--all-without" ] || ! counter_runs_are_simulated "$scenario" || continue
       folder=$out/$world/$name${runs:+-without}
       if "in_$world" "$scenario" "$runs" "$folder"; then
         good=$((good + 1))

@@ -348,7 +348,13 @@ impl Lab<'_> {
         while window_end < scenario.duration {
             // A window that ends when a step is due is sampled first: it belongs to the step before.
             while let Some(step) = steps.next_if(|step| step.at <= window_end) {
-                run.steps.push(self.apply(step, start)?);
+                let mut mark = self.apply(step, start)?;
+                if step.changes_layout() {
+                    // Who is let in while the interfaces change is let in after the failure: the window that has just begun is the step's.
+                    let begun = last.routers.iter().map(|router| Nanos(router.time_ns)).min();
+                    mark.at_s = begun.unwrap_or(start).saturating_sub(start).as_secs_f64();
+                }
+                run.steps.push(mark);
             }
             window_end = window_end.saturating_add(scenario.sample).min(scenario.duration);
             while let Some(step) = steps.next_if(|step| step.at < window_end) {
@@ -438,7 +444,7 @@ impl Lab<'_> {
     }
 
     fn apply(&mut self, step: &evenkeel_scenario::Step, start: Nanos) -> Result<StepMark, LabError> {
-        if !step.down.is_empty() || !step.up.is_empty() {
+        if step.changes_layout() {
             self.lay_out(step)?;
         }
         for change in &step.set {
@@ -455,20 +461,25 @@ impl Lab<'_> {
         })
     }
 
-    /// Interfaces go down or come up, and the kernel of every router gets the routes that are left, as a routing protocol would give them. Then all
-    /// flows knock anew.
+    /// Interfaces go down; from then on all flows knock anew, and the kernel of every router gets the routes that are left, as a routing protocol would
+    /// give them: all routers at once, so that what flows wait for is not the lab.
     fn lay_out(&mut self, step: &evenkeel_scenario::Step) -> Result<(), LabError> {
         let index = self.scenario.step(&step.name).unwrap_or_default();
         let before = self.layout.replace(self.scenario.during(index));
         let before = before.as_ref().unwrap_or(self.scenario);
         let then = self.layout.as_ref().unwrap_or(self.scenario);
+        let (mut failing, mut following) = (Vec::new(), Vec::new());
         for router in &self.scenario.routers {
-            self.world.change(&router.name, &layout_change(before, then, &router.name))?;
+            let lines = layout_change(before, then, &router.name);
+            let (down, rest) = lines.into_iter().partition(|line| line.ends_with(" down"));
+            failing.push((&router.name, down));
+            following.push((&router.name, rest));
         }
+        change_all(&self.world, &failing)?;
         for acceptance in self.knocks.iter().flatten() {
             lock(acceptance).anew();
         }
-        Ok(())
+        change_all(&self.world, &following)
     }
 
     fn host_window(&mut self, last: &Counters, now: &Counters) -> HostWindow {
@@ -530,6 +541,18 @@ impl Lab<'_> {
         ));
         Ok(warnings)
     }
+}
+
+/// Has `ip` carry out the commands of each node, all nodes at once.
+fn change_all(world: &World, changes: &[(&String, Vec<String>)]) -> Result<(), LabError> {
+    std::thread::scope(|scope| {
+        let change = |(node, lines): &(&String, Vec<String>)| world.change(node, lines);
+        let running: Vec<_> = changes.iter().map(|of_node| scope.spawn(move || change(of_node))).collect();
+        running.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 /// A sentence about packets that hosts sent, that did not arrive, and that no router and no wire counted as dropped or lost.

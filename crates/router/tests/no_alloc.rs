@@ -49,3 +49,38 @@ fn forwarding_does_not_allocate() {
     // That the counter counts.
     assert!(allocation_counter::measure(|| drop(std::hint::black_box(vec![1]))).count_total > 0);
 }
+
+#[test]
+fn admission_does_not_allocate() {
+    let rest = "[flows]\nemergency_sources = [\"10.0.0.99/32\"]\n[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n\
+        discipline = { kind = \"pdrr\" }\n[link.admission]\neccm = true\nmax_accept_delay = \"50ms\"\nfair_rate_interval = \"20ms\"\n\
+        per_user = true\nuser_flows = 4\nglobal_list = true\nflushing = \"rbaef\"\nflush_interval = \"50ms\"\nactive_time = \"10ms\"\nflows = 256\n\
+        second_link = \"p2\"\n[[link]]\nport = \"p2\"\nrate = \"1Mbit/s\"\n";
+    let mut bed = Bed::new(3, rest);
+    let mut far_pool = FramePool::new(1024);
+    let mut far = Vec::with_capacity(1024);
+    let mut flow = 0_u16;
+    let mut turn = |bed: &mut Bed| {
+        // Thirty that stay, and four that nobody has seen.
+        for port in (6_000..6_030).chain((0..4).map(|n| 10_000 + flow + n)) {
+            bed.send(0, 1, Udp { port, payload: 900, ..Udp::default() });
+        }
+        flow = (flow + 4) % 40_000;
+        let allocated = allocation_counter::measure(|| {
+            let _ = bed.pass(Nanos::from_micros(1_000));
+            bed.pipeline.drain_requests(bed.now, |_| ());
+        });
+        for host in &mut bed.hosts {
+            host.rx_burst(&mut far_pool, bed.now, &mut far, 1024);
+            far.drain(..).for_each(|received| far_pool.release(received.frame));
+        }
+        allocated.count_total
+    };
+    for _ in 0..200 {
+        turn(&mut bed);
+    }
+    let allocations: u64 = (0..1_000).map(|_| turn(&mut bed)).sum();
+    assert_eq!(allocations, 0);
+    let seen = bed.snapshot().links[1].admission.clone().expect("the link has one");
+    assert!(seen.refused_total() > 1_000 && seen.clearings > 3, "{seen:?}");
+}

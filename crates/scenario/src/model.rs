@@ -219,6 +219,14 @@ pub struct Step {
     pub set: Vec<SetChange>,
 }
 
+impl Step {
+    /// Whether wires go down or come up.
+    #[must_use]
+    pub fn changes_layout(&self) -> bool {
+        !self.down.is_empty() || !self.up.is_empty()
+    }
+}
+
 /// One change of a step: as text, for the control protocol, and as a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetChange {

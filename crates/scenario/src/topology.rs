@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use evenkeel_config::Change;
 use evenkeel_core::{BitRate, Nanos};
 
-use crate::model::Scenario;
+use crate::model::{Scenario, Step};
 
 /// A `[[wire]]`: an Ethernet link between two nodes with its own subnets.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,7 +200,7 @@ impl Scenario {
     /// Whether wires go down or come up.
     #[must_use]
     pub fn layout_changes(&self) -> bool {
-        self.steps.iter().any(|step| !step.down.is_empty() || !step.up.is_empty())
+        self.steps.iter().any(Step::changes_layout)
     }
 
     /// Whether it is worth measuring how long flows wait: a link has or gets an admission, or flows must find another way.
@@ -218,7 +218,7 @@ impl Scenario {
     pub fn paths_between(&self, from: &str, to: &str) -> Vec<Vec<String>> {
         let mut paths: Vec<_> = self.path_between(from, to).into_iter().collect();
         for (index, step) in self.steps.iter().enumerate() {
-            if step.down.is_empty() && step.up.is_empty() {
+            if !step.changes_layout() {
                 continue;
             }
             if let Some(path) = self.during(index).path_between(from, to).filter(|path| !paths.contains(path))

@@ -106,7 +106,7 @@ impl Simulation<'_> {
 
     fn apply(&mut self, step: &evenkeel_scenario::Step) -> Result<(), SimError> {
         let now = self.engine.now;
-        if !step.down.is_empty() || !step.up.is_empty() {
+        if step.changes_layout() {
             self.lay_out(step);
         }
         for change in &step.set {

@@ -1,5 +1,6 @@
 //! The page on one scenario in several worlds and seeds.
 
+use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, marker};
 use super::download::{self, Entry};
 use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html};
@@ -330,6 +331,9 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
             );
             html += &figure_of(comparison, &CONTROL, on, &text, figures);
         }
+        if comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| has_admission(run, on)) {
+            html += &admission(comparison, on, &place, &format!("{band}{scaled}"), figures);
+        }
         let calls: Vec<Vec<Curve>> = (0..3)
             .map(|kind| {
                 let rows = |run: &Run| calls_shares(run, (&router, &link), kind);
@@ -374,6 +378,83 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     html + "</section>\n"
 }
 
+/// What the admission of a link saw; how long flows waited for it, window by window and step by step.
+fn admission(
+    comparison: &Comparison,
+    on: (&str, &str),
+    place: &str,
+    remarks: &str,
+    figures: &mut Figures,
+) -> String {
+    let mut panels = grid(2);
+    let names = ["all flows".to_owned()];
+    for meter in &METERS {
+        let curve = |world: &WorldResults| world.curve(|run| metered(run, on, meter));
+        let panel = Panel {
+            title: meter.title,
+            unit: meter.unit,
+            text: meter.text,
+            log_from: None,
+            names: &names,
+            curves: vec![comparison.worlds.iter().map(curve).collect()],
+            marks: Vec::new(),
+        };
+        panels += &panel.draw(comparison, 532.0, 254.0, true);
+    }
+    panels += "</div>";
+    let caption = format!("What the admission of {place} holds against its thresholds.{remarks}");
+    let saved = figures.saved(&caption, &download::picture(&panels, 2, &[]));
+    let mut html = format!("<figure>\n{panels}\n{saved}</figure>\n");
+    if !comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| is_waited_for(run, on)) {
+        return html;
+    }
+    let names = classes(comparison);
+    let curves = |class: &String| -> Vec<Curve> {
+        comparison.worlds.iter().map(|world| waits_by_step(world, on, class)).collect()
+    };
+    let panel = Panel {
+        title: "Acceptance delay, mean of each step",
+        unit: "s",
+        text: |seconds| format!("{seconds:.3} s"),
+        log_from: None,
+        names: &names,
+        curves: names.iter().map(curves).collect(),
+        marks: Vec::new(),
+    };
+    let panel = panel.draw(comparison, 1084.0, 254.0, true);
+    let entries = legend(comparison, &names, false);
+    let caption = format!(
+        "How long flows waited to pass {place}, from the first packet to the first that got through, over all flows of a class in a step.{remarks}"
+    );
+    let saved = figures.saved(&caption, &download::picture(&panel, 1, &entries));
+    html += &format!("<figure>\n{}{panel}\n{saved}</figure>\n", legend_html(&entries));
+    // Flows are let in at instants: curves of their delays would be single points.
+    let caption = format!("Flows that want to pass {place} and wait.{remarks}");
+    html + &figure_of(comparison, &ACCEPTANCE[1..], on, &caption, figures)
+}
+
+/// The mean acceptance delay of a class in each step, s: a level from the step's begin to its end, over all seeds.
+fn waits_by_step(world: &WorldResults, (router, link): (&str, &str), class: &str) -> Curve {
+    let steps = world.steps();
+    let each: Vec<_> = world.runs().map(Run::step_stats).collect();
+    let end = world.runs().map(|run| world.unscaled(run.duration_s)).fold(0.0, f64::max);
+    let ends = steps.iter().skip(1).map(|step| step.at_s).chain([end]);
+    let mut curve = Curve::new();
+    for ((at, step), until) in steps.iter().enumerate().zip(ends) {
+        let means: Vec<f64> = each
+            .iter()
+            .filter_map(|stats| stats.get(at))
+            .flat_map(|step| &step.classes)
+            .filter(|row| row.router == router && row.link == link && row.class == class)
+            .filter_map(|row| Some(row.acceptance?.mean_us / 1e6))
+            .collect();
+        let estimate = Estimate::of(&means);
+        // Levels of neighbouring steps are not joined.
+        curve.extend([(step.at_s, None), (step.at_s, estimate), (until, estimate)]);
+    }
+    curve
+}
+
 /// The metric of expectations that a panel shows, and the factor from its unit to the panel's.
 fn metric_of(quantity: &Quantity) -> (&'static str, f64) {
     match quantity.title {
@@ -383,6 +464,7 @@ fn metric_of(quantity: &Quantity) -> (&'static str, f64) {
         "Congestion index for delay" => ("ci_delay", 1.0),
         "Congestion index for loss" => ("ci_loss", 1.0),
         "X_DELAY given by the control" => ("x_delay", 1e-3),
+        "Flows that wait" => ("waiting", 1.0),
         _ => ("delay", 1e-3),
     }
 }

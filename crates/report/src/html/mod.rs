@@ -3,6 +3,7 @@
 //! Nothing is loaded from anywhere. Colours are those of Okabe and Ito (made for colour-blind readers; lighter on dark screens), lines carry
 //! markers of different shapes, verdicts carry signs: nothing is said by colour alone.
 
+mod admission;
 mod chart;
 mod compare;
 pub(crate) mod download;
@@ -227,6 +228,9 @@ impl Report {
                     ), &download::picture(&control, columns, &legend))
                 );
             }
+            if self.runs.iter().any(|run| admission::has_admission(run, (router, link))) {
+                html += &self.admission((router, link), (&legend, &classes), (&place, several), figures);
+            }
             if self.runs.iter().any(|run| panels::has_cycles(run, (router, link))) {
                 let (cycles, _) = panels::panels(&self.runs, &panels::CYCLES, (router, link), &classes);
                 let measured = self.runs.iter().filter(|run| panels::has_cycles(run, (router, link)));
@@ -259,6 +263,34 @@ impl Report {
             html += &tables::calls(&self.runs);
         }
         html + "</section>\n"
+    }
+
+    /// What the admission of a link saw, and how long flows waited for it.
+    fn admission(
+        &self,
+        on: (&str, &str),
+        (legend, classes): (&[download::Entry], &[&str]),
+        (place, several): (&str, &str),
+        figures: &mut Figures,
+    ) -> String {
+        let meters = admission::meters(&self.runs, on);
+        let columns = self.runs.iter().filter(|run| admission::has_admission(run, on)).count().max(2);
+        let caption = format!(
+            "What the admission of {place} holds against its thresholds: the rate that one more greedy flow would get, and what goes first.{several}"
+        );
+        let mut html = format!(
+            "<figure>\n{meters}\n{}</figure>\n",
+            figures.saved(&caption, &download::picture(&meters, columns, &[]))
+        );
+        if self.runs.iter().any(|run| admission::is_waited_for(run, on)) {
+            let (waits, _) = panels::panels(&self.runs, &admission::ACCEPTANCE, on, classes);
+            let caption = format!(
+                "Flows that want to pass {place}: how long those let in in a window had waited since their first packet, and how many wait still.{several}"
+            );
+            let saved = figures.saved(&caption, &download::picture(&waits, columns, legend));
+            html += &format!("<figure>\n{}{waits}\n{saved}</figure>\n", panels::legend_html(legend));
+        }
+        html
     }
 
     fn setup(&self, figures: &mut Figures) -> String {

@@ -335,7 +335,8 @@ pub(super) fn calls_shares(
     .collect()
 }
 
-fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
+/// The drawing area of a panel of a run, one of so many columns.
+pub(super) fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
     let columns = columns.max(1);
     let width = (1084.0 - 20.0 * (columns as f64 - 1.0)) / columns as f64;
     let last = run.samples.iter().map(|s| s.t_s).fold(run.duration_s, f64::max);
