@@ -17,10 +17,10 @@
 //!
 //! **Conservation**, after every round, as the fields of [`PortSnapshot`](crate::snapshot::PortSnapshot) and
 //! [`LinkSnapshot`](crate::snapshot::LinkSnapshot):
-//! - per port: `rx_packets = to_host + forwarded + waiting + Σ dropped`;
+//! - per port: `rx_packets = to_host + exchange_received + forwarded + waiting + Σ dropped`;
 //! - over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets` of all classes of all links;
 //! - per class: `in_packets = sent_packets + Σ dropped + queued + in the ring`;
-//! - per port: `Σ sent_packets = tx_packets + tx_waiting + Σ tx_dropped`.
+//! - per port: `Σ sent_packets + exchange_sent = tx_packets + tx_waiting + Σ tx_dropped`.
 //!
 //! **FairDrop** ([`fairdrop`](self), in brackets above) judges received packets only, once each, and before they cost anything: what it refuses is in
 //! `dropped` of the port as `fairdrop_cpu` or `fairdrop_bandwidth`. Per class: `judged = Σ refused + what went on`. What a service refuses (`acl_denied`,
