@@ -88,6 +88,8 @@ pub(crate) enum Format {
     Scenario,
     /// sweep.toml
     Sweep,
+    /// scenario.toml with `[[case]]`: a cluster
+    Cluster,
 }
 
 /// Arguments of `report`.

@@ -1,5 +1,7 @@
 //! `evenkeel reference`: the formats' references, generated from the tables that read them.
 
+use evenkeel_sim::cluster::ClusterScenario;
+
 use crate::args::Format;
 use crate::failure::Outcome;
 use crate::out::print;
@@ -12,5 +14,7 @@ pub(crate) fn reference(format: Format, json_schema: bool) -> Outcome {
         (Format::Scenario, true) => evenkeel_scenario::scenario_schema(),
         (Format::Sweep, false) => evenkeel_sweep::tables::reference_markdown(),
         (Format::Sweep, true) => evenkeel_sweep::tables::schema(),
+        (Format::Cluster, false) => ClusterScenario::reference_markdown(),
+        (Format::Cluster, true) => ClusterScenario::schema(),
     })
 }

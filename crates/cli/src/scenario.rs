@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::{rate_text, size_text};
+use evenkeel_config::{Diagnostics, rate_text, size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, TrafficKind};
-use evenkeel_sim::cluster::ClusterScenario;
+use evenkeel_sim::cluster::{ClusterScenario, describe};
 use serde_json::{Value, json};
 
 use crate::args::{ScenarioArgs, ScenarioCommand};
@@ -21,6 +21,10 @@ pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcom
     match &args.command {
         ScenarioCommand::Check { files } => check_all(files, args.json, disciplines),
         ScenarioCommand::List { folder } => list(folder, args.json, disciplines),
+        ScenarioCommand::Show { file } if is_cluster(file) => {
+            let scenario = ClusterScenario::load(file)?;
+            if args.json { print_json(&cluster_json(&scenario)) } else { print(&show_cluster(&scenario)) }
+        }
         ScenarioCommand::Show { file } => {
             let scenario = check::load_scenario(file, disciplines)?;
             if args.json { print_json(&scenario_json(&scenario)) } else { print(&show(&scenario)) }
@@ -36,6 +40,7 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
             match ClusterScenario::load(file) {
                 Ok(s) if as_json => values.push(json!({ "file": file, "ok": true, "name": s.name })),
                 Ok(s) => drop(print(&format!("{}: no errors ({})\n", file.display(), s.name))?),
+                Err(errors) if as_json => values.push(failed(file, &errors, &mut code)),
                 Err(errors) => {
                     code = 2;
                     eprintln!("{errors}");
@@ -48,13 +53,10 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
                 values.push(json!({ "file": file, "ok": true, "name": scenario.name }));
             }
             Ok(scenario) => drop(print(&format!("{}: no errors ({})\n", file.display(), scenario.name))?),
+            Err(errors) if as_json => values.push(failed(file, &errors, &mut code)),
             Err(errors) => {
                 code = 2;
-                if as_json {
-                    values.push(json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() }));
-                } else {
-                    eprintln!("{errors}");
-                }
+                eprintln!("{errors}");
             }
         }
     }
@@ -74,7 +76,14 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut code = 0;
     for file in &files {
         if is_cluster(file) {
-            let s = ClusterScenario::load(file)?;
+            let s = match ClusterScenario::load(file) {
+                Ok(s) => s,
+                Err(errors) => {
+                    code = 2;
+                    eprintln!("{errors}");
+                    continue;
+                }
+            };
             let seconds: f64 = s.cases.iter().map(|(_, case)| case.duration.as_secs_f64()).sum();
             table.row([
                 file.display().to_string(),
@@ -109,6 +118,55 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
         print(&table.render())?;
     }
     Ok(code)
+}
+
+/// A file that is not valid.
+fn failed(file: &Path, errors: &Diagnostics, code: &mut u8) -> Value {
+    *code = 2;
+    json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() })
+}
+
+fn show_cluster(s: &ClusterScenario) -> String {
+    let mut text = format!("{}: {}\n", s.name, s.title);
+    for line in [&s.source, &s.notes].into_iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "{line}");
+    }
+    let mut cases = Table::new(["case", "forwarders, links, classes", "settings", "at most"]);
+    for (name, case) in &s.cases {
+        let cluster = &case.cluster;
+        cases.row([
+            name.clone(),
+            format!("{}, {}, {}", cluster.nodes(), cluster.links, cluster.classes()),
+            describe(case),
+            case.duration.to_string(),
+        ]);
+    }
+    let _ = write!(text, "\nseed {}\n\n{}", s.seed, cases.render());
+    let mut claims = Table::new(["expectation", "case", "claim"]);
+    for claim in &s.expectations {
+        claims.row([claim.name.clone(), s.cases[claim.case].0.clone(), claim.claim.clone()]);
+    }
+    let _ = write!(text, "\n{}", claims.render());
+    for (name, _, fails) in &s.ablations {
+        let _ = writeln!(text, "without {name}: {} must fail", fails.join(", "));
+    }
+    text
+}
+
+fn cluster_json(s: &ClusterScenario) -> Value {
+    let cases = s.cases.iter().map(|(name, case)| {
+        let cluster = &case.cluster;
+        json!({ "name": name, "forwarders": cluster.nodes(), "links": cluster.links, "classes": cluster.classes(), "settings": describe(case), "duration_s": case.duration.as_secs_f64() })
+    });
+    let claims = s
+        .expectations
+        .iter()
+        .map(|claim| json!({ "name": claim.name, "case": s.cases[claim.case].0, "claim": claim.claim }));
+    let without = s.ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
+    json!({
+        "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
+        "cases": cases.collect::<Vec<_>>(), "expectations": claims.collect::<Vec<_>>(), "without": without.collect::<Vec<_>>(),
+    })
 }
 
 /// Scenario files below `folder`: TOML files, without those in folders that hold published numbers or sweeps.

@@ -43,13 +43,15 @@ fn cluster(args: &SimArgs) -> Outcome {
         if args.world.all_without { names.collect() } else { vec![args.world.without.as_deref()] };
     let mut failed = false;
     for without in runs {
+        let mut reports = Vec::new();
+        let mut all = out.clone();
+        all.extend(without.map(file_name));
         for seed in (0..args.seeds).map(|n| args.seed.unwrap_or(scenario.seed).wrapping_add(n)) {
             let report = run_cluster(&scenario, seed, without)?;
             let bad: Vec<Judgement> =
                 report.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
             failed |= !bad.is_empty();
-            let mut folder = out.clone();
-            folder.extend(without.map(file_name));
+            let mut folder = all.clone();
             if args.seeds > 1 {
                 folder.push(format!("seed-{seed}"));
             }
@@ -62,6 +64,13 @@ fn cluster(args: &SimArgs) -> Outcome {
                 print(&format!("{}\n", table::steps(&report.runs[0])))?;
                 print(&format!("{}\n", table::judgements(&report.judgements)))?;
                 print(&format!("results: {}\n", folder.display()))?;
+            }
+            reports.push(report);
+        }
+        if args.seeds > 1 {
+            let page = evenkeel_report::site::write(&all, reports, &[], &Title::default())?;
+            if !args.world.quiet && !args.world.json {
+                print(&format!("report: {}\n", page.display()))?;
             }
         }
     }

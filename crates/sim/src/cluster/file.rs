@@ -91,6 +91,12 @@ impl ClusterScenario {
         let intro = "A file with `[[case]]` is a cluster scenario: forwarders behind one switch, in virtual time, each case for itself.\n";
         evenkeel_config::reference::markdown("Reference: cluster scenarios", intro, schema::ALL)
     }
+
+    /// The format as a JSON schema.
+    #[must_use]
+    pub fn schema() -> String {
+        evenkeel_config::json_schema::document("cluster scenario", &schema::FILE, &|_words| None)
+    }
 }
 
 fn scenario(reader: &mut Reader, file: &Fields, folder: &Path) -> ClusterScenario {

@@ -60,7 +60,9 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
     })
 }
 
-fn describe(model: &ModelConfig) -> String {
+/// The settings of a case in one line.
+#[must_use]
+pub fn describe(model: &ModelConfig) -> String {
     let cluster = &model.cluster;
     format!("{:?}, T_br {}, rule {:?}", cluster.variant, cluster.t_br, cluster.rule)
 }
