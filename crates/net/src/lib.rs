@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blocks;
 pub mod checksum;
 pub mod fib;
 pub mod fragment;
@@ -38,6 +39,7 @@ mod lpm;
 mod mac;
 pub mod neighbour;
 mod prefix;
+pub mod prefix_map;
 pub mod rewrite;
 pub mod service;
 

@@ -215,7 +215,6 @@ proptest! {
                 }
             }
             prop_assert_eq!(fib.len(), list.len());
-            prop_assert_eq!(fib.iter().count(), list.len());
             for destination in destinations.iter().copied() {
                 let best = list
                     .iter()
@@ -231,5 +230,13 @@ proptest! {
                 prop_assert_eq!(fib.lookup(destination, 7), expected);
             }
         }
+        list.sort_by_key(|(p, r)| (*p, r.precedence()));
+        prop_assert!(fib.iter().eq(list.iter().map(|(p, r)| (*p, r))));
+        let mut places = vec![false; destinations.len()];
+        fib.lookup_burst(&destinations, &vec![7; destinations.len()], |at, decision| {
+            assert_eq!(decision, fib.lookup(destinations[at], 7));
+            places[at] = true;
+        });
+        prop_assert!(places.iter().all(|told| *told));
     }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::{Nanos, Reason};
-use evenkeel_net::fib::{NextHop, NextHops, Precedence, Route, RouteKind};
+use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};
 use evenkeel_net::neighbour::Known;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
@@ -92,16 +92,7 @@ impl Pipeline {
 
     /// The one route of `prefix`. The mirror has chosen it, so metrics are not compared again.
     fn set_route(&mut self, prefix: Prefix, route: Option<&MirroredRoute>) {
-        let main = |main| Precedence { main, metric: 0 };
-        let Some(route) = route else {
-            self.fib.remove(prefix, main(false));
-            self.fib.remove(prefix, main(true));
-            return;
-        };
-        let route = Route::of(kind(route));
-        let other = main(!route.precedence().main);
-        self.fib.insert(prefix, route);
-        self.fib.remove(prefix, other);
+        self.fib.set(prefix, route.map(|route| Route::of(kind(route))));
     }
 
     /// What the kernel knows of a neighbour; `None`: nothing. Packets that waited go on, or are refused.
