@@ -10,6 +10,8 @@ bench=target/release/evenkeel-bench
 echo
 "$bench" flows
 echo
+"$bench" fib
+echo
 "$bench" cluster
 echo
 "$bench" instructions

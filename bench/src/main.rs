@@ -1,11 +1,12 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | cluster | instructions | live | sim`; `make bench` runs all six. `cluster-scale DOCS` writes a page.
+//! `evenkeel-bench memory | flows | fib | cluster | instructions | live | sim`; `make bench` runs all seven. `cluster-scale DOCS` writes a page.
 
 mod cluster;
 mod cluster_scale;
 mod disciplines;
 mod fairdrop;
+mod fib;
 mod flows;
 mod instructions;
 mod live;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["memory"] => memory::run(),
         ["flows"] => flows::run(),
+        ["fib"] => fib::run(),
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["instructions"] => instructions::run(),
@@ -32,7 +34,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | cluster | cluster-scale DOCS | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }
