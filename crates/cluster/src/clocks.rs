@@ -103,12 +103,21 @@ impl Clocks {
         if self.per_class { queue % (self.links * self.classes) } else { queue }
     }
 
-    /// The virtual start time of the next packet of `flow`; `continues`: it was backlogged before it.
+    /// `flow` was empty and has a packet: it is owed nothing of the time in which it had none.
     #[inline]
-    pub(crate) fn start(&self, flow: usize, link: usize, class: usize, continues: bool) -> u64 {
-        let (finish, clock) = (self.finish[flow], self.clock[link]);
-        let least = if continues { clock.saturating_sub(self.divisors[class].lag) } else { clock };
-        finish.max(least)
+    pub(crate) fn wake(&mut self, flow: usize, link: usize) {
+        self.finish[flow] = self.finish[flow].max(self.clock[link]);
+    }
+
+    /// The virtual start time of the next packet of `flow`.
+    #[inline]
+    pub(crate) fn start(&self, flow: usize, link: usize, class: usize) -> u64 {
+        self.finish[flow].max(self.clock[link].saturating_sub(self.divisors[class].lag))
+    }
+
+    /// The most that the class with the largest weight may lag.
+    pub(crate) fn smallest_lag(&self) -> u64 {
+        self.divisors.iter().map(|divisor| divisor.lag).min().unwrap_or(0)
     }
 
     /// What a packet of `length` bytes adds to it.

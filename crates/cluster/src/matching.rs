@@ -24,6 +24,24 @@ impl Default for Matching {
     }
 }
 
+impl Matching {
+    /// The forwarder of a link.
+    #[inline]
+    pub(crate) fn node_of(&self, link: usize) -> Option<usize> {
+        let node = self.of_link[link];
+        (node != NONE).then(|| usize::from(node))
+    }
+
+    /// The same; they are matched no more.
+    #[inline]
+    pub(crate) fn part(&mut self, link: usize) -> Option<usize> {
+        let node = self.node_of(link)?;
+        self.of_link[link] = NONE;
+        self.of_node[node] = NONE;
+        Some(node)
+    }
+}
+
 /// Indices of the members of a set, ascending.
 #[inline]
 pub(crate) fn members(mut set: u64) -> impl Iterator<Item = usize> {

@@ -4,9 +4,9 @@
 //! forwarder i's packet for link j), X_i → order of `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Window`].
 //!
 //! The same on every node: what decides are the announced records, the clocks, and the shared seed. A round costs a matching
-//! (see `matching.rs`) and, for each matched link, a selection: with rules A and C over K classes of the forwarder that sends, with rule B, where
-//! forwarders share tags, over K classes, and a look at a set for each of M forwarders. Ties cost a hash for each that is tied, when it is asked
-//! for. Nothing allocates.
+//! (see `matching.rs`) and, for each matched link, a selection over K classes: with rules A and C those of the forwarder that sends, with rule B,
+//! where forwarders share tags, those of the link, whoever has them being a set in a word. Ties cost a hash for each that is tied, when it is
+//! asked for. Nothing allocates.
 //!
 //! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait for it (55 % use with 64, 576 and 1500 bytes). With
 //! `round_bytes`, each pair goes on sending what weighted fair queueing selects for its link until the round's time is used up: as all lengths are
@@ -14,13 +14,18 @@
 //!
 //! Threads of one machine use this without an engine: [`announce`](Scheduler::announce) for all, then [`decide`](Scheduler::decide).
 
+mod lists;
+#[cfg(test)]
+mod literal;
+
 use evenkeel_core::Nanos;
 
 use crate::clocks::Clocks;
-use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, Proposer, WeightRule};
-use crate::matching::{Matching, NONE, augment, members, stable};
-use crate::mix::{Role, mix64, tie};
-use crate::types::{Grant, Record, earlier};
+use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, WeightRule};
+use crate::matching::{Matching, augment, members};
+use crate::mix::mix64;
+use crate::types::{Grant, Record};
+use lists::{Flows, Own, Picks as _, Round, Shared};
 
 /// A grant and whose it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -51,6 +56,8 @@ struct Announced {
     count: u16,
     /// Records that windows have used since.
     used: u16,
+    /// The record at its head, if it has one.
+    head: Record,
 }
 
 /// Clocks, what was announced, and how it is decided.
@@ -61,6 +68,8 @@ pub struct Scheduler {
     links: usize,
     classes: usize,
     depth: usize,
+    /// Rule B.
+    per_class: bool,
     /// Nanoseconds per byte, in 2^-20.
     per_byte: u64,
     pub(crate) clocks: Clocks,
@@ -72,16 +81,20 @@ pub struct Scheduler {
     full: Vec<u8>,
     /// The same: the classes of which l records were announced. There may be more of them.
     deep: Vec<u8>,
-    /// Virtual finish time of the record at the head of each queue. With rule B, by link and class: virtual start times.
+    /// By link and class (j·K + k): m_jk as it was when the window began; 1 where the rule does not divide.
+    spread: Vec<u8>,
+    /// Virtual finish time of the record at the head of each queue, with rules A and C.
     tags: Vec<u64>,
-    /// Tag of P_ij, by link and forwarder (j·M + i): what a link compares lies side by side.
+    /// See [`Own`].
     picks: Vec<u64>,
-    /// The same: the classes that have this tag. See [`class_of`].
     choices: Vec<u8>,
+    /// By link: who has records of which class; with rule B, the virtual start times of classes.
+    flows: Vec<Flows>,
+    /// The smallest lag of a class.
+    lag: u64,
     links_of: [u64; 64],
     nodes_of: [u64; 64],
-    /// By link: m_jk, a byte for each class.
-    spread: Vec<u64>,
+    left: [u64; 64],
     matching: Matching,
     granted: Vec<Granted>,
     round: u64,
@@ -103,24 +116,29 @@ impl Scheduler {
             0 => config.rounds() as usize * per_round,
             _ => queues * config.depth(),
         };
+        let clocks = Clocks::new(config);
         Ok(Self {
             nodes: config.nodes(),
             links: config.links,
             classes: config.classes(),
             depth: config.depth(),
+            per_class: config.rule == WeightRule::PerClass,
             per_byte: ((8_000_000_000_u128 << 20).div_ceil(config.timing.rate.0.into())) as u64,
-            clocks: Clocks::new(config),
             records: vec![Record::default(); queues * config.depth()],
             queues: vec![Announced::default(); queues],
             fresh: 0,
             full: vec![0; pairs],
             deep: vec![0; pairs],
+            spread: vec![1; config.queues()],
             tags: vec![0; queues],
             picks: vec![0; pairs],
             choices: vec![0; pairs],
+            flows: vec![Flows::NONE; config.links],
+            lag: clocks.smallest_lag(),
+            clocks,
             links_of: [0; 64],
             nodes_of: [0; 64],
-            spread: vec![u64::from_ne_bytes([1; 8]); config.links],
+            left: [0; 64],
             matching: Matching::default(),
             granted: Vec::with_capacity(most),
             round: 0,
@@ -143,11 +161,28 @@ impl Scheduler {
         let count = heads.iter().take(self.depth).take_while(|record| record.length > 0).count();
         let begin = queue * self.depth;
         self.records[begin..begin + count].copy_from_slice(&heads[..count]);
-        self.queues[queue] = Announced { count: count as u16, used: 0 };
+        self.queues[queue] =
+            Announced { count: count as u16, used: 0, head: heads.first().copied().unwrap_or_default() };
+        self.holds(node, link, class, count > 0);
         let (pair, bit) = (node * self.links + link, 1 << class);
-        self.full[pair] = self.full[pair] & !bit | if count > 0 { bit } else { 0 };
         self.deep[pair] = self.deep[pair] & !bit | if count == self.depth { bit } else { 0 };
         self.fresh |= 1 << node;
+    }
+
+    /// A queue has a record left, or none: in all the sets that say so.
+    #[inline]
+    fn holds(&mut self, node: usize, link: usize, class: usize, has: bool) {
+        let put = |set: u64, bit: usize, has: bool| set & !(1 << bit) | u64::from(has) << bit;
+        let full = &mut self.full[node * self.links + link];
+        *full = *full & !(1 << class) | u8::from(has) << class;
+        let some = *full != 0;
+        let flows = &mut self.flows[link];
+        flows.holders[class] = put(flows.holders[class], node, has);
+        if flows.holders[class] == 0 {
+            flows.tags[class] = u64::MAX;
+        }
+        self.nodes_of[link] = put(self.nodes_of[link], node, some);
+        self.links_of[node] = put(self.links_of[node], link, some);
     }
 
     /// Decides a window: the members in `present` (by index) take part, all others count as empty. Those present that announced nothing
@@ -190,9 +225,12 @@ impl Scheduler {
         for queue in &mut self.queues[node * per_node..(node + 1) * per_node] {
             *queue = Announced::default();
         }
-        let pairs = node * self.links..(node + 1) * self.links;
-        self.full[pairs.clone()].fill(0);
-        self.deep[pairs].fill(0);
+        for link in 0..self.links {
+            for class in members(self.full[node * self.links + link].into()) {
+                self.holds(node, link, class, false);
+            }
+        }
+        self.deep[node * self.links..(node + 1) * self.links].fill(0);
         self.fresh &= !(1 << node);
     }
 
@@ -210,19 +248,39 @@ impl Scheduler {
             self.reuse(node);
         }
         self.clocks.open();
-        if self.config.rule == WeightRule::PerClass {
-            for link in 0..self.links {
-                // Flows, not queues: backlogged if any forwarder's part of it was.
-                let backlogged = self.clocks.backlogged[link..].iter().step_by(self.links);
-                let backlogged = backlogged.fold(0, |all, classes| all | classes);
-                self.retag_link(link, backlogged);
-            }
-        } else {
-            self.count_spread();
-            for node in 0..self.nodes {
-                for link in 0..self.links {
-                    self.retag(node, link, self.clocks.backlogged[node * self.links + link]);
+        if self.per_class {
+            // Flows, not queues: backlogged if any forwarder's part of it was.
+            let mut backlogged = [0_u8; 64];
+            for pairs in self.clocks.backlogged.chunks_exact(self.links) {
+                for (all, classes) in backlogged.iter_mut().zip(pairs) {
+                    *all |= classes;
                 }
+            }
+            for (link, continues) in backlogged.iter().enumerate().take(self.links) {
+                let flow = link * self.classes;
+                for class in 0..self.classes {
+                    if self.flows[link].holders[class] != 0 && continues >> class & 1 == 0 {
+                        self.clocks.wake(flow + class, link);
+                    }
+                }
+                self.restart(link);
+            }
+            return;
+        }
+        if self.config.rule == WeightRule::Divided {
+            for (spread, flows) in self.spread.chunks_exact_mut(self.classes).zip(&self.flows) {
+                for (spread, holders) in spread.iter_mut().zip(flows.holders) {
+                    *spread = holders.count_ones() as u8;
+                }
+            }
+        }
+        for node in 0..self.nodes {
+            for link in 0..self.links {
+                let pair = node * self.links + link;
+                for class in members((self.full[pair] & !self.clocks.backlogged[pair]).into()) {
+                    self.clocks.wake(pair * self.classes + class, link);
+                }
+                self.retag(node, link);
             }
         }
     }
@@ -231,77 +289,65 @@ impl Scheduler {
     fn reuse(&mut self, node: usize) {
         let per_node = self.links * self.classes;
         let sent = self.clocks.senders() >> node & 1 == 1;
-        let queues = &mut self.queues[node * per_node..(node + 1) * per_node];
+        let queues = node * per_node..(node + 1) * per_node;
         match self.config.missing {
             Missing::Stale => {
-                for (index, queue) in queues.iter_mut().enumerate() {
-                    queue.used = 0;
-                    let (pair, class) = (node * self.links + index / self.classes, index % self.classes);
-                    self.full[pair] |= u8::from(queue.count > 0) << class;
+                for queue in queues {
+                    self.queues[queue].used = 0;
+                    self.queues[queue].head = self.records[queue * self.depth];
+                    let (link, class) = (queue / self.classes % self.links, queue % self.classes);
+                    self.holds(node, link, class, self.queues[queue].count > 0);
                 }
             }
             Missing::Abstain if sent => self.exact = false,
             // A queue that was empty may have packets by now.
             Missing::Abstain | Missing::Next => {
-                self.exact &= queues.iter().all(|queue| queue.used < queue.count);
+                self.exact &= self.queues[queues].iter().all(|queue| queue.used < queue.count);
             }
         }
     }
 
-    /// m_jk, or 1 where the rule does not divide.
-    fn count_spread(&mut self) {
-        if self.config.rule != WeightRule::Divided {
-            return;
-        }
-        self.spread.fill(0);
-        for classes in self.full.chunks(self.links) {
-            for (spread, classes) in self.spread.iter_mut().zip(classes) {
-                // At most 64 forwarders: no byte runs over.
-                *spread += LANES[usize::from(*classes)];
-            }
-        }
-    }
-
-    /// With rule B: the tags of a link's flows, and its selection on all forwarders. `continues`: flows that were backlogged before.
-    fn retag_link(&mut self, link: usize, continues: u8) {
-        let first = link * self.classes;
-        let tags = &mut self.tags[first..first + self.classes];
-        for (class, tag) in tags.iter_mut().enumerate() {
-            *tag = self.clocks.start(first + class, link, class, continues >> class & 1 == 1);
-        }
-        let column = self.full[link..].iter().step_by(self.links);
-        let (some, common) = smallest(tags, column.clone().fold(0, |all, classes| all | classes));
-        let mut nodes = 0;
-        let row = link * self.nodes..(link + 1) * self.nodes;
-        let out = self.picks[row.clone()].iter_mut().zip(&mut self.choices[row]);
-        for ((node, full), (pick, choices)) in column.enumerate().zip(out) {
-            // Nearly every forwarder has one of the classes that come first.
-            (*pick, *choices) = match full & common {
-                0 => smallest(tags, *full),
-                choices => (some, choices),
-            };
-            nodes |= u64::from(*full != 0) << node;
-        }
-        let changed = nodes ^ self.nodes_of[link];
-        for node in members(changed) {
-            self.links_of[node] ^= 1 << link;
-        }
-        self.nodes_of[link] = nodes;
-    }
-
-    /// With rules A and C: tags of the queues of a forwarder for a link, and P_ij, the class with the smallest one. `continues`: classes
-    /// that were backlogged before.
+    /// With rule B: a packet of class `served` was sent on a link.
     #[inline]
-    fn retag(&mut self, node: usize, link: usize, continues: u8) {
+    fn retag_link(&mut self, link: usize, served: usize, set_back: bool) {
+        let clock = self.clocks.clock[link];
+        let flows = &mut self.flows[link];
+        if flows.holders[served] != 0 {
+            flows.tags[served] = clock;
+        }
+        flows.rank(self.classes);
+        // Others start later only if they lag too much, and earlier again when the clock goes back, as it does after a long packet.
+        if set_back || flows.dragged || flows.least < clock.saturating_sub(self.lag) {
+            self.restart(link);
+        }
+    }
+
+    /// With rule B: the virtual start times of a link's flows.
+    fn restart(&mut self, link: usize) {
+        let flows = &mut self.flows[link];
+        flows.dragged = false;
+        for class in 0..self.classes {
+            if flows.holders[class] != 0 {
+                let flow = link * self.classes + class;
+                let start = self.clocks.start(flow, link, class);
+                flows.dragged |= start > self.clocks.finish[flow];
+                flows.tags[class] = start;
+            }
+        }
+        flows.rank(self.classes);
+    }
+
+    /// With rules A and C: tags of the queues of a forwarder for a link, and P_ij, the class with the smallest one.
+    #[inline]
+    fn retag(&mut self, node: usize, link: usize) {
         let pair = node * self.links + link;
         let first = pair * self.classes;
         let (mut best, mut choices) = (u64::MAX, 0);
         for class in members(self.full[pair].into()) {
             let queue = first + class;
-            let used = usize::from(self.queues[queue].used);
-            let length = self.records[queue * self.depth + used].length;
-            let spread = (self.spread[link] >> (8 * class)) as u8;
-            let start = self.clocks.start(queue, link, class, continues >> class & 1 == 1);
+            let length = self.queues[queue].head.length;
+            let spread = self.spread[link * self.classes + class];
+            let start = self.clocks.start(queue, link, class);
             let tag = start + self.clocks.increment(class, length, spread.into());
             self.tags[queue] = tag;
             if tag < best {
@@ -311,96 +357,60 @@ impl Scheduler {
         }
         let at = link * self.nodes + node;
         (self.picks[at], self.choices[at]) = (best, choices);
-        let some = u64::from(choices != 0);
-        self.links_of[node] = self.links_of[node] & !(1 << link) | some << link;
-        self.nodes_of[link] = self.nodes_of[link] & !(1 << node) | some << node;
     }
 
     /// X, Y and Z.
     fn match_all(&mut self) {
-        let Self { picks, choices, queues, records, matching, nodes_of, links_of, .. } = self;
-        let (nodes, links, classes, depth, round) =
-            (self.nodes, self.links, self.classes, self.depth, self.round);
-        // X_i: by arrival.
-        let stamp = |node: usize, link: usize| {
-            let class = class_of(choices[link * nodes + node], round, node, link);
-            let queue = (node * links + link) * classes + class;
-            records[queue * depth + usize::from(queues[queue].used)].stamp
+        let round = Round {
+            seed: self.round,
+            nodes: self.nodes,
+            links: self.links,
+            classes: self.classes,
+            queues: &self.queues,
         };
-        let node_likes = |node: usize, a: usize, b: usize| {
-            let (x, y) = (stamp(node, a), stamp(node, b));
-            let order = |link| (tie(round, Role::Forwarder, node, link, 0), link);
-            earlier(x, y) || x == y && order(a) < order(b)
-        };
-        // Y_j: by virtual finish time.
-        let link_tie = |link: usize, node: usize| tie(round, Role::Link, link, node, 0);
-        let link_likes = |link: usize, a: usize, b: usize| {
-            let (x, y) = (picks[link * nodes + a], picks[link * nodes + b]);
-            x < y || x == y && (link_tie(link, a), a) < (link_tie(link, b), b)
-        };
-        *matching = Matching::default();
-        let Matching { of_link, of_node } = matching;
-        let mut left = [0; 64];
-        match self.config.proposer {
-            Proposer::Links => {
-                left[..links].copy_from_slice(&nodes_of[..links]);
-                let first = |link: usize, set: u64| {
-                    let row = &picks[link * nodes..][..nodes];
-                    let (mut best, mut least, mut order) = (0, u64::MAX, None);
-                    for node in members(set) {
-                        let tag = row[node];
-                        if tag < least {
-                            (best, least, order) = (node, tag, None);
-                        } else if tag == least {
-                            let (mine, other) =
-                                (link_tie(link, node), order.unwrap_or_else(|| link_tie(link, best)));
-                            order = Some(mine.min(other));
-                            best = if mine < other { node } else { best };
-                        }
-                    }
-                    best
-                };
-                stable(links, &mut left, of_link, of_node, first, node_likes);
-            }
-            Proposer::Forwarders => {
-                left[..nodes].copy_from_slice(&links_of[..nodes]);
-                let first = |node: usize, set: u64| {
-                    let best = |best, link| if node_likes(node, link, best) { link } else { best };
-                    members(set).reduce(best).expect("only sets that are not empty are asked")
-                };
-                stable(nodes, &mut left, of_node, of_link, first, link_likes);
-            }
+        let sets = (&self.nodes_of, &self.links_of);
+        let (left, matching, proposer) = (&mut self.left, &mut self.matching, self.config.proposer);
+        if self.per_class {
+            let picks = Shared { links: self.links, full: &self.full, flows: &self.flows };
+            lists::match_all(&round, &picks, proposer, sets, left, matching);
+        } else {
+            let picks = Own { nodes: self.nodes, picks: &self.picks, choices: &self.choices };
+            lists::match_all(&round, &picks, proposer, sets, left, matching);
         }
         if self.config.second_pass {
-            augment(matching, nodes_of, links);
+            augment(&mut self.matching, &self.nodes_of, self.links);
         }
     }
 
     /// The matched pairs send; how long the round takes. `None` if there are none.
+    #[inline]
     fn send(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
-        let mut length = None;
-        for link in 0..self.links {
-            let node = self.matching.of_link[link];
-            if node != NONE {
-                let class = self.chosen(node.into(), link);
-                length = length.max(Some(self.slot(self.head_length(node.into(), link, class))));
-            }
-        }
-        let mut length = length?;
         if self.config.round_bytes > 0 {
-            let bytes = u64::from(self.config.round_bytes);
-            length = length.max(Nanos((bytes * self.per_byte) >> 20));
+            return self.send_many(cycle, round, begin);
         }
+        let mut longest = 0;
         for link in 0..self.links {
-            let node = self.matching.of_link[link];
-            if node == NONE {
-                continue;
-            }
-            let node = usize::from(node);
+            let Some(node) = self.matching.part(link) else { continue };
+            let (class, bytes) = self.first_of(node, link);
+            self.take(node, link, class, bytes);
+            let grant = Grant { cycle, round, link, class, bytes: bytes.into(), at: begin };
+            self.granted.push(Granted { node, grant });
+            longest = longest.max(bytes);
+        }
+        (longest > 0).then(|| self.slot(longest))
+    }
+
+    /// The same with `round_bytes`: a pair goes on until the longest first packet, or so many bytes, are over.
+    fn send_many(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
+        let first = |link: usize| self.matching.node_of(link).map(|node| self.first_of(node, link).1);
+        let longest = (0..self.links).filter_map(first).max()?;
+        let bytes = u64::from(self.config.round_bytes);
+        let length = self.slot(longest).max(Nanos((bytes * self.per_byte) >> 20));
+        for link in 0..self.links {
+            let Some(node) = self.matching.part(link) else { continue };
             let mut sent = Nanos::ZERO;
             loop {
-                let class = self.chosen(node, link);
-                let bytes = self.head_length(node, link, class);
+                let (class, bytes) = self.first_of(node, link);
                 let slot = self.slot(bytes);
                 if sent + slot > length {
                     break;
@@ -410,7 +420,7 @@ impl Scheduler {
                 self.granted.push(Granted { node, grant });
                 sent += slot;
                 let more = self.nodes_of[link] >> node & 1 == 1;
-                if self.config.round_bytes == 0 || !more || self.stop || !self.exact {
+                if !more || self.stop || !self.exact {
                     break;
                 }
             }
@@ -418,15 +428,17 @@ impl Scheduler {
         Some(length)
     }
 
-    /// The class of P_ij, which must exist.
-    #[inline]
-    fn chosen(&self, node: usize, link: usize) -> usize {
-        class_of(self.choices[link * self.nodes + node], self.round, node, link)
-    }
-
-    fn head_length(&self, node: usize, link: usize, class: usize) -> u16 {
-        let queue = (node * self.links + link) * self.classes + class;
-        self.records[queue * self.depth + usize::from(self.queues[queue].used)].length
+    /// Class and bytes of P_ij, which must exist.
+    #[inline(always)]
+    fn first_of(&self, node: usize, link: usize) -> (usize, u16) {
+        let class = if self.per_class {
+            let picks = Shared { links: self.links, full: &self.full, flows: &self.flows };
+            picks.class(self.round, node, link)
+        } else {
+            Own { nodes: self.nodes, picks: &self.picks, choices: &self.choices }
+                .class(self.round, node, link)
+        };
+        (class, self.queues[(node * self.links + link) * self.classes + class].head.length)
     }
 
     /// How long a record's bytes take.
@@ -444,20 +456,26 @@ impl Scheduler {
     }
 
     /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the selections that it concerns are made again.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, node: usize, link: usize, class: usize, bytes: u16) {
-        let per_class = self.config.rule == WeightRule::PerClass;
         let pair = node * self.links + link;
         let queue = pair * self.classes + class;
         // Where the tag is kept: the first forwarder's queue stands for the flow.
-        let flow = if per_class { link * self.classes + class } else { queue };
-        let more = if per_class { self.clocks.increment(class, bytes, 1) } else { 0 };
-        let tag = self.tags[flow] + more;
-        self.queues[queue].used += 1;
+        let (flow, tag) = match self.per_class {
+            true => {
+                let start = self.flows[link].tags[class];
+                (link * self.classes + class, start + self.clocks.increment(class, bytes, 1))
+            }
+            false => (queue, self.tags[queue]),
+        };
         let set_back = self.clocks.charge(node, queue, flow, link, tag);
-        let Announced { count, used } = self.queues[queue];
-        if used == count {
-            self.full[pair] &= !(1 << class);
+        let announced = &mut self.queues[queue];
+        announced.used += 1;
+        let (count, used) = (announced.count, announced.used);
+        if used < count {
+            announced.head = self.records[queue * self.depth + usize::from(used)];
+        } else {
+            self.holds(node, link, class, false);
             if self.fresh >> node & 1 == 0 {
                 // Others may have heard more of this queue.
                 self.exact &= self.config.missing == Missing::Stale;
@@ -466,12 +484,12 @@ impl Scheduler {
                 self.stop = true;
             }
         }
-        if per_class {
-            self.retag_link(link, u8::MAX);
+        if self.per_class {
+            self.retag_link(link, class, set_back);
         } else if set_back {
-            (0..self.nodes).for_each(|node| self.retag(node, link, u8::MAX));
+            (0..self.nodes).for_each(|node| self.retag(node, link));
         } else {
-            self.retag(node, link, u8::MAX);
+            self.retag(node, link);
         }
     }
 
@@ -482,42 +500,4 @@ impl Scheduler {
         }
         self.fresh = 0;
     }
-}
-
-/// A set of classes as a byte for each: 1 if it is in the set.
-const LANES: [u64; 256] = {
-    let mut lanes = [0; 256];
-    let mut set = 0;
-    while set < 256 {
-        let mut class = 0;
-        while class < 8 {
-            lanes[set] |= ((set as u64 >> class) & 1) << (8 * class);
-            class += 1;
-        }
-        set += 1;
-    }
-    lanes
-};
-
-/// The smallest tag among `classes`, and those that have it; of no classes, none.
-#[inline]
-fn smallest(tags: &[u64], classes: u8) -> (u64, u8) {
-    let (mut least, mut set) = (u64::MAX, 0);
-    for class in members(classes.into()) {
-        let tag = tags[class];
-        set = if tag < least { 0 } else { set } | u8::from(tag <= least) << class;
-        least = least.min(tag);
-    }
-    (least, set)
-}
-
-/// The class of P_ij out of those with the smallest tag. Only asked for when it matters: most pairs are never looked at in a round.
-#[inline]
-fn class_of(choices: u8, round: u64, node: usize, link: usize) -> usize {
-    let first = choices.trailing_zeros() as usize;
-    if choices & choices.wrapping_sub(1) == 0 {
-        return first;
-    }
-    let order = |class: &usize| tie(round, Role::Class, node, link, *class);
-    members(choices.into()).min_by_key(order).unwrap_or(first)
 }
