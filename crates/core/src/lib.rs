@@ -41,6 +41,7 @@
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
 //! | [`shape`] | the token bucket |
+//! | [`share`] | one link shared by several workers, without a lock |
 //! | [`queue`] | bounded queues of packets |
 //! | [`flow_table`] | tables of flows of fixed size |
 //! | [`reference`](mod@reference) | ideal systems to compare with |
@@ -63,6 +64,7 @@ pub mod reason;
 pub mod reference;
 pub mod schedule;
 pub mod shape;
+pub mod share;
 pub mod units;
 
 pub use packet::{Class, FlowKey, Packet};

@@ -18,6 +18,7 @@ pub mod lct;
 mod longest;
 pub mod pdrr;
 pub mod pfq;
+pub mod shared;
 mod slab;
 pub mod wfq_altq;
 
@@ -282,6 +283,8 @@ pub enum AnyScheduler<P: Packet> {
     Pdrr(pdrr::Pdrr<P>),
     /// Approximate flow-aware networking.
     Afan(afan::Afan<P>),
+    /// One worker's part of a link that several share.
+    Shared(shared::Shared<P>),
     /// Somebody's own.
     Boxed(Box<dyn Scheduler<P> + Send>),
 }
@@ -295,6 +298,7 @@ macro_rules! delegate {
             Self::Pfq($inner) => $call,
             Self::Pdrr($inner) => $call,
             Self::Afan($inner) => $call,
+            Self::Shared($inner) => $call,
             Self::Boxed($inner) => $call,
         }
     };

@@ -290,6 +290,23 @@ impl<P: Packet> WfqAltq<P> {
         }
     }
 
+    /// The first packet of `queue`, out of turn: for who has rules of his own for whose turn it is, and never calls `dequeue`.
+    pub(super) fn take(&mut self, queue: usize) -> Option<P> {
+        let packet = self.queues.pop(queue)?;
+        self.weigh(queue);
+        Some(packet)
+    }
+
+    /// Whether nothing waits in `queue`.
+    pub(super) fn is_empty(&self, queue: usize) -> bool {
+        self.queues.is_empty(queue)
+    }
+
+    /// IP length of the first packet of `queue`.
+    pub(super) fn head_len(&self, queue: usize) -> Option<Bytes> {
+        self.queues.head(queue).map(Packet::ip_len)
+    }
+
     /// Puts `queue` into the ring, where it is not yet.
     fn enter(&mut self, queue: usize) {
         if self.slots[queue].next != OUT {

@@ -1,0 +1,169 @@
+//! One worker's queues of a link that several workers share: FIFO or WFQ over all workers together.
+//!
+//! Source: see [`crate::share`], which decides how much this worker may send of each class; here is only the queueing.
+//! Queues, their limits, weights and drops are those of [`WfqAltq`] by class (FIFO: one queue with tail drop), per worker.
+//!
+//! | symbol | field | unit |
+//! |---|---|---|
+//! | grants, T, S | `part` | 2^-16 bytes on the wire |
+//! | C, W, what the others have | `link` | – |
+//!
+//! A packet is sent from the next queue in turn whose class has grants left, else from the next in turn at all as long as something is left of what nobody asked
+//! for. On a link without a rate the queues are served as by [`WfqAltq`] alone.
+//!
+//! Complexity: a packet looks at every queue at most twice; a new window costs what [`crate::share`] says.
+//!
+//! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over all workers, within the largest packet per worker
+//! and class; added delay: one window.
+//!
+//! Not implemented: queues by a hash of flows, and other disciplines: their state per flow lies in one worker.
+
+use alloc::sync::Arc;
+
+use super::wfq_altq::{QueueSelect, WfqAltq, WfqAltqConfig};
+use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake};
+use crate::packet::{Class, Packet};
+use crate::reason::Reason;
+use crate::share::{Part, SharedLink};
+use crate::units::{Bytes, Nanos};
+
+/// The discipline. Knobs: those of its queues.
+#[derive(Debug)]
+pub struct Shared<P> {
+    name: &'static str,
+    queues: WfqAltq<P>,
+    link: Arc<SharedLink>,
+    part: Part,
+    /// The queue after the one that was served last.
+    next: usize,
+}
+
+impl<P: Packet> Shared<P> {
+    /// The queues of `worker`, empty, one by class whatever `config.select` says. `name` is told as the discipline's. Queues beyond the columns of `link` share its last one.
+    ///
+    /// # Errors
+    /// As [`WfqAltq::new`].
+    ///
+    /// # Panics
+    /// The link has no such worker.
+    pub fn new(
+        name: &'static str,
+        config: WfqAltqConfig,
+        link: Arc<SharedLink>,
+        worker: usize,
+    ) -> Result<Self, KnobError> {
+        let part = link.part(worker);
+        let config = WfqAltqConfig { select: QueueSelect::Class, ..config };
+        let mut this = Self { name, queues: WfqAltq::new(config)?, link, part, next: 0 };
+        this.weigh();
+        Ok(this)
+    }
+
+    fn weigh(&mut self) {
+        for queue in 0..self.queues.queues().min(self.link.classes() as u16) {
+            let weight = self.queues.weight(queue).map_or(1, |weight| weight.0);
+            self.part.set_weight(usize::from(queue), weight);
+        }
+    }
+
+    fn column(&self, queue: usize) -> usize {
+        queue.min(self.link.classes() - 1)
+    }
+
+    /// The queue to be served now.
+    fn choose(&self, now: Nanos) -> Option<usize> {
+        let queues = usize::from(self.queues.queues());
+        let turn = || (self.next..queues).chain(0..self.next).filter(|queue| !self.queues.is_empty(*queue));
+        turn()
+            .find(|queue| self.part.is_granted(self.column(*queue)))
+            .or_else(|| self.part.may_send_any(now).then(|| turn().next()).flatten())
+    }
+}
+
+/// How many queues there are, and the last column of the link.
+fn columns<P: Packet>(queues: &WfqAltq<P>, link: &SharedLink) -> (usize, usize) {
+    (usize::from(queues.queues()), link.classes() - 1)
+}
+
+/// The column of the queue that a packet goes to by its class.
+fn column_of<P: Packet>(packet: &P, (queues, last): (usize, usize)) -> usize {
+    let class = packet.class().index();
+    if class < queues { class.min(last) } else { 0 }
+}
+
+impl<P: Packet> Scheduler<P> for Shared<P> {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        let Self { queues, link, part, .. } = self;
+        let columns = columns(queues, link);
+        part.came(link, column_of(&packet, columns), packet.wire_len().0);
+        queues.enqueue(now, packet, &mut |packet: P, reason: Reason| {
+            part.gone(link, column_of(&packet, columns), packet.wire_len().0);
+            dropped.dropped(packet, reason);
+        })
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        if self.queues.busy_queues() == 0 {
+            return None;
+        }
+        if !self.link.is_paced() {
+            let packet = self.queues.dequeue(now, dropped)?;
+            let column = column_of(&packet, columns(&self.queues, &self.link));
+            self.part.gone(&self.link, column, packet.wire_len().0);
+            return Some(packet);
+        }
+        self.part.at(&self.link, now);
+        let queue = self.choose(now)?;
+        self.next = queue + 1;
+        let packet = self.queues.take(queue)?;
+        let column = self.column(queue);
+        self.part.sent(&self.link, column, packet.wire_len().0);
+        Some(packet)
+    }
+
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        if self.queues.busy_queues() == 0 {
+            return None;
+        }
+        let sendable = !self.link.is_paced() || self.choose(now).is_some();
+        Some(if sendable { now } else { self.part.until().max(now) })
+    }
+
+    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+        if self.link.is_paced() { self.queues.head_len(self.choose(now)?) } else { self.queues.peek_len(now) }
+    }
+
+    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        let wake = self.queues.set(now, knob).map_err(|error| match error {
+            KnobError::NoSuchKnob { knob, .. } => KnobError::NoSuchKnob { knob, discipline: self.name },
+            error => error,
+        })?;
+        self.weigh();
+        Ok(wake)
+    }
+
+    fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        let Self { queues, link, part, .. } = self;
+        let columns = columns(queues, link);
+        queues.drain(&mut |packet: P| {
+            part.gone(link, column_of(&packet, columns), packet.wire_len().0);
+            into(packet);
+        });
+    }
+
+    fn meters(&self) -> Meters {
+        self.queues.meters()
+    }
+
+    fn busy_queues(&self) -> usize {
+        self.queues.busy_queues()
+    }
+
+    fn class_backlog(&self, class: Class) -> Backlog {
+        self.queues.class_backlog(class)
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}

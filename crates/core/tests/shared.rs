@@ -1,0 +1,306 @@
+//! A link shared by workers: shares, rate, conservation, order, however classes fall on workers and whoever stands still.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_core::link::{Link, LinkConfig, LinkSink};
+use evenkeel_core::packet::Descriptor;
+use evenkeel_core::schedule::shared::Shared;
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
+use evenkeel_core::share::SharedLink;
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Weight};
+
+const RATE: BitRate = BitRate(1_000_000_000);
+const STEP: Nanos = Nanos::from_micros(20);
+const PATIENCE: Nanos = Nanos::from_millis(5);
+
+type WorkerLink = Link<Descriptor, Shared<Descriptor>>;
+
+#[derive(Default)]
+struct Out {
+    bytes: BTreeMap<u16, u64>,
+    packets: u64,
+    dropped: u64,
+    longest_wait: Nanos,
+    last: BTreeMap<u16, Nanos>,
+}
+
+impl LinkSink<Descriptor> for Out {
+    fn transmitted(&mut self, at: Nanos, packet: Descriptor) {
+        *self.bytes.entry(packet.class().0).or_default() += packet.wire_len().0;
+        self.packets += 1;
+        self.longest_wait = self.longest_wait.max(at - packet.arrival());
+        let last = self.last.entry(packet.class().0).or_default();
+        assert!(packet.arrival() >= *last, "a class is one flow here, and keeps its order");
+        *last = packet.arrival();
+    }
+    fn dropped(&mut self, _at: Nanos, _packet: Descriptor, _reason: Reason) {
+        self.dropped += 1;
+    }
+}
+
+fn config(weights: &[u32]) -> WfqAltqConfig {
+    WfqAltqConfig {
+        queues: weights.len() as u16,
+        weights: weights.iter().map(|w| Weight(*w)).collect(),
+        select: QueueSelect::Class,
+        drop: DropRule::TailPerQueue { limit: 100 },
+    }
+}
+
+struct Router {
+    shared: Arc<SharedLink>,
+    links: Vec<WorkerLink>,
+    outs: Vec<Out>,
+    offered: u64,
+    now: Nanos,
+    weights: Vec<u32>,
+}
+
+impl Router {
+    fn new(workers: usize, weights: &[u32], rate: BitRate) -> Self {
+        let shared = Arc::new(SharedLink::new(workers, weights.len(), PATIENCE));
+        shared.set_rate(Some(rate));
+        let link = |worker| {
+            let part = Shared::new("wfq-altq", config(weights), Arc::clone(&shared), worker).unwrap();
+            Link::new(LinkConfig::paced(rate), part, weights.len() as u16).unwrap()
+        };
+        Self {
+            links: (0..workers).map(link).collect(),
+            outs: (0..workers).map(|_| Out::default()).collect(),
+            offered: 0,
+            now: Nanos::ZERO,
+            weights: weights.to_vec(),
+            shared,
+        }
+    }
+
+    fn offer(&mut self, worker: usize, class: u16, bytes: u64) {
+        let packet = Descriptor::new(Class(class), Bytes(bytes), self.now);
+        let _ = self.links[worker].enqueue(self.now, packet, &mut self.outs[worker]);
+        self.offered += 1;
+    }
+
+    /// One step of time. `greedy`: (worker, class, bytes) that always have something. Workers in `asleep` do nothing.
+    fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
+        self.now = self.now + STEP;
+        for (worker, class, bytes) in greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker)) {
+            while self.links[worker].qostat().class(Class(class)).in_packets
+                < self.links[worker].qostat().class(Class(class)).out_packets + 60
+            {
+                self.offer(worker, class, bytes);
+            }
+        }
+        for worker in (0..self.links.len()).filter(|worker| !asleep.contains(worker)) {
+            self.links[worker].advance(self.now, &mut self.outs[worker]);
+        }
+    }
+
+    fn run(&mut self, time: Nanos, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
+        let end = self.now + time;
+        while self.now < end {
+            self.step(greedy, asleep);
+        }
+    }
+
+    fn sent(&self, class: u16) -> u64 {
+        self.outs.iter().filter_map(|out| out.bytes.get(&class)).sum()
+    }
+
+    fn total(&self) -> u64 {
+        (0..self.weights.len() as u16).map(|class| self.sent(class)).sum()
+    }
+
+    fn check_conservation(&self) {
+        let held: u64 = self.links.iter().map(|link| link.held().queued + link.held().in_ring).sum();
+        let out: u64 = self.outs.iter().map(|out| out.packets + out.dropped).sum();
+        assert_eq!(self.offered, held + out);
+    }
+
+    /// Shares within 1 % of the weights, and the rate, from a point on at which `before` was sent.
+    fn check_shares(&self, before: &[u64], time: Nanos) {
+        let sent: Vec<u64> =
+            before.iter().enumerate().map(|(class, before)| self.sent(class as u16) - before).collect();
+        let all: u64 = sent.iter().sum();
+        let weights: u32 = self.weights.iter().sum();
+        for (sent, weight) in sent.iter().zip(&self.weights) {
+            let fair = all as f64 * f64::from(*weight) / f64::from(weights);
+            assert!((*sent as f64 / fair - 1.0).abs() < 0.01, "{sent} of {all} at weight {weight}");
+        }
+        let wire = RATE.0 as f64 / 8e9 * time.0 as f64;
+        assert!((all as f64 / wire - 1.0).abs() < 0.005, "{all} of {wire}");
+    }
+
+    fn all_sent(&self) -> Vec<u64> {
+        (0..self.weights.len() as u16).map(|class| self.sent(class)).collect()
+    }
+}
+
+#[test]
+fn shares_and_rate_are_the_links_however_classes_fall_on_workers() {
+    let spreads: [&[(usize, u16, u64)]; 5] = [
+        // Each class at a worker of its own.
+        &[(0, 0, 1500), (1, 1, 1500), (2, 2, 1500)],
+        // One worker has all of two classes, and all have the third.
+        &[(0, 0, 1500), (0, 1, 1500), (0, 2, 1500), (1, 2, 1500), (2, 2, 1500)],
+        // All everywhere.
+        &[
+            (0, 0, 1500),
+            (1, 0, 1500),
+            (2, 0, 1500),
+            (0, 1, 1500),
+            (1, 1, 1500),
+            (2, 1, 1500),
+            (0, 2, 1500),
+            (1, 2, 1500),
+            (2, 2, 1500),
+        ],
+        // One worker alone.
+        &[(1, 0, 1500), (1, 1, 1500), (1, 2, 1500)],
+        // Sizes that differ.
+        &[(0, 0, 64), (2, 0, 700), (1, 1, 1500), (2, 2, 400)],
+    ];
+    for greedy in spreads {
+        let mut router = Router::new(3, &[100, 200, 700], RATE);
+        router.run(Nanos::from_millis(5), greedy, &[]);
+        let before = router.all_sent();
+        router.run(Nanos::from_millis(100), greedy, &[]);
+        router.check_shares(&before, Nanos::from_millis(100));
+        router.check_conservation();
+    }
+}
+
+#[test]
+fn what_a_class_does_not_use_is_the_others_and_comes_back_to_it() {
+    let mut router = Router::new(2, &[500, 500], RATE);
+    router.run(Nanos::from_millis(20), &[(0, 0, 1500)], &[]);
+    let (alone, wire) = (router.sent(0), 2_500_000.0);
+    assert!((alone as f64 / wire - 1.0).abs() < 0.02, "{alone}");
+    router.run(Nanos::from_millis(2), &[(0, 0, 1500), (1, 1, 1500)], &[]);
+    let before = router.all_sent();
+    router.run(Nanos::from_millis(50), &[(0, 0, 1500), (1, 1, 1500)], &[]);
+    router.check_shares(&before, Nanos::from_millis(50));
+}
+
+#[test]
+fn a_light_class_waits_for_no_more_than_a_window_and_what_is_on_the_wire() {
+    let mut router = Router::new(2, &[100, 100], RATE);
+    let greedy = [(0, 0, 1500), (1, 0, 1500)];
+    for turn in 0..500 {
+        router.step(&greedy, &[]);
+        if turn % 10 == 0 {
+            router.offer(turn / 10 % 2, 1, 100);
+        }
+    }
+    router.run(Nanos::from_millis(1), &greedy, &[]);
+    assert_eq!(router.sent(1), 50 * Descriptor::new(Class(1), Bytes(100), Nanos::ZERO).wire_len().0);
+    // A window, what a worker has in its ring, and the step in which workers are called.
+    let window = SharedLink::window_at(RATE);
+    for link in &router.links {
+        let waited = link.qostat().class(Class(1)).delay_max;
+        assert!(waited <= window + window + STEP, "{waited:?}");
+    }
+}
+
+#[test]
+fn an_idle_link_sends_at_once() {
+    let mut router = Router::new(4, &[100], RATE);
+    router.now = Nanos::from_secs(3);
+    router.offer(2, 0, 1500);
+    router.step(&[], &[]);
+    assert_eq!(router.outs[2].packets, 1);
+    assert!(router.outs[2].longest_wait < STEP);
+}
+
+#[test]
+fn a_worker_that_stands_still_costs_the_link_nothing_and_does_not_hoard() {
+    let greedy = [(0, 0, 1500), (1, 0, 1500), (1, 1, 1500), (0, 1, 1500)];
+    let mut router = Router::new(2, &[300, 100], RATE);
+    router.run(Nanos::from_millis(10), &greedy, &[]);
+    // Its patience, and then the other has all.
+    router.run(Nanos::from_millis(20), &greedy, &[1]);
+    let before = router.all_sent();
+    router.run(Nanos::from_millis(50), &greedy, &[1]);
+    router.check_shares(&before, Nanos::from_millis(50));
+    // What it still may send is bounded, and after it all is as before.
+    let hoard = router.total();
+    router.run(Nanos::from_millis(20), &greedy, &[]);
+    let extra = (router.total() - hoard) as f64 - 2_500_000.0;
+    let bound = RATE.0 as f64 / 8e9 * PATIENCE.0 as f64 * 2.0 + 40_000.0;
+    assert!(extra < bound, "{extra} of {bound}");
+    let before = router.all_sent();
+    router.run(Nanos::from_millis(50), &greedy, &[]);
+    router.check_shares(&before, Nanos::from_millis(50));
+    router.check_conservation();
+}
+
+#[test]
+fn a_link_that_goes_down_frees_its_grants_and_weights_change_while_it_runs() {
+    let greedy = [(0, 0, 1500), (1, 1, 1500)];
+    let mut router = Router::new(2, &[100, 100], RATE);
+    router.run(Nanos::from_millis(5), &greedy, &[]);
+    let now = router.now;
+    router.links[1].drain(now, Reason::LinkDown, &mut router.outs[1]);
+    router.run(Nanos::from_millis(2), &greedy[..1], &[1]);
+    let before = router.sent(0);
+    router.run(Nanos::from_millis(20), &greedy[..1], &[1]);
+    assert!(router.sent(0) - before > 2_450_000);
+    for worker in 0..2 {
+        let knob = evenkeel_core::schedule::Knob::Weight(Class(1), Weight(300));
+        router.links[worker].set(router.now, knob, &mut router.outs[worker]).unwrap();
+    }
+    router.weights[1] = 300;
+    router.run(Nanos::from_millis(10), &greedy, &[]);
+    let before = router.all_sent();
+    router.run(Nanos::from_millis(50), &greedy, &[]);
+    router.check_shares(&before, Nanos::from_millis(50));
+    router.check_conservation();
+    assert!(router.shared.is_paced());
+}
+
+#[test]
+fn threads_keep_the_rate_the_shares_and_every_packet() {
+    // Each thread has a time of its own that goes at its own pace: what differs from run to run is who opens a window.
+    let workers = 4;
+    let weights = [100, 300];
+    let rate = BitRate(10_000_000_000);
+    let shared = Arc::new(SharedLink::new(workers, 2, PATIENCE));
+    shared.set_rate(Some(rate));
+    let start = std::time::Instant::now();
+    let stop = AtomicBool::new(false);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let run = |worker: usize| {
+            let (shared, stop) = (Arc::clone(&shared), &stop);
+            move || {
+                let part = Shared::new("wfq-altq", config(&weights), shared, worker).unwrap();
+                let mut link = Link::new(LinkConfig::paced(rate), part, 2).unwrap();
+                let mut out = Out::default();
+                let mut offered = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let now = Nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
+                    // Uneven: the workers' classes differ.
+                    let class = Class(u16::from(worker != 0));
+                    for _ in 0..32 {
+                        let _ = link.enqueue(now, Descriptor::new(class, Bytes(1500), now), &mut out);
+                        offered += 1;
+                    }
+                    link.advance(now, &mut out);
+                }
+                let held = link.held();
+                assert_eq!(offered, out.packets + out.dropped + held.queued + held.in_ring);
+                out.bytes
+            }
+        };
+        let threads: Vec<_> = (0..workers).map(|worker| scope.spawn(run(worker))).collect();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let passed = start.elapsed().as_nanos() as f64;
+    let sum: u64 = results.iter().flat_map(BTreeMap::values).sum();
+    assert!(results.iter().all(|bytes| bytes.values().sum::<u64>() > 0), "{results:?}");
+    // The rate, and what every worker may have saved.
+    let most = rate.0 as f64 / 8e9 * (passed + (PATIENCE.0 * workers as u64) as f64);
+    assert!((sum as f64) < most, "{sum} of {most}");
+}
