@@ -133,6 +133,8 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     restart("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
     let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     restart("cpu", cpu(old.cpu), cpu(new.cpu));
+    restart("workers", old.workers.to_string(), new.workers.to_string());
+    restart("cpus", format!("{:?}", old.cpus), format!("{:?}", new.cpus));
     restart("cycles", old.cycles.to_string(), new.cycles.to_string());
     let seed = |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
     restart("seed", seed(old.seed), seed(new.seed));

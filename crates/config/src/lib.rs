@@ -35,6 +35,7 @@ pub mod schema;
 pub mod service;
 pub mod tables;
 pub mod tree;
+pub mod workers;
 
 pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
 pub use change::{Change, ChangeError, parse_change, parse_knob};

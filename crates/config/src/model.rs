@@ -60,8 +60,12 @@ pub struct RouterSection {
     pub neighbour_wait: u32,
     /// How much of a pause of its worker a paced link makes good at once.
     pub max_catch_up: Nanos,
-    /// The CPU that the worker runs on; `None`: whichever the kernel chooses.
+    /// How many threads forward: 1 to 64.
+    pub workers: u16,
+    /// The CPU that the only worker runs on; `None`: whichever the kernel chooses.
     pub cpu: Option<u16>,
+    /// The CPUs that the workers run on, one for each; empty: whichever the kernel chooses.
+    pub cpus: Vec<u16>,
     /// Whether cycles are measured also without `[fairdrop]`.
     pub cycles: bool,
     /// Seed of the flow hash and of the tables of flows; `None`: another one at each start.

@@ -121,6 +121,7 @@ pub fn router_from_table(
     let flows = flows_of(fields.table("flows")?)?;
     let config = RouterConfig { router, flows, ports, services, classes, links, fairdrop, cluster, balancer };
     check_admissions(reader, &fields, &config);
+    crate::workers::check(reader, &fields, &config);
     Some(config)
 }
 
@@ -171,9 +172,19 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
         neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
         max_catch_up: fields.time("max_catch_up")?,
         cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
+        workers: u16::try_from(fields.integer("workers")?).ok()?,
+        cpus: cpus_of(fields),
         cycles: fields.switch("cycles")?,
         seed: fields.integer("seed"),
     })
+}
+
+fn cpus_of(fields: &Fields) -> Vec<u16> {
+    let items = fields.list("cpus").iter().filter_map(|Item { value, .. }| match value {
+        Value::Integer(cpu) => u16::try_from(*cpu).ok(),
+        _ => None,
+    });
+    items.collect()
 }
 
 /// Finds what stands twice in tables of one kind.

@@ -134,6 +134,9 @@ const IO: Kind = Kind::Choice(&[
     ("auto", "AF_XDP, and packet sockets where it cannot be had"),
 ]);
 
+/// A list of CPUs.
+const CPUS: Kind = Kind::List(&Kind::Integer { min: 0, max: 1023, unit: "" });
+
 /// `[router]`.
 pub static ROUTER: Section = Section {
     heading: "[router]",
@@ -213,7 +216,21 @@ pub static ROUTER: Section = Section {
             name: "cpu",
             kind: Kind::Integer { min: 0, max: 1023, unit: "" },
             presence: Presence::Optional("whichever the kernel chooses"),
-            doc: "The CPU that the worker runs on, as `/proc/cpuinfo` numbers it.",
+            doc: "The CPU that the only worker runs on, as `/proc/cpuinfo` numbers it.",
+        },
+        Key {
+            name: "workers",
+            kind: Kind::Integer { min: 1, max: 64, unit: "workers" },
+            presence: Presence::Default("1"),
+            doc: "Threads that forward. Frames are spread over them by their flows; each has `buffers` of its own. With more than one, links have \
+                  `fifo` or `wfq-altq` by class, without admission, control and shaper, and classes no `esp`. The simulator has one \
+                  worker and takes no notice.",
+        },
+        Key {
+            name: "cpus",
+            kind: CPUS,
+            presence: Presence::Optional("whichever the kernel chooses"),
+            doc: "The CPUs that the workers run on, one for each worker, in their order. Not together with `cpu`.",
         },
         Key {
             name: "cycles",

@@ -9,7 +9,7 @@ use evenkeel_core::packet::Descriptor;
 use evenkeel_core::schedule::shared::Shared;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
 use evenkeel_core::share::SharedLink;
-use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Weight};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Scheduler, Weight};
 
 const RATE: BitRate = BitRate(1_000_000_000);
 const STEP: Nanos = Nanos::from_micros(20);
@@ -86,9 +86,7 @@ impl Router {
     fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
         self.now = self.now + STEP;
         for (worker, class, bytes) in greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker)) {
-            while self.links[worker].qostat().class(Class(class)).in_packets
-                < self.links[worker].qostat().class(Class(class)).out_packets + 60
-            {
+            while self.links[worker].scheduler().class_backlog(Class(class)).packets < 60 {
                 self.offer(worker, class, bytes);
             }
         }

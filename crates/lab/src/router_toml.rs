@@ -68,9 +68,12 @@ fn router(config: &RouterConfig) -> Table {
         Hairpin::Drop => "drop",
     };
     let cpu = section.cpu.map(|cpu| ("cpu", i64::from(cpu).into()));
+    let list = || Value::Array(section.cpus.iter().map(|cpu| i64::from(*cpu).into()).collect());
+    let cpus = (!section.cpus.is_empty()).then(|| ("cpus", list()));
     [
         ("name", section.name.as_str().into()),
         ("mode", mode.into()),
+        ("workers", i64::from(section.workers).into()),
         ("io", section.io.name().into()),
         ("cycles", section.cycles.into()),
         ("control", section.control.to_string_lossy().into_owned().into()),
@@ -83,6 +86,7 @@ fn router(config: &RouterConfig) -> Table {
     ]
     .into_iter()
     .chain(cpu)
+    .chain(cpus)
     // TOML has no numbers above 2^63; the seed of a hash loses nothing by one bit.
     .chain(section.seed.map(|seed| ("seed", ((seed & i64::MAX as u64) as i64).into())))
     .map(|(key, value): (&str, Value)| (key.to_owned(), value))

@@ -9,11 +9,13 @@
 mod claim;
 mod clock;
 mod command;
+mod merge;
 pub mod mirror;
 mod own;
 pub mod pipeline;
 pub mod snapshot;
 mod start;
+mod team;
 mod worker;
 
 pub use command::{Command, CommandError, Reply};

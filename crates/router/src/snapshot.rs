@@ -56,6 +56,9 @@ pub struct Snapshot {
     /// What the router does as a balancer; `None`: it is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balancer: Option<BalancerSnapshot>,
+    /// Of several workers each one's counters; the others are then their sums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Snapshot>,
 }
 
 /// Where the worker's cycles went. Idle polls are nobody's.

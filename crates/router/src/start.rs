@@ -5,10 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use evenkeel_config::{Io, PortConfig, RouterConfig};
@@ -25,9 +23,10 @@ use crate::clock::TscClock;
 use crate::command::{Command, CommandError, Reply};
 use crate::mirror::{Mirror, MirrorEvent};
 use crate::own::Disciplines;
-use crate::pipeline::{BURST, LinkState, Pipeline};
+use crate::pipeline::{BURST, LinkState, Pipeline, Place};
 use crate::snapshot::Snapshot;
-use crate::worker::{Attachment, Request, Worker, guard_of, offloads_of};
+use crate::team::{Briefing, Following, Role, Seat, Team};
+use crate::worker::{Attachment, Worker, guard_of, offloads_of};
 
 /// What the environment decides rather than the configuration file.
 #[derive(Clone, Debug)]
@@ -144,78 +143,38 @@ pub enum StopError {
 #[derive(Debug)]
 pub struct Router;
 
-/// What the worker's thread ends with.
-type Outcome = Result<Snapshot, String>;
-
 impl Router {
     /// Opens the ports, mirrors the kernel's tables and starts the worker. Returns once packets are forwarded.
     ///
     /// # Errors
     /// [`StartError`]; whatever had been changed was put back.
     pub fn start(config: RouterConfig, options: Options) -> Result<Handle, StartError> {
-        let system = |what: &'static str| move |source| StartError::System { what: what.to_owned(), source };
-        let control = Notifier::new().map_err(system("making a notifier"))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let (commands, requests) = channel();
-        let (ready, started) = sync_channel(1);
+        let places = Place::all(&config).map_err(|error| StartError::Config(error.to_string()))?;
+        let config = with_seed(&config);
         let timeout = options.reply_timeout;
-        let shared = (control.clone(), Arc::clone(&stop));
-        let run = move || {
-            let (control, stop) = shared;
-            // The thread that enters the namespace opens everything and drives it: no other thread is moved.
-            match prepare(config, &options, control, stop, requests) {
-                Ok(worker) => {
-                    tell(&ready, Ok(()));
-                    worker.run().map_err(|error| error.to_string())
-                }
-                Err(error) => {
-                    let text = error.to_string();
-                    tell(&ready, Err(error));
-                    Err(text)
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("worker".into())
-            .spawn(run)
-            .map_err(system("starting a thread"))?;
-        match started.recv() {
-            Ok(Ok(())) => Ok(Handle {
-                commands: Mutex::new(commands),
-                control,
-                stop,
-                thread: Mutex::new(Running::Thread(thread)),
-                timeout,
-            }),
-            Ok(Err(error)) => {
-                // It has said why it ends.
-                let _ = thread.join();
-                Err(error)
-            }
-            Err(_ended) => {
-                let _ = thread.join();
-                Err(StartError::System {
-                    what: "starting the worker".into(),
-                    source: io::Error::other("its thread panicked"),
-                })
-            }
+        let mut team = Team::new(config.config.ports.len());
+        let (mut leaders, mut briefed) = (Vec::new(), Vec::new());
+        for _ in places.iter().skip(1) {
+            let ready = Notifier::new()
+                .map_err(|source| StartError::System { what: "making a notifier".to_owned(), source })?;
+            let (sender, receiver) = channel();
+            leaders.push((ready, sender));
+            briefed.push(receiver);
         }
+        let mut places = places.into_iter();
+        team.hire(&config, &options, places.next(), Role::Lead(leaders))?;
+        for (place, briefing) in places.zip(briefed) {
+            team.hire(&config, &options, Some(place), Role::Follow(briefing))?;
+        }
+        Ok(Handle { team, timeout })
     }
 }
 
-fn tell(ready: &SyncSender<Result<(), StartError>>, result: Result<(), StartError>) {
-    // There is room for one, and the starter waits for it.
-    let _ = ready.try_send(result);
-}
-
 /// Everything up to the first round, in the thread that will do the rounds.
-fn prepare(
-    config: RouterConfig,
-    options: &Options,
-    control: Notifier,
-    stop: Arc<AtomicBool>,
-    commands: std::sync::mpsc::Receiver<Request>,
-) -> Result<Worker, StartError> {
+pub(crate) fn prepare(config: Seeded, options: &Options, seat: Seat) -> Result<Worker, StartError> {
+    let Seat { control, stop, commands, place, guarded, role } = seat;
+    let Seeded { config, seeded } = config;
+    let number = place.as_ref().map_or(0, Place::worker);
     if let Some(name) = &options.netns {
         sys::enter_netns(name).map_err(|source| {
             denied(format!("entering network namespace {name}"), "CAP_SYS_ADMIN", source)
@@ -226,7 +185,8 @@ fn prepare(
         move |source| StartError::System { what, source }
     };
     sys::set_timer_slack(Nanos(1)).map_err(system("setting the timer slack"))?;
-    if let Some(cpu) = options.cpu.or(config.router.cpu.map(usize::from)) {
+    let listed = config.router.cpus.get(number).or(config.router.cpu.as_ref());
+    if let Some(cpu) = options.cpu.or(listed.copied().map(usize::from)) {
         sys::pin_to_cpu(cpu).map_err(system(&format!("pinning the worker to CPU {cpu}")))?;
     }
     if let Some(name) =
@@ -235,8 +195,7 @@ fn prepare(
         return Err(StartError::Config(format!("there is no port {name:?} to capture on")));
     }
     let now = sys::monotonic_now();
-    let seeded = with_seed(&config);
-    let mut pipeline = Pipeline::with_disciplines(&seeded, now, options.disciplines.clone())
+    let mut pipeline = Pipeline::for_worker(&seeded, now, options.disciplines.clone(), place)
         .map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.pool_mut().prefault();
     // FairDrop can be switched on, and services can be added, while the router runs.
@@ -245,21 +204,37 @@ fn prepare(
     pipeline.set_surroundings(clock, first_iv).map_err(|error| StartError::Config(error.to_string()))?;
     pipeline.set_max_catch_up(Some(config.router.max_catch_up));
 
-    // Before anything is changed on an interface: it may be another router's.
-    let mut claims = Vec::with_capacity(config.ports.len());
-    for port in &config.ports {
-        claims.push(Claim::on(&port.interface).map_err(|source| taken(port, source))?);
-    }
-    let mirror_ready = Notifier::new().map_err(system("making a notifier"))?;
-    let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
-    let (mirror, known) = Mirror::start(interfaces, mirror_ready.clone())
-        .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+    let leads = matches!(role, Role::Lead(_));
+    let mut claims: Vec<Option<Claim>> = Vec::with_capacity(config.ports.len());
+    let (following, known, mirror_ready, others) = match role {
+        Role::Lead(others) => {
+            // Before anything is changed on an interface: it may be another router's.
+            for port in &config.ports {
+                let claim = Claim::on(&port.interface).map_err(|source| taken(port, source))?;
+                claims.push(Some(claim));
+            }
+            let ready = Notifier::new().map_err(system("making a notifier"))?;
+            let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
+            let notifiers: Vec<_> = others.iter().map(|(ready, _)| ready.clone()).collect();
+            let (mirror, known, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
+                .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+            let others: Vec<_> = others.into_iter().zip(views).collect();
+            (Following::Lead(mirror), known, ready, others)
+        }
+        Role::Follow(briefing) => {
+            claims.extend(config.ports.iter().map(|_| None));
+            let Briefing { view, ready, known } = briefing
+                .recv()
+                .map_err(|_gone| StartError::Config("the first worker has not started".to_owned()))?;
+            (Following::Follow(view), known, ready, Vec::new())
+        }
+    };
     let mut links = vec![None; config.ports.len()];
-    for event in known {
+    for event in &known {
         if let MirrorEvent::Link { port, link } = event {
             links[port.index()] = link.map(LinkState::from);
         }
-        pipeline.apply(now, event);
+        pipeline.apply(now, event.clone());
     }
     let local = pipeline.host_addresses();
 
@@ -267,14 +242,21 @@ fn prepare(
     let mut attachments = Vec::with_capacity(config.ports.len());
     for ((port, claim), link) in config.ports.iter().zip(claims).zip(links) {
         let error = |error| port_error(&port.name, error);
-        let opened = open_port(port, config.io_of(port), &mut pipeline, &local, options)?;
-        let offloads = offloads_of(&*opened, &port.interface, &options.runtime_dir).map_err(error)?;
-        if let (Some(report), Some(warning)) = (options.report, offloads.warning()) {
-            report(warning);
+        let opened = open_port(port, &config, &mut pipeline, &local, options)?;
+        let (mut offloads, mut guard) = (None, None);
+        if leads {
+            let off = offloads_of(&*opened, &port.interface, &options.runtime_dir).map_err(error)?;
+            if let (Some(report), Some(warning)) = (options.report, off.warning()) {
+                report(warning);
+            }
+            offloads = Some(off);
+            guard = guard_of(&*opened, &port.interface, &local).map_err(error)?;
         }
-        let guard = guard_of(&*opened, &port.interface, &local).map_err(error)?;
         ports.push(match options.captures.get(&port.name) {
-            Some(file) => Box::new(PcapTap::create(opened, file, PcapTapOptions::default()).map_err(error)?),
+            Some(file) => {
+                let file = capture_of(file, number);
+                Box::new(PcapTap::create(opened, &file, PcapTapOptions::default()).map_err(error)?)
+            }
             None => opened,
         });
         attachments.push(Attachment {
@@ -283,20 +265,29 @@ fn prepare(
             _claim: claim,
             watched: None,
             guard,
-            offloads: Some(offloads),
+            offloads,
+            in_use: true,
             link,
             retry: None,
         });
     }
     let ring = ports.iter().filter_map(|port| port.rx_ring()).max().unwrap_or(0);
     pipeline.set_ring_frames(ring).map_err(|error| StartError::Config(error.to_string()))?;
-    discard_earlier(&mut pipeline, &mut ports);
+    if leads {
+        discard_earlier(&mut pipeline, &mut ports);
+        guarded.iter().for_each(|guarded| guarded.store(true, Ordering::Release));
+        for ((ready, briefing), view) in others {
+            // A worker that has ended already has said why.
+            let _ = briefing.send(Briefing { view, ready, known: known.clone() });
+        }
+    }
 
     let mut worker = Worker {
         pipeline,
         ports,
         attachments,
-        mirror,
+        following,
+        guarded,
         poller: Poller::new().map_err(system("making a poller"))?,
         timer: Timer::new().map_err(system("making a timer"))?,
         commands,
@@ -312,25 +303,45 @@ fn prepare(
     Ok(worker)
 }
 
+/// A configuration as it is written, and with the seed that all workers use.
+#[derive(Clone)]
+pub(crate) struct Seeded {
+    pub(crate) config: RouterConfig,
+    seeded: RouterConfig,
+}
+
 /// A router that is given no seed gets one that nobody outside can know.
-fn with_seed(config: &RouterConfig) -> RouterConfig {
+fn with_seed(config: &RouterConfig) -> Seeded {
     let mut seeded = config.clone();
     // The standard library seeds its hash tables from the system's source of randomness. A bit less, as the configuration's integers have:
     // whoever wants to see the same choices again can write it there.
     seeded.router.seed = config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish() >> 1));
-    seeded
+    Seeded { config: config.clone(), seeded }
+}
+
+/// Each worker writes a file of its own: `x.pcapng`, `x.pcapng.1`, ...
+fn capture_of(file: &std::path::Path, worker: usize) -> PathBuf {
+    if worker == 0 {
+        return file.to_owned();
+    }
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{worker}"));
+    name.into()
 }
 
 /// The port as the configuration wants it: past the kernel's stack, or beside it.
 fn open_port(
     port: &PortConfig,
-    io: Io,
+    config: &RouterConfig,
     pipeline: &mut Pipeline,
     local: &[IpAddr],
     options: &Options,
 ) -> Result<Box<dyn Port>, StartError> {
     let pool = pipeline.pool_mut();
-    if io != Io::AfPacket {
+    let fanout = config.router.workers > 1;
+    let io = config.io_of(port);
+    // Of several workers each would need receive queues of its own.
+    if io != Io::AfPacket && !fanout {
         match AfXdpPort::open(&port.interface, AfXdpOptions::default(), pool, local) {
             Ok(opened) => return Ok(Box::new(opened)),
             Err(error) if io == Io::Auto && !matches!(error, PortError::NoInterface(_)) => {
@@ -343,7 +354,8 @@ fn open_port(
     }
     // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
     let longest = pool.max_frame() as u32;
-    let port_options = AfPacketOptions { max_frame: longest.min(65_000), ..AfPacketOptions::default() };
+    let port_options =
+        AfPacketOptions { max_frame: longest.min(65_000), fanout, ..AfPacketOptions::default() };
     let opened = AfPacketPort::open(&port.interface, port_options);
     opened.map(|opened| Box::new(opened) as Box<dyn Port>).map_err(|error| port_error(&port.name, error))
 }
@@ -403,41 +415,23 @@ fn denied(what: String, privilege: &'static str, source: io::Error) -> StartErro
     }
 }
 
-/// The worker's thread, or what it ended with.
-#[derive(Debug)]
-enum Running {
-    Thread(JoinHandle<Outcome>),
-    Ended(Box<Outcome>),
-}
-
 /// A running router. Dropping it stops the router.
 ///
 /// Can be shared between threads: every method takes `&self`.
 #[derive(Debug)]
 pub struct Handle {
-    commands: Mutex<Sender<Request>>,
-    control: Notifier,
-    stop: Arc<AtomicBool>,
-    thread: Mutex<Running>,
+    team: Team,
     timeout: Duration,
 }
 
 impl Handle {
-    /// Has the worker carry out a command between two bursts and waits for its answer.
+    /// Has every worker carry out a command between two bursts and waits for their answers. Whether it can be carried out is decided by the configuration
+    /// alone, which all workers share: the first one is asked first, and when it refuses nobody has changed anything.
     ///
     /// # Errors
     /// The router refuses the command, has stopped, or did not answer within [`Options::reply_timeout`].
     pub fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        let (reply, answer) = sync_channel(1);
-        let sent =
-            self.commands.lock().unwrap_or_else(PoisonError::into_inner).send(Request { command, reply });
-        sent.map_err(|_gone| CommandError::Stopped)?;
-        self.control.notify();
-        match answer.recv_timeout(self.timeout) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(CommandError::NoAnswer),
-            Err(RecvTimeoutError::Disconnected) => Err(CommandError::Stopped),
-        }
+        self.team.send(command, self.timeout)
     }
 
     /// Every counter, at one instant.
@@ -451,33 +445,19 @@ impl Handle {
         }
     }
 
-    /// Whether the worker is still running.
+    /// Whether all workers are still running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        match &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
-            Running::Thread(thread) => !thread.is_finished(),
-            Running::Ended(_) => false,
-        }
+        self.team.is_running()
     }
 
     /// Stops receiving, hands what is queued to its drop counters, restores the interfaces; returns the last counters.
     /// Later calls return the same.
     ///
     /// # Errors
-    /// The worker had ended with an error, or panicked.
+    /// A worker had ended with an error, or panicked.
     pub fn stop(&self) -> Result<Snapshot, StopError> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.control.notify();
-        let mut running = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown = Running::Ended(Box::new(Err("it did not end".into())));
-        let ended = match std::mem::replace(&mut *running, unknown) {
-            Running::Thread(thread) => {
-                thread.join().unwrap_or_else(|_panic| Err("its thread panicked".into()))
-            }
-            Running::Ended(outcome) => *outcome,
-        };
-        *running = Running::Ended(Box::new(ended.clone()));
-        ended.map_err(StopError::Worker)
+        self.team.stop().map_err(StopError::Worker)
     }
 }
 

@@ -24,10 +24,11 @@ use evenkeel_ports::{Port, PortError, PortState};
 
 use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
+use crate::mirror::MirrorEvent;
 use crate::mirror::decode::KernelRouteKind;
-use crate::mirror::{Mirror, MirrorEvent};
 use crate::pipeline::{LinkState, Pipeline};
 use crate::snapshot::Snapshot;
+use crate::team::Following;
 
 /// Sleeping and waking costs about this: a shorter wait is spent polling.
 const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
@@ -37,6 +38,8 @@ const RETRY_SEND: Nanos = Nanos::from_micros(50);
 const RETRY_PORT: Nanos = Nanos::from_millis(100);
 /// How long an interface that could not be taken into use is left alone.
 const RETRY_USE: Nanos = Nanos::SECOND;
+/// How long a worker leaves an interface alone that the first one has not made ready.
+const RETRY_FOLLOW: Nanos = Nanos::from_millis(5);
 /// How often a guard that checks for our life is told of it.
 const BEAT: Nanos = Nanos::from_millis(100);
 /// Batches of mirror events taken over between two rounds: some 0.1 ms.
@@ -57,11 +60,13 @@ pub(crate) struct Attachment {
     pub(crate) name: String,
     pub(crate) interface: String,
     /// Held as long as the worker runs, also while the interface is gone.
-    pub(crate) _claim: Claim,
+    pub(crate) _claim: Option<Claim>,
     /// The descriptor that the poller watches.
     pub(crate) watched: Option<i32>,
     pub(crate) guard: Option<Guard>,
     pub(crate) offloads: Option<Offloads>,
+    /// Frames are received and sent.
+    pub(crate) in_use: bool,
     /// What the mirror told of the interface last.
     pub(crate) link: Option<LinkState>,
     /// When to look at a port again whose descriptor has failed.
@@ -74,7 +79,9 @@ pub(crate) struct Worker {
     pub(crate) pipeline: Pipeline,
     pub(crate) ports: Vec<Box<dyn Port>>,
     pub(crate) attachments: Vec<Attachment>,
-    pub(crate) mirror: Mirror,
+    pub(crate) following: Following,
+    /// By port, whether the first worker has made the interface ready.
+    pub(crate) guarded: Arc<[AtomicBool]>,
     pub(crate) poller: Poller,
     pub(crate) timer: Timer,
     pub(crate) commands: Receiver<Request>,
@@ -118,8 +125,9 @@ impl Worker {
         }
     }
 
+    /// The others see what the first one sees.
     fn say(&self, text: &str) {
-        if let Some(report) = self.report {
+        if let Some(report) = self.report.filter(|_| self.following.leads()) {
             report(text);
         }
     }
@@ -134,8 +142,8 @@ impl Worker {
             let now = sys::monotonic_now();
             let news = self.take_over(now);
             let round = self.pipeline.round(now, &mut self.ports);
-            let mirror = &self.mirror;
-            self.pipeline.drain_requests(now, |request| mirror.ask(request));
+            let view = self.following.view();
+            self.pipeline.drain_requests(now, |request| view.ask(request));
             self.pipeline.drain_news(|text| self.report.iter().for_each(|report| report(text)));
             if now >= beat_due {
                 self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
@@ -211,7 +219,7 @@ impl Worker {
         let mut local_changed = false;
         let mut batches = 0;
         while batches < BATCHES_PER_ROUND
-            && let Some(batch) = self.mirror.poll()
+            && let Some(batch) = self.following.view().poll()
         {
             batches += 1;
             for event in batch {
@@ -267,7 +275,9 @@ impl Worker {
             format!("port {}: interface {} is gone; the others go on", attachment.name, attachment.interface);
         attachment.guard = None;
         attachment.offloads = None;
+        attachment.in_use = false;
         attachment.retry = None;
+        self.say_guarded(at, false);
         self.unwatch(at);
         // The port itself notices that its interface is gone; what it says is what we know.
         let _ = self.ports[at].reopen();
@@ -278,7 +288,12 @@ impl Worker {
     /// kernel forwards what comes in there, and we must not do it too.
     fn look_again(&mut self, now: Nanos, at: usize) {
         self.attachments[at].retry = None;
+        if !self.following.leads() && !self.guarded[at].load(Ordering::Acquire) {
+            self.attachments[at].retry = Some(now + RETRY_FOLLOW);
+            return;
+        }
         let result = self.take_into_use(at);
+        self.say_guarded(at, result.is_ok());
         let attachment = &mut self.attachments[at];
         let port = PortIndex(at as u16);
         let (text, link) = match result {
@@ -304,7 +319,7 @@ impl Worker {
     /// True if the port was out of use.
     fn take_into_use(&mut self, at: usize) -> Result<bool, PortError> {
         let attachment = &self.attachments[at];
-        let was_out = attachment.offloads.is_none();
+        let was_out = !attachment.in_use;
         let renewed = self.ports[at].reopen()?;
         if renewed || attachment.watched.is_none() {
             let interface = attachment.interface.clone();
@@ -316,14 +331,25 @@ impl Worker {
             // The old ones belong to an interface that is no more.
             attachment.guard = None;
             attachment.offloads = None;
-            let offloads = offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
-            if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
-                report(warning);
+            attachment.in_use = false;
+            if self.following.leads() {
+                let offloads = offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
+                if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
+                    report(warning);
+                }
+                attachment.offloads = Some(offloads);
+                attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
             }
-            attachment.offloads = Some(offloads);
-            attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
+            attachment.in_use = true;
         }
         Ok(was_out)
+    }
+
+    /// The first worker tells the others whether they may use an interface.
+    fn say_guarded(&self, at: usize, guarded: bool) {
+        if self.following.leads() {
+            self.guarded[at].store(guarded, Ordering::Release);
+        }
     }
 
     fn execute(&mut self, now: Nanos, command: Command) -> Result<Reply, CommandError> {

@@ -43,6 +43,9 @@ pub struct AfPacketOptions {
     pub qdisc_bypass: bool,
     /// Size of the socket's send buffer, bytes, 65536..=1073741823: what the driver may hold before sending blocks.
     pub send_buffer: u32,
+    /// Share what is received with the other ports of this namespace that were opened on the same interface with this set, by the kernel's symmetric hash of
+    /// addresses and ports: both directions of a flow come by one of them, and fragments by their addresses. At most 256.
+    pub fanout: bool,
 }
 
 impl Default for AfPacketOptions {
@@ -53,6 +56,7 @@ impl Default for AfPacketOptions {
             promiscuous: false,
             qdisc_bypass: false,
             send_buffer: 4 << 20,
+            fanout: false,
         }
     }
 }
@@ -74,6 +78,9 @@ impl AfPacketOptions {
 
 /// How often a port that receives nothing looks whether its interface is still there.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
+
+/// Distinguishes the numbers of our fanout groups from those that other programs take at random or from 1 upwards.
+const FANOUT_GROUPS: u32 = 0x4556;
 
 /// How far a receive stamp may lie in the past before it is taken for nonsense (the clock was set).
 const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
@@ -194,6 +201,10 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
             .map_err(failed("becoming promiscuous"))?;
     }
     let ring = Ring::create(fd, options.ring_frames, options.max_frame)?;
+    if options.fanout {
+        // Between binding and joining it would receive what the group has already.
+        refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
+    }
 
     // SAFETY: sockaddr_ll is plain data.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -206,7 +217,24 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
     if result < 0 {
         return Err(failed("binding a packet socket")(io::Error::last_os_error()));
     }
+    if options.fanout {
+        // A number that all workers know without telling each other, and that a re-created interface does not share with what it was.
+        let group = FANOUT_GROUPS ^ (ifindex & 0xffff);
+        let value = (libc::PACKET_FANOUT_HASH << 16) | group;
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+            .map_err(failed("joining the fanout group"))?;
+        set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+            .map_err(failed("receiving from the fanout group"))?;
+    }
     Ok((socket, ring))
+}
+
+/// Attaches a filter that lets nothing pass.
+fn refuse_all(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+    let mut code = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    // The kernel copies the program, and `code` lives until the call is over.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 impl Port for AfPacketPort {

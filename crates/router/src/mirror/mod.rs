@@ -57,64 +57,28 @@ pub struct NeighbourRequest {
     pub address: IpAddr,
 }
 
-/// The worker's end of the mirror. Dropping it ends the thread.
+/// The mirror and a worker's end of it. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Mirror {
-    events: Receiver<Vec<MirrorEvent>>,
-    requests: Sender<NeighbourRequest>,
-    wake: Notifier,
-    ready: Notifier,
+    view: MirrorView,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Mirror {
-    /// Reads everything once and starts following, in the network namespace of the calling thread. `interfaces` are those of the ports,
-    /// in their order; one that does not exist yet is waited for. `ready` is notified when there are events. Returns the mirror and
-    /// all that is known now.
-    ///
-    /// # Errors
-    /// The kernel refused a socket or a dump.
-    pub fn start(interfaces: Vec<String>, ready: Notifier) -> io::Result<(Self, Vec<MirrorEvent>)> {
-        let mut kernel = Kernel::open()?;
-        let mut copy = KernelCopy::new(interfaces);
-        let mut initial = Vec::new();
-        let started = sys::monotonic_now();
-        copy.replace(kernel.dump()?, &mut initial);
-        let took = sys::monotonic_now() - started;
+/// A worker's end of the mirror.
+#[derive(Debug)]
+pub struct MirrorView {
+    events: Receiver<Vec<MirrorEvent>>,
+    requests: Sender<NeighbourRequest>,
+    wake: Notifier,
+    ready: Notifier,
+}
 
-        let (event_sender, events) = sync_channel(BACKLOG);
-        let (requests, request_receiver) = channel();
-        let wake = Notifier::new()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let poller = Poller::new()?;
-        poller.add(kernel.fd(), 0)?;
-        poller.add(wake.fd(), 1)?;
-        let follower = Follower {
-            kernel,
-            copy,
-            poller,
-            requests: request_receiver,
-            events: event_sender,
-            wake: wake.clone(),
-            ready: ready.clone(),
-            stop: Arc::clone(&stop),
-            schedule: Schedule::new(sys::monotonic_now(), took),
-        };
-        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || follower.run())?;
-        Ok((Self { events, requests, wake, ready, stop, thread: Some(thread) }, initial))
-    }
-
+impl MirrorView {
     /// The next batch of events, if there is one. Never waits.
     #[must_use]
     pub fn poll(&self) -> Option<Vec<MirrorEvent>> {
         self.events.try_recv().ok()
-    }
-
-    /// Whether the thread is still following. If not, the worker goes on with what it knows.
-    #[must_use]
-    pub fn is_following(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     /// The descriptor that becomes readable when there are events.
@@ -132,14 +96,106 @@ impl Mirror {
     }
 }
 
+/// Where the events of a worker go.
+struct Subscriber {
+    events: SyncSender<Vec<MirrorEvent>>,
+    ready: Notifier,
+}
+
+impl Mirror {
+    /// Reads everything once and starts following, in the network namespace of the calling thread. `interfaces` are those of the ports,
+    /// in their order; one that does not exist yet is waited for. `ready` is notified when there are events. Returns the mirror and
+    /// all that is known now.
+    ///
+    /// # Errors
+    /// The kernel refused a socket or a dump.
+    pub fn start(interfaces: Vec<String>, ready: Notifier) -> io::Result<(Self, Vec<MirrorEvent>)> {
+        let (mirror, initial, _none) = Self::start_for(interfaces, ready, &[])?;
+        Ok((mirror, initial))
+    }
+
+    /// As [`Mirror::start`], with further views that are told the same, each with a notifier of its own from `others`. A view may be dropped at any time.
+    ///
+    /// # Errors
+    /// As [`Mirror::start`].
+    pub fn start_for(
+        interfaces: Vec<String>,
+        ready: Notifier,
+        others: &[Notifier],
+    ) -> io::Result<(Self, Vec<MirrorEvent>, Vec<MirrorView>)> {
+        let mut kernel = Kernel::open()?;
+        let mut copy = KernelCopy::new(interfaces);
+        let mut initial = Vec::new();
+        let started = sys::monotonic_now();
+        copy.replace(kernel.dump()?, &mut initial);
+        let took = sys::monotonic_now() - started;
+
+        let (requests, request_receiver) = channel();
+        let wake = Notifier::new()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let poller = Poller::new()?;
+        poller.add(kernel.fd(), 0)?;
+        poller.add(wake.fd(), 1)?;
+        let mut subscribers = Vec::with_capacity(1 + others.len());
+        let mut subscribe = |ready: Notifier| {
+            let (sender, events) = sync_channel(BACKLOG);
+            subscribers.push(Subscriber { events: sender, ready: ready.clone() });
+            MirrorView { events, requests: requests.clone(), wake: wake.clone(), ready }
+        };
+        let view = subscribe(ready);
+        let views = others.iter().cloned().map(subscribe).collect();
+        let follower = Follower {
+            kernel,
+            copy,
+            poller,
+            requests: request_receiver,
+            subscribers,
+            wake,
+            stop: Arc::clone(&stop),
+            schedule: Schedule::new(sys::monotonic_now(), took),
+        };
+        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || follower.run())?;
+        Ok((Self { view, stop, thread: Some(thread) }, initial, views))
+    }
+
+    /// The first worker's end.
+    #[must_use]
+    pub fn view(&self) -> &MirrorView {
+        &self.view
+    }
+
+    /// The next batch of events, if there is one. Never waits.
+    #[must_use]
+    pub fn poll(&self) -> Option<Vec<MirrorEvent>> {
+        self.view.poll()
+    }
+
+    /// Whether the thread is still following. If not, the worker goes on with what it knows.
+    #[must_use]
+    pub fn is_following(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// The descriptor that becomes readable when there are events.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.view.fd()
+    }
+
+    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is an event.
+    pub fn ask(&self, request: NeighbourRequest) {
+        self.view.ask(request);
+    }
+}
+
 impl Drop for Mirror {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.wake.notify();
+        self.view.wake.notify();
         // The thread may be waiting for room in the channel: taking what is there lets it go on to see the flag.
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
-            while self.events.try_recv().is_ok() {}
+            while self.view.poll().is_some() {}
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         // A panic of the thread has been printed by the panic hook; there is nothing to add here.
@@ -189,9 +245,8 @@ struct Follower {
     copy: KernelCopy,
     poller: Poller,
     requests: Receiver<NeighbourRequest>,
-    events: SyncSender<Vec<MirrorEvent>>,
+    subscribers: Vec<Subscriber>,
     wake: Notifier,
-    ready: Notifier,
     stop: Arc<AtomicBool>,
     schedule: Schedule,
 }
@@ -254,15 +309,26 @@ impl Follower {
         Ok(())
     }
 
-    /// Sends changes to the worker. False: it has gone.
+    /// Sends changes to the workers. False: all have gone.
     fn tell(&mut self, changes: &mut Vec<MirrorEvent>) -> bool {
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(BATCH));
             let batch = std::mem::replace(changes, rest);
-            if self.events.send(batch).is_err() {
+            // The last one takes the batch itself: a single worker's is never copied.
+            let mut batch = Some(batch);
+            let mut left = self.subscribers.len();
+            self.subscribers.retain(|to| {
+                left -= 1;
+                let batch = if left == 0 { batch.take() } else { batch.clone() };
+                let sent = batch.is_some_and(|batch| to.events.send(batch).is_ok());
+                if sent {
+                    to.ready.notify();
+                }
+                sent
+            });
+            if self.subscribers.is_empty() {
                 return false;
             }
-            self.ready.notify();
         }
         true
     }

@@ -41,6 +41,7 @@ mod forward;
 mod packet;
 mod round;
 mod service;
+mod sharing;
 mod tables;
 mod views;
 
@@ -74,6 +75,7 @@ use forward::Packet;
 pub use packet::QueuedPacket;
 pub use round::Round;
 use service::Services;
+pub use sharing::Place;
 pub use tables::LinkState;
 use tables::OwnAddresses;
 
@@ -104,6 +106,8 @@ pub struct Pipeline {
     /// The links' configurations as they are now: what a reload is compared with.
     links: Vec<LinkConfig>,
     disciplines: Disciplines,
+    /// Among several workers.
+    place: Option<Place>,
     services: Services,
     fairdrop: Option<FairDrop>,
     cluster: Option<ClusterRole>,
@@ -192,13 +196,28 @@ impl Pipeline {
         now: Nanos,
         own: Disciplines,
     ) -> Result<Self, CommandError> {
+        Self::for_worker(config, now, own, None)
+    }
+
+    /// As [`Pipeline::with_disciplines`], for one of several workers, which share the rates of the links; `None`: the only one.
+    ///
+    /// # Errors
+    /// As [`Pipeline::with_disciplines`].
+    pub fn for_worker(
+        config: &RouterConfig,
+        now: Nanos,
+        own: Disciplines,
+        place: Option<Place>,
+    ) -> Result<Self, CommandError> {
         let invalid = |error: &dyn std::fmt::Display| CommandError::Invalid(error.to_string());
         let classes = config.class_count();
         let section = &config.router;
         let seed = section.seed.unwrap_or(DEFAULT_SEED);
         let mut ports = Vec::with_capacity(config.ports.len());
-        for (port, link) in config.ports.iter().zip(&config.links) {
-            let scheduler = own.build(&link.discipline.seeded(seed), &config.class_names())?;
+        for (at, (port, link)) in config.ports.iter().zip(&config.links).enumerate() {
+            let discipline = link.discipline.seeded(seed);
+            let scheduler =
+                sharing::discipline(place.as_ref(), &own, at, &discipline, &config.class_names())?;
             let mut slot = PortSlot {
                 name: port.name.clone(),
                 interface: port.interface.clone(),
@@ -233,6 +252,7 @@ impl Pipeline {
             hasher: FlowHasher::new(seed),
             links: config.links.clone(),
             disciplines: own,
+            place,
             services,
             fairdrop: None,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
@@ -328,6 +348,7 @@ impl Pipeline {
             None => FairDropConfig::off(&classes).changed(key, value, &classes),
         };
         let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
+        sharing::check_fairdrop(self.place.as_ref(), &config)?;
         if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
             return fairdrop.set_rule(&config).map_err(|error| CommandError::Invalid(error.to_string()));
         }
@@ -421,12 +442,22 @@ impl Pipeline {
     fn reconfigure(&mut self, now: Nanos, at: usize, wanted: LinkConfig) -> Result<(), CommandError> {
         let core = wanted.core();
         core.check().map_err(|error| CommandError::Invalid(error.to_string()))?;
+        sharing::check_link(self.place.as_ref(), &wanted)?;
+        // A discipline that takes over the part of another begins with what that one has sent.
+        if self.place.is_some() {
+            let (link, mut egress) = self.outgoing(at);
+            link.advance(now, &mut egress);
+        }
         let scheduler = if wanted.discipline == self.links[at].discipline {
             None
         } else {
             let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
-            Some(self.disciplines.build(&wanted.discipline.seeded(self.seed), &classes)?)
+            let wanted = wanted.discipline.seeded(self.seed);
+            Some(sharing::discipline(self.place.as_ref(), &self.disciplines, at, &wanted, &classes)?)
         };
+        if let Some(place) = &self.place {
+            place.set_rate(at, &wanted);
+        }
         self.touch(at);
         let admission = self.admission_config(&wanted)?;
         self.put_admission(now, at, admission)?;
@@ -486,6 +517,9 @@ impl Pipeline {
         }
         self.reload_balancer(config.balancer.as_ref())?;
         self.disciplines.check(config)?;
+        if self.place.is_some() {
+            config.check_workers().map_err(CommandError::Invalid)?;
+        }
         self.flows = config.flows.clone();
         for (at, wanted) in config.links.iter().enumerate() {
             self.reconfigure(now, at, wanted.clone())?;

@@ -41,6 +41,7 @@ impl Pipeline {
                 cluster.view(&ports, &self.class_names)
             }),
             balancer: self.balancer.as_ref().map(|balancer| balancer.view(now)),
+            workers: Vec::new(),
         }
     }
 }

@@ -1,0 +1,143 @@
+//! What a router with several workers cannot have.
+//!
+//! Workers share the rate of a link and the shares of its classes (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in each
+//! worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
+
+use evenkeel_core::schedule::wfq_altq::QueueSelect;
+
+use crate::discipline::DisciplineConfig;
+use crate::fairdrop::FairDropConfig;
+use crate::model::{Io, LinkConfig, RouterConfig};
+use crate::read::{Fields, Reader};
+use crate::service::{ServiceConfig, Work};
+
+/// A table or key of a `[[link]]`, and why several workers cannot share it.
+type Refusal = (&'static str, String);
+
+/// Whether several workers can share a link.
+///
+/// # Errors
+/// The table in which it stands, and what stands in the way, in words.
+pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
+    let one = |what: &str| format!("{what} works with workers = 1 only");
+    let refuse = |table, what: &str| Err((table, one(what)));
+    match &link.discipline {
+        DisciplineConfig::Fifo(_) => {}
+        DisciplineConfig::WfqAltq(config) if config.select == QueueSelect::Class => {}
+        DisciplineConfig::WfqAltq(_) => return refuse("discipline", "select = \"hash-…\""),
+        other => {
+            let what = format!("kind = {:?}", other.name());
+            return Err(("discipline", one(&what) + "; several workers share fifo and wfq-altq"));
+        }
+    }
+    if link.shaper.is_some() {
+        return refuse("shaper", "a shaper");
+    }
+    if link.control.is_some() {
+        return refuse("control", "a dynamic control");
+    }
+    if link.admission.is_some() {
+        return refuse("admission", "admission");
+    }
+    Ok(())
+}
+
+/// Whether several workers can have a service each.
+///
+/// # Errors
+/// What stands in the way, in words.
+pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
+    match service.work {
+        Work::Esp(_) => Err(format!(
+            "service {:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel have one sequence of numbers",
+            service.name
+        )),
+        Work::Acl(_) | Work::Spin(_) => Ok(()),
+    }
+}
+
+/// Whether several workers can have FairDrop each: of cycles yes, of a link's bits no.
+///
+/// # Errors
+/// What stands in the way, in words.
+pub fn fairdrop_for_workers(fairdrop: &FairDropConfig) -> Result<(), String> {
+    if fairdrop.bandwidth {
+        return Err(
+            "bandwidth = true works with workers = 1 only: no worker knows what the others' flows send"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+impl RouterConfig {
+    /// Whether this many workers can have all of this: for configurations that change while they run, or were not read from a file.
+    ///
+    /// # Errors
+    /// What stands in the way, in words.
+    pub fn check_workers(&self) -> Result<(), String> {
+        if self.router.workers == 1 {
+            return Ok(());
+        }
+        if self.cluster.is_some() || self.balancer.is_some() {
+            return Err("[cluster] and [balancer] work with workers = 1 only".to_owned());
+        }
+        for link in &self.links {
+            link_for_workers(link).map_err(|(_, message)| format!("link {}: {message}", link.port))?;
+        }
+        self.services.iter().try_for_each(service_for_workers)?;
+        self.fairdrop.as_ref().map_or(Ok(()), fairdrop_for_workers)
+    }
+}
+
+/// Tells the reader what several workers cannot have, and where it stands.
+pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
+    let Some(section) = file.table("router") else { return };
+    let cpus = &config.router.cpus;
+    if section.given("cpus") && section.given("cpu") {
+        reader.fail(&section.span("cpus"), section.path_of("cpus"), "not together with `cpu`".to_owned());
+    }
+    let workers = usize::from(config.router.workers);
+    if section.given("cpus") && cpus.len() != workers {
+        let message = format!("{} of them for {workers} worker(s): one for each", cpus.len());
+        reader.fail(&section.span("cpus"), section.path_of("cpus"), message);
+    }
+    if workers == 1 {
+        return;
+    }
+    if section.given("cpu") {
+        let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
+        reader.fail(&section.span("cpu"), section.path_of("cpu"), message);
+    }
+    let xdp = "io = \"af-xdp\" works with workers = 1 only; \"af-packet\" spreads frames over workers";
+    if config.router.io == Io::AfXdp {
+        reader.fail(&section.span("io"), section.path_of("io"), xdp.to_owned());
+    }
+    for (fields, port) in file.tables("port").zip(&config.ports) {
+        if port.io == Some(Io::AfXdp) {
+            reader.fail(&fields.span("io"), fields.path_of("io"), xdp.to_owned());
+        }
+    }
+    for (key, given) in [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())] {
+        if given {
+            let message = format!("[{key}] works with workers = 1 only");
+            reader.fail(&file.span(key), file.path_of(key), message);
+        }
+    }
+    for fields in file.tables("link") {
+        let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
+        if let Err((key, message)) = link_for_workers(link) {
+            reader.fail(&fields.span(key), fields.path_of(key), message);
+        }
+    }
+    for (fields, service) in file.tables("service").zip(&config.services) {
+        if let Err(message) = service_for_workers(service) {
+            reader.fail(&fields.span("kind"), fields.path_of("kind"), message);
+        }
+    }
+    if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
+        && let Err(message) = fairdrop_for_workers(fairdrop)
+    {
+        reader.fail(&fields.span("bandwidth"), fields.path_of("bandwidth"), message);
+    }
+}

@@ -1,0 +1,104 @@
+//! A worker's place among the workers of a router: what it shares with the others.
+
+use std::sync::Arc;
+
+use evenkeel_config::workers::{fairdrop_for_workers, link_for_workers};
+use evenkeel_config::{DisciplineConfig, FairDropConfig, LinkConfig, RouterConfig};
+use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::schedule::shared::Shared;
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
+use evenkeel_core::share::SharedLink;
+
+use super::packet::QueuedPacket;
+use crate::command::CommandError;
+use crate::own::Disciplines;
+
+/// A worker's place among several: its number, and the links that all of them send on.
+#[derive(Clone, Debug)]
+pub struct Place {
+    worker: usize,
+    links: Arc<[Arc<SharedLink>]>,
+}
+
+impl Place {
+    /// The places of all workers of a router, in their order; none if there is only one worker, who shares nothing.
+    ///
+    /// # Errors
+    /// Several workers cannot share something of it.
+    pub fn all(config: &RouterConfig) -> Result<Vec<Self>, CommandError> {
+        config.check_workers().map_err(CommandError::Invalid)?;
+        let workers = usize::from(config.router.workers);
+        if workers == 1 {
+            return Ok(Vec::new());
+        }
+        let shared = |link: &LinkConfig| {
+            let shared = SharedLink::new(workers, config.classes.len(), config.router.max_catch_up);
+            shared.set_rate(link.rate);
+            Arc::new(shared)
+        };
+        let links: Arc<[_]> = config.links.iter().map(shared).collect();
+        Ok((0..workers).map(|worker| Self { worker, links: Arc::clone(&links) }).collect())
+    }
+
+    /// Which of the workers it is, from 0.
+    #[must_use]
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    pub(super) fn set_rate(&self, at: usize, link: &LinkConfig) {
+        self.links[at].set_rate(link.rate);
+    }
+
+    fn build(
+        &self,
+        at: usize,
+        discipline: &DisciplineConfig,
+    ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
+        let config = match discipline {
+            DisciplineConfig::Fifo(config) => WfqAltqConfig {
+                queues: 1,
+                weights: Vec::new(),
+                select: QueueSelect::Class,
+                drop: DropRule::TailPerQueue { limit: config.limit },
+            },
+            DisciplineConfig::WfqAltq(config) => config.clone(),
+            other => {
+                let name = other.name();
+                return Err(CommandError::Invalid(format!("kind = {name:?} works with workers = 1 only")));
+            }
+        };
+        let shared = Shared::new(discipline.name(), config, Arc::clone(&self.links[at]), self.worker)?;
+        Ok(AnyScheduler::Shared(shared))
+    }
+}
+
+/// The discipline of the link of port `at`: a worker's own, or its part of one that all share.
+pub(super) fn discipline(
+    place: Option<&Place>,
+    own: &Disciplines,
+    at: usize,
+    link: &DisciplineConfig,
+    classes: &[&str],
+) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
+    match place {
+        None => Ok(own.build(link, classes)?),
+        Some(place) => place.build(at, link),
+    }
+}
+
+/// Whether a worker at `place` can have this link.
+pub(super) fn check_link(place: Option<&Place>, link: &LinkConfig) -> Result<(), CommandError> {
+    match place {
+        None => Ok(()),
+        Some(_) => link_for_workers(link).map_err(|(_, message)| CommandError::Invalid(message)),
+    }
+}
+
+/// Whether a worker at `place` can have FairDrop like this.
+pub(super) fn check_fairdrop(place: Option<&Place>, fairdrop: &FairDropConfig) -> Result<(), CommandError> {
+    match place {
+        None => Ok(()),
+        Some(_) => fairdrop_for_workers(fairdrop).map_err(CommandError::Invalid),
+    }
+}
