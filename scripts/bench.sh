@@ -14,6 +14,8 @@ echo
 echo
 "$bench" cluster
 echo
+"$bench" cores
+echo
 "$bench" instructions
 echo
 ns3=()

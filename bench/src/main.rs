@@ -1,9 +1,10 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | fib | cluster | instructions | live | sim`; `make bench` runs all seven. `cluster-scale DOCS` writes a page.
+//! `evenkeel-bench memory | flows | fib | cluster | cores | instructions | live | sim`; `make bench` runs all eight. `cluster-scale DOCS` writes a page.
 
 mod cluster;
 mod cluster_scale;
+mod cores;
 mod disciplines;
 mod fairdrop;
 mod fib;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         ["fib"] => fib::run(),
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
+        ["cores"] => cores::run(),
         ["instructions"] => instructions::run(),
         ["live", evenkeel] => return live::run(evenkeel.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

@@ -200,6 +200,7 @@ fn show(snapshot: &Snapshot) -> String {
             text += &control_table(link);
         }
     }
+    text += &workers(snapshot);
     text += &crate::cycles::show(snapshot);
     text += &crate::cluster::show(snapshot);
     if let Some(dropped) = drops_before_links(snapshot) {
@@ -209,6 +210,33 @@ fn show(snapshot: &Snapshot) -> String {
 }
 
 /// What the dynamic control of a link sees and does.
+/// What each of several workers did; empty for one.
+fn workers(snapshot: &Snapshot) -> String {
+    if snapshot.workers.is_empty() {
+        return String::new();
+    }
+    let mut table =
+        Table::new(["worker", "received", "forwarded", "sent", "dropped", "lost", "queued", "buffers free"]);
+    for (number, worker) in snapshot.workers.iter().enumerate() {
+        let ports = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| {
+            worker.ports.iter().map(count).sum::<u64>()
+        };
+        let links = worker.links.iter().flat_map(|link| &link.classes);
+        let counts = [
+            ports(|port| port.rx_packets),
+            ports(|port| port.forwarded),
+            ports(|port| port.tx_packets),
+            ports(|port| port.dropped.values().chain(port.tx_dropped.values()).sum())
+                + links.flat_map(|class| class.dropped.values()).sum::<u64>(),
+            ports(|port| port.ring_loss),
+            worker.links.iter().map(|link| link.queued).sum(),
+            worker.buffers.free,
+        ];
+        table.row([number.to_string()].into_iter().chain(counts.map(|n| n.to_string())));
+    }
+    format!("\n{}", table.render())
+}
+
 fn control_table(link: &evenkeel_router::snapshot::LinkSnapshot) -> String {
     let mut table = Table::new(["control", "index for delay", "for loss", "x_delay us", "limit"]);
     for class in &link.classes {

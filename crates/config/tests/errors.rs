@@ -252,3 +252,35 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_several_workers_cannot_share_is_refused_with_its_line() {
+    let refused = |text: &str, key: &str, line: usize, says: &str| {
+        let text = format!("{text}\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n");
+        let errors = RouterConfig::parse(&text, "r.toml").unwrap_err();
+        let found = errors
+            .0
+            .iter()
+            .any(|error| error.line == line && error.key == key && error.message.contains(says));
+        assert!(found, "{errors}");
+    };
+    let one = "workers = 1 only";
+    let link =
+        |rest: &str| format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}");
+    refused(&link("discipline = { kind = \"lct\" }"), "link.discipline", 6, one);
+    refused(&link("discipline = { kind = \"pfq\" }"), "link.discipline", 6, one);
+    let hash = "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }";
+    refused(&link(hash), "link.discipline", 6, one);
+    refused(&link("shaper = { rate = \"1Mbit/s\", burst = \"3kB\" }"), "link.shaper", 6, one);
+    refused("[router]\nworkers = 2\n[fairdrop]\non = true", "fairdrop.bandwidth", 3, one);
+    refused("[router]\nworkers = 2\nio = \"af-xdp\"", "router.io", 3, one);
+    refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");
+    refused("[router]\nworkers = 2\ncpus = [1]", "router.cpus", 3, "one for each");
+    refused("[router]\nworkers = 65", "router.workers", 2, "1 to 64");
+
+    let text = "[router]\nworkers = 2\ncpus = [0, 1]\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n\
+                [[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\ndiscipline = { kind = \"wfq-altq\" }\n\
+                [fairdrop]\nbandwidth = false\n";
+    let config = RouterConfig::parse(text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!((config.router.workers, config.router.cpus), (2, vec![0, 1]));
+}

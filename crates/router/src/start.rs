@@ -35,7 +35,7 @@ pub struct Options {
     pub runtime_dir: PathBuf,
     /// Network namespace (a name under `/run/netns`) for the ports and the mirror; the caller's if `None`.
     pub netns: Option<String>,
-    /// CPU to pin the worker to.
+    /// CPU to pin the only worker to.
     pub cpu: Option<usize>,
     /// How long [`Handle::send`] waits for the worker.
     pub reply_timeout: Duration,
@@ -150,6 +150,10 @@ impl Router {
     /// [`StartError`]; whatever had been changed was put back.
     pub fn start(config: RouterConfig, options: Options) -> Result<Handle, StartError> {
         let places = Place::all(&config).map_err(|error| StartError::Config(error.to_string()))?;
+        if let (Some(cpu), 2..) = (options.cpu, places.len()) {
+            let text = format!("CPU {cpu} for {} workers: list theirs as `cpus` in [router]", places.len());
+            return Err(StartError::Config(text));
+        }
         let config = with_seed(&config);
         let timeout = options.reply_timeout;
         let mut team = Team::new(config.config.ports.len());

@@ -9,10 +9,10 @@ use evenkeel_net::fib::{NextHop, Route, RouteKind};
 use evenkeel_net::frame::{Headers, Parsed, parse};
 use evenkeel_net::{MacAddr, PortIndex, checksum};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
-use evenkeel_router::Snapshot;
 use evenkeel_router::mirror::MirrorEvent;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline, Round};
+use evenkeel_router::pipeline::{LinkState, Pipeline, Place, Round};
+use evenkeel_router::{Disciplines, Snapshot};
 
 /// What a test frame is like.
 #[derive(Clone, Copy, Debug)]
@@ -137,13 +137,31 @@ impl Bed {
 
     /// `wire` is what the memory ports carry, `mtu` what the router believes.
     pub fn with_mtu(count: usize, rest: &str, wire: u32, mtu: u32) -> Self {
+        Self::all(count, rest, wire, mtu).remove(0)
+    }
+
+    /// One for each worker of the router, which share nothing but its links.
+    pub fn workers(count: usize, rest: &str) -> Vec<Self> {
+        Self::all(count, rest, 9000, 1500)
+    }
+
+    fn all(count: usize, rest: &str, wire: u32, mtu: u32) -> Vec<Self> {
         let mut text = rest.to_owned();
         for i in 0..count {
             text += &format!("\n[[port]]\nname = \"p{i}\"\ninterface = \"eth{i}\"\n");
         }
         let config = RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        let places = Place::all(&config).unwrap();
+        if places.is_empty() {
+            return vec![Self::at(&config, None, wire, mtu)];
+        }
+        places.into_iter().map(|place| Self::at(&config, Some(place), wire, mtu)).collect()
+    }
+
+    fn at(config: &RouterConfig, place: Option<Place>, wire: u32, mtu: u32) -> Self {
+        let count = config.ports.len();
         let now = Nanos::from_secs(1);
-        let mut pipeline = Pipeline::new(&config, now).unwrap();
+        let mut pipeline = Pipeline::for_worker(config, now, Disciplines::default(), place).unwrap();
         let (mut ports, mut hosts) = (Vec::new(), Vec::new());
         for i in 0..count {
             let options = MemoryOptions { slots: 512, mtu: wire };

@@ -8,6 +8,7 @@ mod common;
 mod packet_sockets {
     const IO: &str = "af-packet";
     include!("suite.rs");
+    include!("workers.rs");
 }
 
 mod xdp {

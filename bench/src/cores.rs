@@ -1,0 +1,179 @@
+//! `evenkeel-bench cores`: two workers that share an outgoing link against one that has it alone, in memory.
+//!
+//! Each worker is a thread with a pipeline, ports in memory, and a host of its own: frames are made, forwarded and thrown away in the same thread, so
+//! nothing is shared but the link. What is compared: frames forwarded per second with a rate that binds nobody, and with a rate that does, where classes fall
+//! on workers as unevenly as they can: class `a` on the first alone, `b` and `c` on the second.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use evenkeel_config::RouterConfig;
+use evenkeel_core::{BitRate, Nanos};
+use evenkeel_net::fib::{NextHop, Route};
+use evenkeel_net::{MacAddr, PortIndex, Prefix};
+use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
+use evenkeel_ports::{FramePool, Port, RxFrame};
+use evenkeel_router::mirror::decode::KernelNeighbourState;
+use evenkeel_router::pipeline::{LinkState, Pipeline, Place};
+
+use crate::pipeline::frame_between;
+use crate::timing::Spread;
+
+const RUNS: usize = 7;
+/// Of each run, and of what comes before it counts.
+const TIME: Duration = Duration::from_millis(300);
+const WARM: Duration = Duration::from_millis(50);
+const SIZE: u16 = 512;
+/// Preamble, frame check sequence and gap.
+const OVERHEAD: u64 = 24;
+/// The part of what two workers forward that the binding rate lets through.
+const BINDING: f64 = 0.92;
+/// Weights of the classes in the file.
+const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
+const BURST: usize = 32;
+const MACS: [[u8; 6]; 4] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
+
+struct Bed {
+    pipeline: Pipeline,
+    ports: [MemoryPort; 2],
+    host: MemoryPort,
+    sink: MemoryPort,
+    sink_pool: FramePool,
+    received: Vec<RxFrame>,
+    frames: Vec<Vec<u8>>,
+}
+
+impl Bed {
+    /// A worker whose host sends packets of `classes` in turn.
+    fn new(config: &RouterConfig, place: Option<Place>, classes: &[u64], now: Nanos) -> Self {
+        let mut pipeline =
+            Pipeline::for_worker(config, now, Default::default(), place).expect("the configuration is valid");
+        for (index, mac) in [MACS[1], MACS[2]].into_iter().enumerate() {
+            let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
+            pipeline.set_link(now, PortIndex(index as u16), Some(state));
+        }
+        let out = PortIndex(1);
+        let network = Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 0)), 24).expect("a prefix");
+        pipeline.fib_mut().insert(network, Route::via(NextHop::connected(out), 0));
+        let reachable = KernelNeighbourState::Reachable(MacAddr(MACS[3]));
+        pipeline.set_neighbour(now, out, IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)), Some(reachable));
+        let options = MemoryOptions { slots: 1024, mtu: 1500 };
+        let (host, port_in) = MemoryPort::pair(options, ("host", MACS[0]), ("in", MACS[1]));
+        let (port_out, sink) = MemoryPort::pair(options, ("out", MACS[2]), ("sink", MACS[3]));
+        // The source, which the class is known by, is that of the flow modulo four.
+        let flows = (0..16u64).flat_map(|n| classes.iter().map(move |class| n * 4 + class));
+        Self {
+            pipeline,
+            ports: [port_in, port_out],
+            host,
+            sink,
+            sink_pool: FramePool::new(1024),
+            received: Vec::with_capacity(1024),
+            frames: flows.map(|flow| frame_between(&MACS[1], [10, 0, 2, 1], flow, SIZE)).collect(),
+        }
+    }
+
+    /// Bytes on the wire by class that have left the link.
+    fn sent(&mut self, now: Nanos) -> [u64; 3] {
+        let snapshot = self.pipeline.snapshot(now, &mut self.ports);
+        let classes = &snapshot.links[1].classes;
+        std::array::from_fn(|class| classes[class].sent_packets)
+    }
+
+    /// Forwards as fast as it can; packets by class in the time that counts.
+    fn run(mut self, start: Instant, barrier: &Barrier) -> [u64; 3] {
+        let now = || Nanos(start.elapsed().as_nanos() as u64) + Nanos::SECOND;
+        barrier.wait();
+        let (begin, mut next, mut before) = (Instant::now(), 0, None);
+        loop {
+            let passed = begin.elapsed();
+            if before.is_none() && passed >= WARM {
+                before = Some(self.sent(now()));
+            }
+            if passed >= WARM + TIME {
+                break;
+            }
+            for _ in 0..BURST {
+                self.host.inject(&self.frames[next]);
+                next = (next + 1) % self.frames.len();
+            }
+            self.pipeline.round(now(), &mut self.ports);
+            self.sink.rx_burst(&mut self.sink_pool, now(), &mut self.received, 1024);
+            for received in self.received.drain(..) {
+                self.sink_pool.release(received.frame);
+            }
+        }
+        let after = self.sent(now());
+        let before = before.unwrap_or_default();
+        std::array::from_fn(|class| after[class] - before[class])
+    }
+}
+
+/// Packets by class that `spread.len()` workers send in `TIME` on a link of this rate; each element of `spread` is the classes of a worker.
+fn measure(spread: &[&[u64]], rate: BitRate) -> [u64; 3] {
+    let text = format!(
+        "[router]\nworkers = {}\n{}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n\
+         discipline = {{ kind = \"wfq-altq\", limit = 400, weight = {{ a = 200, b = 100, c = 100, d = 100 }} }}\n",
+        spread.len(),
+        include_str!("router.toml"),
+        rate.0,
+    );
+    let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
+    let places = Place::all(&config).expect("it can be shared");
+    let (start, barrier) = (Instant::now(), Barrier::new(spread.len()));
+    let totals = std::thread::scope(|scope| {
+        let hire = |(worker, classes): (usize, &&[u64])| {
+            let bed = Bed::new(&config, places.get(worker).cloned(), classes, Nanos::SECOND);
+            let barrier = &barrier;
+            scope.spawn(move || bed.run(start, barrier))
+        };
+        let threads: Vec<_> = spread.iter().enumerate().map(hire).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a worker panicked")).collect::<Vec<_>>()
+    });
+    std::array::from_fn(|class| totals.iter().map(|sent| sent[class]).sum())
+}
+
+fn mpps(sent: [u64; 3]) -> f64 {
+    sent.iter().sum::<u64>() as f64 / TIME.as_secs_f64() / 1e6
+}
+
+/// The largest deviation of a class from its share, percent of the share.
+fn share_error(sent: [u64; 3]) -> f64 {
+    let (all, weights) = (sent.iter().sum::<u64>() as f64, WEIGHTS.iter().sum::<f64>());
+    let error = |(sent, weight): (u64, f64)| (sent as f64 / (all * weight / weights) - 1.0).abs() * 100.0;
+    sent.into_iter().zip(WEIGHTS).map(error).fold(0.0, f64::max)
+}
+
+pub(crate) fn run() {
+    let free = BitRate(1_000_000_000_000);
+    let uneven: [&[u64]; 2] = [&[0], &[1, 2]];
+    let (mut one, mut two, mut ratios, mut bound, mut errors, mut rates) =
+        (vec![], vec![], vec![], vec![], vec![], vec![]);
+    for _ in 0..RUNS {
+        let alone = mpps(measure(&[&[0, 0, 1, 2]], free));
+        let both = mpps(measure(&uneven, free));
+        let rate = BitRate((both * BINDING * 1e6) as u64 * (u64::from(SIZE) + OVERHEAD) * 8);
+        let sent = measure(&uneven, rate);
+        one.push(alone);
+        two.push(both);
+        ratios.push(both / alone);
+        bound.push(mpps(sent) / alone);
+        errors.push(share_error(sent));
+        rates.push(mpps(sent) / (both * BINDING) * 100.0);
+    }
+    println!(
+        "workers of one router on one outgoing link, {SIZE}-byte frames, medians (least, most) of {RUNS} runs"
+    );
+    let row = |what: &str, values: Vec<f64>, unit: &str| {
+        let Spread { median, min, max } = Spread::of(values);
+        println!("  {what:<58} {median:>8.3} ({min:.3}, {max:.3}) {unit}");
+    };
+    row("one worker", one, "Mpps");
+    row("two workers, rate not binding", two, "Mpps");
+    row("  to one worker (aim: 1.7)", ratios, "x");
+    row("two workers, rate 92 % of that, classes uneven, to one worker", bound, "x");
+    row("  sent of the rate", rates, "%");
+    row("  largest deviation of a class from its share (aim: 1)", errors, "%");
+    println!("  cores here: {}", std::thread::available_parallelism().map_or(1, usize::from));
+}
