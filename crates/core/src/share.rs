@@ -261,16 +261,16 @@ impl SharedLink {
         let Part { demand, grant, by_class, weights, .. } = part;
         by_class[..classes].iter_mut().zip(&*weights).for_each(|(class, weight)| *class = (*weight, 0));
         for worker in 0..workers {
-            for class in 0..classes {
+            let cells = &self.cells[worker].0;
+            for (class, (_, asked)) in by_class[..classes].iter_mut().enumerate() {
                 let at = worker * classes + class;
-                let cells = &self.cells[worker].0;
                 let (target, sent) = (cells.get(2 * class), cells.get(2 * class + 1));
                 let granted = before.granted.get(at);
                 let wanted = target.wrapping_sub(granted) as i64;
                 let granted = if wanted < 0 { target } else { granted };
                 let room = most.saturating_sub(granted.wrapping_sub(sent) as i64);
                 demand[at] = wanted.min(room).max(0) as u64;
-                by_class[class].1 = by_class[class].1.saturating_add(demand[at]);
+                *asked = asked.saturating_add(demand[at]);
                 grant[at] = granted;
             }
         }
@@ -279,10 +279,9 @@ impl SharedLink {
             left = fill(&mut by_class[..classes], budget);
         }
         let mut rest = left;
-        for class in 0..classes {
-            let open = by_class[class].1;
+        for (class, (_, open)) in by_class[..classes].iter().enumerate() {
             let all: u64 = (0..workers).map(|w| demand[w * classes + class]).fold(0, u64::saturating_add);
-            let mut budget = all - open;
+            let mut budget = all - *open;
             // Max-min over the workers of the class: the level rises until it has used its bytes.
             let mut thirsty = (0..workers).filter(|w| demand[w * classes + class] > 0).count() as u64;
             while budget > 0 && thirsty > 0 {

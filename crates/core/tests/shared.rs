@@ -84,7 +84,7 @@ impl Router {
 
     /// One step of time. `greedy`: (worker, class, bytes) that always have something. Workers in `asleep` do nothing.
     fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
-        self.now = self.now + STEP;
+        self.now += STEP;
         for (worker, class, bytes) in greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker)) {
             while self.links[worker].scheduler().class_backlog(Class(class)).packets < 60 {
                 self.offer(worker, class, bytes);

@@ -103,7 +103,7 @@ fn wait(answer: &Receiver<Result<Reply, CommandError>>, timeout: Duration) -> Re
 #[derive(Debug)]
 enum Running {
     Threads(Vec<JoinHandle<Outcome>>),
-    Ended(Outcome),
+    Ended(Box<Outcome>),
 }
 
 /// All workers of a router.
@@ -223,8 +223,9 @@ impl Team {
     /// Stops all workers, the first one last: it holds the kernel back until nobody else forwards.
     pub(crate) fn stop(&self) -> Outcome {
         let mut running = lock(&self.running);
-        let outcome = match std::mem::replace(&mut *running, Running::Ended(Err("it did not end".into()))) {
-            Running::Ended(outcome) => outcome,
+        let unknown = Running::Ended(Box::new(Err("it did not end".into())));
+        let outcome = match std::mem::replace(&mut *running, unknown) {
+            Running::Ended(outcome) => *outcome,
             Running::Threads(mut threads) => {
                 let reach = lock(&self.reach);
                 reach.iter().skip(1).for_each(Reach::stop);
@@ -238,7 +239,7 @@ impl Team {
                 all.collect::<Result<Vec<_>, _>>().map(merged)
             }
         };
-        *running = Running::Ended(outcome.clone());
+        *running = Running::Ended(Box::new(outcome.clone()));
         outcome
     }
 }
