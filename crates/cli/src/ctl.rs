@@ -209,7 +209,6 @@ fn show(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What the dynamic control of a link sees and does.
 /// What each of several workers did; empty for one.
 fn workers(snapshot: &Snapshot) -> String {
     if snapshot.workers.is_empty() {
@@ -237,6 +236,7 @@ fn workers(snapshot: &Snapshot) -> String {
     format!("\n{}", table.render())
 }
 
+/// What the dynamic control of a link sees and does.
 fn control_table(link: &evenkeel_router::snapshot::LinkSnapshot) -> String {
     let mut table = Table::new(["control", "index for delay", "for loss", "x_delay us", "limit"]);
     for class in &link.classes {
