@@ -7,7 +7,7 @@ use evenkeel_core::schedule::wfq_altq::QueueSelect;
 
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
-use crate::model::{Io, LinkConfig, RouterConfig};
+use crate::model::{LinkConfig, RouterConfig};
 use crate::read::{Fields, Reader};
 use crate::service::{ServiceConfig, Work};
 
@@ -108,15 +108,6 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     if section.given("cpu") {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
         reader.fail(&section.span("cpu"), section.path_of("cpu"), message);
-    }
-    let xdp = "io = \"af-xdp\" works with workers = 1 only; \"af-packet\" spreads frames over workers";
-    if config.router.io == Io::AfXdp {
-        reader.fail(&section.span("io"), section.path_of("io"), xdp.to_owned());
-    }
-    for (fields, port) in file.tables("port").zip(&config.ports) {
-        if port.io == Some(Io::AfXdp) {
-            reader.fail(&fields.span("io"), fields.path_of("io"), xdp.to_owned());
-        }
     }
     for (key, given) in [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())] {
         if given {

@@ -273,7 +273,6 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     refused(&link(hash), "link.discipline", 6, one);
     refused(&link("shaper = { rate = \"1Mbit/s\", burst = \"3kB\" }"), "link.shaper", 6, one);
     refused("[router]\nworkers = 2\n[fairdrop]\non = true", "fairdrop.bandwidth", 3, one);
-    refused("[router]\nworkers = 2\nio = \"af-xdp\"", "router.io", 3, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");
     refused("[router]\nworkers = 2\ncpus = [1]", "router.cpus", 3, "one for each");
     refused("[router]\nworkers = 65", "router.workers", 2, "1 to 64");

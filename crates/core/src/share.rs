@@ -234,12 +234,12 @@ impl SharedLink {
         let rate = self.rate.load(Ordering::Relaxed);
         let window = Self::window_at(BitRate(rate));
         let contended = before.head.get(CONTENDED) != 0;
+        let unused = self.patience.0.max(window.0.saturating_mul(UNUSED));
         // A wire that nobody waited for has not saved its time.
-        let longest = if contended { window.0.saturating_mul(UNUSED) } else { window.0 };
+        let longest = if contended { unused } else { window.0 };
         let passed = at.saturating_sub(opened).0.min(longest);
         let earned = u128::from(rate) * u128::from(passed) * UNIT + u128::from(before.head.get(CARRY));
         let budget = u64::try_from(earned / BYTE).unwrap_or(u64::MAX).saturating_add(before.head.get(SPARE));
-        let unused = self.patience.0.max(window.0.saturating_mul(UNUSED));
         let most = u128::from(rate) * u128::from(unused) * UNIT / BYTE;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let left = self.divide(part, before, table, budget, most);

@@ -71,11 +71,39 @@ impl Namespaces {
     /// # Errors
     /// There is no such node, or an interface of that name is there already.
     pub fn wire(&self, left: (&str, &str), right: (&str, &str)) -> Result<(), ShellError> {
+        self.wire_with(left, right, None)
+    }
+
+    /// As [`Namespaces::wire`]; both ends have this many receive and transmit queues.
+    ///
+    /// # Errors
+    /// As [`Namespaces::wire`]; also a number that the kernel does not take.
+    pub fn wire_of_queues(
+        &self,
+        left: (&str, &str),
+        right: (&str, &str),
+        queues: u16,
+    ) -> Result<(), ShellError> {
+        self.wire_with(left, right, Some(queues))
+    }
+
+    fn wire_with(
+        &self,
+        left: (&str, &str),
+        right: (&str, &str),
+        queues: Option<u16>,
+    ) -> Result<(), ShellError> {
         let (from, to) = (self.name_of(left.0), self.name_of(right.0));
-        shell::output(&[
-            "ip", "link", "add", left.1, "netns", &from, "type", "veth", "peer", "name", right.1, "netns",
-            &to,
-        ])?;
+        let number = queues.map(|queues| queues.to_string());
+        let many = number.as_deref().map(|number| ["numrxqueues", number, "numtxqueues", number]);
+        let many = many.as_ref().map_or(&[][..], |many| &many[..]);
+        let ends: [&[&str]; 4] = [
+            &["ip", "link", "add", left.1, "netns", &from],
+            many,
+            &["type", "veth", "peer", "name", right.1, "netns", &to],
+            many,
+        ];
+        shell::output(&ends.concat())?;
         shell::output(&["ip", "-n", &from, "link", "set", left.1, "up"])?;
         shell::output(&["ip", "-n", &to, "link", "set", right.1, "up"])?;
         Ok(())

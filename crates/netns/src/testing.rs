@@ -122,6 +122,14 @@ impl TestNet {
         self.0.wire(left, right).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// A veth pair with this many receive and transmit queues at both ends.
+    ///
+    /// # Panics
+    /// As [`TestNet::wire`].
+    pub fn wire_of_queues(&self, left: (&str, &str), right: (&str, &str), queues: u16) {
+        self.0.wire_of_queues(left, right, queues).unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// `ip -n <namespace> ...`; returns what it printed.
     ///
     /// # Panics

@@ -92,6 +92,21 @@ pub enum PortError {
         /// How many were expected.
         wanted: u32,
     },
+    /// The interface has too few queues for each worker to have one.
+    #[error(
+        "interface {interface} has {has} receive and transmit queues for {workers} workers, and with AF_XDP each needs one: `ethtool -l {interface}` shows them, and `ethtool -L` makes more where the driver can; else use fewer workers, or io = \"af-packet\" for this port"
+    )]
+    FewQueues {
+        /// The interface.
+        interface: String,
+        /// How many it has, of the kind that it has fewer of.
+        has: u32,
+        /// How many workers there are.
+        workers: u32,
+    },
+    /// A worker that is not the first one opens its port before that one has its program at the interface.
+    #[error("the first worker has no program at interface {0} yet")]
+    NotAttached(String),
     /// The kernel may not lock the memory of the frame buffers.
     #[error("{what}: {bytes} bytes may not be locked; raise the limit (`ulimit -l`), or use fewer buffers")]
     LockedMemory {

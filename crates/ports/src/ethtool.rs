@@ -32,13 +32,20 @@ pub(crate) fn driver(control: &Control, interface: &str) -> Result<String, PortE
     Ok(text(&data[1..9]))
 }
 
-/// How many receive queues a device has; 1 for one that cannot say.
-pub(crate) fn receive_queues(control: &Control, interface: &str) -> Result<u32, PortError> {
+/// How many queues a device has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queues {
+    pub(crate) receive: u32,
+    pub(crate) transmit: u32,
+}
+
+/// How many queues a device has; one each for one that cannot say.
+pub(crate) fn queues(control: &Control, interface: &str) -> Result<Queues, PortError> {
     // struct ethtool_channels: command; maxima of rx, tx, other, combined; counts of the same.
     let mut data = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
     match control.ethtool(interface, &mut data) {
-        Ok(()) => Ok((data[5] + data[8]).max(1)),
-        Err(PortError::Unsupported { .. }) => Ok(1),
+        Ok(()) => Ok(Queues { receive: (data[5] + data[8]).max(1), transmit: (data[6] + data[8]).max(1) }),
+        Err(PortError::Unsupported { .. }) => Ok(Queues { receive: 1, transmit: 1 }),
         Err(error) => Err(error),
     }
 }

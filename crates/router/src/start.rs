@@ -12,7 +12,7 @@ use std::time::Duration;
 use evenkeel_config::{Io, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpPart};
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError};
@@ -176,7 +176,7 @@ impl Router {
 
 /// Everything up to the first round, in the thread that will do the rounds.
 pub(crate) fn prepare(config: Seeded, options: &Options, seat: Seat) -> Result<Worker, StartError> {
-    let Seat { control, stop, commands, place, guarded, role } = seat;
+    let Seat { control, stop, commands, place, guarded, stations, role } = seat;
     let Seeded { config, seeded } = config;
     let number = place.as_ref().map_or(0, Place::worker);
     if let Some(name) = &options.netns {
@@ -244,9 +244,11 @@ pub(crate) fn prepare(config: Seeded, options: &Options, seat: Seat) -> Result<W
 
     let mut ports: Vec<Box<dyn Port>> = Vec::with_capacity(config.ports.len());
     let mut attachments = Vec::with_capacity(config.ports.len());
-    for ((port, claim), link) in config.ports.iter().zip(claims).zip(links) {
+    for (((port, claim), link), station) in config.ports.iter().zip(claims).zip(links).zip(&*stations) {
         let error = |error| port_error(&port.name, error);
-        let opened = open_port(port, &config, &mut pipeline, &local, options)?;
+        let workers = u32::from(config.router.workers);
+        let part = (workers > 1).then(|| XdpPart { worker: number as u32, workers, common: station.clone() });
+        let opened = open_port(port, &config, &mut pipeline, &local, part, options)?;
         let (mut offloads, mut guard) = (None, None);
         if leads {
             let off = offloads_of(&*opened, &port.interface, &options.runtime_dir).map_err(error)?;
@@ -339,16 +341,28 @@ fn open_port(
     config: &RouterConfig,
     pipeline: &mut Pipeline,
     local: &[IpAddr],
+    part: Option<XdpPart>,
     options: &Options,
 ) -> Result<Box<dyn Port>, StartError> {
     let pool = pipeline.pool_mut();
-    let fanout = config.router.workers > 1;
+    let fanout = part.is_some();
     let io = config.io_of(port);
-    // Of several workers each would need receive queues of its own.
-    if io != Io::AfPacket && !fanout {
-        match AfXdpPort::open(&port.interface, AfXdpOptions::default(), pool, local) {
+    // All workers do as the first one does: a queue without a socket is the kernel's.
+    let follows = part.as_ref().is_some_and(|part| part.worker > 0);
+    let falls_back = io == Io::Auto && !follows;
+    let xdp = match &part {
+        Some(part) if follows => part.common.is_attached(),
+        _ => io != Io::AfPacket,
+    };
+    if xdp {
+        let xdp_options = AfXdpOptions::default();
+        let opened = match part {
+            Some(part) => AfXdpPort::open_part(&port.interface, xdp_options, pool, local, part),
+            None => AfXdpPort::open(&port.interface, xdp_options, pool, local),
+        };
+        match opened {
             Ok(opened) => return Ok(Box::new(opened)),
-            Err(error) if io == Io::Auto && !matches!(error, PortError::NoInterface(_)) => {
+            Err(error) if falls_back && !matches!(error, PortError::NoInterface(_)) => {
                 if let Some(report) = options.report {
                     report(&format!("port {}: packet sockets instead of AF_XDP: {error}", port.name));
                 }
@@ -395,7 +409,9 @@ fn port_error(port: &str, error: PortError) -> StartError {
         | PortError::QueueTaken { .. }
         | PortError::LockedMemory { .. }
         | PortError::MtuTooLong { .. }
-        | PortError::QueueCount { .. } => StartError::NoXdp { port: port.to_owned(), source: error },
+        | PortError::QueueCount { .. }
+        | PortError::FewQueues { .. }
+        | PortError::NotAttached(_) => StartError::NoXdp { port: port.to_owned(), source: error },
         PortError::Io { what, source } => StartError::System { what: format!("port {port}: {what}"), source },
         error if error.is_missing_privilege_or_feature() => {
             StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_ports::af_xdp::XdpCommon;
 use evenkeel_ports::sys::Notifier;
 
 use crate::command::{Command, CommandError, Reply};
@@ -45,6 +46,8 @@ pub(crate) struct Seat {
     pub(crate) commands: Receiver<Request>,
     pub(crate) place: Option<Place>,
     pub(crate) guarded: Arc<[AtomicBool]>,
+    /// By port, what the workers' AF_XDP ports have in common.
+    pub(crate) stations: Arc<[XdpCommon]>,
     pub(crate) role: Role,
 }
 
@@ -112,6 +115,7 @@ pub(crate) struct Team {
     reach: Mutex<Vec<Reach>>,
     running: Mutex<Running>,
     guarded: Arc<[AtomicBool]>,
+    stations: Arc<[XdpCommon]>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -125,6 +129,7 @@ impl Team {
             reach: Mutex::new(Vec::new()),
             running: Mutex::new(Running::Threads(Vec::new())),
             guarded: (0..ports).map(|_| AtomicBool::new(false)).collect(),
+            stations: (0..ports).map(|_| XdpCommon::default()).collect(),
         }
     }
 
@@ -151,6 +156,7 @@ impl Team {
             commands: requests,
             place,
             guarded: Arc::clone(&self.guarded),
+            stations: Arc::clone(&self.stations),
             role,
         };
         let (config, options) = (config.clone(), options.clone());

@@ -304,6 +304,11 @@ impl Worker {
             }
             // The mirror will tell when it is back.
             Err(PortError::NoInterface(_)) => return,
+            // The first worker is about to.
+            Err(PortError::NotAttached(_)) => {
+                attachment.retry = Some(now + RETRY_FOLLOW);
+                return;
+            }
             Err(error) => {
                 attachment.retry = Some(now + RETRY_USE);
                 let text = format!("port {}: {error}; trying again each {RETRY_USE}", attachment.name);

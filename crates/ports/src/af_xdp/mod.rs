@@ -8,7 +8,7 @@
 //! - the kernel's arrival stamps, as metadata before each frame;
 //! - transport checksums that a veth host has left out (`checksum.rs`);
 //! - native or generic mode, without or with a copy: the best that the driver takes, and [`AfXdpPort::mode`] says which;
-//! - several receive queues: a socket for each;
+//! - several receive queues: a socket for each, all in one port, or divided among the ports of several workers (`shared.rs`);
 //! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.
 //!
 //! **Buffers.** Those in the fill and transmit rings belong to the kernel; [`FramePool::in_use`] counts them,
@@ -18,23 +18,27 @@
 mod checksum;
 mod program;
 mod ring;
+mod shared;
 mod socket;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
 
 use evenkeel_core::{Nanos, Reason};
 
 use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
-use crate::ethtool::{driver, receive_queues};
+use crate::ethtool::{driver, queues};
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool, Umem};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 use crate::sys::{Poller, take_error};
+use shared::Sockets;
+pub use shared::{XdpCommon, XdpPart};
 use socket::XdpSocket;
 
 /// What the kernel keeps free before a frame that it receives, bytes of each buffer.
@@ -88,20 +92,21 @@ pub struct XdpMode {
     pub native: bool,
     /// The driver reads and writes the buffers itself; else the kernel copies each frame once.
     pub zero_copy: bool,
-    /// Receive queues, a socket for each.
+    /// Receive queues of this port, a socket for each.
     pub queues: u32,
+    /// Receive queues of the interface: more if other workers' ports have the rest.
+    pub of: u32,
 }
 
 impl std::fmt::Display for XdpMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let hook = if self.native { "native" } else { "generic" };
         let copy = if self.zero_copy { "zero-copy" } else { "copy" };
-        write!(
-            f,
-            "AF_XDP, {hook}, {copy}, {} receive queue{}",
-            self.queues,
-            if self.queues == 1 { "" } else { "s" }
-        )
+        write!(f, "AF_XDP, {hook}, {copy}, {}", self.queues)?;
+        if self.queues < self.of {
+            write!(f, " of {}", self.of)?;
+        }
+        write!(f, " receive queue{}", if self.of == 1 { "" } else { "s" })
     }
 }
 
@@ -118,7 +123,11 @@ pub struct AfXdpPort {
     looked: Nanos,
     /// Senders may leave checksums to hardware that is not there.
     checksums: bool,
-    hook: Hook,
+    /// Of the only worker, or the first one.
+    hook: Option<Hook>,
+    sockets: Arc<Sockets>,
+    /// Among several workers.
+    part: Option<XdpPart>,
     queues: Vec<Queue>,
     /// Joins the descriptors of several queues.
     joined: Option<Poller>,
@@ -140,8 +149,6 @@ struct Hook {
     _link: Link,
     station: Map,
     local: LocalAddresses,
-    sockets: Map,
-    native: bool,
 }
 
 impl Hook {
@@ -151,7 +158,7 @@ impl Hook {
         queues: u32,
         local: &[IpAddr],
         native_only: bool,
-    ) -> Result<Self, PortError> {
+    ) -> Result<(Self, Sockets), PortError> {
         let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
         set_station(&station, interface.mac)?;
         let local = LocalAddresses::create(local)?;
@@ -174,7 +181,8 @@ impl Hook {
                 }
             },
         };
-        Ok(Self { _link: link, station, local, sockets, native })
+        let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native };
+        Ok((Self { _link: link, station, local }, sockets))
     }
 }
 
@@ -264,6 +272,31 @@ impl AfXdpPort {
         pool: &mut FramePool,
         local: &[IpAddr],
     ) -> Result<Self, PortError> {
+        Self::open_as(interface, options, pool, local, None)
+    }
+
+    /// As [`AfXdpPort::open`], for one of several workers, each with a pool of its own: this port has every `workers`-th receive queue, and sends by the first
+    /// of them. The first worker's port opens before the others, and takes the program with it when it is dropped: then the kernel has all queues.
+    ///
+    /// # Errors
+    /// As [`AfXdpPort::open`]; also [`PortError::FewQueues`], and [`PortError::NotAttached`] from a worker that is not the first one.
+    pub fn open_part(
+        interface: &str,
+        options: AfXdpOptions,
+        pool: &mut FramePool,
+        local: &[IpAddr],
+        part: XdpPart,
+    ) -> Result<Self, PortError> {
+        Self::open_as(interface, options, pool, local, Some(part))
+    }
+
+    fn open_as(
+        interface: &str,
+        options: AfXdpOptions,
+        pool: &mut FramePool,
+        local: &[IpAddr],
+        part: Option<XdpPart>,
+    ) -> Result<Self, PortError> {
         options.check()?;
         let umem = pool.umem();
         if !matches!(umem.buffer(), 2048 | 4096) {
@@ -272,7 +305,8 @@ impl AfXdpPort {
         }
         let control = Control::open()?;
         let found = control.interface(interface)?;
-        let (hook, queues, joined) = attach(interface, &control, &found, &options, &umem, local)?;
+        let Attached { hook, sockets, queues, joined } =
+            attach(interface, &control, &found, &options, &umem, local, part.as_ref())?;
         let mut this = Self {
             name: interface.to_owned(),
             checksums: driver(&control, interface)? == "veth",
@@ -283,6 +317,8 @@ impl AfXdpPort {
             state: state_of(&found),
             looked: Nanos::ZERO,
             hook,
+            sockets,
+            part,
             queues,
             joined,
             orphans: Vec::new(),
@@ -300,9 +336,10 @@ impl AfXdpPort {
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         XdpMode {
-            native: self.hook.native,
+            native: self.sockets.native,
             zero_copy: self.queues.iter().all(|queue| queue.socket.zero_copy),
             queues: self.queues.len() as u32,
+            of: self.sockets.queues,
         }
     }
 
@@ -321,9 +358,13 @@ impl AfXdpPort {
             .filter(|found| found.index == self.interface.index);
         let Some(found) = found else {
             self.state = PortState::Gone;
+            if let Some(part) = self.part.as_ref().filter(|part| part.leads()) {
+                part.common.put(None);
+            }
             return;
         };
-        if found.mac != self.interface.mac && set_station(&self.hook.station, found.mac).is_err() {
+        let moved = found.mac != self.interface.mac;
+        if moved && self.hook.as_ref().is_some_and(|hook| set_station(&hook.station, found.mac).is_err()) {
             // Frames to the new address go to the kernel, which forwards them.
             self.state = PortState::Down;
             return;
@@ -369,7 +410,15 @@ const fn state_of(interface: &Interface) -> PortState {
     if interface.running { PortState::Up } else { PortState::Down }
 }
 
-/// The program and a socket for every receive queue.
+/// What a port has of an interface.
+struct Attached {
+    hook: Option<Hook>,
+    sockets: Arc<Sockets>,
+    queues: Vec<Queue>,
+    joined: Option<Poller>,
+}
+
+/// The program, unless it is another worker's, and a socket for every receive queue of this port.
 fn attach(
     name: &str,
     control: &Control,
@@ -377,7 +426,8 @@ fn attach(
     options: &AfXdpOptions,
     umem: &Umem,
     local: &[IpAddr],
-) -> Result<(Hook, Vec<Queue>, Option<Poller>), PortError> {
+    part: Option<&XdpPart>,
+) -> Result<Attached, PortError> {
     let longest = umem.buffer() - KERNEL_HEADROOM;
     if interface.mtu as usize + FRAME_OVERHEAD > longest {
         return Err(PortError::MtuTooLong {
@@ -386,25 +436,33 @@ fn attach(
             longest: (longest - FRAME_OVERHEAD) as u32,
         });
     }
-    let count = receive_queues(control, name)?;
-    if options.queues.is_some_and(|wanted| wanted != count) {
-        return Err(PortError::QueueCount {
-            interface: name.to_owned(),
-            has: count,
-            wanted: options.queues.unwrap_or_default(),
-        });
+    let has = queues(control, name)?;
+    if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
+        return Err(PortError::QueueCount { interface: name.to_owned(), has: has.receive, wanted });
     }
-    let hook = Hook::attach(name, interface, count, local, options.native_only)?;
-    let mut queues = Vec::with_capacity(count as usize);
-    for number in 0..count {
-        let socket = XdpSocket::open(umem, name, interface.index, number, options.ring, hook.native)?;
-        hook.sockets.insert(&number.to_ne_bytes(), &socket.fd().as_raw_fd().to_ne_bytes()).map_err(
-            |error| PortError::from_io(format!("giving queue {number} of {name} its socket"), error),
-        )?;
+    let (hook, sockets) = match part {
+        Some(part) if !part.leads() => {
+            let common = part.common.get().filter(|sockets| sockets.ifindex == interface.index);
+            (None, common.ok_or_else(|| PortError::NotAttached(name.to_owned()))?)
+        }
+        _ => {
+            part.map_or(Ok(()), |part| part.check(name, has))?;
+            let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options.native_only)?;
+            (Some(hook), Arc::new(sockets))
+        }
+    };
+    let numbers: Vec<u32> = match part {
+        Some(part) => part.queues(sockets.queues).collect(),
+        None => (0..sockets.queues).collect(),
+    };
+    let mut queues = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let socket = XdpSocket::open(umem, name, interface.index, number, options.ring, sockets.native)?;
+        sockets.seat(name, number, &socket)?;
         let lent = vec![0; umem.buffers().div_ceil(64)];
         queues.push(Queue { socket, lent, filled: 0, sending: 0 });
     }
-    let joined = if count > 1 {
+    let joined = if queues.len() > 1 {
         let what = || format!("joining the queues of {name}");
         let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
         for (number, queue) in queues.iter().enumerate() {
@@ -416,7 +474,10 @@ fn attach(
     } else {
         None
     };
-    Ok((hook, queues, joined))
+    if let Some(part) = part.filter(|part| part.leads()) {
+        part.common.put(Some(Arc::clone(&sockets)));
+    }
+    Ok(Attached { hook, sockets, queues, joined })
 }
 
 impl Port for AfXdpPort {
@@ -566,7 +627,9 @@ impl Port for AfXdpPort {
     }
 
     fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        self.hook.local.set(addresses)?;
+        if let Some(hook) = &mut self.hook {
+            hook.local.set(addresses)?;
+        }
         self.local.clear();
         self.local.extend_from_slice(addresses);
         Ok(())
@@ -582,10 +645,12 @@ impl Port for AfXdpPort {
         }
         let control = Control::open()?;
         let found = control.interface(&self.name)?;
-        let (hook, queues, joined) =
-            attach(&self.name, &control, &found, &self.options, &self.umem, &self.local)?;
+        let part = self.part.as_ref();
+        let Attached { hook, sockets, queues, joined } =
+            attach(&self.name, &control, &found, &self.options, &self.umem, &self.local, part)?;
         self.lost_before = self.lost();
         self.hook = hook;
+        self.sockets = sockets;
         self.joined = joined;
         // With the old sockets closed the kernel has none of their buffers any more.
         for old in std::mem::replace(&mut self.queues, queues) {

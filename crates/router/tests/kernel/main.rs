@@ -14,4 +14,6 @@ mod packet_sockets {
 mod xdp {
     const IO: &str = "af-xdp";
     include!("suite.rs");
+    include!("workers.rs");
+    include!("queues.rs");
 }

@@ -19,12 +19,16 @@ struct Lab {
 
 impl Lab {
     fn new(test: &str) -> Option<Self> {
+        Self::wired(test, |net, left, right| net.wire(left, right))
+    }
+
+    fn wired(test: &str, wire: impl Fn(&TestNet, (&str, &str), (&str, &str))) -> Option<Self> {
         if !available(test) {
             return None;
         }
         let net = TestNet::new(&["a", "r", "b"]);
-        net.wire(("a", "a0"), ("r", "lan"));
-        net.wire(("b", "b0"), ("r", "wan"));
+        wire(&net, ("a", "a0"), ("r", "lan"));
+        wire(&net, ("b", "b0"), ("r", "wan"));
         net.sysctl("r", "net.ipv4.ip_forward=1");
         net.sysctl("r", "net.ipv6.conf.all.forwarding=1");
         for (namespace, interface, host) in [
@@ -71,14 +75,17 @@ impl Lab {
     }
 
     fn start(&mut self, rest: &str) {
+        self.start_with(Self::config(rest));
+    }
+
+    fn start_with(&mut self, config: RouterConfig) {
         let options = Options {
             runtime_dir: self.runtime.path().to_owned(),
             netns: Some(self.net.name("r")),
             report: Some(|text| eprintln!("report: {text}")),
             ..Options::default()
         };
-        self.router =
-            Some(Router::start(Self::config(rest), options).unwrap_or_else(|error| panic!("{error}")));
+        self.router = Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn started(test: &str, rest: &str) -> Option<Self> {

@@ -2,9 +2,37 @@
 
 const TWO: &str = "[router]\nworkers = 2\n";
 
+/// Receive queues of each interface; with packet sockets it makes no difference.
+const QUEUES: u16 = 4;
+
+impl Lab {
+    /// A lab whose interfaces have several queues, with the router started.
+    fn several(test: &str, rest: &str) -> Option<Self> {
+        let mut lab = Self::wired(test, |net, left, right| net.wire_of_queues(left, right, QUEUES))?;
+        lab.start(rest);
+        Some(lab)
+    }
+}
+
 /// What each worker forwarded from a port.
 fn by_worker(snapshot: &Snapshot, port: &str) -> Vec<u64> {
     snapshot.workers.iter().map(|worker| worker.port(port).unwrap().forwarded).collect()
+}
+
+/// Eight flows at once; both workers forward some of them, both ways.
+fn both_forward(lab: &Lab) {
+    let before = lab.snapshot();
+    let server = lab.net.start("b", "iperf3 -s");
+    eventually("iperf3 to listen", || lab.net.output("b", "ss -ltn").contains(":5201"));
+    let output = lab.net.output("a", "iperf3 -c 10.2.0.2 -P 8 -t 1 -f m");
+    assert!(output.contains("receiver"), "{output}");
+    drop(server);
+    let after = lab.snapshot();
+    assert_eq!(after.workers.len(), 2);
+    for port in ["lan", "wan"] {
+        let (before, after) = (by_worker(&before, port), by_worker(&after, port));
+        assert!(before.iter().zip(&after).all(|(before, after)| after > before), "{port}: {before:?} {after:?}");
+    }
 }
 
 #[test]
@@ -12,7 +40,7 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     if !has_tool("workers", "iperf3", "iperf3") {
         return;
     }
-    let Some(mut lab) = Lab::started("workers", TWO) else { return };
+    let Some(mut lab) = Lab::several("workers", TWO) else { return };
     for to in ["10.2.0.2", "2001:db8:2::2"] {
         lab.ping(to, 10);
     }
@@ -27,17 +55,11 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     let by_kernel = lab.forwarded_by_kernel();
     assert!(by_kernel <= 2, "the kernel forwarded {by_kernel} packets");
 
-    let server = lab.net.start("b", "iperf3 -s");
-    sleep(Duration::from_millis(300));
-    let output = lab.net.output("a", "iperf3 -c 10.2.0.2 -P 8 -t 1 -f m");
-    assert!(output.contains("receiver"), "{output}");
-    drop(server);
+    both_forward(&lab);
     let snapshot = lab.snapshot();
-    assert_eq!(snapshot.workers.len(), 2);
     for port in ["lan", "wan"] {
-        let spread = by_worker(&snapshot, port);
-        assert!(spread.iter().all(|packets| *packets > 0), "{port}: {spread:?}");
-        assert_eq!(spread.iter().sum::<u64>(), snapshot.port(port).unwrap().forwarded);
+        let forwarded = snapshot.port(port).unwrap().forwarded;
+        assert_eq!(by_worker(&snapshot, port).iter().sum::<u64>(), forwarded);
     }
 
     let router = lab.router.as_ref().unwrap();
@@ -63,6 +85,17 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     lab.net.ip("r", "-6 address replace 2001:db8:2::1/64 dev wan nodad");
     lab.ping("10.2.0.2", 5);
 
+    // It is deleted, and made anew.
+    lab.net.ip("r", "link del wan");
+    eventually("the port to be gone", || !lab.snapshot().port("wan").unwrap().up);
+    lab.net.wire_of_queues(("b", "b0"), ("r", "wan"), QUEUES);
+    lab.net.ip("b", "address add 10.2.0.2/24 dev b0");
+    lab.net.ip("b", "route add default via 10.2.0.1");
+    lab.net.ip("r", "address add 10.2.0.1/24 dev wan");
+    eventually("all workers to use the new one", || lab.snapshot().port("wan").unwrap().up);
+    lab.ping("10.2.0.2", 5);
+    both_forward(&lab);
+
     let last = lab.router.take().unwrap().stop().unwrap();
     assert_eq!(last.workers.len(), 2);
     assert_conserved(&last);
@@ -73,41 +106,76 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     lab.ping("10.2.0.2", 5);
 }
 
+/// Bytes sent and waiting, by class; when.
+struct Look {
+    sent: [u64; 2],
+    waiting: [u64; 2],
+    at: u64,
+    /// Between the looks at the first and at the second worker, nanoseconds.
+    apart: u64,
+}
+
+fn look(lab: &Lab) -> Look {
+    let snapshot = lab.snapshot();
+    let link = snapshot.link("wan").unwrap();
+    let class = |name| link.class(name).unwrap();
+    let times = [0, 1].map(|worker: usize| snapshot.workers[worker].time_ns);
+    Look {
+        sent: ["light", "heavy"].map(|name| class(name).sent_bytes),
+        waiting: ["light", "heavy"].map(|name| class(name).queued_bytes),
+        at: snapshot.time_ns,
+        apart: times[0].abs_diff(times[1]),
+    }
+}
+
+/// A stretch of time in which both classes send `bytes` together and never ran empty, as their own counters prove: at each look more waited than
+/// was sent until the next. However busy the machine is, and whatever it does to the senders, weights must hold there.
+fn backlogged(lab: &Lab, bytes: u64) -> (Look, Look) {
+    let start = std::time::Instant::now();
+    let sharp = |look: &Look| look.apart < 1_000_000;
+    let (mut first, mut last) = (None, look(lab));
+    loop {
+        assert!(start.elapsed() < Duration::from_secs(25), "both classes never had enough waiting for long enough");
+        sleep(Duration::from_millis(15));
+        let now = look(lab);
+        let proved = [0, 1].iter().all(|class| last.waiting[*class] > now.sent[*class] - last.sent[*class]);
+        if !proved {
+            first = None;
+        } else if first.is_none() && sharp(&last) {
+            first = Some(last);
+        }
+        match first {
+            Some(first) if sharp(&now) && (now.sent[0] + now.sent[1]) - (first.sent[0] + first.sent[1]) >= bytes => {
+                return (first, now);
+            }
+            _ => last = now,
+        }
+    }
+}
+
 #[test]
 fn two_workers_share_a_link_by_the_weights_of_its_classes() {
     if !has_tool("workers_wfq", "iperf3", "iperf3") {
         return;
     }
-    let rest = "[router]\nworkers = 2\n[[class]]\nname = \"light\"\n[[class]]\nname = \"heavy\"\n\
+    // A worker that the machine does not run for less than a second sends later what it missed.
+    let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n[[class]]\nname = \"light\"\n[[class]]\nname = \"heavy\"\n\
                 match = [{ protocol = \"udp\", destination_port = 5202 }]\n\
                 [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\n\
-                discipline = { kind = \"wfq-altq\", limit = 100, weight = { light = 100, heavy = 300 } }\n";
-    let Some(lab) = Lab::started("workers_wfq", rest) else { return };
+                discipline = { kind = \"wfq-altq\", limit = 400, weight = { light = 100, heavy = 300 } }\n";
+    let Some(lab) = Lab::several("workers_wfq", rest) else { return };
     let _servers = [5201, 5202].map(|port| lab.net.start("b", &format!("iperf3 -s -p {port}")));
     sleep(Duration::from_millis(300));
     // Flows of each class fall on workers as their ports are hashed: four of each, on both with good chances, on one at worst.
     let clients = [5201, 5202].map(|port| {
-        lab.net.start("a", &format!("iperf3 -c 10.2.0.2 -p {port} -u -b 8M -l 1400 -P 4 -t 20"))
+        lab.net.start("a", &format!("iperf3 -c 10.2.0.2 -p {port} -u -b 8M -l 1400 -P 4 -t 30"))
     });
-    let sent = || {
-        let snapshot = lab.snapshot();
-        let link = snapshot.link("wan").unwrap();
-        let bytes = |class| link.class(class).unwrap().sent_bytes;
-        (bytes("light"), bytes("heavy"), snapshot.time_ns)
-    };
-    eventually("both classes to queue", || {
-        let snapshot = lab.snapshot();
-        snapshot.link("wan").unwrap().classes.iter().all(|class| !class.dropped.is_empty())
-    });
-    let before = sent();
-    sleep(Duration::from_millis(2500));
-    let after = sent();
-    let (light, heavy) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
+    let (first, last) = backlogged(&lab, 4_000_000);
+    let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);
+    // Both workers are looked at within a millisecond of each other, which is 2.5 kB at this rate, and stop in the middle of a packet.
+    assert!((heavy / light / 3.0 - 1.0).abs() < 0.01, "{heavy} {light}");
     // 1400 bytes are 1466 on the wire, 1428 as IP packets.
-    let rate = (light + heavy) * 8e9 / (after.2 - before.2) as f64;
-    // Never above; below only where the machine does not run the senders or the workers.
-    let part = rate / 20e6 / (1428.0 / 1466.0);
-    assert!((0.3..1.02).contains(&part), "{rate}");
-    assert!((heavy / light / 3.0 - 1.0).abs() < 0.03, "{heavy} {light}");
+    let rate = (light + heavy) * 8e9 / (last.at - first.at) as f64 / (1428.0 / 1466.0);
+    assert!((0.97..1.03).contains(&(rate / 20e6)), "{rate}");
     drop(clients);
 }
