@@ -8,7 +8,7 @@ help:
 	@echo "make run    set up what is missing, build, and show the main job on real packets"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster"
-	@echo "make bench  ratios against peers, measured in the same run"
+	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that are missing"
 
@@ -34,7 +34,7 @@ figures: setup build
 
 bench:
 	@scripts/setup.sh bench
-	@scripts/bench.sh
+	@scripts/bench.sh $(PARTS)
 
 fmt:
 	@$(CARGO) fmt --all

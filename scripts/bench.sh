@@ -1,33 +1,53 @@
 #!/usr/bin/env bash
-# Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux.
+# Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux and DPDK.
+#
+#     scripts/bench.sh [PART ...]        parts: memory flows fib rte_sched cluster cores instructions sim live; all of
+#                                    them by default
+#
+# All parts together take less than ten minutes, `live` the half of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+all=(memory flows fib rte_sched cluster cores instructions sim live)
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
+for part in "${parts[@]}"; do
+  if [[ " ${all[*]} " != *" $part "* ]]; then
+    echo "no such part: $part; there are: ${all[*]}" >&2
+    exit 2
+  fi
+done
 
 cargo build --release --locked --quiet -p evenkeel -p evenkeel-bench
 bench=target/release/evenkeel-bench
 
-"$bench" memory
-echo
-"$bench" flows
-echo
-"$bench" fib
-echo
-"$bench" cluster
-echo
-"$bench" cores
-echo
-"$bench" instructions
-echo
 ns3=()
-if pkg-config --exists ns3-core 2>/dev/null; then
-  # Only the libraries' own names: the file for pkg-config also names development links that the package does not bring.
-  modules=(core network internet point-to-point applications traffic-control)
-  g++ -O2 -o target/ns3-dumbbell bench/ns3/dumbbell.cc $(pkg-config --cflags ns3-core) "${modules[@]/#/-lns3-}"
-  ns3=(target/ns3-dumbbell)
-fi
-"$bench" sim "${ns3[@]}"
-echo
-if [ "$(id -u)" -eq 0 ]; then
+rte_sched() {
+  if ! pkg-config --exists libdpdk 2>/dev/null; then
+    echo "rte_sched: skipped: no libdpdk (scripts/setup.sh bench)"
+    return
+  fi
+  # shellcheck disable=SC2046
+  gcc -O2 -DALLOW_EXPERIMENTAL_API -o target/rte_sched bench/rte_sched/rte_sched.c $(pkg-config --cflags --libs libdpdk)
+  "$bench" rte_sched target/rte_sched
+}
+
+sim() {
+  if pkg-config --exists ns3-core 2>/dev/null; then
+    # Only the libraries' own names: the file for pkg-config also names development links that the package does not bring.
+    local modules=(core network internet point-to-point applications traffic-control)
+    # shellcheck disable=SC2046
+    g++ -O2 -o target/ns3-dumbbell bench/ns3/dumbbell.cc $(pkg-config --cflags ns3-core) "${modules[@]/#/-lns3-}"
+    ns3=(target/ns3-dumbbell)
+  fi
+  "$bench" sim "${ns3[@]}"
+}
+
+live() {
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "live: skipped: network namespaces need root: run   sudo -E make bench"
+    return
+  fi
   # Linux forwards in interrupts, which no program keeps waiting; generator and router get the nearest to it. Where sessions share the CPUs
   # (autogroup), the session needs it too.
   if [ -w /proc/self/autogroup ]; then
@@ -35,6 +55,13 @@ if [ "$(id -u)" -eq 0 ]; then
     echo -20 2>/dev/null >/proc/self/autogroup || true
   fi
   nice -n -20 "$bench" live target/release/evenkeel
-else
-  echo "live: skipped: network namespaces need root: run   sudo -E make bench"
-fi
+}
+
+for part in "${parts[@]}"; do
+  begin=$SECONDS
+  case $part in
+    rte_sched | sim | live) "$part" ;;
+    *) "$bench" "$part" ;;
+  esac
+  printf '(%s: %d s)\n\n' "$part" $((SECONDS - begin))
+done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else. Without root it names them.
-# `setup.sh bench` installs those as well that only the comparison with ns-3 needs.
+# `setup.sh bench` installs those as well that only the comparisons with ns-3 and DPDK need.
 set -euo pipefail
 
 packages=(
@@ -21,6 +21,8 @@ packages=(
   valgrind          # counts instructions per packet
 )
 [ "${1:-}" != bench ] || packages+=(
+  dpdk-dev          # dpdk-testpmd, which forwards on the same veth pairs
+  libdpdk-dev       # what bench/rte_sched is built with
   libns3-dev        # what bench/ns3 is built with
 )
 

@@ -12,7 +12,8 @@ use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Reason, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Reason, Scheduler};
+use evenkeel_ports::tsc::Tsc;
 
 use crate::disciplines::Probe;
 use crate::timing::{Case, Rounds, Spread};
@@ -23,7 +24,7 @@ pub(crate) const KINDS: [&str; 3] = ["pfq", "pdrr", "admission+pdrr"];
 const FLOWS: [u32; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 /// Numbers of flows at which instructions are counted.
 pub(crate) const COUNTED: [u32; 4] = [1 << 10, 1 << 12, 1 << 14, 1 << 16];
-const BURST: usize = 32;
+pub(crate) const BURST: usize = 32;
 /// Packets that wait in the scheduler behind admission.
 const BACKLOG: u32 = 1_000;
 /// Flows that the scheduler behind admission keeps state of: several times as many as have packets in the backlog.
@@ -126,10 +127,7 @@ impl ManyFlows {
     pub(crate) fn run(&mut self, times: u64) {
         for _ in 0..times / BURST as u64 {
             self.now += Nanos(SPACING * BURST as u64);
-            let burst: [u32; BURST] = std::array::from_fn(|_| {
-                self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (((self.state >> 32) * u64::from(self.flows)) >> 32) as u32
-            });
+            let burst: [u32; BURST] = std::array::from_fn(|_| self.draw());
             if let Some((admission, _)) = &mut self.admission {
                 if admission.next_tick() <= self.now {
                     admission.tick(self.now, &Observed::new(&self.scheduler.meters(), Nanos::ZERO));
@@ -142,10 +140,67 @@ impl ManyFlows {
         }
     }
 
-    fn time(&mut self, times: u64) -> f64 {
+    /// Nanoseconds per packet of `bursts` bursts that leave and are replaced. As in `bench/rte_sched` only that is timed, and not how the packets that
+    /// come are made up.
+    pub(crate) fn time_calls(&mut self, bursts: u64, tsc: &Tsc) -> f64 {
+        let (mut cycles, mut lost) = (0, |_, reason: Reason| unreachable!("nothing is dropped: {reason}"));
+        for _ in 0..bursts {
+            self.now += Nanos(SPACING * BURST as u64);
+            let begin = tsc.now();
+            (0..BURST).for_each(|_| self.leave());
+            cycles += tsc.now().0.saturating_sub(begin.0);
+            let burst: [Probe; BURST] = std::array::from_fn(|_| probe(self.draw()));
+            let begin = tsc.now();
+            burst.iter().for_each(|packet| self.scheduler.prefetch(packet.hash));
+            for packet in burst {
+                let _ = black_box(self.scheduler.enqueue(self.now, packet, &mut lost));
+            }
+            cycles += tsc.now().0.saturating_sub(begin.0);
+        }
+        tsc.to_nanos(Cycles(cycles)).0 as f64 / (bursts * BURST as u64) as f64
+    }
+
+    fn draw(&mut self) -> u32 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (((self.state >> 32) * u64::from(self.flows)) >> 32) as u32
+    }
+
+    /// Nanoseconds per packet.
+    pub(crate) fn time(&mut self, times: u64) -> f64 {
         let begin = Instant::now();
         self.run(times);
         begin.elapsed().as_nanos() as f64 / times as f64
+    }
+}
+
+/// A table of one cache line per flow, and how long it takes to change a random one.
+struct Lines {
+    lines: Vec<[u64; 8]>,
+    state: u64,
+}
+
+impl Lines {
+    /// Nanoseconds per line, the smallest of some rounds. The accesses of a burst do not depend on each other, so the processor overlaps them as it
+    /// does what schedulers read ahead.
+    fn time(flows: u32) -> f64 {
+        let mut this = Self { lines: vec![[1; 8]; flows as usize], state: 1 };
+        this.visit(u64::from(flows));
+        let rounds = (0..ROUNDS).map(|_| {
+            let begin = Instant::now();
+            this.visit(PACKETS);
+            begin.elapsed().as_nanos() as f64 / PACKETS as f64
+        });
+        rounds.fold(f64::INFINITY, f64::min)
+    }
+
+    fn visit(&mut self, times: u64) {
+        for _ in 0..times {
+            self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = ((self.state >> 32) * self.lines.len() as u64) >> 32;
+            let line = &mut self.lines[at as usize];
+            line[0] = line[0].wrapping_add(1);
+        }
+        black_box(&self.lines);
     }
 }
 
@@ -157,11 +212,16 @@ pub(crate) fn run() {
     println!(
         "Many flows in memory: admission and scheduler, one packet in and one out, uniformly random over the flows, bursts of {BURST} ({ROUNDS} rounds in turn)"
     );
-    println!("  {:<16} {:>8} {:>10} {:>17} {:>12}", "", "flows", "ns/packet", "(min to max)", "allocations");
+    println!(
+        "  {:<16} {:>8} {:>10} {:>17} {:>12} {:>9} {:>10}",
+        "", "flows", "ns/packet", "(min to max)", "allocations", "ns/line", "more lines"
+    );
     let mut plot = Vec::new();
+    let lines = FLOWS.map(Lines::time);
     for kind in KINDS {
+        let mut first = None;
         // One after the other: the largest take hundreds of megabytes.
-        for flows in FLOWS {
+        for (flows, line) in FLOWS.into_iter().zip(lines) {
             let mut many = ManyFlows::new(kind, flows);
             many.run(PACKETS);
             let counted = allocation_counter::measure(|| many.run(PACKETS)).count_total;
@@ -169,8 +229,15 @@ pub(crate) fn run() {
             let case: Case<'_> = (String::new(), Box::new(move || many.time(PACKETS)));
             let rounds = Rounds::run(ROUNDS, &mut [case]);
             let spread: Spread = rounds.rows().next().and_then(|(_, s)| s).expect("nothing is refused here");
+            let (base, base_line) = *first.get_or_insert((spread.min, line));
+            // What fits the nearest cache has nothing to wait for.
+            let waits = if line > 2.0 * base_line {
+                format!("{:>10.1}", (spread.min - base) / (line - base_line))
+            } else {
+                String::new()
+            };
             println!(
-                "  {kind:<16} {:>8} {:>10.1} {:>17} {counted:>12}",
+                "  {kind:<16} {:>8} {:>10.1} {:>17} {counted:>12} {line:>9.1} {waits}",
                 name(flows),
                 spread.median,
                 format!("({:.1} to {:.1})", spread.min, spread.max),
@@ -178,6 +245,10 @@ pub(crate) fn run() {
             plot.push((kind, flows, spread.min));
         }
     }
+    println!(
+        "  ns/line: a random cache line of a table with one line per flow, 32 of them at once: the limit of the machine's memory"
+    );
+    println!("  more lines: what a packet takes more than with the fewest flows, in such lines");
     println!("\n  Smallest of the rounds; a column is 10 ns");
     for (kind, flows, time) in plot {
         println!("  {kind:<16} {:>8} {} {time:.0}", name(flows), "#".repeat((time / 10.0).round() as usize));

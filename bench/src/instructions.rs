@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::fairdrop::{Drawing, FLOWS, Judging};
 use crate::flows::{self, ManyFlows};
-use crate::pipeline::Forwarding;
+use crate::pipeline::{Forwarding, SETUPS};
 
 const PACKETS: u64 = 20_000;
 
@@ -18,7 +18,7 @@ const PACKETS: u64 = 20_000;
 fn names() -> Vec<String> {
     let mut names: Vec<String> = CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
     names.push("link:wfq-altq".into());
-    names.extend(["fifo", "wfq-altq", "lct"].map(|kind| format!("pipeline:{kind}")));
+    names.extend(SETUPS.iter().map(|setup| format!("pipeline:{}", setup.name)));
     for kind in flows::KINDS {
         names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
     }
@@ -31,7 +31,10 @@ fn names() -> Vec<String> {
 /// Runs one case: what valgrind is given.
 pub(crate) fn one(case: &str, packets: u64) {
     match case.split_once(':') {
-        Some(("pipeline", kind)) => Forwarding::new(kind, 64).run(packets),
+        Some(("pipeline", name)) => {
+            let setup = SETUPS.iter().find(|setup| setup.name == name).expect("a router that is measured");
+            Forwarding::new(setup, 60, false).run(packets);
+        }
         Some(("flows", case)) => {
             let (kind, flows) = case.split_once(':').expect("a kind and a number of flows");
             ManyFlows::new(kind, flows.parse().expect("a number of flows")).run(packets);

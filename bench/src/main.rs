@@ -1,6 +1,7 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | fib | cluster | cores | instructions | live | sim`; `make bench` runs all eight. `cluster-scale DOCS` writes a page.
+//! `evenkeel-bench memory | flows | fib | rte_sched | cluster | cores | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
+//! a page. `live` may be told which: parts of the names of cases, and lengths of frames.
 
 mod cluster;
 mod cluster_scale;
@@ -13,6 +14,7 @@ mod instructions;
 mod live;
 mod memory;
 mod pipeline;
+mod rte;
 mod sim;
 mod timing;
 
@@ -29,14 +31,15 @@ fn main() -> ExitCode {
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["cores"] => cores::run(),
         ["instructions"] => instructions::run(),
-        ["live", evenkeel] => return live::run(evenkeel.as_ref()),
+        ["live", evenkeel, only @ ..] => return live::run(evenkeel.as_ref(), only),
+        ["rte_sched", program] => return rte::run(program.as_ref()),
         ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
         ["sim"] => return sim::run(None),
         ["sim", ns3] => return sim::run(Some(ns3.as_ref())),
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

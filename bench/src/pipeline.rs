@@ -1,26 +1,80 @@
 //! The router's own pipeline between two ports in memory.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Instant;
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Cycles, Nanos};
 use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
+use evenkeel_ports::tsc::Tsc;
 use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_router::mirror::decode::KernelNeighbourState;
+use evenkeel_router::pipeline::cycles::CycleClock;
 use evenkeel_router::pipeline::{LinkState, Pipeline};
+use evenkeel_router::snapshot::CycleSnapshot;
 
 /// Frames given to the router at once.
 const BURST: u64 = 32;
-const FLOWS: u64 = 64;
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const IN: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const OUT: [u8; 6] = [2, 0, 0, 0, 0, 3];
 const SINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
 
+/// What a router in memory does with packets, and how many flows there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    pub(crate) name: &'static str,
+    /// What follows `port` in `[[link]]`; empty: no such table, which is a FIFO.
+    pub(crate) link: &'static str,
+    /// Further tables.
+    pub(crate) tables: &'static str,
+    /// Up to 65,536.
+    pub(crate) flows: u64,
+}
+
+const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
+const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \"10us\", c = \"50us\", d = \"200us\" } }";
+/// Never refuses: what admission costs is measured, not what it turns away.
+const PDRR: &str =
+    "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, budget = false }";
+const FAIRDROP: &str = "[fairdrop]\non = true\n";
+
+/// Everything that is measured. Links have no rate and never refuse a packet.
+pub(crate) const SETUPS: [Setup; 8] = [
+    Setup { name: "fifo", link: "", tables: "", flows: 64 },
+    Setup { name: "wfq-altq", link: WFQ, tables: "", flows: 64 },
+    Setup { name: "lct", link: LCT, tables: "", flows: 64 },
+    Setup { name: "admission + pdrr", link: PDRR, tables: "", flows: 64 },
+    Setup { name: "fifo + fairdrop", link: "", tables: FAIRDROP, flows: 64 },
+    Setup { name: "fifo, 64 k flows", link: "", tables: "", flows: 65_536 },
+    Setup { name: "admission + pdrr, 64 k flows", link: PDRR, tables: "", flows: 65_536 },
+    Setup { name: "fifo + fairdrop, 64 k flows", link: "", tables: FAIRDROP, flows: 65_536 },
+];
+
+/// The counter that the bench itself times with, as the clock of the pipeline's own accounts.
+struct Clock(Tsc);
+
+impl CycleClock for Clock {
+    fn now(&mut self) -> Cycles {
+        self.0.now()
+    }
+    fn spend(&mut self, _: Cycles) {
+        unreachable!("no service is configured");
+    }
+    fn hertz(&self) -> u64 {
+        self.0.hertz()
+    }
+    fn source(&self) -> String {
+        format!("{:?}", self.0.source())
+    }
+}
+
 /// A host, the router and a sink.
 pub(crate) struct Forwarding {
+    tsc: Tsc,
+    /// Cycles inside the router so far.
+    inside: u64,
+    state: u64,
     pipeline: Pipeline,
     ports: [MemoryPort; 2],
     host: MemoryPort,
@@ -29,10 +83,10 @@ pub(crate) struct Forwarding {
     received: Vec<RxFrame>,
     frames: Vec<Vec<u8>>,
     now: Nanos,
-    next: usize,
 }
 
-/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of one of 64 flows, from one of four sources.
+/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of flow `flow` (below 65,536), from one of four
+/// sources.
 pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u16) -> Vec<u8> {
     let ip_len = size - 14;
     let mut frame = Vec::with_capacity(usize::from(size));
@@ -46,26 +100,23 @@ pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u1
     frame.extend_from_slice(&destination);
     let sum = evenkeel_net::checksum::sum(&frame[14..34]).checksum();
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame.extend_from_slice(&(5000 + flow as u16).to_be_bytes());
-    frame.extend_from_slice(&5001_u16.to_be_bytes());
+    frame.extend_from_slice(&(5000 + (flow % 64) as u16).to_be_bytes());
+    frame.extend_from_slice(&(5001 + (flow / 64) as u16).to_be_bytes());
     frame.extend_from_slice(&(ip_len - 20).to_be_bytes());
     frame.resize(usize::from(size), 0);
     frame
 }
 
 impl Forwarding {
-    /// A router with four classes by source address and a link with discipline `kind`, without a rate, so that nothing is dropped.
-    pub(crate) fn new(kind: &str, size: u16) -> Self {
-        let knobs = match kind {
-            "fifo" => "kind = \"fifo\", limit = 256",
-            "wfq-altq" => "kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 }",
-            "lct" => {
-                "kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \"10us\", c = \"50us\", d = \"200us\" }"
-            }
-            other => unreachable!("no such case: {other}"),
+    /// A router with four classes by source address and frames of `size` bytes (check sequence not counted). With `accounts` it measures itself,
+    /// by stage.
+    pub(crate) fn new(setup: &Setup, size: u16, accounts: bool) -> Self {
+        let link = match setup.link {
+            "" => String::new(),
+            link => format!("[[link]]\nport = \"out\"\n{link}\n"),
         };
-        let link = format!("[[link]]\nport = \"out\"\ndiscipline = {{ {knobs} }}\n");
-        let text = format!("{}{link}", include_str!("router.toml"));
+        let router = format!("[router]\ncycles = {accounts}\n");
+        let text = format!("{router}{}{link}{}", include_str!("router.toml"), setup.tables);
         let config =
             evenkeel_config::RouterConfig::parse(&text, "bench").expect("the configuration is valid");
         let now = Nanos::SECOND;
@@ -74,6 +125,8 @@ impl Forwarding {
             let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
             pipeline.set_link(now, PortIndex(index as u16), Some(state));
         }
+        let tsc = Tsc::calibrate(Nanos::from_millis(20));
+        pipeline.set_surroundings(Box::new(Clock(tsc)), 0).expect("the configuration is valid");
         let out = PortIndex(1);
         let sink_address = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
         let network = Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 0)), 24).expect("a prefix");
@@ -84,28 +137,33 @@ impl Forwarding {
         let (host, port_in) = MemoryPort::pair(options, ("host", HOST), ("in", IN));
         let (port_out, sink) = MemoryPort::pair(options, ("out", OUT), ("sink", SINK));
         Self {
+            tsc,
+            inside: 0,
+            state: 1,
             pipeline,
             ports: [port_in, port_out],
             host,
             sink,
             sink_pool: FramePool::new(512),
             received: Vec::with_capacity(256),
-            frames: (0..FLOWS).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size)).collect(),
+            frames: (0..setup.flows).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size)).collect(),
             now,
-            next: 0,
         }
     }
 
-    /// Forwards `times` packets, in bursts of 32.
+    /// Forwards `times` packets of flows drawn at random, in bursts of 32.
     pub(crate) fn run(&mut self, times: u64) {
         let mut arrived = 0;
         for _ in 0..times / BURST {
             self.now += Nanos(100 * BURST);
             for _ in 0..BURST {
-                assert!(self.host.inject(&self.frames[self.next]), "the port takes a burst");
-                self.next = (self.next + 1) % self.frames.len();
+                self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let flow = ((self.state >> 32) * self.frames.len() as u64) >> 32;
+                assert!(self.host.inject(&self.frames[flow as usize]), "the port takes a burst");
             }
+            let begin = self.tsc.now();
             self.pipeline.round(self.now, &mut self.ports);
+            self.inside += self.tsc.now().0.saturating_sub(begin.0);
             self.sink.rx_burst(&mut self.sink_pool, self.now, &mut self.received, 256);
             arrived += self.received.len() as u64;
             for received in self.received.drain(..) {
@@ -115,10 +173,15 @@ impl Forwarding {
         assert_eq!(arrived, times / BURST * BURST, "every packet is forwarded");
     }
 
-    /// Nanoseconds per packet. The copies into and out of the ports in memory are included.
+    /// Nanoseconds per packet inside the router; its copies out of and into the ports in memory are included, what the host and the sink do is not.
     pub(crate) fn time(&mut self, times: u64) -> f64 {
-        let begin = Instant::now();
+        self.inside = 0;
         self.run(times);
-        begin.elapsed().as_nanos() as f64 / times as f64
+        self.tsc.to_nanos(Cycles(self.inside)).0 as f64 / times as f64
+    }
+
+    /// The router's own accounts.
+    pub(crate) fn accounts(&mut self) -> CycleSnapshot {
+        self.pipeline.snapshot(self.now, &mut self.ports).cycles.expect("it was told to measure itself")
     }
 }

@@ -105,6 +105,11 @@ impl Bed {
         }
     }
 
+    /// Whether the kernel forwards what it gets.
+    pub(crate) fn kernel_forwards(&self, on: bool) {
+        self.net.sysctl("r", &format!("net.ipv4.ip_forward={}", u8::from(on)));
+    }
+
     /// The counters now.
     pub(crate) fn counts(&self) -> Counts {
         let (arrived, at) = sys::in_netns(&self.net.name("s"), || {

@@ -6,9 +6,11 @@
 //!
 //! A turn counts only if the counters of who should have forwarded say that he did, and if neither generator nor router had to share its CPU.
 
+mod bare;
 mod bed;
 mod generator;
 mod router;
+mod testpmd;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -18,9 +20,11 @@ use std::time::{Duration, Instant};
 use evenkeel_netns::testing::{available, has_tool};
 
 use crate::timing::{self, Rounds, Spread};
+use bare::Bare;
 use bed::{Bed, Counts, CpuTime, Linux};
 use generator::Generator;
 use router::{Router, Task};
+use testpmd::Testpmd;
 
 const ROUNDS: usize = 5;
 /// Before counting: caches, rings and the generator get going.
@@ -31,8 +35,8 @@ const COUNTED: Duration = Duration::from_millis(500);
 const DISTURBED: f64 = 0.03;
 /// How often at most.
 const TRIES: usize = 3;
-/// No turn is repeated after this: the whole is to end within three minutes.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// No turn is repeated after this: the whole is to end within six minutes.
+const PATIENCE: Duration = Duration::from_secs(240);
 /// Part of the frames at the sink that their forwarder's own counter must know of: the two are not read at the same instant. It may know
 /// of more, those lost on the way to the sink.
 const OWNED: f64 = 0.9;
@@ -42,27 +46,44 @@ const OWNED: f64 = 0.9;
 enum Case {
     Linux(Linux),
     Evenkeel(Task),
+    /// Two of Evenkeel's AF_XDP ports that give each other their frames.
+    Bare,
+    /// DPDK's testpmd with this driver.
+    Testpmd(&'static str),
 }
 
 const WFQ: &str = "kind = \"wfq-altq\", limit = 1024, weight = { b = 30, c = 300, d = 1000 }";
-const LCT: &str =
-    "kind = \"lct\", limit = 1024, module2 = false, x_delay = { b = \"10us\", c = \"50us\", d = \"200us\" }";
+const PDRR: &str = "kind = \"pdrr\"";
+/// Never refuses: what it costs is measured, not what it turns away.
+const ADMISSION: &str = "admission = { rate = \"100Gbit/s\", budget = false }\n";
+const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
-const CASES: [(&str, Case); 10] = [
+const FIFO: Task = Task { mode: "busy", io: "af-packet", discipline: "", link: "", more: "" };
+const XDP: Task = Task { io: "af-xdp", ..FIFO };
+
+const PDRR_LINK: Task = Task { discipline: PDRR, link: ADMISSION, ..XDP };
+
+const CASES: [(&str, Case); 15] = [
     ("Linux", Case::Linux(Linux { own_cpu: false, htb: false })),
     ("Linux, steered to CPU 1", Case::Linux(Linux { own_cpu: true, htb: false })),
     ("Linux + HTB", Case::Linux(Linux { own_cpu: false, htb: true })),
     ("Linux + HTB, steered to CPU 1", Case::Linux(Linux { own_cpu: true, htb: true })),
-    ("Evenkeel FIFO, busy", Case::Evenkeel(Task { mode: "busy", discipline: "" })),
-    ("Evenkeel WFQ/ALTQ, busy", Case::Evenkeel(Task { mode: "busy", discipline: WFQ })),
-    ("Evenkeel LCT-UC, busy", Case::Evenkeel(Task { mode: "busy", discipline: LCT })),
-    ("Evenkeel FIFO, event", Case::Evenkeel(Task { mode: "event", discipline: "" })),
-    ("Evenkeel WFQ/ALTQ, event", Case::Evenkeel(Task { mode: "event", discipline: WFQ })),
-    ("Evenkeel LCT-UC, event", Case::Evenkeel(Task { mode: "event", discipline: LCT })),
+    ("testpmd, af_xdp", Case::Testpmd("net_af_xdp")),
+    ("testpmd, af_packet", Case::Testpmd("net_af_packet")),
+    ("Evenkeel's AF_XDP ports, nothing between", Case::Bare),
+    ("Evenkeel, af-xdp", Case::Evenkeel(XDP)),
+    ("Evenkeel + WFQ/ALTQ, af-xdp", Case::Evenkeel(Task { discipline: WFQ, ..XDP })),
+    ("Evenkeel + PDRR + admission, af-xdp", Case::Evenkeel(PDRR_LINK)),
+    ("Evenkeel + FairDrop, af-xdp", Case::Evenkeel(Task { more: FAIRDROP, ..XDP })),
+    ("Evenkeel, af-packet", Case::Evenkeel(FIFO)),
+    ("Evenkeel + WFQ/ALTQ, af-packet", Case::Evenkeel(Task { discipline: WFQ, ..FIFO })),
+    ("Evenkeel + PDRR + admission, af-packet", Case::Evenkeel(Task { io: "af-packet", ..PDRR_LINK })),
+    ("Evenkeel + FairDrop, af-packet", Case::Evenkeel(Task { more: FAIRDROP, ..FIFO })),
 ];
-/// What ratios are to: the better of Linux without a queueing discipline, and the better with HTB.
-const PLAIN: [usize; 2] = [0, 1];
-const HTB: [usize; 2] = [2, 3];
+/// Lengths of frames, bytes, check sequence included.
+const SIZES: [u16; 3] = [64, 512, 1500];
+/// What ratios are to: the best of the cases whose names begin so, and not with HTB where that is not said.
+const BASES: [&str; 3] = ["Linux", "Linux + HTB", "testpmd, af_xdp"];
 
 /// What one turn gave.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +97,8 @@ struct Turn {
     waited: f64,
 }
 
-pub(crate) fn run(evenkeel: &Path) -> std::process::ExitCode {
+/// `only`: lengths of frames (bytes, check sequence included) and parts of the names of cases; empty: all of them.
+pub(crate) fn run(evenkeel: &Path, only: &[&str]) -> std::process::ExitCode {
     let name = "evenkeel-bench live";
     if !(available(name) && has_tool(name, "tc", "iproute2") && has_tool(name, "sysctl", "procps")) {
         return std::process::ExitCode::SUCCESS;
@@ -89,19 +111,31 @@ pub(crate) fn run(evenkeel: &Path) -> std::process::ExitCode {
     let bed = Bed::new();
     println!("Packets through the router, against Linux on the same veth pairs ({ROUNDS} rounds in turn)");
     let mut good = true;
-    for size in [60, 1514] {
-        good &= compare(evenkeel, &bed, size, begin + PATIENCE);
+    let (sizes, names): (Vec<&str>, Vec<&str>) = only.iter().partition(|word| word.parse::<u16>().is_ok());
+    let sizes = sizes.iter().filter_map(|word| word.parse().ok()).collect::<Vec<u16>>();
+    let cases: Vec<(&str, Case)> = CASES
+        .into_iter()
+        .filter(|(case, _)| names.is_empty() || names.iter().any(|name| case.contains(name)))
+        .collect();
+    for size in if sizes.is_empty() { SIZES.to_vec() } else { sizes } {
+        if !(64..=1518).contains(&size) || cases.is_empty() {
+            eprintln!("{name}: frames of 64 to 1518 bytes, and parts of these names:");
+            CASES.iter().for_each(|(case, _)| eprintln!("  {case}"));
+            return std::process::ExitCode::from(2);
+        }
+        // Without the check sequence.
+        good &= compare(evenkeel, &bed, size - 4, &cases, begin + PATIENCE);
     }
     if good { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
 }
 
 /// All cases with frames of one size.
-fn compare(evenkeel: &Path, bed: &Bed, size: u16, patience: Instant) -> bool {
-    let turns: RefCell<Vec<Vec<Turn>>> = RefCell::new(vec![Vec::new(); CASES.len()]);
+fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patience: Instant) -> bool {
+    let turns: RefCell<Vec<Vec<Turn>>> = RefCell::new(vec![Vec::new(); chosen.len()]);
     let refused = RefCell::new(Vec::new());
     let repeated = RefCell::new(0);
     let mut cases: Vec<timing::Case<'_>> = Vec::new();
-    for (index, (name, case)) in CASES.iter().enumerate() {
+    for (index, (name, case)) in chosen.iter().enumerate() {
         let (turns, refused, repeated) = (&turns, &refused, &repeated);
         let run = move || {
             let mut best: Option<Turn> = None;
@@ -112,7 +146,12 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, patience: Instant) -> bool {
                             best = Some(turn);
                         }
                     }
-                    Err(why) => refused.borrow_mut().push(format!("{name}: {why}")),
+                    Err(why) => {
+                        refused.borrow_mut().push(format!("{name}: {why}"));
+                        if matches!(case, Case::Testpmd(_)) {
+                            break;
+                        }
+                    }
                 }
                 if best.is_some_and(|best| best.waited < DISTURBED) || Instant::now() > patience {
                     break;
@@ -132,34 +171,48 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, patience: Instant) -> bool {
     for why in refused.borrow().iter() {
         println!("  refused: {why}");
     }
-    rounds.rows().all(|(_, spread)| spread.is_some())
+    // What is not ours may be missing, or not work with this kernel: that was told above.
+    let ours = |(index, (_, spread)): (usize, (&str, Option<Spread>))| {
+        spread.is_some() || matches!(chosen[index].1, Case::Testpmd(_))
+    };
+    rounds.rows().enumerate().all(ours)
 }
 
 /// One case, once.
 fn turn(evenkeel: &Path, bed: &Bed, size: u16, case: Case) -> Result<Turn, String> {
+    let plain = Linux { own_cpu: false, htb: false };
+    bed.linux(if let Case::Linux(how) = case { how } else { plain });
+    // testpmd's packet sockets leave the kernel a copy of each frame; and what the kernel forwarded could not be told from what it or the bare ports did.
+    bed.kernel_forwards(!matches!(case, Case::Testpmd(_) | Case::Bare));
     let mut router = match case {
-        Case::Linux(how) => {
-            bed.linux(how);
-            None
-        }
-        Case::Evenkeel(task) => {
-            bed.linux(Linux { own_cpu: false, htb: false });
-            Some(Router::start(evenkeel, bed, task)?)
-        }
+        Case::Evenkeel(task) => Some(Router::start(evenkeel, bed, task)?),
+        Case::Linux(_) | Case::Testpmd(_) | Case::Bare => None,
     };
+    let bare = matches!(case, Case::Bare).then(|| Bare::start(bed)).transpose()?;
+    let testpmd = match case {
+        Case::Testpmd(driver) => Some(Testpmd::start(bed, driver)?),
+        Case::Linux(_) | Case::Evenkeel(_) | Case::Bare => None,
+    };
+    let worker =
+        testpmd.as_ref().map(Testpmd::worker).or_else(|| bare.as_ref().map(|bare| bare.task().to_owned()));
     let generator = bed.generate(size);
     sleep(WARM_UP);
-    let before = Reading::now(bed, &generator, router.as_mut())?;
+    let before = Reading::now(bed, &generator, router.as_mut(), worker.as_deref())?;
     sleep(COUNTED);
-    let after = Reading::now(bed, &generator, router.as_mut())?;
+    let after = Reading::now(bed, &generator, router.as_mut(), worker.as_deref())?;
     drop(generator);
 
     let time = after.counts.at - before.counts.at;
     let arrived = after.counts.arrived - before.counts.arrived;
     let by_kernel = after.counts.by_kernel - before.counts.by_kernel;
     let by_router = after.by_router - before.by_router;
-    let (right, wrong, who) =
-        if router.is_some() { (by_router, by_kernel, "Evenkeel") } else { (by_kernel, by_router, "Linux") };
+    let (right, wrong, who) = match case {
+        Case::Evenkeel(_) => (by_router, by_kernel, "Evenkeel"),
+        Case::Linux(_) => (by_kernel, by_router, "Linux"),
+        // They have no counters that can be read meanwhile; nobody else is there.
+        Case::Testpmd(_) => (arrived, by_kernel, "testpmd"),
+        Case::Bare => (arrived, by_kernel, "the ports"),
+    };
     if arrived == 0 || wrong > 0 || (right as f64) < OWNED * arrived as f64 {
         return Err(format!(
             "of {arrived} frames that arrived Linux forwarded {by_kernel} and Evenkeel {by_router}: not {who} alone"
@@ -169,7 +222,7 @@ fn turn(evenkeel: &Path, bed: &Bed, size: u16, case: Case) -> Result<Turn, Strin
         |before: CpuTime, after: CpuTime| after.since(before).waited.as_secs_f64() / time.as_secs_f64();
     let ran = after.worker.since(before.worker).ran.as_secs_f64() / time.as_secs_f64();
     Ok(Turn {
-        worker: if router.is_some() { ran } else { f64::NAN },
+        worker: if matches!(case, Case::Linux(_)) { f64::NAN } else { ran },
         forwarded: arrived as f64 / time.as_secs_f64(),
         offered: (after.offered - before.offered) as f64 / time.as_secs_f64(),
         waited: waited(before.generator, after.generator).max(waited(before.worker, after.worker)),
@@ -186,14 +239,19 @@ struct Reading {
 }
 
 impl Reading {
-    fn now(bed: &Bed, generator: &Generator, router: Option<&mut Router>) -> Result<Self, String> {
+    fn now(
+        bed: &Bed,
+        generator: &Generator,
+        router: Option<&mut Router>,
+        other: Option<&str>,
+    ) -> Result<Self, String> {
         let (by_router, worker) = match router {
             Some(router) => {
                 let snapshot = router.show()?;
                 let sent = snapshot.ports.iter().find(|port| port.name == "out").map(|port| port.tx_packets);
                 (sent.ok_or("the router has lost its port")?, CpuTime::of(router.worker()))
             }
-            None => (0, CpuTime::default()),
+            None => (0, other.map(CpuTime::of).unwrap_or_default()),
         };
         let counts = bed.counts();
         Ok(Self {
@@ -208,15 +266,25 @@ impl Reading {
 
 fn print(size: u16, rounds: &Rounds, turns: &[Vec<Turn>]) {
     println!(
-        "\n  {:<40} {:>9}  {:>17} {:>9} {:>7} {:>9} {:>7}",
-        format!("frames of {size} bytes"),
+        "\n  {:<40} {:>9}  {:>17} {:>9} {:>7} {:>9} {:>7} {:>8}",
+        format!("frames of {} bytes", size + 4),
         "kpps",
         "(min to max)",
         "offered",
         "worker",
         "to Linux",
-        "to HTB"
+        "to HTB",
+        "to DPDK"
     );
+    let bases = BASES.map(|base| {
+        let is = |name: &str| name.starts_with(base) && (base.contains("HTB") || !name.contains("HTB"));
+        rounds
+            .rows()
+            .enumerate()
+            .filter(|(_, (name, _))| is(name))
+            .map(|(index, _)| index)
+            .collect::<Vec<_>>()
+    });
     for (index, (name, spread)) in rounds.rows().enumerate() {
         let Some(spread) = spread else {
             println!("  {name:<40} no round was accepted");
@@ -224,16 +292,21 @@ fn print(size: u16, rounds: &Rounds, turns: &[Vec<Turn>]) {
         };
         let offered = Spread::of(turns[index].iter().map(|turn| turn.offered).collect());
         let worker = Spread::of(turns[index].iter().map(|turn| turn.worker).collect());
+        let [plain, htb, dpdk] = bases.each_ref().map(|bases| match rounds.ratio_to_best(index, bases) {
+            ratio if ratio.is_nan() => "-".to_owned(),
+            ratio => format!("{ratio:.2}"),
+        });
         println!(
-            "  {name:<40} {:>9.0}  {:>17} {:>9.0} {:>7} {:>9.2} {:>7.2}",
+            "  {name:<40} {:>9.0}  {:>17} {:>9.0} {:>7} {plain:>9} {htb:>7} {dpdk:>8}",
             spread.median / 1e3,
             format!("({:.0} to {:.0})", spread.min / 1e3, spread.max / 1e3),
             offered.median / 1e3,
             if worker.median.is_nan() { String::new() } else { format!("{:.0} %", worker.median * 100.0) },
-            rounds.ratio_to_best(index, &PLAIN),
-            rounds.ratio_to_best(index, &HTB),
         );
     }
     println!("  offered: by the generator; where it equals kpps, CPU 0 was the limit. worker: its CPU time");
-    println!("  ratios: to the better of the two rows of Linux, round by round; {}", rounds.verdict());
+    println!(
+        "  ratios: to the better of the rows of Linux (with HTB: to the better of those), and to testpmd with af_xdp, round by round; {}",
+        rounds.verdict()
+    );
 }

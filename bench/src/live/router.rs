@@ -18,6 +18,12 @@ pub(crate) struct Task {
     pub(crate) mode: &'static str,
     /// The discipline of the outgoing link, as in router.toml; empty: none is named, which is a FIFO.
     pub(crate) discipline: &'static str,
+    /// `af-packet` or `af-xdp`.
+    pub(crate) io: &'static str,
+    /// Further lines of the link; needs a discipline.
+    pub(crate) link: &'static str,
+    /// Further tables.
+    pub(crate) more: &'static str,
 }
 
 /// A running router; killed when dropped.
@@ -33,10 +39,11 @@ impl Router {
         let link = if task.discipline.is_empty() {
             String::new()
         } else {
-            format!("[[link]]\nport = \"out\"\ndiscipline = {{ {} }}\n", task.discipline)
+            format!("[[link]]\nport = \"out\"\ndiscipline = {{ {} }}\n{}", task.discipline, task.link)
         };
         let ports = include_str!("../router.toml");
-        let text = format!("[router]\nmode = \"{}\"\n{ports}{link}", task.mode);
+        let text =
+            format!("[router]\nmode = \"{}\"\nio = \"{}\"\n{ports}{link}{}", task.mode, task.io, task.more);
         let (file, socket) = (bed.file("router.toml"), bed.file("control.sock"));
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let log = fs::File::create(bed.file("router.log")).map_err(|error| error.to_string())?;

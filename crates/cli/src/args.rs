@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Sweep(SweepArgs),
     /// Look at scenario files.
     Scenario(ScenarioArgs),
+    /// Measure what this machine, or a box, can forward (needs root).
+    Bench(BenchArgs),
     /// Print the reference of a file format as Markdown, or its JSON Schema.
     Reference {
         /// Which format.
@@ -292,6 +295,86 @@ pub(crate) enum CtlCommand {
         /// The file.
         file: PathBuf,
     },
+}
+
+/// Arguments of `bench`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: BenchCommand,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Throughput without loss (NDR) and with 0.5 % loss (PDR), and latency below, after RFC 2544: of a router between veth pairs, or of a box that two
+    /// interfaces of this machine are cabled to (--in, --out, --mac).
+    Live(LiveArgs),
+}
+
+/// Arguments of `bench live`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct LiveArgs {
+    /// How the router exchanges frames with the kernel: af-xdp, af-packet, auto.
+    #[arg(long, value_name = "IO", default_value = "auto", value_parser = ["af-xdp", "af-packet", "auto"], conflicts_with_all = ["config", "send"])]
+    pub(crate) io: String,
+    /// Lengths of frames, bytes, check sequence included.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "64,512,1500")]
+    pub(crate) frame: Vec<u16>,
+    /// Discipline of the outgoing link: its kind, or its table as in router.toml.
+    #[arg(long, value_name = "KIND", conflicts_with_all = ["config", "send"])]
+    pub(crate) discipline: Option<String>,
+    /// Rate of the outgoing link, as in router.toml [default: as fast as the port takes frames].
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["config", "send"])]
+    pub(crate) rate: Option<String>,
+    /// Run this router.toml instead, between veth pairs: packets enter at its first port and leave at its second.
+    #[arg(long, value_name = "FILE", conflicts_with = "send")]
+    pub(crate) config: Option<PathBuf>,
+    /// Measure a box: the interface of this machine that its entrance is cabled to.
+    #[arg(long = "in", value_name = "IF", requires = "receive", requires = "mac")]
+    pub(crate) send: Option<String>,
+    /// The interface that its exit is cabled to.
+    #[arg(long = "out", value_name = "IF", requires = "send")]
+    pub(crate) receive: Option<String>,
+    /// Hardware address of the box's entrance.
+    #[arg(long, value_name = "MAC", requires = "send")]
+    pub(crate) mac: Option<String>,
+    /// Source address of the packets to a box.
+    #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.2")]
+    pub(crate) source: Ipv4Addr,
+    /// Their destination; the box needs a route and a neighbour for it.
+    #[arg(long, value_name = "ADDRESS", default_value = "198.19.0.2")]
+    pub(crate) destination: Ipv4Addr,
+    /// How long a trial sends, 50ms to 60s.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = trial)]
+    pub(crate) trial: Duration,
+    /// How exactly rates are looked for, percent, 0.1 to 20.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = precision)]
+    pub(crate) precision: f64,
+    /// Begin no trial after so many seconds.
+    #[arg(long, value_name = "S", default_value_t = 80, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) budget: u64,
+    /// Write the numbers, every trial among them, to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page with drawings to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+fn trial(text: &str) -> Result<Duration, String> {
+    let time = Duration::from_nanos(parse_time(text).map_err(|error| error.to_string())?.0);
+    let valid = Duration::from_millis(50)..=Duration::from_secs(60);
+    if valid.contains(&time) { Ok(time) } else { Err(format!("{text} is out of range: 50ms to 60s")) }
+}
+
+fn precision(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|error| format!("expected a number: {error}"))?;
+    if (0.1..=20.0).contains(&percent) {
+        Ok(percent)
+    } else {
+        Err(format!("{text} is out of range: 0.1 to 20"))
+    }
 }
 
 /// What `lab` and `sim` both take.

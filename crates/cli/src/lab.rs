@@ -95,7 +95,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     Ok(outcome.exit_code())
 }
 
-fn own_path() -> Result<PathBuf, Failure> {
+pub(crate) fn own_path() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's own file: {error}")))
 }

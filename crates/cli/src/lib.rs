@@ -9,6 +9,7 @@
 
 mod admission;
 mod args;
+mod bench;
 mod check;
 mod cluster;
 mod ctl;
@@ -48,6 +49,7 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Command::Demo(args) => lab::demo(&args),
         Command::Scenario(args) => scenario::scenario(&args, &disciplines),
         Command::Report(args) => report::report(&args),
+        Command::Bench(args) => bench::bench(&args, &disciplines),
         Command::Sweep(args) => sweep::sweep(&args, &disciplines),
         Command::Reference { format, json_schema } => reference::reference(format, json_schema),
     };

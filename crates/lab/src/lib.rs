@@ -18,6 +18,7 @@ mod flow;
 mod limits;
 mod plan;
 mod progress;
+pub mod qualify;
 mod router_process;
 mod router_toml;
 mod run;

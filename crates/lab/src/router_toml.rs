@@ -23,7 +23,10 @@ pub(crate) fn text(config: &RouterConfig) -> String {
     file.insert("router".into(), Value::Table(router(config)));
     file.insert("flows".into(), flows(&config.flows));
     let ports = config.ports.iter().map(|port| {
-        table([("name", port.name.as_str().into()), ("interface", port.interface.as_str().into())])
+        let io = port.io.map(|io| ("io".to_owned(), Value::from(io.name())));
+        let names = [("name", &port.name), ("interface", &port.interface)];
+        let names = names.map(|(key, value)| (key.to_owned(), Value::from(value.as_str())));
+        Value::Table(names.into_iter().chain(io).collect())
     });
     file.insert("port".into(), Value::Array(ports.collect()));
     let classes = config.classes.iter().map(|class| {

@@ -147,7 +147,7 @@ impl World {
 }
 
 /// What a failed command means that only a kernel feature or a capability makes succeed.
-fn refused(what: String, error: ShellError) -> LabError {
+pub(crate) fn refused(what: String, error: ShellError) -> LabError {
     match error {
         ShellError::Failed { said, .. } => LabError::Kernel { what, said },
         other => other.into(),

@@ -18,9 +18,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `length` bytes (more than zero) of zeroed memory that begin at a page.
+    /// `length` bytes (more than zero) of zeroed memory that begin at a page, in huge pages if the kernel has some to spare: buffers are used
+    /// in an order that makes every small page a miss of the address cache.
     pub(crate) fn anonymous(length: usize) -> io::Result<Self> {
-        Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        let mapping = Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        // SAFETY: the mapping was just made with this length, and what is in it stays as it is. A refusal leaves small pages, which work too.
+        unsafe { libc::madvise(mapping.start().cast(), length, libc::MADV_HUGEPAGE) };
+        Ok(mapping)
     }
 
     /// `length` bytes (more than zero) that the kernel shares through a descriptor, at `offset`; present from the start if `populate`.

@@ -17,6 +17,8 @@ const BOTTOM: f64 = 34.0;
 const STEP_CHAR: f64 = 5.7;
 /// About this many markers per line: enough to tell lines apart in black and white.
 const MARKERS: usize = 10;
+/// What most panels have to the right.
+pub(super) const TIME: &str = "time, s";
 /// Distinct colours and markers; further classes begin again.
 pub(super) const SERIES: usize = 8;
 
@@ -122,8 +124,8 @@ pub(super) struct Canvas<'a> {
     pub(super) settle_s: f64,
     /// The steps.
     pub(super) steps: &'a [StepMark],
-    /// Whether the time axis is named: in the lowest row of a grid.
-    pub(super) named_axis: bool,
+    /// The name of the horizontal axis, if it is shown: in the lowest row of a grid.
+    pub(super) axis: Option<&'a str>,
 }
 
 impl Canvas<'_> {
@@ -238,11 +240,12 @@ impl Canvas<'_> {
             svg,
             "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom:.1}\" y2=\"{bottom:.1}\"/>"
         );
-        if self.named_axis {
+        if let Some(axis) = self.axis {
             let _ = write!(
                 svg,
-                "<text class=\"unit\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">time, s</text>",
-                bottom + 31.0
+                "<text class=\"unit\" x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                bottom + 31.0,
+                escape(axis)
             );
         }
     }
@@ -510,7 +513,7 @@ mod tests {
             duration_s: 4.0,
             settle_s: 0.0,
             steps: &steps,
-            named_axis: true,
+            axis: Some(TIME),
         };
         let line = Line {
             index: 0,

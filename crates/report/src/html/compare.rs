@@ -1,7 +1,7 @@
 //! The page on one scenario in several worlds and seeds.
 
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
-use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, marker};
+use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
 use super::download::{self, Entry};
 use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html};
 use super::tables::badge;
@@ -196,8 +196,9 @@ impl Panel<'_> {
         let steps = steps(comparison);
         let last = self.curves.iter().flatten().flatten().map(|(t_s, _)| *t_s).fold(0.0, f64::max);
         let (duration_s, settle_s) = times(comparison);
+        let axis = named_axis.then_some(TIME);
         let canvas =
-            Canvas { width, height, duration_s: duration_s.max(last), settle_s, steps: &steps, named_axis };
+            Canvas { width, height, duration_s: duration_s.max(last), settle_s, steps: &steps, axis };
         let mut overlays = Vec::new();
         for (index, worlds) in self.curves.iter().enumerate() {
             for (world, curve) in worlds.iter().enumerate() {

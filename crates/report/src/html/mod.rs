@@ -6,6 +6,7 @@
 mod admission;
 mod chart;
 mod compare;
+mod curves;
 pub(crate) mod download;
 mod index;
 mod panels;
@@ -22,6 +23,7 @@ use crate::judge::Judgement;
 use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};
 pub use compare::{comparison, thumbnail};
+pub use curves::{Curve, Plot, curves_page};
 pub use index::{IndexEntry, index};
 use text::{escape, paragraphs};
 

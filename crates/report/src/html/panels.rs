@@ -1,6 +1,6 @@
 //! The four QoStat panels, those of the dynamic control, the panels of scheduler calls, and their legends.
 
-use super::chart::{Canvas, Hover, Line, SERIES, Scale, marker};
+use super::chart::{Canvas, Hover, Line, SERIES, Scale, TIME, marker};
 use super::download::Entry;
 use super::text::escape;
 use crate::numbers::{grouped, micros};
@@ -224,7 +224,7 @@ pub(super) fn panels(
         };
         cut |= values.iter().any(|value| scale.cuts(*value));
         for run in &runs {
-            let canvas = Canvas { named_axis: lowest, ..canvas(run, columns) };
+            let canvas = Canvas { axis: lowest.then_some(TIME), ..canvas(run, columns) };
             html += &panel(run, &of_link(run), quantity, &scale, classes, &canvas);
         }
     }
@@ -350,6 +350,6 @@ pub(super) fn canvas(run: &Run, columns: usize) -> Canvas<'_> {
         duration_s: last,
         settle_s: run.settle_s,
         steps: &run.steps,
-        named_axis: true,
+        axis: Some(TIME),
     }
 }
