@@ -1,50 +1,98 @@
 #!/usr/bin/env bash
 # Runs every published figure with its mechanism on (all expectations must hold) and off (each must fail): in the
 # simulator at full length, and as root also on real packets. Arguments: scenario files; all by default.
-# WORLDS: "sim", "lab" or "sim lab". TIME_SCALE shortens steps and windows of the lab only. What cannot be shortened
-# as much has its counter-runs in the simulator alone.
+# WORLDS: "sim", "lab" or "sim lab". TIME_SCALE shortens steps and windows of the lab only. Counter-runs of what cannot be
+# shortened as much are simulated only; of the others the lab has one for each mechanism by name, the simulator all.
+# SIM_JOBS, LAB_JOBS: runs at the same time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lab_time_scale.sh
 
-evenkeel=${EVENKEEL:-target/debug/evenkeel}
+export evenkeel=${EVENKEEL:-target/debug/evenkeel}
 out=${OUT:-out/figures}
 worlds=${WORLDS:-sim$([ "$(id -u)" -ne 0 ] || echo " lab")}
+cores=$(nproc)
+sim_jobs=${SIM_JOBS:-$cores}
+# A lab sleeps most of its time: two of them leave each other room on two cores.
+lab_jobs=${LAB_JOBS:-$((cores < 2 ? 1 : 2))}
 [ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 
-in_sim() { "$evenkeel" sim "$1" ${2:+"$2"} --out "$3" --quiet; }
-
-in_lab() {
-  local time_scale
-  time_scale=$(lab_time_scale "$1")
-  # A neighbour on the host can slow the machine down for seconds; an expectation that is really wrong fails twice.
-  "$evenkeel" lab "$1" --time-scale "$time_scale" ${2:+"$2"} --out "$3" --quiet ||
-    "$evenkeel" lab "$1" --time-scale "$time_scale" ${2:+"$2"} --out "$3" --quiet
+file_name() { # scenario, mechanism
+  local name
+  name=$(basename "$(dirname "$1")")-$(basename "$1" .toml)${2:+-without-$2}
+  echo "${name//[^A-Za-z0-9._-]/-}"
 }
 
-good=0 bad=0
-for scenario in "$@"; do
-  name=$(basename "$(dirname "$scenario")")-$(basename "$scenario" .toml)
-  for world in $worlds; do
-    # Cluster scenarios are simulated only.
-    [ "$world" != lab ] || ! grep -q '^\[\[case\]\]' "$scenario" || continue
-    # The long ones of the cross-protect router are simulated only: connections that come and go are not made on real packets, and intervals do
-    # not scale. In cross-protect-lab/ are short ones for both worlds.
-    [[ $world != lab || $scenario != *cross-protect/* ]] || continue
-    # A polled core is a model of one: simulated only.
-    [ "$world" != lab ] || ! grep -q '^\[core\]' "$scenario" || continue
-    for runs in "" "--all-without"; do
-      [ "$world$runs" != "lab--all-without" ] || ! counter_runs_are_simulated "$scenario" || continue
-      folder=$out/$world/$name${runs:+-without}
-      if "in_$world" "$scenario" "$runs" "$folder"; then
-        good=$((good + 1))
-      else
-        bad=$((bad + 1))
-        echo "$scenario in $world $runs: FAILED, see $folder"
-      fi
-    done
+# One run: world, scenario, and the mechanism to do without, "*" for each of them in turn, or nothing.
+run() {
+  local world=$1 scenario=$2 without=$3 options=(--quiet --out "$4")
+  case $without in
+    "") ;;
+    "*") options+=(--all-without) ;;
+    *) options+=(--without "$without") ;;
+  esac
+  [ "$world" != lab ] || options+=(--time-scale "$(lab_time_scale "$scenario")")
+  "$evenkeel" "$world" "$scenario" "${options[@]}"
+}
+export -f run lab_time_scale is_controlled
+
+# The names of a scenario's counter-runs.
+mechanisms() { awk -F'"' '/^\[\[without\]\]/ { inside = 1; next } inside && /^name = / { print $2; inside = 0 }' "$1"; }
+
+# A line for each run: world, scenario, mechanism, folder.
+plan() { # world, scenarios...
+  local world=$1 scenario mechanism
+  declare -A shown
+  shift
+  for scenario in "$@"; do
+    if [ "$world" = lab ]; then
+      # Clusters and polled cores are simulated only.
+      ! grep -qE '^(\[\[case\]\]|\[core\])' "$scenario" || continue
+      # The long ones of the cross-protect router are simulated only: their intervals do not scale. In cross-protect-lab/ are short ones
+      # for both worlds.
+      [[ $scenario != *cross-protect/* ]] || continue
+    fi
+    printf '%s\t%s\t\t%s\n' "$world" "$scenario" "$out/$world/$(file_name "$scenario" "")"
+    if [ "$world" = sim ]; then
+      printf '%s\t%s\t*\t%s\n' "$world" "$scenario" "$out/$world/$(file_name "$scenario" all)"
+    elif ! counter_runs_are_simulated "$scenario"; then
+      while read -r mechanism; do
+        [ -z "${shown[$mechanism]:-}" ] || continue
+        shown[$mechanism]=yes
+        printf '%s\t%s\t%s\t%s\n' "$world" "$scenario" "$mechanism" "$out/$world/$(file_name "$scenario" "$mechanism")"
+      done < <(mechanisms "$scenario")
+    fi
   done
+}
+
+# Runs the lines of its input, so many at a time, and puts those that fail into a file.
+batch() { # jobs, file for failures
+  : >"$2"
+  failures=$2 xargs -d '\n' -r -P "$1" -I{} bash -c '
+    # Not IFS alone: an empty field between tabs would be lost.
+    mapfile -t -d $'"'\t'"' field < <(printf "%s" "$1")
+    run "${field[@]}" || printf "%s\n" "$1" >>"$failures"' _ {}
+}
+
+all=0 bad=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for world in $worlds; do
+  plan "$world" "$@" >"$scratch/plan"
+  all=$((all + $(wc -l <"$scratch/plan")))
+  if [ "$world" = sim ]; then
+    batch "$sim_jobs" "$scratch/failed" <"$scratch/plan"
+  else
+    batch "$lab_jobs" "$scratch/again" <"$scratch/plan"
+    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails a second time, alone.
+    [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
+    batch 1 "$scratch/failed" <"$scratch/again"
+  fi
+  while IFS= read -r line; do
+    bad=$((bad + 1))
+    echo "FAILED: $(cut -f 1-3 <<<"$line" | tr '\t' ' '), see $(cut -f 4 <<<"$line")"
+  done <"$scratch/failed"
 done
-echo "figures ($worlds): $good passed, $bad failed"
+echo "figures ($worlds): $((all - bad)) passed, $bad failed"
 [ "$bad" -eq 0 ]

@@ -4,7 +4,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 passed=0 failed=0 skipped=0
-failures=()
+failures=() times=()
 started=$SECONDS
 
 step() { # name, command...
@@ -13,16 +13,19 @@ step() { # name, command...
   printf '\n=== %s\n' "$name"
   if "$@"; then
     passed=$((passed + 1))
+    times+=("$((SECONDS - begin)) s"$'\t'"$name")
     printf -- '--- %s: ok (%d s)\n' "$name" $((SECONDS - begin))
   else
     failed=$((failed + 1))
     failures+=("$name")
+    times+=("$((SECONDS - begin)) s"$'\t'"$name: FAILED")
     printf -- '--- %s: FAILED (%d s)\n' "$name" $((SECONDS - begin))
   fi
 }
 
 skip() { # name, why
   skipped=$((skipped + 1))
+  times+=("-"$'\t'"$1: skipped")
   printf '\n=== %s\n--- skipped: %s\n' "$1" "$2"
 }
 
@@ -41,6 +44,12 @@ tests() {
 
 lint_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet; }
 
+# With the profile and the folder of the workspace its dependencies are there already. Checking links nothing: the library of the fuzzer, C++, is not
+# needed and not built.
+fuzz_targets() {
+  CUSTOM_LIBFUZZER_PATH=/nowhere/libFuzzer.a cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target
+}
+
 dependencies() {
   command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny || return 1
   cargo deny --log-level error --locked check licenses bans sources || return 1
@@ -55,10 +64,11 @@ dependencies() {
 step "format" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step "documentation" lint_docs
+step "tests are built" cargo test --workspace --locked --quiet --no-run
 step "tests" tests
 step "purity of the core" scripts/purity.sh
 step "no world in the router" scripts/one_world.sh --self-test
-step "fuzz targets compile" cargo check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+step "fuzz targets compile" fuzz_targets
 step "dependencies" dependencies
 step "published figures in the simulator" env WORLDS=sim scripts/figures.sh
 if [ "$(id -u)" -eq 0 ]; then
@@ -70,6 +80,7 @@ step "commands of the README" scripts/readme.sh
 
 printf '\n'
 [ ${#failures[@]} -eq 0 ] || printf 'failed: %s\n' "${failures[@]}"
+printf '%s\n' "${times[@]}" | awk -F '\t' '{ printf "%8s  %s\n", $1, $2 }'
 printf 'in %d s\n' $((SECONDS - started))
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -23,14 +23,15 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     }
     let mut drawings = Vec::new();
     for folder in args.folders.iter().filter(|folder| folder.is_dir()) {
-        let maps = evenkeel_sweep::maps(folder)?;
-        drawings.extend(maps.into_iter().map(|Drawn { name, title, notes, svg }| Drawing {
+        let drawn = evenkeel_sweep::drawings(folder)?;
+        drawings.extend(drawn.into_iter().map(|Drawn { name, title, notes, svg, rows }| Drawing {
             name,
             title,
             notes,
             svg,
+            rows,
         }));
     }
     let index = site::write(&args.out, results, &drawings, &title)?;
-    print(&format!("{count} results, {} maps; open {}\n", drawings.len(), index.display()))
+    print(&format!("{count} results, {} maps and charts; open {}\n", drawings.len(), index.display()))
 }

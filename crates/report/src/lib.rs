@@ -14,7 +14,7 @@ pub mod cycles;
 mod fixture;
 pub mod html;
 pub mod judge;
-mod numbers;
+pub mod numbers;
 pub mod run;
 pub mod saved;
 pub mod site;

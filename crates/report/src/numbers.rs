@@ -65,7 +65,7 @@ pub(crate) fn fraction(value: f64) -> String {
 
 /// Round numbers that cover `0..=max` in about `count` steps; the last is at or above `max`.
 #[must_use]
-pub(crate) fn linear_ticks(max: f64, count: usize) -> Vec<f64> {
+pub fn linear_ticks(max: f64, count: usize) -> Vec<f64> {
     let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
     let raw = max / count.max(1) as f64;
     let power = 10f64.powf(raw.log10().floor());
@@ -77,7 +77,7 @@ pub(crate) fn linear_ticks(max: f64, count: usize) -> Vec<f64> {
 
 /// Powers of ten that enclose `low..=high` (both above zero).
 #[must_use]
-pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let first = (low.log10() + 1e-9).floor() as i32;
     let last = ((high.log10() - 1e-9).ceil() as i32).max(first + 1);
     (first..=last).map(|e| 10f64.powi(e)).collect()
@@ -85,7 +85,7 @@ pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// A tick's label: grouped whole numbers, decimals only as needed.
 #[must_use]
-pub(crate) fn tick_label(value: f64) -> String {
+pub fn tick_label(value: f64) -> String {
     if value >= 1000.0 || value.fract() == 0.0 {
         return grouped_whole(value);
     }

@@ -33,6 +33,8 @@ pub struct Drawing {
     pub notes: String,
     /// The whole SVG.
     pub svg: String,
+    /// The table below it, its heading first; may be empty.
+    pub rows: Vec<Vec<String>>,
 }
 
 const INTRO: &str = "\
@@ -97,7 +99,7 @@ pub fn write(
     for drawing in drawings {
         let name = slug(&drawing.name);
         let file = format!("{name}.html");
-        let page = html::figure_page(&drawing.title, &drawing.notes, &name, &drawing.svg);
+        let page = html::figure_page(&drawing.title, &drawing.notes, &name, &drawing.svg, &drawing.rows);
         put(&file, page.as_bytes())?;
         entries.push(IndexEntry {
             file,
@@ -156,6 +158,7 @@ mod tests {
             title: "A <map>".to_owned(),
             notes: String::new(),
             svg: "<svg id=\"drawing\"></svg>".to_owned(),
+            rows: [["x", "<y>"], ["1", "2 ± 1"]].map(|row| row.map(str::to_owned).to_vec()).to_vec(),
         };
         let index =
             write(&folder.path().join("a/b"), vec![result(1), result(2)], &[drawing], &Title::default())
@@ -174,5 +177,7 @@ mod tests {
         assert!(page.contains("href=\"lct-fig4.html\"") && page.contains("simulation, 2 seeds"));
         assert!(page.contains("href=\"maps-a.html\"") && page.contains("A &lt;map&gt;"));
         assert!(page.matches("<svg").count() == 2, "small figures");
+        let page = fs::read_to_string(below.join("maps-a.html")).unwrap();
+        assert!(page.contains("<th>&lt;y&gt;</th>") && page.contains("<td>2 ± 1</td>"), "{page}");
     }
 }

@@ -3,9 +3,10 @@
 //! [`Sweep::load`] reads a `sweep.toml` and checks every point of its grid before anything runs. [`run`] simulates the points on all cores, one
 //! single-threaded simulation per task; each finished task is one file that appears at once or not at all, so that a sweep which was interrupted, or
 //! whose disk was full, goes on where it stopped, and so that parts of it can run on different machines ([`Shard`]). [`merge()`] puts the files of one
-//! or several folders together into tables and, where the file asks for one, a map.
+//! or several folders together into tables and, where the file asks for them, a map and charts.
 #![forbid(unsafe_code)]
 
+pub mod chart;
 pub mod map;
 mod merge;
 mod path;
@@ -14,7 +15,7 @@ mod spec;
 mod store;
 pub mod tables;
 
-pub use merge::{Drawn, Merged, maps, merge};
+pub use merge::{Drawn, Merged, drawings, merge};
 pub use run::{Finished, RunOptions, Shard, run};
 pub use spec::{Axis, MapSpec, Sweep, Task};
 

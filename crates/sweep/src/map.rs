@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_report::html::{escaped, figure_page};
+use evenkeel_report::html::escaped;
 use toml::Value;
 
 use crate::merge::number;
@@ -23,11 +23,6 @@ const STOPS: [[f64; 3]; 4] =
     [[247.0, 247.0, 242.0], [171.0, 212.0, 214.0], [58.0, 138.0, 177.0], [13.0, 59.0, 102.0]];
 /// Steps of the bar that explains the colours.
 const BAR: usize = 60;
-
-/// The page that shows a map.
-pub(crate) fn page(title: &str, notes: &str, svg: &str) -> String {
-    figure_page(title, notes, "map", svg)
-}
 
 /// The map as SVG. Points without results stay empty.
 pub(crate) fn draw(
@@ -254,6 +249,7 @@ mod tests {
             label: "Q".to_owned(),
             set: vec![],
             values: [10, 20, 40].map(Value::Integer).to_vec(),
+            put: vec![],
         };
         let mut svg = String::new();
         rule(&mut svg, 0.0, &[Some(5.0), Some(20.0), Some(21.0), Some(99.0)], &y);

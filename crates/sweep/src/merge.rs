@@ -5,11 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use evenkeel_report::columns::{Columns, Values};
+use evenkeel_report::html::figure_page;
+use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::spec::Axis;
 use crate::store::{self, Manifest, Row, TaskResult};
-use crate::{SweepError, map};
+use crate::{SweepError, chart, map};
+
+/// The drawings of a sweep, for pages over several.
+const DRAWINGS: &str = "drawings.json";
 
 /// What was put together.
 #[derive(Clone, Debug)]
@@ -23,7 +28,7 @@ pub struct Merged {
 }
 
 /// Puts the results in `folders` together: `results.csv`/`.parquet` (a row for each task, step, link and class), `measures.csv`/`.parquet` (a row for
-/// each task) and, if the sweep has one, `map.svg` and `map.html`, into `out`. Tasks that are there twice count once.
+/// each task) and, if the sweep has them, `map.svg` and `map.html`, `chart-NAME.svg` and `chart-NAME.html`, into `out`. Tasks that are there twice count once.
 ///
 /// # Errors
 /// A folder is no sweep's, the folders are of different sweeps, or a file cannot be written.
@@ -71,54 +76,84 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         put(&format!("{name}.csv"), &csv)?;
         put(&format!("{name}.parquet"), &table.to_parquet())?;
     }
-    if let Some(spec) = &manifest.map {
-        let svg = map::draw(&manifest.axes, &manifest.measures, spec, &results);
-        put("map.svg", svg.as_bytes())?;
-        put("map.html", map::page(&manifest.title, &manifest.notes, &svg).as_bytes())?;
+    let drawn = draw(&manifest, &results);
+    for (file, Drawn { title, notes, svg, rows, .. }) in &drawn {
+        put(&format!("{file}.svg"), svg.as_bytes())?;
+        put(&format!("{file}.html"), figure_page(title, notes, file, svg, rows).as_bytes())?;
+    }
+    if !drawn.is_empty() {
+        let drawn: Vec<&Drawn> = drawn.iter().map(|(_, drawn)| drawn).collect();
+        store::write(&out.join(DRAWINGS), &drawn)?;
     }
     let missing = (0..manifest.tasks.len()).filter(|index| !found.contains_key(index)).collect();
     Ok(Merged { files, tasks: manifest.tasks.len(), missing })
 }
 
-/// A map that was drawn.
-#[derive(Clone, Debug)]
+/// A map or a chart that was drawn.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Drawn {
-    /// The sweep's name.
+    /// The sweep's name, followed by the chart's.
     pub name: String,
     /// Its heading.
     pub title: String,
     /// What the reader must know.
     pub notes: String,
-    /// The map.
+    /// The drawing.
     pub svg: String,
+    /// The table below it, its heading first; may be empty.
+    pub rows: Vec<Vec<String>>,
 }
 
-/// The maps of merged sweeps in or below `folder`, in order of their paths.
+/// The drawings of a sweep: what each's files are called, and the drawing.
+fn draw(manifest: &Manifest, results: &[&TaskResult]) -> Vec<(String, Drawn)> {
+    let Manifest { name, title, notes, axes, measures, .. } = manifest;
+    let map = manifest.map.iter().map(|spec| {
+        let svg = map::draw(axes, measures, spec, results);
+        let (name, title, notes) = (name.clone(), title.clone(), notes.clone());
+        ("map".to_owned(), Drawn { name, title, notes, svg, rows: Vec::new() })
+    });
+    let charts = manifest.charts.iter().map(|spec| {
+        let curves = spec.curves(axes, measures, results);
+        let both: Vec<&str> =
+            [spec.notes.trim(), notes.trim()].into_iter().filter(|text| !text.is_empty()).collect();
+        let drawn = Drawn {
+            name: format!("{name}-{}", spec.name),
+            title: spec.title.clone(),
+            notes: both.join("\n\n"),
+            svg: chart::draw(axes, spec, &curves),
+            rows: spec.rows(axes, &curves),
+        };
+        (format!("chart-{}", spec.name), drawn)
+    });
+    map.chain(charts).collect()
+}
+
+/// The maps and charts of merged sweeps in or below `folder`, in order of their paths.
 ///
 /// # Errors
 /// A folder or a sweep in it cannot be read.
-pub fn maps(folder: &Path) -> Result<Vec<Drawn>, SweepError> {
-    let unreadable =
-        |error: std::io::Error| SweepError::Read { path: folder.to_owned(), what: error.to_string() };
-    let mut maps = Vec::new();
-    if let (true, Ok(svg)) =
-        (folder.join(store::MANIFEST).is_file(), fs::read_to_string(folder.join("map.svg")))
-    {
-        let Manifest { name, title, notes, .. } = Manifest::read(folder)?;
-        maps.push(Drawn { name, title, notes, svg });
+pub fn drawings(folder: &Path) -> Result<Vec<Drawn>, SweepError> {
+    let unreadable = |path: &Path, what: String| SweepError::Read { path: path.to_owned(), what };
+    let mut drawings = Vec::new();
+    let file = folder.join(DRAWINGS);
+    if let (true, Ok(text)) = (folder.join(store::MANIFEST).is_file(), fs::read(&file)) {
+        let drawn: Vec<Drawn> =
+            serde_json::from_slice(&text).map_err(|error| unreadable(&file, error.to_string()))?;
+        drawings.extend(drawn);
     }
     let mut below = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?;
-        if entry.file_type().map_err(unreadable)?.is_dir() && entry.file_name() != store::TASKS {
+    for entry in fs::read_dir(folder).map_err(|error| unreadable(folder, error.to_string()))? {
+        let entry = entry.map_err(|error| unreadable(folder, error.to_string()))?;
+        let kind = entry.file_type().map_err(|error| unreadable(folder, error.to_string()))?;
+        if kind.is_dir() && entry.file_name() != store::TASKS {
             below.push(entry.path());
         }
     }
     below.sort();
     for folder in below {
-        maps.extend(self::maps(&folder)?);
+        drawings.extend(self::drawings(&folder)?);
     }
-    Ok(maps)
+    Ok(drawings)
 }
 
 /// The columns that say which task a row is of. `each` gives the task of every row.

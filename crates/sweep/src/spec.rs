@@ -10,6 +10,7 @@ use evenkeel_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::chart::ChartSpec;
 use crate::path;
 use crate::tables::SWEEP;
 
@@ -33,6 +34,8 @@ pub struct Sweep {
     pub measures: Vec<(String, String)>,
     /// The map to draw.
     pub map: Option<MapSpec>,
+    /// The charts to draw.
+    pub charts: Vec<ChartSpec>,
     base: Table,
     fixed: Vec<(String, Value)>,
     folder: std::path::PathBuf,
@@ -50,6 +53,8 @@ pub struct Axis {
     pub set: Vec<String>,
     /// Its values.
     pub values: Vec<Value>,
+    /// What each value puts besides: paths and values. Empty if no value puts anything.
+    pub put: Vec<Vec<(String, Value)>>,
 }
 
 /// A heat map.
@@ -124,12 +129,14 @@ impl Sweep {
     pub fn task(&self, index: usize) -> Result<Task, String> {
         let seed = self.seeds[index % self.seeds.len()];
         let mut rest = index / self.seeds.len();
-        let mut values = Vec::new();
+        let mut places = Vec::new();
         for axis in self.axes.iter().rev() {
-            values.push(axis.values[rest % axis.values.len()].clone());
+            places.push(rest % axis.values.len());
             rest /= axis.values.len();
         }
-        values.reverse();
+        places.reverse();
+        let values: Vec<Value> =
+            self.axes.iter().zip(&places).map(|(axis, place)| axis.values[*place].clone()).collect();
         let mut table = self.base.clone();
         for key in ["expect", "without", "published"] {
             table.remove(key);
@@ -137,8 +144,11 @@ impl Sweep {
         for (path, value) in &self.fixed {
             path::put(&mut table, path, value.clone())?;
         }
-        for (axis, value) in self.axes.iter().zip(&values) {
+        for ((axis, value), place) in self.axes.iter().zip(&values).zip(&places) {
             for path in &axis.set {
+                path::put(&mut table, path, value.clone())?;
+            }
+            for (path, value) in axis.put.get(*place).into_iter().flatten() {
                 path::put(&mut table, path, value.clone())?;
             }
         }
@@ -254,6 +264,10 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
         return None;
     }
     let map = fields.table("map").and_then(|table| map(reader, table, &axes, &measures));
+    let charts = fields
+        .tables("chart")
+        .filter_map(|table| ChartSpec::read(reader, table, &axes, &measures, &folder))
+        .collect();
     Some(Sweep {
         name: fields.text("name")?.to_owned(),
         title: fields.text("title")?.to_owned(),
@@ -262,6 +276,7 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
         seeds,
         measures,
         map,
+        charts,
         base,
         fixed,
         // Files that the scenario names are beside it.
@@ -285,12 +300,38 @@ fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
         );
         return None;
     };
+    let put = vary.foreign("put").map_or(Some(Vec::new()), |node| puts(reader, vary, node, values.len()))?;
     Some(Axis {
         label: vary.text("label").unwrap_or(&name).to_owned(),
         name,
         set: vary.texts("set").map(|(path, _)| path.to_owned()).collect(),
         values,
+        put,
     })
+}
+
+/// What each of so many values puts.
+fn puts(
+    reader: &mut Reader,
+    vary: &Fields,
+    node: &Node,
+    values: usize,
+) -> Option<Vec<Vec<(String, Value)>>> {
+    let table = |item: &Node| match &item.data {
+        Data::Table(table) => {
+            table.entries.iter().map(|entry| Some((entry.name.clone(), value(&entry.value.data)?))).collect()
+        }
+        _ => None,
+    };
+    let each: Option<Vec<_>> = match &node.data {
+        Data::List(items) if items.len() == values => items.iter().map(table).collect(),
+        _ => None,
+    };
+    if each.is_none() {
+        let message = format!("expected a list of {values} tables, one for each value: paths in quotes, and values");
+        reader.fail(&node.at, vary.path_of("put"), message);
+    }
+    each
 }
 
 /// The entries of a table that the sections do not know.
@@ -347,7 +388,7 @@ fn map(reader: &mut Reader, table: &Fields, axes: &[Axis], measures: &[(String, 
 }
 
 /// A value of a file as the library for writing files has it.
-fn value(data: &Data) -> Option<Value> {
+pub(crate) fn value(data: &Data) -> Option<Value> {
     let mut table: Table = format!("value = {}", data.inline()).parse().ok()?;
     table.remove("value")
 }

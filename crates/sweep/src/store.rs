@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::SweepError;
+use crate::chart::ChartSpec;
 use crate::spec::{Axis, MapSpec, Sweep, Task, fnv};
 
 const FORMAT: &str = "evenkeel-sweep-task";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The folder of the tasks' files in a folder of results.
 pub(crate) const TASKS: &str = "tasks";
 /// The file that says what the sweep is.
@@ -57,6 +58,7 @@ pub(crate) struct Manifest {
     pub(crate) seeds: Vec<u64>,
     pub(crate) measures: Vec<(String, String)>,
     pub(crate) map: Option<MapSpec>,
+    pub(crate) charts: Vec<ChartSpec>,
     /// Names of the tasks' files, in the order of the tasks.
     pub(crate) tasks: Vec<String>,
 }
@@ -87,6 +89,7 @@ impl Manifest {
             seeds: sweep.seeds.clone(),
             measures: sweep.measures.clone(),
             map: sweep.map.clone(),
+            charts: sweep.charts.clone(),
             tasks: tasks.iter().map(file_name).collect(),
         }
     }

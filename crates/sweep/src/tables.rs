@@ -60,6 +60,12 @@ pub static SWEEP: Section = Section {
             presence: Presence::Optional("no map is drawn"),
             doc: "A heat map of a measure.",
         },
+        Key {
+            name: "chart",
+            kind: Kind::Tables { section: &CHART, min: 0, max: 20 },
+            presence: Presence::Optional("no chart is drawn"),
+            doc: "Curves of a measure with 95 % intervals over seeds, and a table beside published values.",
+        },
     ],
 };
 
@@ -83,7 +89,7 @@ pub static VARY: Section = Section {
         Key {
             name: "set",
             kind: Kind::List(&Kind::Text),
-            presence: Presence::Required,
+            presence: Presence::Optional("nothing"),
             doc: "What it sets: a path of keys in the scenario, `[name]` choosing from a list by name or port: \
                   `router[r1].config.link[sink].ring.slots`, `traffic[from-h1].rate`. Several paths get the same value.",
         },
@@ -91,7 +97,13 @@ pub static VARY: Section = Section {
             name: "values",
             kind: Kind::Foreign("a list of values as in the scenario"),
             presence: Presence::Required,
-            doc: "Its values, as in the scenario.",
+            doc: "Its values, as in the scenario; with `put`, or where only what is measured differs, any names or numbers.",
+        },
+        Key {
+            name: "put",
+            kind: Kind::Foreign("a list of tables: paths in the scenario and their values"),
+            presence: Presence::Optional("nothing"),
+            doc: "What each value stands for: a table for each, of paths in quotes, as in `set`, and values as in the scenario.",
         },
     ],
 };
@@ -153,8 +165,122 @@ pub static MAP: Section = Section {
     ],
 };
 
+/// `[[chart]]`.
+pub static CHART: Section = Section {
+    heading: "[[chart]]",
+    doc: "A curve of a measure for each value of an axis, with the mean over seeds, its 95 % interval after Student, and each seed as a dot.",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Name(40),
+            presence: Presence::Required,
+            doc: "Names the files: `chart-NAME.svg`, `chart-NAME.html`.",
+        },
+        Key { name: "title", kind: Kind::Text, presence: Presence::Required, doc: "One line for headings." },
+        Key {
+            name: "notes",
+            kind: Kind::Text,
+            presence: Presence::Default("\"\""),
+            doc: "What the reader must know, besides the sweep's notes.",
+        },
+        Key {
+            name: "x",
+            kind: Kind::Name(40),
+            presence: Presence::Required,
+            doc: "The axis that runs to the right: at its place if all its values are numbers, else side by side.",
+        },
+        Key {
+            name: "curves",
+            kind: Kind::Name(40),
+            presence: Presence::Optional("one curve"),
+            doc: "The axis with a curve for each value.",
+        },
+        Key {
+            name: "show",
+            kind: Kind::List(&Kind::Text),
+            presence: Presence::Optional("all of them"),
+            doc: "The values of `curves` that are drawn.",
+        },
+        Key {
+            name: "value",
+            kind: Kind::Name(40),
+            presence: Presence::Required,
+            doc: "The measure that is drawn.",
+        },
+        Key {
+            name: "label",
+            kind: Kind::Text,
+            presence: Presence::Optional("the measure's name"),
+            doc: "What the vertical axis is called, with the unit.",
+        },
+        Key {
+            name: "log",
+            kind: Kind::Switch,
+            presence: Presence::Default("false"),
+            doc: "Whether the vertical axis is logarithmic. What is 0 is drawn at its foot.",
+        },
+        Key {
+            name: "low",
+            kind: Kind::Number { min: 1e-12, max: 1e12 },
+            presence: Presence::Optional("the smallest value"),
+            doc: "Where a logarithmic axis begins: the resolution of what is measured.",
+        },
+        Key {
+            name: "published",
+            kind: Kind::Tables { section: &MARK, min: 0, max: 20 },
+            presence: Presence::Optional("nothing"),
+            doc: "Published values, drawn beside the curves and listed in the table.",
+        },
+    ],
+};
+
+/// `[[chart.published]]`.
+pub static MARK: Section = Section {
+    heading: "[[chart.published]]",
+    doc: "A published value: a point where it has an `x`, else a line over the whole width.",
+    keys: &[
+        Key { name: "label", kind: Kind::Text, presence: Presence::Required, doc: "What it is called." },
+        Key {
+            name: "from",
+            kind: Kind::Text,
+            presence: Presence::Required,
+            doc: "The entry, as a scenario names it: `cross_protect.toml#fig4a`, in a folder `published/` beside or above this file.",
+        },
+        Key {
+            name: "number",
+            kind: Kind::Text,
+            presence: Presence::Required,
+            doc: "The number in the entry: `weights[1]`, `standard.mean`.",
+        },
+        Key {
+            name: "half",
+            kind: Kind::Text,
+            presence: Presence::Optional("no interval"),
+            doc: "The number in the entry that is half the width of its interval.",
+        },
+        Key {
+            name: "times",
+            kind: Kind::Number { min: 1e-12, max: 1e12 },
+            presence: Presence::Default("1"),
+            doc: "By what both are multiplied, for the unit of the measure.",
+        },
+        Key {
+            name: "x",
+            kind: Kind::Foreign("a value of the axis `x`"),
+            presence: Presence::Optional("a line over the whole width"),
+            doc: "The value of the axis `x` that it was published for.",
+        },
+        Key {
+            name: "curve",
+            kind: Kind::Text,
+            presence: Presence::Optional("none: it has no row of the table"),
+            doc: "The value of `curves` that it was published for.",
+        },
+    ],
+};
+
 /// Every table, in the order of a reference.
-pub static ALL: &[&Section] = &[&SWEEP, &VARY, &MAP];
+pub static ALL: &[&Section] = &[&SWEEP, &VARY, &MAP, &CHART, &MARK];
 
 /// The reference of sweeps as Markdown.
 #[must_use]

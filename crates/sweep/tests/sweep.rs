@@ -143,7 +143,7 @@ fn a_sweep_measures_every_point_with_every_seed() {
     assert_ne!(measures[1][4], measures[2][4]);
     assert_eq!(table(&out.join("results.csv")).len(), 1 + 8 * 2);
     assert!(fs::read(out.join("results.parquet")).unwrap().starts_with(b"PAR1"));
-    let maps = evenkeel_sweep::maps(folder.path()).unwrap();
+    let maps = evenkeel_sweep::drawings(folder.path()).unwrap();
     assert_eq!(maps.iter().map(|map| map.title.as_str()).collect::<Vec<_>>(), ["A small sweep"]);
     assert_eq!(maps[0].svg.matches("class=\"cell").count(), 4);
 }

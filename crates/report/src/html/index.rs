@@ -27,6 +27,9 @@ fn heading(part: &str) -> &str {
     match part {
         "wfq-altq" => "How unfair can weighted fair queuing be?",
         "lct" => "An effective scheduler for IP routers: LCT-UC",
+        "cross-protect" => "The cross-protect router: flow-aware admission",
+        "cross-protect-lab" => "The cross-protect router in short, for real packets too",
+        "fairdrop" => "FairDrop: sharing a core's cycles",
         "demo" => "The demo: one load, four disciplines",
         "maps" => "Maps over many simulations",
         other => other,

@@ -333,11 +333,23 @@ fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A page that shows one drawing, with a link that saves it as `name`. `svg` is a whole SVG, all else plain text.
+/// A page that shows one drawing, with a link that saves it as `name`, and below it a table, its heading first, if there is one. `svg` is a whole
+/// SVG, all else plain text.
 #[must_use]
-pub fn figure_page(title: &str, notes: &str, name: &str, svg: &str) -> String {
+pub fn figure_page(title: &str, notes: &str, name: &str, svg: &str, rows: &[Vec<String>]) -> String {
+    let line = |cell: &str, row: &[String]| -> String {
+        let cells: String = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let table = rows.split_first().map_or_else(String::new, |(heading, rows)| {
+        let rows: String = rows.iter().map(|row| line("td", row) + "\n").collect();
+        format!(
+            "<section>\n<h2>In numbers</h2>\n<div class=\"scroll\"><table><thead>{}</thead><tbody>{rows}</tbody></table></div>\n</section>\n",
+            line("th", heading)
+        )
+    });
     let body = format!(
-        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n</header>\n<figure>{svg}<figcaption>{}</figcaption></figure>\n<div class=\"notes\">{}</div>\n<footer>Evenkeel {}</footer>\n",
+        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n</header>\n<figure>{svg}<figcaption>{}</figcaption></figure>\n<div class=\"notes\">{}</div>\n{table}<footer>Evenkeel {}</footer>\n",
         escape(title),
         download::link(&slug(name), svg),
         paragraphs(notes),
