@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Rebuilds every published figure: each scenario in the simulator at full length with several seeds, in the lab with scaled times if this is
-# root, the maps, and one index over all of them. SEEDS, TIME_SCALE (of the lab), JOBS and OUT can be set.
+# root, the maps and charts, and one index over all of them. SEEDS, TIME_SCALE (of the lab), JOBS and OUT can be set.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lab_time_scale.sh
@@ -45,9 +45,10 @@ else
   echo "Not on real packets: that needs root (sudo make figures)."
 fi
 
-echo "Maps:"
-for sweep in scenarios/maps/*.toml; do
-  "$evenkeel" sweep "$sweep" --jobs "$jobs" --out "$out/data/map-$(basename "$sweep" .toml)" | sed -n '1s/^/  /p'
+echo "Maps and charts:"
+for sweep in scenarios/maps/*.toml scenarios/sweeps/*.toml; do
+  "$evenkeel" sweep "$sweep" --jobs "$jobs" --out "$out/data/$(name "$sweep")" | sed -n '1s/^/  /p'
+  [ "${PIPESTATUS[0]}" -eq 0 ] || bad=1
 done
 "$evenkeel" report "$out/data" --out "$out" || bad=1
 exit "$bad"

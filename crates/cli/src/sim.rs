@@ -136,7 +136,8 @@ fn one(
             eprintln!("warning: {of}{warning}");
         }
         let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
-        failed |= !bad.is_empty();
+        // What does not add up is a mistake of this program: never what anybody expected.
+        failed |= !bad.is_empty() || !outcome.warnings.is_empty();
         if args.world.quiet && !args.world.json {
             eprint!("{}", table::judgements(&bad));
         } else if !args.world.json {

@@ -88,7 +88,7 @@ pub struct Outcome {
     pub run: Run,
     /// The expectations meant for the simulator, judged.
     pub judgements: Vec<Judgement>,
-    /// What the user should know: counters that do not add up, sources that lost packets before the first router.
+    /// Counters that do not add up, of a router, a link, its admission or all of them together: a mistake of this program.
     pub warnings: Vec<String>,
     /// The flows in the order of the scenario.
     pub flows: Vec<FlowTotals>,

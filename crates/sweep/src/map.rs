@@ -46,7 +46,7 @@ pub(crate) fn draw(
         LEFT + 14.0 + panel_values.len() as f64 * (wide + GAP) + (panel_values.len() - 1) as f64 * LEFT;
     let height = TOP + tall + BOTTOM;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"map\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         escaped(&spec.label)
     );
     legend(&mut svg, spec, line.is_some());
@@ -91,12 +91,13 @@ pub(crate) fn draw(
     svg + "\n</svg>\n"
 }
 
+/// Every rule is of this drawing alone: pages and other drawings have their own.
 const STYLE: &str = "\
-text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 11px; fill: #444444; } \
-.panel { font-size: 12.5px; font-weight: 650; fill: #1b1d21; } \
-.cell { font-size: 10px; text-anchor: middle; } .dark { fill: #ffffff; } .light { fill: #1b1d21; } \
-.rule { fill: none; stroke: #c23b00; stroke-width: 2.6; stroke-linejoin: round; } \
-.halo { fill: none; stroke: #ffffff; stroke-width: 5; stroke-linejoin: round; stroke-opacity: .8; }";
+.map text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 11px; fill: #444444; } \
+.map .panel { font-size: 12.5px; font-weight: 650; fill: #1b1d21; } \
+.map .cell { font-size: 10px; text-anchor: middle; } .map .dark { fill: #ffffff; } .map .light { fill: #1b1d21; } \
+.map .rule { fill: none; stroke: #c23b00; stroke-width: 2.6; stroke-linejoin: round; } \
+.map .halo { fill: none; stroke: #ffffff; stroke-width: 5; stroke-linejoin: round; stroke-opacity: .8; }";
 
 /// Where a value lies between the ends of the colours, 0 to 1.
 fn place(value: f64, spec: &MapSpec) -> f64 {

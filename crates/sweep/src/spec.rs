@@ -311,12 +311,7 @@ fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
 }
 
 /// What each of so many values puts.
-fn puts(
-    reader: &mut Reader,
-    vary: &Fields,
-    node: &Node,
-    values: usize,
-) -> Option<Vec<Vec<(String, Value)>>> {
+fn puts(reader: &mut Reader, vary: &Fields, node: &Node, values: usize) -> Option<Vec<Vec<(String, Value)>>> {
     let table = |item: &Node| match &item.data {
         Data::Table(table) => {
             table.entries.iter().map(|entry| Some((entry.name.clone(), value(&entry.value.data)?))).collect()
@@ -328,7 +323,8 @@ fn puts(
         _ => None,
     };
     if each.is_none() {
-        let message = format!("expected a list of {values} tables, one for each value: paths in quotes, and values");
+        let message =
+            format!("expected a list of {values} tables, one for each value: paths in quotes, and values");
         reader.fail(&node.at, vary.path_of("put"), message);
     }
     each

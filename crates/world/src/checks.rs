@@ -7,7 +7,8 @@ use evenkeel_router::snapshot::{LinkSnapshot, PortSnapshot};
 pub fn conservation(snapshot: &Snapshot) -> Vec<String> {
     let ports = snapshot.ports.iter().filter_map(port_identity);
     let links = snapshot.links.iter().filter_map(link_identity);
-    ports.chain(links).map(|text| format!("router {}: {text}", snapshot.router)).collect()
+    let admissions = snapshot.links.iter().flat_map(admission_identities);
+    ports.chain(links).chain(admissions).map(|text| format!("router {}: {text}", snapshot.router)).collect()
 }
 
 fn port_identity(port: &PortSnapshot) -> Option<String> {
@@ -37,6 +38,28 @@ fn link_identity(link: &LinkSnapshot) -> Option<String> {
     })
 }
 
+/// What the admission of a link decided upon it let pass, sent elsewhere or refused; and what it refused its classes dropped, reason by reason. They
+/// may have dropped more: counters of an admission begin anew when it is replaced.
+fn admission_identities(link: &LinkSnapshot) -> Vec<String> {
+    let Some(admission) = &link.admission else { return Vec::new() };
+    let passed: u64 = admission.passed.values().sum();
+    let refused: u64 = admission.refused.values().sum();
+    let mut wrong = Vec::new();
+    if admission.packets != passed + refused + admission.diverted_packets {
+        wrong.push(format!(
+            "link {}: admission decided upon {} != passed {passed} + refused {refused} + diverted {}",
+            link.port, admission.packets, admission.diverted_packets
+        ));
+    }
+    for (reason, refused) in &admission.refused {
+        let dropped: u64 = link.classes.iter().filter_map(|class| class.dropped.get(reason)).sum();
+        if dropped < *refused {
+            wrong.push(format!("link {}: refused {refused} as {reason}, but dropped {dropped}", link.port));
+        }
+    }
+    wrong
+}
+
 /// Everything that a router dropped or lost between two snapshots, whatever the reason and wherever.
 pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
     let total = |snapshot: &Snapshot| {
@@ -53,7 +76,7 @@ pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_router::snapshot::ClassSnapshot;
+    use evenkeel_router::snapshot::{AdmissionSnapshot, ClassSnapshot};
 
     #[test]
     fn one_packet_missing_anywhere_is_noticed() {
@@ -83,5 +106,22 @@ mod tests {
         bad.ports[0].rx_packets = 111;
         assert!(conservation(&bad)[0].contains("received 111"));
         assert_eq!(lost(&Snapshot::default(), &good), 16);
+        let mut refusing = good.clone();
+        refusing.links[0].classes[0].dropped.insert("fair_rate_low".to_owned(), 7);
+        refusing.links[0].classes[0].in_packets += 7;
+        refusing.links[0].admission = Some(AdmissionSnapshot {
+            packets: 107,
+            passed: [("protected".to_owned(), 99)].into(),
+            diverted_packets: 1,
+            refused: [("fair_rate_low".to_owned(), 7)].into(),
+            ..AdmissionSnapshot::default()
+        });
+        assert_eq!(conservation(&refusing), Vec::<String>::new());
+        let admission = refusing.links[0].admission.as_mut().unwrap();
+        admission.refused.insert("fair_rate_low".to_owned(), 8);
+        let told = conservation(&refusing);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("decided upon 107 != passed 99 + refused 8 + diverted 1"), "{told:?}");
+        assert!(told[1].contains("refused 8 as fair_rate_low, but dropped 7"), "{told:?}");
     }
 }

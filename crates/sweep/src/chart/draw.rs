@@ -19,19 +19,24 @@ const BOTTOM: f64 = 52.0;
 /// A line of the legend.
 const LEGEND: f64 = 19.0;
 /// Between curves at one value of x, so that their intervals do not cover each other.
-const DODGE: f64 = 9.0;
+const DODGE: f64 = 16.0;
+/// How far left of its mean a run's dot stands, and right of it what was published.
+const BESIDE: f64 = 7.0;
+/// Both are so many times as far where x has names: there is room.
+const ROOMY: f64 = 3.0;
 /// Half the width of the ends of an interval.
 const CAP: f64 = 4.5;
 /// Colours of curves, told apart by people who see few; shapes differ too.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#c78500", "#555b66"];
 
+/// A drawing stands in pages that have styles of their own, and other drawings: every rule is of this one alone.
 const STYLE: &str = "\
-text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 12px; fill: #444444; } \
-.grid { stroke: #e4e6ea; stroke-width: 1; } .frame { stroke: #8a8f98; stroke-width: 1; fill: none; } \
-.curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .interval { stroke-width: 1.4; fill: none; } \
-.seed { fill-opacity: .28; } \
-.published { stroke: #1b1d21; stroke-width: 1.4; fill: #ffffff; } .bound { stroke: #1b1d21; stroke-width: 1.3; stroke-dasharray: 6 4; fill: none; } \
-.name { fill: #1b1d21; }";
+.chart text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 12px; font-weight: 400; fill: #444444; } \
+.chart .heading { fill: #1b1d21; } \
+.chart .rung { stroke: #e4e6ea; stroke-width: 1; } .chart .axis { stroke: #8a8f98; stroke-width: 1; fill: none; } \
+.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .chart .interval { stroke-width: 1.4; fill: none; } \
+.chart .seed { fill-opacity: .3; } .chart .paper { stroke-width: 1.6; fill: #ffffff; } \
+.chart .bound { stroke: #1b1d21; stroke-width: 1.3; stroke-dasharray: 6 4; fill: none; }";
 
 /// The vertical axis.
 struct Height {
@@ -103,34 +108,43 @@ impl<'a> Across<'a> {
 /// The chart as SVG. Points without results are left out.
 pub(crate) fn draw(axes: &[Axis], spec: &ChartSpec, curves: &[Curve]) -> String {
     let Some(axis) = axes.iter().find(|axis| axis.name == spec.x) else { return String::new() };
-    let (marks, bounds): (Vec<&Mark>, Vec<&Mark>) =
-        spec.published.iter().partition(|mark| mark.x.is_some());
+    let (marks, bounds): (Vec<&Mark>, Vec<&Mark>) = spec.published.iter().partition(|mark| mark.x.is_some());
     let named = curves.iter().filter(|curve| !curve.name.is_empty()).count();
-    let lines = named.div_ceil(2) + marks.len() + bounds.len();
+    let lines = named.div_ceil(2) + marks.len().min(1) + bounds.len();
     let top = 34.0 + lines as f64 * LEGEND;
     let (height, across) = (Height::of(spec, curves, top), Across::of(axis));
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         escaped(&spec.title)
     );
     frame(&mut svg, axis, &height, &across);
-    let _ = write!(svg, "<text class=\"name\" x=\"6\" y=\"17\">{}</text>", escaped(&spec.label));
+    let _ = write!(svg, "<text class=\"heading\" x=\"6\" y=\"17\">{}</text>", escaped(&spec.label));
     for mark in &bounds {
         let y = height.y(mark.value);
         let _ = write!(svg, "<path class=\"bound\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
     }
+    let room = if across.numbers.is_some() { 1.0 } else { ROOMY };
+    let shift_of = |index: usize| (index as f64 - (curves.len() - 1) as f64 / 2.0) * DODGE * room;
     for (index, curve) in curves.iter().enumerate() {
-        let shift = (index as f64 - (curves.len() - 1) as f64 / 2.0) * DODGE;
-        draw_curve(&mut svg, index, curve, &|place| across.x(place) + shift, &height, across.numbers.is_some());
+        let shift = shift_of(index);
+        draw_curve(
+            &mut svg,
+            index,
+            curve,
+            &|place| across.x(place) + shift,
+            &height,
+            across.numbers.is_some(),
+        );
     }
     for mark in &marks {
-        let Some(place) = mark.x.as_ref().and_then(|x| axis.values.iter().position(|value| value == x)) else {
+        let Some(place) = mark.x.as_ref().and_then(|x| axis.values.iter().position(|value| value == x))
+        else {
             continue;
         };
         let beside = curves.iter().position(|curve| Some(&curve.name) == mark.curve.as_ref());
-        // Right of its curve's point, which it would else cover.
-        let shift = beside.map_or(0.0, |at| (at as f64 - (curves.len() - 1) as f64 / 2.0) * DODGE) + DODGE * 1.4;
-        published(&mut svg, mark, across.x(place) + shift, &height);
+        let shift = beside.map_or(0.0, shift_of) + BESIDE * room.sqrt();
+        let colour = beside.map_or("#1b1d21", |index| COLOURS[index % COLOURS.len()]);
+        published(&mut svg, mark, across.x(place) + shift, &height, colour);
     }
     legend(&mut svg, curves, &marks, &bounds);
     svg + "\n</svg>\n"
@@ -142,7 +156,7 @@ fn frame(svg: &mut String, axis: &Axis, height: &Height, across: &Across) {
         let y = height.y(*tick);
         let _ = write!(
             svg,
-            "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            "<path class=\"rung\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
             LEFT - 8.0,
             y + 4.0,
@@ -153,14 +167,14 @@ fn frame(svg: &mut String, axis: &Axis, height: &Height, across: &Across) {
         let x = across.x(place);
         let _ = write!(
             svg,
-            "<path class=\"frame\" d=\"M{x:.1} {foot}v5\"/><text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<path class=\"axis\" d=\"M{x:.1} {foot}v5\"/><text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             foot + 19.0,
             escaped(&plain(value))
         );
     }
     let _ = write!(
         svg,
-        "<path class=\"frame\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"name\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+        "<path class=\"axis\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"heading\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
         height.top,
         WIDTH - RIGHT,
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
@@ -185,7 +199,8 @@ fn draw_curve(
         for value in &point.each {
             let _ = write!(
                 svg,
-                "<circle class=\"seed\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"2.4\" fill=\"{colour}\"/>",
+                "<circle class=\"seed\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\" fill=\"{colour}\"/>",
+                at - BESIDE,
                 height.y(*value)
             );
         }
@@ -224,16 +239,16 @@ fn marker(index: usize, x: f64, y: f64) -> String {
     }
 }
 
-/// An open diamond, with its interval.
-fn published(svg: &mut String, mark: &Mark, x: f64, height: &Height) {
+/// An open diamond in its curve's colour, with its interval.
+fn published(svg: &mut String, mark: &Mark, x: f64, height: &Height, colour: &str) {
     if let Some(half) = mark.half {
-        interval(svg, x, [mark.value - half, mark.value + half], height, "#1b1d21");
+        interval(svg, x, [mark.value - half, mark.value + half], height, colour);
     }
-    let _ = write!(
-        svg,
-        "<path class=\"published\" d=\"M{x:.1} {:.1}l6 6-6 6-6-6z\"/>",
-        height.y(mark.value) - 6.0
-    );
+    svg.push_str(&diamond(x, height.y(mark.value), colour));
+}
+
+fn diamond(x: f64, y: f64, colour: &str) -> String {
+    format!("<path class=\"paper\" stroke=\"{colour}\" d=\"M{x:.1} {:.1}l5 5-5 5-5-5z\"/>", y - 5.0)
 }
 
 /// Curves in two columns, then what was published.
@@ -257,15 +272,17 @@ fn legend(svg: &mut String, curves: &[Curve], marks: &[&Mark], bounds: &[&Mark])
         }
         y += LEGEND;
     }
-    for mark in marks {
-        let x = LEFT + 13.0;
+    if let Some(mark) = marks.first() {
+        // Several are told apart by their curves' colours, and named in the table.
+        let words =
+            if marks.len() == 1 { format!("published: {}", mark.label) } else { "published".to_owned() };
         let _ = write!(
             svg,
-            "<path class=\"published\" d=\"M{x} {}l6 6-6 6-6-6z\"/><text x=\"{}\" y=\"{}\">published: {}</text>",
-            y - 6.0,
+            "{}<text x=\"{}\" y=\"{}\">{}</text>",
+            diamond(LEFT + 13.0, y, "#1b1d21"),
             LEFT + 34.0,
             y + 4.0,
-            escaped(&mark.label)
+            escaped(&words)
         );
         y += LEGEND;
     }
@@ -324,7 +341,7 @@ mod tests {
         let svg = draw(&axes, &spec(false, None), &[curve(&[(0, &[1.0, 2.0, 3.0]), (1, &[4.0])])]);
         assert_eq!(svg.matches("class=\"seed\"").count(), 4);
         assert_eq!(svg.matches("class=\"interval\"").count(), 1, "a single run has no interval");
-        assert_eq!(svg.matches("class=\"published\"").count(), 2, "a point, and its line of the legend");
+        assert_eq!(svg.matches("class=\"paper\"").count(), 2, "a point, and its line of the legend");
         assert_eq!(svg.matches("class=\"bound\"").count(), 2);
         assert!(svg.contains("a &amp; b") && svg.contains("published: &lt;p&gt;") && !svg.contains("NaN"));
     }

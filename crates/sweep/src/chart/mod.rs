@@ -110,11 +110,17 @@ impl ChartSpec {
         for (text, at) in table.texts("show") {
             if !names.iter().any(|name| name == text) {
                 let valid: Vec<&str> = names.iter().map(String::as_str).collect();
-                reader.fail(at, table.path_of("show"), format!("no curve {text:?}; {}", suggest(text, &valid)));
+                reader.fail(
+                    at,
+                    table.path_of("show"),
+                    format!("no curve {text:?}; {}", suggest(text, &valid)),
+                );
             }
         }
-        let published =
-            table.tables("published").filter_map(|mark| Mark::read(reader, mark, &xs, &names, folder)).collect();
+        let published = table
+            .tables("published")
+            .filter_map(|mark| Mark::read(reader, mark, &xs, &names, folder))
+            .collect();
         Some(Self {
             name: table.text("name")?.to_owned(),
             title: table.text("title")?.to_owned(),
@@ -207,7 +213,13 @@ impl ChartSpec {
 }
 
 impl Mark {
-    fn read(reader: &mut Reader, table: &Fields, xs: &[String], curves: &[String], folder: &Path) -> Option<Self> {
+    fn read(
+        reader: &mut Reader,
+        table: &Fields,
+        xs: &[String],
+        curves: &[String],
+        folder: &Path,
+    ) -> Option<Self> {
         let from = table.text("from")?;
         let times = table.number("times").unwrap_or(1.0);
         let mut number = |key: &str| match published_number(folder, from, table.text(key)?) {
@@ -266,7 +278,10 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_say_something() {
-        assert_eq!([0.0, 0.0012, 0.35, 1.25, 12.345, 2105.96].map(digits), ["0", "0.0012", "0.35", "1.25", "12.3", "2106"]);
+        assert_eq!(
+            [0.0, 0.0012, 0.35, 1.25, 12.345, 2105.96].map(digits),
+            ["0", "0.0012", "0.35", "1.25", "12.3", "2106"]
+        );
         assert_eq!(with_half(3.89, Some(0.35)), "3.89 ± 0.35");
     }
 }
