@@ -106,7 +106,7 @@ mod tests {
         bad.ports[0].rx_packets = 111;
         assert!(conservation(&bad)[0].contains("received 111"));
         assert_eq!(lost(&Snapshot::default(), &good), 16);
-        let mut refusing = good.clone();
+        let mut refusing = good;
         refusing.links[0].classes[0].dropped.insert("fair_rate_low".to_owned(), 7);
         refusing.links[0].classes[0].in_packets += 7;
         refusing.links[0].admission = Some(AdmissionSnapshot {

@@ -172,9 +172,9 @@ fn frame(svg: &mut String, axis: &Axis, height: &Height, across: &Across) {
             escaped(&plain(value))
         );
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
-        "<path class=\"axis\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"heading\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+        "<path class=\"axis\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"heading\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
         height.top,
         WIDTH - RIGHT,
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
