@@ -41,7 +41,7 @@ pub fn curves_page(title: &str, notes: &str, name: &str, plots: &[Plot<'_>]) -> 
     }
     let panels: String = plots.iter().map(|plot| panel(plot, &names)).collect();
     let entries: Vec<Entry> = legend(&names);
-    figure_page(title, notes, name, &picture(&panels, 1, &entries))
+    figure_page(title, notes, name, &picture(&panels, 1, &entries), &[])
 }
 
 fn panel(plot: &Plot<'_>, names: &[&str]) -> String {

@@ -118,7 +118,12 @@ pub(crate) fn draw(axes: &[Axis], spec: &ChartSpec, curves: &[Curve]) -> String 
         escaped(&spec.title)
     );
     frame(&mut svg, axis, &height, &across);
-    let _ = write!(svg, "<text class=\"heading\" x=\"6\" y=\"17\">{}</text>", escaped(&spec.label));
+    let _ = write!(
+        svg,
+        "<text class=\"heading\" x=\"6\" y=\"17\">{}</text><text x=\"{}\" y=\"17\" text-anchor=\"end\">dots: runs · bars: 95 % intervals of the means</text>",
+        escaped(&spec.label),
+        WIDTH - RIGHT
+    );
     for mark in &bounds {
         let y = height.y(mark.value);
         let _ = write!(svg, "<path class=\"bound\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);

@@ -256,19 +256,30 @@ impl Mark {
     }
 }
 
-/// `2.11 ± 0.21`.
+/// `2.11 ± 0.21`: both with the decimals of the larger.
 fn with_half(value: f64, half: Option<f64>) -> String {
-    half.map_or_else(|| digits(value), |half| format!("{} ± {}", digits(value), digits(half)))
+    let Some(half) = half else { return digits(value) };
+    let decimals = decimals(value.abs().max(half));
+    format!("{} ± {}", short(value, decimals), short(half, decimals))
 }
 
 /// A number with as many decimals as say something.
 fn digits(value: f64) -> String {
-    let text = match value.abs() {
-        m if m >= 99.95 => format!("{value:.0}"),
-        m if m >= 9.995 => format!("{value:.1}"),
-        m if m >= 0.0995 || m == 0.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    };
+    short(value, decimals(value.abs()))
+}
+
+fn decimals(magnitude: f64) -> usize {
+    match magnitude {
+        m if m >= 99.95 => 0,
+        m if m >= 9.995 => 1,
+        m if m >= 0.0995 || m == 0.0 => 2,
+        _ => 4,
+    }
+}
+
+/// Without zeros at the end.
+fn short(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
@@ -283,5 +294,7 @@ mod tests {
             ["0", "0.0012", "0.35", "1.25", "12.3", "2106"]
         );
         assert_eq!(with_half(3.89, Some(0.35)), "3.89 ± 0.35");
+        assert_eq!(with_half(0.89, Some(0.0482)), "0.89 ± 0.05");
+        assert_eq!(with_half(0.0, Some(0.0)), "0 ± 0");
     }
 }
