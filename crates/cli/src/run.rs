@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
@@ -34,7 +35,8 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
-    let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
+    let handle =
+        Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &config, &error))?;
     let handle = Arc::new(handle);
     let server = Server::start(socket, &config, Arc::clone(&handle))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
@@ -58,24 +60,33 @@ fn runtime_dir(args: &RunArgs) -> PathBuf {
     args.runtime_dir.clone().or_else(from_environment).unwrap_or_else(|| Options::default().runtime_dir)
 }
 
-/// Names the line of the interface that is missing, and those that are there.
-fn not_started(file: &Path, error: &StartError) -> Failure {
-    let StartError::MissingInterface { interface, .. } = error else {
+/// Names the line of the interface that is missing or cannot do it, and which there are if it is missing.
+fn not_started(file: &Path, config: &RouterConfig, error: &StartError) -> Failure {
+    let (StartError::MissingInterface { port: name, .. } | StartError::NoXdp { port: name, .. }) = error
+    else {
         return Failure::new(error.exit_code(), format!("{}: {error}", file.display()));
     };
+    let port = config.ports.iter().find(|port| port.name == *name);
+    let interface = port.map_or(name.as_str(), |port| port.interface.as_str());
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let quoted = format!("\"{interface}\"");
     let line = text.lines().position(|line| line.contains("interface") && line.contains(&quoted));
     let place = line.map_or_else(String::new, |line| format!("{}:", line + 1));
-    let known = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    let mut known: Vec<String> =
-        known.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    known.sort();
-    let known = if known.is_empty() { String::new() } else { format!("; there are: {}", known.join(", ")) };
+    let known =
+        if matches!(error, StartError::MissingInterface { .. }) { interfaces() } else { String::new() };
     Failure {
         text: format!("{}:{place} port.interface: {error}{known}", file.display()),
         code: error.exit_code(),
     }
+}
+
+/// Which interfaces there are, in words.
+fn interfaces() -> String {
+    let known = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut known: Vec<String> =
+        known.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    known.sort();
+    if known.is_empty() { String::new() } else { format!("; there are: {}", known.join(", ")) }
 }
 
 /// Returns when a signal says so, or when the worker has ended by itself.

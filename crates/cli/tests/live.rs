@@ -32,14 +32,49 @@ struct Live {
     folder: tempfile::TempDir,
 }
 
+/// Two workers, the interfaces by AF_XDP.
+const TWO_WORKERS: &str = r#"
+[router]
+workers = 2
+io = "af-xdp"
+[[port]]
+name = "lan"
+interface = "lan"
+[[port]]
+name = "wan"
+interface = "wan"
+[[class]]
+name = "rest"
+[[class]]
+name = "bulk"
+match = [{ protocol = "udp", destination_port = 5002 }]
+[[link]]
+port = "wan"
+rate = "20Mbit/s"
+discipline = { kind = "wfq-altq", weight = { rest = 100, bulk = 200 } }
+"#;
+
 impl Live {
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, CONFIG, 1)
+    }
+
+    /// With this configuration, and so many queues at every interface.
+    fn with(test: &str, config: &str, queues: u16) -> Option<Self> {
+        let mut live = Self::prepared(test, config, queues)?;
+        live.router = start(&live.net, &live.folder);
+        live.wait_until_it_forwards();
+        Some(live)
+    }
+
+    /// As [`Live::with`]; the router is one that has ended.
+    fn prepared(test: &str, config: &str, queues: u16) -> Option<Self> {
         if !available(test) || !has_tool(test, "iperf3", "iperf3") || !has_tool(test, "tcpdump", "tcpdump") {
             return None;
         }
         let net = TestNet::new(&["a", "r", "b"]);
-        net.wire(("a", "a0"), ("r", "lan"));
-        net.wire(("b", "b0"), ("r", "wan"));
+        net.wire_of_queues(("a", "a0"), ("r", "lan"), queues);
+        net.wire_of_queues(("b", "b0"), ("r", "wan"), queues);
         net.sysctl("r", "net.ipv4.ip_forward=1");
         for (node, interface, address) in [
             ("a", "a0", "10.1.0.2/24"),
@@ -52,11 +87,9 @@ impl Live {
         net.ip("a", "route add default via 10.1.0.1");
         net.ip("b", "route add default via 10.2.0.1");
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("router.toml"), CONFIG).unwrap();
-        let router = start(&net, &folder);
-        let live = Self { router, net, folder };
-        live.wait_until_it_forwards();
-        Some(live)
+        std::fs::write(folder.path().join("router.toml"), config).unwrap();
+        let router = Command::new("true").spawn().unwrap();
+        Some(Self { router, net, folder })
     }
 
     fn wait_until_it_forwards(&self) {
@@ -210,4 +243,90 @@ fn a_killed_router_leaves_the_kernel_forwarding_and_the_next_one_starts() {
     assert!(captured.contains("echo request") && captured.contains("echo reply"), "{captured}");
     assert!(captured.contains("ttl 63"), "{captured}");
     live.ping();
+}
+
+/// The rate of the link to `b` as each worker knows it, Mbit/s, and its discipline.
+fn links(live: &Live) -> Vec<(u64, String)> {
+    let show = live.show();
+    let workers = show["workers"].as_array().unwrap();
+    let of = |worker: &Value| {
+        let link = worker["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
+        (link["rate_bps"].as_u64().unwrap() / 1_000_000, link["discipline"].as_str().unwrap().to_owned())
+    };
+    workers.iter().map(of).collect()
+}
+
+#[test]
+fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
+    let Some(mut live) = Live::with("two_workers", TWO_WORKERS, 4) else { return };
+    let (server, client) = live.load();
+    let show = live.show();
+    for worker in show["workers"].as_array().unwrap() {
+        assert!(worker["ports"][1]["io"].as_str().unwrap().contains("2 of 4 receive queues"), "{worker}");
+    }
+    let shown = text(&live.ctl(&["show"]));
+    assert!(shown.contains("worker  received"), "{shown}");
+    let both = |rate: u64, discipline: &str| vec![(rate, discipline.to_owned()); 2];
+    assert_eq!(links(&live), both(20, "wfq-altq"));
+
+    // By command, by file, and by a file that asks for what several workers cannot have.
+    let output = live.ctl(&["set", "wan", "weight", "bulk", "300"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let output = live.ctl(&["rate", "wan", "30Mbit/s"]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(links(&live), both(30, "wfq-altq"));
+    let file = live.folder.path().join("router.toml");
+    let fifo = TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "fifo\"");
+    std::fs::write(&file, fifo).unwrap();
+    live.signal("-HUP");
+    eventually("both have the discipline and the rate of the file", || links(&live) == both(20, "fifo"));
+    for (wrong, says) in [
+        (
+            TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "pdrr\""),
+            ":19: link.discipline: kind = \"pdrr\" works with workers = 1 only",
+        ),
+        (TWO_WORKERS.replace("workers = 2", "workers = 3"), "restart"),
+    ] {
+        std::fs::write(&file, wrong).unwrap();
+        let output = live.ctl(&["reload", &file.display().to_string()]);
+        assert!(!output.status.success() && text(&output).contains(says), "{}", text(&output));
+        assert_eq!(links(&live), both(20, "fifo"));
+    }
+    live.ping();
+
+    // Fail open: what the load sends goes on through the kernel.
+    let forwarded = |live: &Live| {
+        let counters = live.net.output("r", "cat /proc/net/snmp");
+        let values = counters.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+        values.split_whitespace().nth(6).unwrap().parse::<u64>().unwrap()
+    };
+    let before = forwarded(&live);
+    live.router.kill().unwrap();
+    live.router.wait().unwrap();
+    eventually("the kernel forwards the load", || forwarded(&live) > before + 200);
+    live.ping();
+    std::fs::write(&file, TWO_WORKERS).unwrap();
+    live.router = start(&live.net, &live.folder);
+    live.wait_until_it_forwards();
+    eventually("the router forwards the load again", || live.bulk("sent_packets") > 200);
+    live.ping();
+    live.signal("-TERM");
+    assert!(live.router.wait().unwrap().success(), "a stop that was asked for is a success");
+    end(client);
+    end(server);
+}
+
+#[test]
+fn too_few_queues_for_the_workers_are_told_with_the_line_of_the_interface() {
+    let Some(live) = Live::prepared("few_queues", TWO_WORKERS, 1) else { return };
+    let file = live.folder.path().join("router.toml").display().to_string();
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["run", &file, "--netns", &live.net.name("r"), "--runtime-dir"])
+        .arg(live.folder.path().join("run"))
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let wanted = "router.toml:7: port.interface: port lan: interface lan has 1 receive and transmit queues for 2 workers";
+    assert!(said.contains(wanted), "{said}");
 }

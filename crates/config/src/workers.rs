@@ -11,6 +11,10 @@ use crate::model::{LinkConfig, RouterConfig};
 use crate::read::{Fields, Reader};
 use crate::service::{ServiceConfig, Work};
 
+/// Why neither a cluster's forwarder nor a balancer has several workers.
+const ONE_VOICE: &str =
+    "works with workers = 1 only: the exchange of frames and the table of connections belong to one worker";
+
 /// A table or key of a `[[link]]`, and why several workers cannot share it.
 type Refusal = (&'static str, String);
 
@@ -19,25 +23,37 @@ type Refusal = (&'static str, String);
 /// # Errors
 /// The table in which it stands, and what stands in the way, in words.
 pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
-    let one = |what: &str| format!("{what} works with workers = 1 only");
-    let refuse = |table, what: &str| Err((table, one(what)));
+    let refuse =
+        |table, what: &str, why: &str| Err((table, format!("{what} works with workers = 1 only: {why}")));
     match &link.discipline {
         DisciplineConfig::Fifo(_) => {}
         DisciplineConfig::WfqAltq(config) if config.select == QueueSelect::Class => {}
-        DisciplineConfig::WfqAltq(_) => return refuse("discipline", "select = \"hash-…\""),
+        DisciplineConfig::WfqAltq(_) => {
+            return refuse("discipline", "select = \"hash-…\"", "workers share a link by class, not by flow");
+        }
         other => {
             let what = format!("kind = {:?}", other.name());
-            return Err(("discipline", one(&what) + "; several workers share fifo and wfq-altq"));
+            let why = "its queues are of one worker; several share fifo, and wfq-altq by class";
+            return refuse("discipline", &what, why);
         }
     }
     if link.shaper.is_some() {
-        return refuse("shaper", "a shaper");
+        return refuse(
+            "shaper",
+            "a shaper",
+            "each worker would fill a bucket of its own; the rate of the link is shared",
+        );
     }
     if link.control.is_some() {
-        return refuse("control", "a dynamic control");
+        return refuse(
+            "control",
+            "a dynamic control",
+            "each worker would measure and turn its own part only",
+        );
     }
     if link.admission.is_some() {
-        return refuse("admission", "admission");
+        let why = "it decides by what one scheduler measures of the whole link";
+        return refuse("admission", "admission", why);
     }
     Ok(())
 }
@@ -80,7 +96,7 @@ impl RouterConfig {
             return Ok(());
         }
         if self.cluster.is_some() || self.balancer.is_some() {
-            return Err("[cluster] and [balancer] work with workers = 1 only".to_owned());
+            return Err(format!("[cluster] and [balancer] {ONE_VOICE}"));
         }
         for link in &self.links {
             link_for_workers(link).map_err(|(_, message)| format!("link {}: {message}", link.port))?;
@@ -111,7 +127,7 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     }
     for (key, given) in [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())] {
         if given {
-            let message = format!("[{key}] works with workers = 1 only");
+            let message = format!("[{key}] {ONE_VOICE}");
             reader.fail(&file.span(key), file.path_of(key), message);
         }
     }

@@ -271,6 +271,9 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     refused(&link("discipline = { kind = \"pfq\" }"), "link.discipline", 6, one);
     let hash = "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }";
     refused(&link(hash), "link.discipline", 6, one);
+    refused(&link("discipline = { kind = \"pdrr\" }"), "link.discipline", 6, "its queues are of one worker");
+    let admission = "discipline = { kind = \"pdrr\" }\n[link.admission]\nmin_fair_rate = \"1Mbit/s\"";
+    refused(&link(admission), "link.discipline", 6, one);
     refused(&link("shaper = { rate = \"1Mbit/s\", burst = \"3kB\" }"), "link.shaper", 6, one);
     refused("[router]\nworkers = 2\n[fairdrop]\non = true", "fairdrop.bandwidth", 3, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");

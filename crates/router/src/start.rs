@@ -355,7 +355,9 @@ fn open_port(
         _ => io != Io::AfPacket,
     };
     if xdp {
-        let xdp_options = AfXdpOptions::default();
+        // Half of the buffers wait for frames, the others hold them.
+        let buffers = (pool.free() + pool.in_use()) / 2 / config.ports.len().max(1);
+        let xdp_options = AfXdpOptions { buffers: Some(buffers), ..AfXdpOptions::default() };
         let opened = match part {
             Some(part) => AfXdpPort::open_part(&port.interface, xdp_options, pool, local, part),
             None => AfXdpPort::open(&port.interface, xdp_options, pool, local),

@@ -59,7 +59,10 @@ struct Worker {
 
 impl Worker {
     fn new(rest: &str) -> Self {
-        let mut bed = Bed::new(2, rest);
+        Self::of(Bed::new(2, rest))
+    }
+
+    fn of(mut bed: Bed) -> Self {
         let mut machine = Machine::default();
         machine.spend(Cycles(bed.now.0 * (HERTZ / 1_000_000_000)));
         bed.pipeline.set_surroundings(Box::new(machine.clone()), 0).unwrap();
@@ -302,4 +305,23 @@ fn nothing_is_allocated_per_packet() {
     }
     assert_eq!(allocated, 0);
     assert!(worker.bed.snapshot().fairdrop.unwrap().links[0].judged > 0);
+}
+
+#[test]
+fn of_several_workers_each_shares_its_own_core() {
+    let rest = format!("{}[fairdrop]\non = true\nbandwidth = false\n[router]\nworkers = 2\n", classes());
+    let mut workers: Vec<Worker> = Bed::workers(2, &rest).into_iter().map(Worker::of).collect();
+    // The first one's core is wanted by light and heavy flows, the second one's by less light ones than it can carry.
+    workers[0].run(Nanos::from_millis(400), FAST, |flow| flow as u8 + 1);
+    let fair = workers[0].measure(Nanos::from_millis(400), FAST);
+    let calm = workers[1].measure(Nanos::from_millis(400), Nanos(FAST.0 * 16));
+    let refused = |classes: &[ClassCycles]| sum(classes, |c| c.refused_packets);
+    let (light, heavy) = fair.split_at(18);
+    assert!(
+        refused(heavy) > 0.0
+            && refused(light) / sum(light, |c| c.packets) < refused(heavy) / sum(heavy, |c| c.packets)
+    );
+    assert!(sum(heavy, |c| c.cycles) < sum(light, |c| c.cycles), "{fair:?}");
+    assert_eq!(refused(&calm), 0.0, "{calm:?}");
+    assert!(sum(&calm, |c| c.packets) > 1_000.0);
 }

@@ -63,6 +63,9 @@ const GENERIC: u32 = 2;
 pub struct AfXdpOptions {
     /// Slots of each ring, per receive queue; a power of two, 64..=16384. A port lends the kernel up to twice as many buffers per queue.
     pub ring: u32,
+    /// How many buffers wait in the rings of all receive queues of this port together, at most: with several queues rings are shortened to fit, but not below 64 slots.
+    /// `None`: `ring` for each, whatever that leaves in the pool for anything else.
+    pub buffers: Option<usize>,
     /// Only the driver's own hook, with an error where the driver has none. Otherwise the generic hook is the second choice.
     pub native_only: bool,
     /// How many receive queues the interface is expected to have; an error if it has another number. `None`: however many there are.
@@ -71,11 +74,18 @@ pub struct AfXdpOptions {
 
 impl Default for AfXdpOptions {
     fn default() -> Self {
-        Self { ring: 2048, native_only: false, queues: None }
+        Self { ring: 2048, buffers: None, native_only: false, queues: None }
     }
 }
 
 impl AfXdpOptions {
+    /// Slots of each ring with so many queues.
+    fn ring_of(&self, queues: usize) -> u32 {
+        let each = self.buffers.map_or(usize::MAX, |all| all / queues.max(1));
+        let fits = 1 << each.clamp(64, self.ring as usize).ilog2();
+        self.ring.min(fits)
+    }
+
     fn check(&self) -> Result<(), PortError> {
         if self.ring.is_power_of_two() && (64..=16_384).contains(&self.ring) {
             return Ok(());
@@ -129,6 +139,8 @@ pub struct AfXdpPort {
     /// Among several workers.
     part: Option<XdpPart>,
     queues: Vec<Queue>,
+    /// Slots of each ring.
+    ring: u32,
     /// Joins the descriptors of several queues.
     joined: Option<Poller>,
     /// Buffers of sockets that are closed, to be given back with the next burst.
@@ -305,7 +317,7 @@ impl AfXdpPort {
         }
         let control = Control::open()?;
         let found = control.interface(interface)?;
-        let Attached { hook, sockets, queues, joined } =
+        let Attached { hook, sockets, queues, ring, joined } =
             attach(interface, &control, &found, &options, &umem, local, part.as_ref())?;
         let mut this = Self {
             name: interface.to_owned(),
@@ -320,6 +332,7 @@ impl AfXdpPort {
             sockets,
             part,
             queues,
+            ring,
             joined,
             orphans: Vec::new(),
             unsent: false,
@@ -345,7 +358,7 @@ impl AfXdpPort {
 
     fn refill(&mut self, pool: &mut FramePool) {
         for queue in &mut self.queues {
-            queue.refill(pool, self.umem.buffer(), self.options.ring);
+            queue.refill(pool, self.umem.buffer(), self.ring);
         }
     }
 
@@ -415,6 +428,7 @@ struct Attached {
     hook: Option<Hook>,
     sockets: Arc<Sockets>,
     queues: Vec<Queue>,
+    ring: u32,
     joined: Option<Poller>,
 }
 
@@ -455,9 +469,10 @@ fn attach(
         Some(part) => part.queues(sockets.queues).collect(),
         None => (0..sockets.queues).collect(),
     };
+    let ring = options.ring_of(numbers.len());
     let mut queues = Vec::with_capacity(numbers.len());
     for number in numbers {
-        let socket = XdpSocket::open(umem, name, interface.index, number, options.ring, sockets.native)?;
+        let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
         sockets.seat(name, number, &socket)?;
         let lent = vec![0; umem.buffers().div_ceil(64)];
         queues.push(Queue { socket, lent, filled: 0, sending: 0 });
@@ -477,7 +492,7 @@ fn attach(
     if let Some(part) = part.filter(|part| part.leads()) {
         part.common.put(Some(Arc::clone(&sockets)));
     }
-    Ok(Attached { hook, sockets, queues, joined })
+    Ok(Attached { hook, sockets, queues, ring, joined })
 }
 
 impl Port for AfXdpPort {
@@ -533,7 +548,7 @@ impl Port for AfXdpPort {
                 queue.socket.rx.release();
             }
             queue.reclaim(pool, buffer);
-            queue.refill(pool, buffer, self.options.ring);
+            queue.refill(pool, buffer, self.ring);
         }
         let received = out.len() - first;
         if self.queues.len() > 1 {
@@ -646,11 +661,12 @@ impl Port for AfXdpPort {
         let control = Control::open()?;
         let found = control.interface(&self.name)?;
         let part = self.part.as_ref();
-        let Attached { hook, sockets, queues, joined } =
+        let Attached { hook, sockets, queues, ring, joined } =
             attach(&self.name, &control, &found, &self.options, &self.umem, &self.local, part)?;
         self.lost_before = self.lost();
         self.hook = hook;
         self.sockets = sockets;
+        self.ring = ring;
         self.joined = joined;
         // With the old sockets closed the kernel has none of their buffers any more.
         for old in std::mem::replace(&mut self.queues, queues) {
@@ -667,5 +683,20 @@ impl Port for AfXdpPort {
         self.interface = found;
         self.state = state_of(&found);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_several_queues_leave_buffers_in_the_pool() {
+        let of = |buffers, queues| AfXdpOptions { buffers, ..AfXdpOptions::default() }.ring_of(queues);
+        assert_eq!((of(None, 16), of(Some(2048), 1), of(Some(100_000), 4)), (2048, 2048, 2048));
+        assert_eq!(
+            (of(Some(2048), 2), of(Some(2048), 3), of(Some(100), 4), of(Some(0), 0)),
+            (1024, 512, 64, 64)
+        );
     }
 }

@@ -1,5 +1,8 @@
 // Included by `main.rs` after `suite.rs`: several workers on the same interfaces.
 
+use evenkeel_core::schedule::Knob;
+use evenkeel_core::{Class, Weight};
+
 const TWO: &str = "[router]\nworkers = 2\n";
 
 /// Receive queues of each interface; with packet sockets it makes no difference.
@@ -170,12 +173,20 @@ fn two_workers_share_a_link_by_the_weights_of_its_classes() {
     let clients = [5201, 5202].map(|port| {
         lab.net.start("a", &format!("iperf3 -c 10.2.0.2 -p {port} -u -b 8M -l 1400 -P 4 -t 30"))
     });
-    let (first, last) = backlogged(&lab, 4_000_000);
+    let (first, last) = backlogged(&lab, 3_000_000);
     let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);
     // Both workers are looked at within a millisecond of each other, which is 2.5 kB at this rate, and stop in the middle of a packet.
     assert!((heavy / light / 3.0 - 1.0).abs() < 0.01, "{heavy} {light}");
     // 1400 bytes are 1466 on the wire, 1428 as IP packets.
     let rate = (light + heavy) * 8e9 / (last.at - first.at) as f64 / (1428.0 / 1466.0);
     assert!((0.97..1.03).contains(&(rate / 20e6)), "{rate}");
+
+    // The weights change for both workers, under load.
+    let even = Knob::Weight(Class(0), Weight(300));
+    lab.router.as_ref().unwrap().send(Command::Set { link: "wan".into(), knob: even }).unwrap();
+    sleep(Duration::from_millis(50));
+    let (first, last) = backlogged(&lab, 2_000_000);
+    let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);
+    assert!((heavy / light - 1.0).abs() < 0.01, "{heavy} {light}");
     drop(clients);
 }
