@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
@@ -14,7 +15,7 @@ use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Wei
 /// As large as what the router queues: a handle to a frame and what the disciplines ask for.
 #[derive(Clone)]
 pub(crate) struct Probe {
-    pub(crate) flow: FlowKey,
+    pub(crate) flow: PackedFlow,
     pub(crate) hash: u64,
     pub(crate) arrival: Nanos,
     pub(crate) len: u16,
@@ -31,8 +32,11 @@ impl Packet for Probe {
     fn class(&self) -> Class {
         self.class
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow.unpack()
+    }
+    fn packed_flow(&self) -> PackedFlow {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         self.hash
@@ -50,14 +54,14 @@ const SPACING: u64 = 100;
 fn probe(class: u16, number: u64) -> Probe {
     let address = |last: u64| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 | last as u32));
     Probe {
-        flow: FlowKey {
+        flow: PackedFlow::new(&FlowKey {
             source: address(u64::from(class)),
             destination: address(0x1_0000 + number),
             protocol: 17,
             source_port: 5000,
             destination_port: 5001,
             flow_label: 0,
-        },
+        }),
         hash: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         arrival: Nanos::ZERO,
         len: 46 + (number % 1400) as u16,

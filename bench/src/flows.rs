@@ -8,6 +8,7 @@ use std::time::Instant;
 use evenkeel_core::admit::{
     Admission, AdmissionConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
 };
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
@@ -46,6 +47,7 @@ fn probe(number: u32) -> Probe {
         destination_port: 5_001,
         flow_label: 0,
     };
+    let flow = PackedFlow::new(&flow);
     Probe { flow, hash: hash ^ hash >> 29, arrival: Nanos::ZERO, len: 1_000, class: Class(0) }
 }
 
@@ -111,9 +113,8 @@ impl ManyFlows {
                 let pin = Pin { next_hop: 0, ttl: 64 };
                 let verdict = admission.decide(self.now, &packet, pin, &|_| Bytes::ZERO, lists);
                 assert_eq!(verdict, Verdict::Pass, "protected flows pass");
-                let kept = packet.clone();
                 let treated = self.scheduler.enqueue(self.now, packet, &mut lost);
-                admission.treated(self.now, &kept, treated, lists);
+                admission.treated(self.now, treated, lists);
             }
         }
     }
@@ -127,15 +128,15 @@ impl ManyFlows {
     pub(crate) fn run(&mut self, times: u64) {
         for _ in 0..times / BURST as u64 {
             self.now += Nanos(SPACING * BURST as u64);
-            let burst: [u32; BURST] = std::array::from_fn(|_| self.draw());
+            let burst: [Probe; BURST] = std::array::from_fn(|_| probe(self.draw()));
             if let Some((admission, _)) = &mut self.admission {
                 if admission.next_tick() <= self.now {
                     admission.tick(self.now, &Observed::new(&self.scheduler.meters(), Nanos::ZERO));
                 }
-                burst.iter().for_each(|number| admission.prefetch(probe(*number).hash));
+                burst.iter().for_each(|packet| admission.prefetch(packet.hash));
             }
-            burst.iter().for_each(|number| self.scheduler.prefetch(probe(*number).hash));
-            burst.iter().for_each(|number| self.arrive(probe(*number)));
+            burst.iter().for_each(|packet| self.scheduler.prefetch(packet.hash));
+            burst.into_iter().for_each(|packet| self.arrive(packet));
             (0..BURST).for_each(|_| self.leave());
         }
     }

@@ -6,7 +6,7 @@ use evenkeel_core::BitRate;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
-    PerUserConfig, RouterListsConfig, SecondLinkConfig, SecondLinkPolicy,
+    PerUserConfig, PinningConfig, RouterListsConfig, SecondLinkConfig, SecondLinkPolicy,
 };
 use evenkeel_core::class_map::Prefix;
 use evenkeel_core::units::Ppm;
@@ -58,6 +58,7 @@ pub struct LinkAdmission {
     eccm: (bool, EccmConfig),
     per_user: (bool, PerUserConfig),
     flushing: (bool, FlushConfig),
+    pinning: (bool, PinningConfig),
     second_link: Option<SecondLink>,
     second: SecondLinkConfig,
 }
@@ -86,6 +87,7 @@ impl LinkAdmission {
             eccm: (false, EccmConfig::default()),
             per_user: (false, PerUserConfig::default()),
             flushing: (false, FlushConfig::new(Flush::Efm)),
+            pinning: (false, PinningConfig::default()),
             second_link: None,
             second: SecondLinkConfig::new(SOME_RATE),
         }
@@ -108,6 +110,7 @@ impl LinkAdmission {
         config.eccm = self.eccm.0.then_some(self.eccm.1);
         config.per_user = self.per_user.0.then_some(self.per_user.1);
         config.flushing = self.flushing.0.then_some(self.flushing.1);
+        config.pinning = self.pinning.0.then_some(self.pinning.1);
         let rule = match self.emergency {
             Emergency::Off => None,
             Emergency::Bypass => Some(EmergencyRule::Bypass),
@@ -128,6 +131,12 @@ impl LinkAdmission {
         }
         config.check().map_err(|error| error.to_string())?;
         Ok(config)
+    }
+
+    /// Whether flows are pinned to their paths.
+    #[must_use]
+    pub const fn pins(&self) -> bool {
+        self.pinning.0
     }
 
     /// The second link, if there is one.
@@ -206,6 +215,8 @@ impl LinkAdmission {
             ("others_chance", Value::Number(share)) => self.flushing.1.others_chance = ppm(*share),
             ("most_active", Value::Integer(flows)) => self.flushing.1.most_active = whole(*flows),
             ("flush_table", Value::Integer(flows)) => self.flushing.1.table = whole(*flows),
+            ("pinning", Value::Switch(on)) => self.pinning.0 = *on,
+            ("cost_factor", Value::Integer(factor)) => self.pinning.1.cost_factor = whole(*factor),
             ("second_link", Value::Text(port)) => {
                 self.second_link = Some(SecondLink { port: port.clone(), via: None });
             }
@@ -279,6 +290,8 @@ impl LinkAdmission {
             ("others_chance", share(flushing.others_chance)),
             ("most_active", flushing.most_active.to_string()),
             ("flush_table", flushing.table.to_string()),
+            ("pinning", self.pinning.0.to_string()),
+            ("cost_factor", self.pinning.1.cost_factor.to_string()),
             (
                 "second_link_policy",
                 match self.second.policy {

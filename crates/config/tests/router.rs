@@ -21,7 +21,7 @@ impl Packet for Nothing {
     fn class(&self) -> Class {
         Class(0)
     }
-    fn flow(&self) -> &FlowKey {
+    fn flow(&self) -> FlowKey {
         unreachable!("no discipline here looks at flows")
     }
     fn flow_hash(&self) -> u64 {

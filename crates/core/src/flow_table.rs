@@ -1,18 +1,20 @@
 //! A table of fixed size from full keys to small values: flow lists that nobody can make grow, slow or confuse.
 //!
 //! Source: specs of flow-aware networking store full keys in a chained hash table "so that distinct flows can never be
-//! confused". This one has the same meaning with all of its memory taken at construction: an array of entries, a chain per
-//! hash bucket linked through the entries, a list of free entries.
+//! confused". This one has the same meaning with all of its memory taken at construction: an array of places, each of which holds an
+//! entry and is, besides, where the chain of the hash bucket with its number begins.
 //!
 //! | what | bytes | of |
 //! |---|---|---|
-//! | head of a chain | 4 | each of `capacity` buckets |
-//! | link to the next entry | 4 | each of `capacity` entries |
-//! | key | 40 for a [`PackedFlow`] (IPv4 or IPv6) | the same |
+//! | key | 40 for a [`PackedFlow`] (IPv4 or IPv6) | each of `capacity` places |
 //! | value | `size_of::<V>()` | the same |
+//! | first entry of the bucket with the place's number | 4 | the same |
+//! | next entry of the same bucket | 4 | the same |
 //!
-//! So a flow costs 48 bytes and its value: with a value of at most 16 bytes (4-byte aligned) not more than 64 bytes,
-//! whatever the capacity. Keys of other kinds (a source address, a prefix) make smaller tables.
+//! Places begin at lines of the cache: a flow costs 48 bytes and its value, rounded up to multiples of 64. With a value of at most
+//! 16 bytes (4-byte aligned) that is one line. An entry is put into the place of its own bucket if that is free, so that
+//! at least half of all look-ups in a table that was filled once read one line in all: the head of the chain and the entry. The places that are
+//! free are a list, linked both ways through the places themselves.
 //!
 //! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a seed nobody outside knows
 //! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and takes the bucket by
@@ -34,53 +36,66 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
 
-use crate::packet::FlowKey;
+use crate::packet::{FlowKey, is_control};
 use crate::schedule::{KnobError, in_range};
 
 /// Valid capacities, in entries.
 pub const CAPACITY_RANGE: RangeInclusive<u32> = 1..=16_777_216;
 
 /// A whole [`FlowKey`] in 40 bytes: two keys are equal if and only if their packed forms are.
+///
+/// ```text
+/// source 16 | destination 16 | source port 2, destination port 2 | protocol 8 bits, flow label 20 bits, 4 or 6 in 4 bits
+/// ```
+///
+/// The last word is never zero, which tables use to tell places that hold nothing.
 #[derive(Clone, Copy, Debug, Eq)]
-pub struct PackedFlow([u32; 10]);
+pub struct PackedFlow([u32; 9], NonZeroU32);
 
 /// All words at once: nearly every comparison is of equal keys, and a loop or a call costs more than it saves.
 impl PartialEq for PackedFlow {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+        let last = self.1.get() ^ other.1.get();
+        self.0.iter().zip(&other.0).fold(last, |different, (a, b)| different | (a ^ b)) == 0
     }
 }
+
+/// IPv4, in the last word of a packed key.
+const FOUR: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
+/// IPv6.
+const SIX: NonZeroU32 = NonZeroU32::MIN.saturating_add(5);
 
 impl PackedFlow {
     /// Packs a key. The addresses are of one family, as [`FlowKey`] says; label bits beyond 20 do not exist.
     #[must_use]
     pub fn new(key: &FlowKey) -> Self {
-        let mut words = [0; 10];
+        let mut words = [0; 9];
         let family = match (key.source, key.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 words[0] = source.to_bits();
                 words[4] = destination.to_bits();
-                4
+                FOUR
             }
             (source, destination) => {
                 put(&mut words[..4], source);
                 put(&mut words[4..8], destination);
-                6
+                SIX
             }
         };
         words[8] = u32::from(key.source_port) << 16 | u32::from(key.destination_port);
-        words[9] = u32::from(key.protocol) << 24 | (key.flow_label & 0xf_ffff) << 4 | family;
-        Self(words)
+        let last = u32::from(key.protocol) << 24 | (key.flow_label & 0xf_ffff) << 4;
+        Self(words, family | last)
     }
 
     /// The key that was packed.
     #[must_use]
     pub fn unpack(&self) -> FlowKey {
         let address = |words: &[u32]| -> IpAddr {
-            if self.0[9] & 0xf == 4 {
+            if self.1.get() & 0xf == FOUR.get() {
                 Ipv4Addr::from_bits(words[0]).into()
             } else {
                 let bits = words.iter().fold(0, |bits, word| bits << 32 | u128::from(*word));
@@ -90,18 +105,25 @@ impl PackedFlow {
         FlowKey {
             source: address(&self.0[..4]),
             destination: address(&self.0[4..8]),
-            protocol: (self.0[9] >> 24) as u8,
+            protocol: (self.1.get() >> 24) as u8,
             source_port: (self.0[8] >> 16) as u16,
             destination_port: self.0[8] as u16,
-            flow_label: self.0[9] >> 4 & 0xf_ffff,
+            flow_label: self.1.get() >> 4 & 0xf_ffff,
         }
+    }
+
+    /// [`FlowKey::is_control`] of the key that was packed.
+    #[must_use]
+    #[inline]
+    pub const fn is_control(&self) -> bool {
+        is_control((self.1.get() >> 24) as u8, (self.0[8] >> 16) as u16, self.0[8] as u16)
     }
 
     /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it depends on the seed.
     #[must_use]
     pub fn hash(&self, seed: u64) -> u64 {
         let words = self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
-        words.fold(seed, fold)
+        fold(words.fold(seed, fold), u64::from(self.0[8]) << 32 | u64::from(self.1.get()))
     }
 }
 
@@ -165,27 +187,34 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-/// Ends the list of free entries, and marks an entry as free.
-const FREE: u32 = 1 << 30;
+/// No place: ends the list of free places, begins an empty bucket.
+const NIL: u32 = u32::MAX;
 /// Ends a chain; the other bits are the bucket, so an entry's bucket is found without its hash.
 const END: u32 = 1 << 31;
 
+/// What a place holds. Keys that are never all zero take no room for the difference.
 #[derive(Clone, Copy, Debug)]
-struct Entry<K, V> {
-    key: K,
-    /// An entry; `END | bucket`; or of a free entry `FREE | next free` (`FREE | (FREE - 1)`: none).
-    next: u32,
-    value: V,
+enum Held<K, V> {
+    Entry { key: K, value: V },
+    /// The free place before this one in the list of those.
+    Nothing { before: u32 },
 }
 
-/// No free entry.
-const NO_FREE: u32 = FREE - 1;
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Place<K, V> {
+    /// The first entry of the bucket with the number of this place; `NIL`: it is empty.
+    head: u32,
+    held: Held<K, V>,
+    /// Of an entry: the next one of its bucket, or `END | bucket`. Of a free place: the next free one, or `NIL`.
+    next: u32,
+}
 
 /// The table. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
-    heads: Vec<u32>,
-    entries: Vec<Entry<K, V>>,
+    places: Vec<Place<K, V>>,
+    /// The first free place.
     free: u32,
     len: u32,
     seed: u64,
@@ -197,8 +226,8 @@ pub struct Table<K, V> {
 pub type FlowTable<V> = Table<PackedFlow, V>;
 
 impl<K: Copy + Eq, V: Copy> Table<K, V> {
-    /// What an entry costs in all, in bytes: key, value, links and its share of the buckets.
-    pub const BYTES_PER_ENTRY: usize = size_of::<Entry<K, V>>() + size_of::<u32>();
+    /// What an entry costs in all, in bytes: key, value and links.
+    pub const BYTES_PER_ENTRY: usize = size_of::<Place<K, V>>();
 
     /// An empty table. `seed` should be random per boot where keys come from strangers.
     ///
@@ -207,20 +236,14 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     pub fn new(capacity: u32, seed: u64) -> Result<Self, KnobError> {
         let (min, max) = (u64::from(*CAPACITY_RANGE.start()), u64::from(*CAPACITY_RANGE.end()));
         in_range("flows", u64::from(capacity), min..=max, "flows")?;
-        Ok(Self {
-            heads: (0..capacity).map(|bucket| END | bucket).collect(),
-            entries: Vec::with_capacity(capacity as usize),
-            free: NO_FREE,
-            len: 0,
-            seed,
-            hand: 0,
-        })
+        let places = (0..capacity).map(|at| free_place(at, capacity)).collect();
+        Ok(Self { places, free: 0, len: 0, seed, hand: 0 })
     }
 
     /// Entries it can hold.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.heads.len() as u32
+        self.places.len() as u32
     }
 
     /// Entries it holds.
@@ -244,36 +267,42 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// All memory of the table, in bytes: constant from construction on.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.heads.len() * Self::BYTES_PER_ENTRY
+        self.places.len() * Self::BYTES_PER_ENTRY
     }
 
+    #[inline]
     fn bucket(&self, hash: u64) -> usize {
-        let mixed = u128::from(hash ^ self.seed) * 0x9e37_79b9_7f4a_7c15;
-        let mixed = (mixed >> 64) as u64 ^ mixed as u64;
-        (((mixed >> 32) * self.heads.len() as u64) >> 32) as usize
+        let mixed = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (((mixed >> 32) * self.places.len() as u64) >> 32) as usize
     }
 
     /// Reads what a look-up of `hash` will read, so that it is in the cache by then.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        let head = self.heads[self.bucket(hash)];
-        if let Some(entry) = self.entries.get(head as usize) {
-            // An entry mostly lies in two or more lines of the cache: key and value are its ends.
-            core::hint::black_box((entry.key, entry.value));
+        let bucket = self.bucket(hash);
+        let head = self.places[bucket].head as usize;
+        // Chosen without a branch, which would wait for the head: then reads of several packets would not overlap.
+        let first = if head < self.places.len() { head } else { bucket };
+        // Both ends of a place: of one line they are the same.
+        if size_of::<Place<K, V>>() > 64 {
+            core::hint::black_box(self.places[first].head);
         }
+        core::hint::black_box(self.places[first].next);
     }
 
     /// The entry of `key`, whose hash is `hash`.
     #[must_use]
     #[inline]
     pub fn find(&self, hash: u64, key: &K) -> Option<EntryId> {
-        let mut at = self.heads[self.bucket(hash)];
-        // `END | bucket` lies beyond all entries.
-        while let Some(entry) = self.entries.get(at as usize) {
-            if entry.key == *key {
+        let mut at = self.places[self.bucket(hash)].head;
+        // `NIL` and `END | bucket` lie beyond all places.
+        while let Some(place) = self.places.get(at as usize) {
+            if let Held::Entry { key: held, .. } = &place.held
+                && held == key
+            {
                 return Some(EntryId(at));
             }
-            at = entry.next;
+            at = place.next;
         }
         None
     }
@@ -284,22 +313,22 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// [`Full`] if there is no room.
     pub fn insert(&mut self, hash: u64, key: K, value: V) -> Result<EntryId, Full> {
         debug_assert!(self.find(hash, &key).is_none(), "the key is in the table");
-        let bucket = self.bucket(hash);
-        let entry = Entry { key, next: self.heads[bucket], value };
-        let full = self.is_full();
-        let at = match self.entries.get_mut(self.free as usize) {
-            Some(free) => {
-                let at = core::mem::replace(&mut self.free, free.next & !FREE);
-                *free = entry;
-                at
-            }
-            None if full => return Err(Full),
-            None => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u32
-            }
-        };
-        self.heads[bucket] = at;
+        let bucket = self.bucket(hash) as u32;
+        let own = matches!(self.places[bucket as usize].held, Held::Nothing { .. });
+        let at = if own { bucket } else { self.free };
+        let Some(place) = self.places.get_mut(at as usize) else { return Err(Full) };
+        let Held::Nothing { before } = place.held else { return Err(Full) };
+        let after = place.next;
+        place.held = Held::Entry { key, value };
+        match self.places.get_mut(before as usize) {
+            Some(before) => before.next = after,
+            None => self.free = after,
+        }
+        if let Some(Place { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize) {
+            *link = before;
+        }
+        let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
+        self.places[at as usize].next = if head == NIL { END | bucket } else { head };
         self.len += 1;
         Ok(EntryId(at))
     }
@@ -309,23 +338,27 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// # Panics
     /// If there is no such entry.
     pub fn remove(&mut self, id: EntryId) -> V {
-        let Entry { next, value, .. } = self.entries[id.index()];
-        assert!(next & FREE == 0, "entry {id:?} was removed before");
+        let Place { held, next, .. } = self.places[id.index()];
+        let Held::Entry { value, .. } = held else { gone(id) };
         let mut end = next;
         while end & END == 0 {
-            end = self.entries[end as usize].next;
+            end = self.places[end as usize].next;
         }
-        let head = &mut self.heads[(end & !END) as usize];
+        let head = &mut self.places[(end & !END) as usize].head;
         if *head == id.0 {
-            *head = next;
+            *head = if next & END == 0 { next } else { NIL };
         } else {
             let mut before = *head;
-            while self.entries[before as usize].next != id.0 {
-                before = self.entries[before as usize].next;
+            while self.places[before as usize].next != id.0 {
+                before = self.places[before as usize].next;
             }
-            self.entries[before as usize].next = next;
+            self.places[before as usize].next = next;
         }
-        self.entries[id.index()].next = FREE | self.free;
+        if let Some(Place { held: Held::Nothing { before }, .. }) = self.places.get_mut(self.free as usize) {
+            *before = id.0;
+        }
+        let place = &mut self.places[id.index()];
+        (place.held, place.next) = (Held::Nothing { before: NIL }, self.free);
         self.free = id.0;
         self.len -= 1;
         value
@@ -334,46 +367,55 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// Whether `id` names an entry at present.
     #[must_use]
     pub fn contains(&self, id: EntryId) -> bool {
-        self.entries.get(id.index()).is_some_and(|entry| entry.next & FREE == 0)
+        self.places.get(id.index()).is_some_and(|place| matches!(place.held, Held::Entry { .. }))
     }
 
     /// The key of an entry.
     ///
     /// # Panics
-    /// If there never was such an entry.
+    /// If there is no such entry.
     #[must_use]
+    #[inline]
     pub fn key(&self, id: EntryId) -> &K {
-        &self.entries[id.index()].key
+        match &self.places[id.index()].held {
+            Held::Entry { key, .. } => key,
+            Held::Nothing { .. } => gone(id),
+        }
     }
 
     /// The value of an entry.
     ///
     /// # Panics
-    /// If there never was such an entry.
+    /// If there is no such entry.
     #[must_use]
     #[inline]
     pub fn value(&self, id: EntryId) -> &V {
-        &self.entries[id.index()].value
+        match &self.places[id.index()].held {
+            Held::Entry { value, .. } => value,
+            Held::Nothing { .. } => gone(id),
+        }
     }
 
     /// The value of an entry, to change.
     ///
     /// # Panics
-    /// If there never was such an entry.
+    /// If there is no such entry.
     #[inline]
     pub fn value_mut(&mut self, id: EntryId) -> &mut V {
-        &mut self.entries[id.index()].value
+        match &mut self.places[id.index()].held {
+            Held::Entry { value, .. } => value,
+            Held::Nothing { .. } => gone(id),
+        }
     }
 
     /// Looks at all entries of the bucket of `hash` and removes those that are `stale`. How many went.
     pub fn collect(&mut self, hash: u64, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
         let mut gone = 0;
-        let mut at = self.heads[self.bucket(hash)];
-        while at & END == 0 {
-            let entry = &self.entries[at as usize];
-            let next = entry.next;
-            if stale(&entry.key, &entry.value) {
-                self.remove(EntryId(at));
+        let mut at = self.places[self.bucket(hash)].head;
+        while let Some(Place { held: Held::Entry { key, value }, next, .. }) = self.places.get(at as usize) {
+            let (id, next) = (EntryId(at), *next);
+            if stale(key, value) {
+                self.remove(id);
                 gone += 1;
             }
             at = next;
@@ -384,11 +426,12 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// Looks at the next `count` places of the table, going round, and removes entries that are `stale`. How many went.
     pub fn sweep(&mut self, count: u32, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
         let mut gone = 0;
-        for _ in 0..count.min(self.entries.len() as u32) {
+        for _ in 0..count.min(self.capacity()) {
             let at = self.hand;
-            self.hand = if at as usize + 1 < self.entries.len() { at + 1 } else { 0 };
-            let entry = &self.entries[at as usize];
-            if entry.next & FREE == 0 && stale(&entry.key, &entry.value) {
+            self.hand = if at + 1 < self.capacity() { at + 1 } else { 0 };
+            if let Held::Entry { key, value } = &self.places[at as usize].held
+                && stale(key, value)
+            {
                 self.remove(EntryId(at));
                 gone += 1;
             }
@@ -398,18 +441,31 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
 
     /// Removes everything.
     pub fn clear(&mut self) {
-        self.entries.clear();
-        for (bucket, head) in self.heads.iter_mut().enumerate() {
-            *head = END | bucket as u32;
+        let capacity = self.capacity();
+        for (at, place) in self.places.iter_mut().enumerate() {
+            *place = free_place(at as u32, capacity);
         }
-        (self.free, self.len, self.hand) = (NO_FREE, 0, 0);
+        (self.free, self.len, self.hand) = (0, 0, 0);
     }
 
     /// Every entry, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K, &V)> {
-        let held = self.entries.iter().enumerate().filter(|(_, entry)| entry.next & FREE == 0);
-        held.map(|(at, entry)| (EntryId(at as u32), &entry.key, &entry.value))
+        self.places.iter().enumerate().filter_map(|(at, place)| match &place.held {
+            Held::Entry { key, value } => Some((EntryId(at as u32), key, value)),
+            Held::Nothing { .. } => None,
+        })
     }
+}
+
+/// A place of an empty table: the list of free ones goes from the first to the last.
+fn free_place<K, V>(at: u32, capacity: u32) -> Place<K, V> {
+    let next = if at + 1 < capacity { at + 1 } else { NIL };
+    Place { held: Held::Nothing { before: at.wrapping_sub(1) }, head: NIL, next }
+}
+
+#[cold]
+fn gone(id: EntryId) -> ! {
+    panic!("there is no entry {id:?}, or not any more")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::str::FromStr;
 
+use crate::flow_table::PackedFlow;
 use crate::units::{Bytes, Nanos};
 
 /// The index of a traffic class, in the order of the configuration. Class 0 is the default class.
@@ -61,11 +62,17 @@ impl FlowKey {
     #[must_use]
     #[inline]
     pub const fn is_control(&self) -> bool {
-        match self.protocol {
-            6 => self.source_port == 179 || self.destination_port == 179,
-            17 => is_routing_udp(self.source_port) || is_routing_udp(self.destination_port),
-            protocol => matches!(protocol, 1 | 2 | 46 | 58 | 88 | 89 | 103 | 112 | 124),
-        }
+        is_control(self.protocol, self.source_port, self.destination_port)
+    }
+}
+
+/// [`FlowKey::is_control`] of a flow with this protocol and these ports.
+#[inline]
+pub(crate) const fn is_control(protocol: u8, source_port: u16, destination_port: u16) -> bool {
+    match protocol {
+        6 => source_port == 179 || destination_port == 179,
+        17 => is_routing_udp(source_port) || is_routing_udp(destination_port),
+        protocol => matches!(protocol, 1 | 2 | 46 | 58 | 88 | 89 | 103 | 112 | 124),
     }
 }
 
@@ -177,7 +184,12 @@ pub trait Packet {
     /// The class it was put into.
     fn class(&self) -> Class;
     /// The flow it belongs to.
-    fn flow(&self) -> &FlowKey;
+    fn flow(&self) -> FlowKey;
+    /// The same flow in the form that flow tables compare, several times on a packet's way: packets on a fast path keep it in this form.
+    #[inline]
+    fn packed_flow(&self) -> PackedFlow {
+        PackedFlow::new(&self.flow())
+    }
     /// A seeded hash of the flow key; equal for all packets of a flow.
     fn flow_hash(&self) -> u64;
     /// When it was put into the router's input queue.
@@ -233,8 +245,8 @@ impl Packet for Descriptor {
     fn class(&self) -> Class {
         self.class
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         self.flow_hash

@@ -209,7 +209,7 @@ fn nothing_allocates_per_packet() {
             if admission.decide(now, &packet, pin, &backlogs, &mut lists) == Verdict::Pass {
                 passed += 1;
                 let treated = if n % 3 == 0 { Treated::Queued } else { Treated::Priority };
-                admission.treated(now, &packet, treated, &mut lists);
+                admission.treated(now, treated, &mut lists);
             }
         }
     });

@@ -9,6 +9,7 @@ use evenkeel_core::admit::{
     SecondLinkConfig, SecondLinkPolicy, Verdict,
 };
 use evenkeel_core::class_map::Prefix;
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{BitRate, Bytes, Nanos, Ppm, Reason};
 
 const LOW: Verdict = Verdict::Refuse(Reason::FairRateLow);
@@ -464,11 +465,11 @@ fn flows_leave_for_the_second_link() {
 fn pinned_flows_stay_and_new_ones_go_around() {
     let pinning = |c: &mut AdmissionConfig| c.pinning = Some(PinningConfig::default());
     let mut best = fluid(pinning);
-    let packet = admit::XpPacket { flow: flow(1, 1), len: 100, arrival: Nanos::ZERO, source: 0 };
-    assert_eq!(best.admission.pinned(best.now, &packet, 64), None);
+    let (key, hash) = (PackedFlow::new(&flow(1, 1)), admit::hash(&flow(1, 1)));
+    assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
     assert_eq!(best.packet(flow(1, 1), false), Verdict::Pass);
-    assert_eq!(best.admission.pinned(best.now, &packet, 64), Some(Pin { next_hop: 1, ttl: 64 }));
-    assert_eq!(best.admission.pinned(best.now, &packet, 63), None, "another TTL is a loop");
+    assert_eq!(best.admission.pinned(best.now, hash, &key, 64), Some(Pin { next_hop: 1, ttl: 64 }));
+    assert_eq!(best.admission.pinned(best.now, hash, &key, 63), None, "another TTL is a loop");
     assert_eq!((best.admission.path_cost(best.now, 5), best.admission.takes_rerouted()), (5, true));
     // FR between min_FR and twice that: open to its own, not to others.
     best.fair = BitRate(1_000_000);
@@ -482,19 +483,19 @@ fn pinned_flows_stay_and_new_ones_go_around() {
     best.fair = BitRate(400_000);
     best.until(ms(1_500));
     assert_eq!((best.admission.path_cost(best.now, 5), best.admission.takes_rerouted()), (50, false));
-    assert!(best.admission.pinned(best.now, &packet, 64).is_some(), "flows that run stay");
+    assert!(best.admission.pinned(best.now, hash, &key, 64).is_some(), "flows that run stay");
     best.fair = C;
     best.until(ms(2_000));
     assert!(best.admission.takes_rerouted());
     // The last estimate (of the load, with FR still low) that said congested came at 1.95 s.
     assert_eq!(best.admission.path_cost(ms(1_950 + 1_499), 5), 50);
     assert_eq!(best.admission.path_cost(ms(1_950 + 1_500), 5), 5);
-    assert_eq!(best.admission.pinned(ms(25_000), &packet, 64), None, "expired");
+    assert_eq!(best.admission.pinned(ms(25_000), hash, &key, 64), None, "expired");
     // Off: nothing.
     let mut config = best.admission.config().clone();
     config.pinning = None;
     best.admission.set(best.now, config).unwrap();
-    assert_eq!(best.admission.pinned(best.now, &packet, 64), None);
+    assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
     assert!(!best.admission.takes_rerouted());
 }
 

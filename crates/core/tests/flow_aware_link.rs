@@ -38,8 +38,8 @@ impl Packet for Sent {
     fn class(&self) -> Class {
         Class(0)
     }
-    fn flow(&self) -> &FlowKey {
-        &self.key
+    fn flow(&self) -> FlowKey {
+        self.key
     }
     fn flow_hash(&self) -> u64 {
         self.flow as u64

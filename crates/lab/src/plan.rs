@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evenkeel_scenario::{Interface, Route, Scenario};
+use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario};
 
 use crate::LabError;
 use crate::payload;
@@ -132,14 +132,22 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
         batch.push(format!("link set dev {name} up"));
     }
     for route in scenario.routes(node) {
-        batch.push(format!(
-            "route add {}/{} via {} dev {}",
-            route.destination, route.prefix, route.via, route.interface
-        ));
+        batch.push(route_line("add", &route));
     }
     let offloads =
         if router { Vec::new() } else { interfaces.into_iter().map(|interface| interface.name).collect() };
     NodePlan { node: node.to_owned(), settings, batch, offloads }
+}
+
+/// A line for `ip -batch`.
+fn route_line(word: &str, route: &Route) -> String {
+    let Route { destination, prefix, via, interface, others } = route;
+    if others.is_empty() {
+        return format!("route {word} {destination}/{prefix} via {via} dev {interface}");
+    }
+    let hop = |via: &IpAddr, interface: &str, weight| format!(" nexthop via {via} dev {interface} weight {weight}");
+    let others: String = others.iter().map(|(via, interface)| hop(via, interface, 1)).collect();
+    format!("route {word} {destination}/{prefix}{}{others}", hop(via, interface, FIRST_WEIGHT))
 }
 
 /// What makes the kernel of a router know that wires went down or came up: lines for `ip -batch`. Routes that are no more are deleted unless they went
@@ -160,17 +168,11 @@ pub(crate) fn layout_change(before: &Scenario, then: &Scenario, node: &str) -> V
     }
     let (old, new) = (before.routes(node), then.routes(node));
     let same = |a: &Route, b: &Route| (a.destination, a.prefix) == (b.destination, b.prefix);
-    let line = |word: &str, route: &Route| {
-        format!(
-            "route {word} {}/{} via {} dev {}",
-            route.destination, route.prefix, route.via, route.interface
-        )
-    };
     let is_down =
         |name: &str| interfaces.iter().any(|interface| interface.name == name && down(then, interface));
     let gone = old.iter().filter(|old| !is_down(&old.interface) && new.iter().all(|new| !same(old, new)));
-    batch.extend(gone.map(|route| line("del", route)));
-    batch.extend(new.iter().filter(|new| !old.contains(new)).map(|route| line("replace", route)));
+    batch.extend(gone.map(|route| route_line("del", route)));
+    batch.extend(new.iter().filter(|new| !old.contains(new)).map(|route| route_line("replace", route)));
     batch
 }
 

@@ -330,6 +330,16 @@ impl Fib {
         });
     }
 
+    /// The next hops among which a look-up of `destination` chooses by hash; empty where there is no choice.
+    #[must_use]
+    pub fn choices(&self, destination: IpAddr) -> &[NextHop] {
+        let routes = self.longest(destination).map(|(number, _)| &self.prefixes[number as usize].active);
+        match routes {
+            Some(Active::Several(hops)) => hops.as_slice(),
+            _ => &[],
+        }
+    }
+
     /// The prefix and route that a look-up of `destination` ends at, for people who ask why.
     #[must_use]
     pub fn explain(&self, destination: IpAddr) -> Option<(Prefix, &Route)> {

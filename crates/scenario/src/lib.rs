@@ -22,6 +22,6 @@ pub use model::{
 };
 pub use published::published_number;
 pub use reference::{reference_markdown, scenario_schema};
-pub use topology::{End, Interface, Quality, Route, Wire};
+pub use topology::{End, FIRST_WEIGHT, Interface, Quality, Route, Wire};
 
 pub use evenkeel_config::{Diagnostic, Diagnostics};

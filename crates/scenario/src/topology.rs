@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_config::Change;
+use evenkeel_config::{Change, LinkAdmission};
 use evenkeel_core::{BitRate, Nanos};
 
 use crate::model::{Scenario, Step};
@@ -98,7 +98,12 @@ pub struct Route {
     pub via: IpAddr,
     /// The interface that leads there.
     pub interface: String,
+    /// Other loop-free next hops and their interfaces, which the first is preferred to: where the router pins flows to paths.
+    pub others: Vec<(IpAddr, String)>,
 }
+
+/// The weight of a route's first next hop where it has others, which have 1.
+pub const FIRST_WEIGHT: u16 = 2;
 
 impl Wire {
     /// The end at a node, and the end at the other.
@@ -154,31 +159,64 @@ impl Scenario {
             if wire.from_node(node).is_some() {
                 continue;
             }
-            // The nearer end; hosts do not forward, so only a router leads onto a wire.
-            let nearer = wire
-                .ends
-                .iter()
-                .filter(|end| self.is_router(&end.node))
-                .filter_map(|end| reached.get(end.node.as_str()))
-                .min_by_key(|reach| reach.distance);
-            let Some(reach) = nearer else { continue };
+            let Some(reach) = self.nearer_end(&reached, wire) else { continue };
             let Some((near, far)) = self.wires.get(reach.first_wire).and_then(|wire| wire.from_node(node))
             else {
                 continue;
             };
             let (v4, v6) = wire.subnets();
-            let interface = near.interface.clone();
+            let (interface, others) = (near.interface.clone(), self.other_ways(node, wire, &reach));
+            let others4 = others.iter().map(|(near, far)| (far.v4.into(), near.interface.clone()));
+            let others6 = others.iter().map(|(near, far)| (far.v6.into(), near.interface.clone()));
             let v4_route = Route {
                 destination: v4.into(),
                 prefix: wire.prefix4,
                 via: far.v4.into(),
                 interface: interface.clone(),
+                others: others4.collect(),
             };
-            let v6_route =
-                Route { destination: v6.into(), prefix: wire.prefix6, via: far.v6.into(), interface };
+            let v6_route = Route {
+                destination: v6.into(),
+                prefix: wire.prefix6,
+                via: far.v6.into(),
+                interface,
+                others: others6.collect(),
+            };
             routes.extend([v4_route, v6_route]);
         }
         routes
+    }
+
+    /// Where a router pins flows to paths: the other neighbours that lead to `wire` and not back (RFC 5286, inequality 1, all wires of equal
+    /// length), by near and far end; `best` is the way without.
+    fn other_ways(&self, node: &str, wire: &Wire, best: &Reach) -> Vec<(&End, &End)> {
+        let pins = |end: &End| {
+            let router = self.router(node);
+            let port = router.and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
+            let link =
+                router.zip(port).and_then(|(r, port)| r.config.links.iter().find(|l| l.port == port.name));
+            link.and_then(|link| link.admission.as_ref()).is_some_and(LinkAdmission::pins)
+        };
+        let first = self.wires.get(best.first_wire).and_then(|wire| wire.from_node(node));
+        if !first.is_some_and(|(near, _)| pins(near)) {
+            return Vec::new();
+        }
+        let all = self.wires.iter().enumerate().filter(|(at, way)| *at != best.first_wire && !way.down);
+        let ways = all.filter_map(|(_, way)| way.from_node(node));
+        ways.filter(|(near, far)| {
+            let reached = self.reach(&far.node);
+            let ends = wire.ends.iter().filter(|end| self.is_router(&end.node));
+            let distance = ends
+                .filter_map(|end| match end.node == far.node {
+                    true => Some(0),
+                    false => reached.get(end.node.as_str()).map(|reach| reach.distance),
+                })
+                .min();
+            self.is_router(&far.node)
+                && pins(near)
+                && distance.is_some_and(|distance| distance < 1 + best.distance)
+        })
+        .collect()
     }
 
     /// The same scenario as it is laid out during the step with this index: wires that are down then carry no routes.
@@ -213,17 +251,34 @@ impl Scenario {
             || changes.any(|set| matches!(set.change, Change::WholeAdmission(Some(_))))
     }
 
-    /// The paths from one host to another in the order of the steps in which they are used; each once.
+    /// The paths from one host to another in the order of the steps in which they are used; each once. Where a router pins flows to paths, also
+    /// those by its other next hops.
     #[must_use]
     pub fn paths_between(&self, from: &str, to: &str) -> Vec<Vec<String>> {
-        let mut paths: Vec<_> = self.path_between(from, to).into_iter().collect();
-        for (index, step) in self.steps.iter().enumerate() {
-            if !step.changes_layout() {
-                continue;
+        let mut paths: Vec<Vec<String>> = Vec::new();
+        let changed = self.steps.iter().enumerate().filter(|(_, step)| step.changes_layout());
+        let layouts = std::iter::once(self.clone()).chain(changed.map(|(index, _)| self.during(index)));
+        for layout in layouts {
+            let usual = layout.path_between(from, to).into_iter();
+            for path in usual.chain(layout.other_paths(from, to)) {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
             }
-            if let Some(path) = self.during(index).path_between(from, to).filter(|path| !paths.contains(path))
-            {
-                paths.push(path);
+        }
+        paths
+    }
+
+    /// The paths that leave the usual one at a router that pins flows to paths.
+    fn other_paths(&self, from: &str, to: &str) -> Vec<Vec<String>> {
+        let target = self.wires.iter().find(|wire| wire.from_node(to).is_some());
+        let (Some(target), Some(usual)) = (target, self.path_between(from, to)) else { return Vec::new() };
+        let mut paths = Vec::new();
+        for (at, node) in usual.iter().enumerate().filter(|(_, node)| self.is_router(node)) {
+            let Some(best) = self.nearest(node, target) else { continue };
+            for (_, far) in self.other_ways(node, target, &best) {
+                let rest = self.path_between(&far.node, to);
+                paths.extend(rest.map(|rest| usual[..=at].iter().cloned().chain(rest).collect::<Vec<_>>()));
             }
         }
         paths
@@ -258,12 +313,20 @@ impl Scenario {
     }
 
     fn next_hop(&self, from: &str, wire: usize) -> Option<&str> {
-        let reached = self.reach(from);
-        let ends = self.wires.get(wire)?.ends.iter().filter(|end| self.is_router(&end.node));
-        let reach =
-            ends.filter_map(|end| reached.get(end.node.as_str())).min_by_key(|reach| reach.distance)?;
+        let reach = self.nearest(from, self.wires.get(wire)?)?;
         let (_, far) = self.wires.get(reach.first_wire)?.from_node(from)?;
         Some(&far.node)
+    }
+
+    /// How a node reaches a wire.
+    fn nearest(&self, from: &str, wire: &Wire) -> Option<Reach> {
+        self.nearer_end(&self.reach(from), wire)
+    }
+
+    /// The nearer end; hosts do not forward, so only a router leads onto a wire.
+    fn nearer_end(&self, reached: &BTreeMap<&str, Reach>, wire: &Wire) -> Option<Reach> {
+        let ends = wire.ends.iter().filter(|end| self.is_router(&end.node));
+        ends.filter_map(|end| reached.get(end.node.as_str())).min_by_key(|reach| reach.distance).copied()
     }
 
     fn is_router(&self, node: &str) -> bool {

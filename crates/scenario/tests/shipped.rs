@@ -35,8 +35,8 @@ impl Packet for TestPacket {
     fn class(&self) -> Class {
         self.class
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         0

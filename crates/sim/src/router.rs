@@ -9,7 +9,7 @@ use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 use evenkeel_router::pipeline::{Pipeline, Round};
 use evenkeel_router::{Disciplines, Snapshot};
-use evenkeel_scenario::{Interface, Scenario, SetChange};
+use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario, SetChange};
 
 use crate::SimError;
 use crate::port::{SimFrame, SimPort};
@@ -64,13 +64,8 @@ impl SimRouter {
             outward.push((2 * interface.wire + near) as u32);
         }
         for route in scenario.routes(name) {
-            let port = config.ports.iter().position(|port| port.interface == route.interface);
-            let next_hop = MirroredNextHop {
-                port: port.map(|index| PortIndex(index as u16)),
-                gateway: Some(route.via),
-                weight: 1,
-            };
-            tell(unicast(route.destination, route.prefix, next_hop));
+            let place = |interface: &str| config.ports.iter().position(|port| port.interface == interface);
+            tell(ways(&route, place));
         }
         let receiving = Vec::with_capacity(ports.len());
         Ok(Self { pipeline, ports, receiving, outward, wake: Nanos::MAX, ready: false })
@@ -128,12 +123,7 @@ impl SimRouter {
             pipeline.apply(now, gone(route.destination, route.prefix));
         }
         for route in new.iter().filter(|new| !old.contains(new)) {
-            let next_hop = MirroredNextHop {
-                port: place(&route.interface).map(|index| PortIndex(index as u16)),
-                gateway: Some(route.via),
-                weight: 1,
-            };
-            pipeline.apply(now, unicast(route.destination, route.prefix, next_hop));
+            pipeline.apply(now, ways(route, place));
         }
     }
 
@@ -179,8 +169,25 @@ fn gone(destination: IpAddr, prefix_len: u8) -> MirrorEvent {
 }
 
 fn unicast(destination: IpAddr, prefix_len: u8, next_hop: MirroredNextHop) -> MirrorEvent {
+    several(destination, prefix_len, vec![next_hop])
+}
+
+/// A route of the scenario; `place` gives the port of an interface.
+fn ways(route: &Route, place: impl Fn(&str) -> Option<usize>) -> MirrorEvent {
+    let hop = |via: IpAddr, interface: &str, weight| MirroredNextHop {
+        port: place(interface).map(|index| PortIndex(index as u16)),
+        gateway: Some(via),
+        weight,
+    };
+    let first = if route.others.is_empty() { 1 } else { FIRST_WEIGHT };
+    let first = std::iter::once(hop(route.via, &route.interface, first));
+    let others = route.others.iter().map(|(via, interface)| hop(*via, interface, 1));
+    several(route.destination, route.prefix, first.chain(others).collect())
+}
+
+fn several(destination: IpAddr, prefix_len: u8, next_hops: Vec<MirroredNextHop>) -> MirrorEvent {
     // The scenario's prefixes are no longer than their addresses.
     let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
-    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops: vec![next_hop] };
+    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops };
     MirrorEvent::Route { prefix, route: Some(route) }
 }

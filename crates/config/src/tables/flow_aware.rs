@@ -478,6 +478,18 @@ pub static ADMISSION: Section = Section {
             doc: "Size of the list of blocked or awaited flows.",
         },
         Key {
+            name: "pinning",
+            kind: Kind::Switch,
+            presence: Presence::Default("false"),
+            doc: "Path pinning: of the next hops of a route whose links all have it, a new flow takes the cheapest and stays there. A next hop costs 65536 / weight; those that cost the same share flows as without.",
+        },
+        Key {
+            name: "cost_factor",
+            kind: whole(&admit::COST_FACTOR_RANGE, ""),
+            presence: Presence::Default("10"),
+            doc: "k: how many times as much the link costs from an estimate that says congested until 3 T_FR after the last one.",
+        },
+        Key {
             name: "second_link",
             kind: NAME,
             presence: Presence::Optional("none"),

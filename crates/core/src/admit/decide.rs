@@ -6,7 +6,7 @@ use super::history::Decided;
 use super::per_user::User;
 use super::protected::SEARCH;
 use super::{
-    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Measure, Pin, Removal, RouterLists, Rule,
+    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal, RouterLists, Rule,
     SecondLinkPolicy, Verdict,
 };
 use crate::flow_table::{EntryId, PackedFlow};
@@ -48,13 +48,40 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         self.counts.packets += 1;
-        self.last = None;
-        let flow = packet.flow();
-        if self.config.bypass_control && flow.is_control() {
+        let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.ip_len());
+        // Nobody is on this list by another rule as well: such flows pass before they could be listed, and leave it for the second link.
+        if let Some(id) = self.list.find(hash, &key)
+            && self.list.expired(id, now).is_none()
+        {
+            if self.list.touch(id, now, length)
+                && let Some(budget) = &mut self.budget
+            {
+                budget.proved();
+            }
+            self.last = Last::Listed(id, hash);
+            return self.pass(Rule::Protected);
+        }
+        self.unlisted(now, packet, key, pin, backlogs, lists)
+    }
+
+    /// The decision about a packet of a flow that is not protected, or was silent for too long.
+    #[inline(never)]
+    fn unlisted<P: Packet>(
+        &mut self,
+        now: Nanos,
+        packet: &P,
+        key: PackedFlow,
+        pin: Pin,
+        backlogs: Backlogs<'_>,
+        lists: &mut RouterLists,
+    ) -> Verdict {
+        let (hash, length) = (packet.flow_hash(), packet.ip_len());
+        self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
+        if self.config.bypass_control && key.is_control() {
             return self.pass(Rule::Control);
         }
         let emergency = match &self.emergency {
-            Some(emergency) if emergency.matches(flow) => match emergency.rule {
+            Some(emergency) if emergency.matches(&packet.flow()) => match emergency.rule {
                 EmergencyRule::Bypass => return self.pass(Rule::Emergency),
                 EmergencyRule::Thresholds { min_fair_rate, max_priority_load } => {
                     Some((BitRate(min_fair_rate.of(self.config.rate.0)), max_priority_load))
@@ -62,30 +89,18 @@ impl Admission {
             },
             _ => None,
         };
-        let (key, hash, length) = (PackedFlow::new(flow), packet.flow_hash(), packet.ip_len());
         if let Some(second) = &mut self.second
             && second.carries(now, self.config.flow_timeout, key.hash(self.seed), &key, length)
         {
             self.counts.diverted += 1;
             return Verdict::Divert;
         }
-        if let Some(id) = self.list.find(hash, &key) {
-            match self.list.expired(id, now) {
-                None => {
-                    if self.list.touch(id, now, length)
-                        && let Some(budget) = &mut self.budget
-                    {
-                        budget.proved();
-                    }
-                    self.last = Some((id, hash));
-                    return self.pass(Rule::Protected);
-                }
-                Some((silent, allowed)) => {
-                    self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
-                }
-            }
+        if let Some(id) = self.list.find(hash, &key)
+            && let Some((silent, allowed)) = self.list.expired(id, now)
+        {
+            self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
         }
-        let newcomer = Newcomer { key, hash, source: flow.source, length, pin, emergency };
+        let newcomer = Newcomer { key, hash, source: key.unpack().source, length, pin, emergency };
         self.newcomer(now, &newcomer, backlogs, lists)
     }
 
@@ -316,7 +331,7 @@ impl Admission {
         }
         if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
             self.counts.admissions += 1;
-            self.last = Some((id, new.hash));
+            self.last = Last::Listed(id, new.hash);
             let window = self.forced.is_some_and(|forced| forced.by_eccm);
             if window
                 && rule == Rule::ForcedOpen

@@ -63,7 +63,7 @@ pub use view::*;
 
 use crate::flow_table::{EntryId, PackedFlow, fold};
 use crate::measure::Histogram;
-use crate::packet::{FlowKey, Packet};
+use crate::packet::FlowKey;
 use crate::reason::Reason;
 use crate::schedule::{Meters, Treated};
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
@@ -121,6 +121,17 @@ struct Forced {
     closed: bool,
 }
 
+/// The flow of the last packet decided upon: what [`Admission::treated`] is told is about it, and it need not be looked up again.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    /// Not listed, and nobody has to know.
+    Nothing,
+    /// Its place on the list, and its hash.
+    Listed(EntryId, u64),
+    /// It is not listed, but may be on the GPFL.
+    Unlisted(PackedFlow, u64),
+}
+
 #[derive(Clone, Debug)]
 struct Counts {
     packets: u64,
@@ -151,8 +162,7 @@ pub struct Admission {
     costly_until: Nanos,
     down_since: Option<Nanos>,
     list: ProtectedList,
-    /// Place and hash of the flow of the last packet decided upon, if it is listed: `treated` is asked for it next, and need not look it up.
-    last: Option<(EntryId, u64)>,
+    last: Last,
     history: History,
     budget: Option<Budget>,
     emergency: Option<Emergency>,
@@ -184,7 +194,7 @@ impl Admission {
             costly_until: Nanos::ZERO,
             down_since: None,
             list: ProtectedList::new(&config, fold(seed, 2))?,
-            last: None,
+            last: Last::Nothing,
             history: History::new(config.history, fold(seed, 3))?,
             budget: None,
             emergency: None,
@@ -293,30 +303,28 @@ impl Admission {
         self.list.prefetch(flow_hash);
     }
 
-    /// Learns how the scheduler treated a packet that passed: the flow's class, and the GPFL. To be told before the next
-    /// [`decide`](Self::decide).
+    /// Learns how the scheduler treated the packet that [`decide`](Self::decide) has just passed: the flow's class, and the GPFL. Before
+    /// the next decision.
     #[inline]
-    pub fn treated<P: Packet>(&mut self, now: Nanos, packet: &P, treated: Treated, lists: &mut RouterLists) {
+    pub fn treated(&mut self, now: Nanos, treated: Treated, lists: &mut RouterLists) {
         let elastic = match treated {
             Treated::Priority => false,
             Treated::Queued => true,
             Treated::Dropped(_) => return,
         };
-        let hash = packet.flow_hash();
-        if let Some((id, of)) = self.last.take()
-            && of == hash
-        {
-            debug_assert_eq!(*self.list.key(id), PackedFlow::new(packet.flow()), "decided upon just now");
-            self.list.treated(id, now, elastic);
-        } else if let Some(id) = self.list.find(hash, &PackedFlow::new(packet.flow())) {
-            self.list.treated(id, now, elastic);
-        }
+        let (key, hash) = match &self.last {
+            Last::Nothing => return,
+            Last::Listed(id, hash) => {
+                self.list.treated(*id, now, elastic);
+                (self.list.key(*id), *hash)
+            }
+            Last::Unlisted(key, hash) => (key, *hash),
+        };
         if self.config.global_list {
-            let key = PackedFlow::new(packet.flow());
             if elastic {
-                lists.elastic(hash, &key);
+                lists.elastic(hash, key);
             } else {
-                lists.priority(now, hash, &key);
+                lists.priority(now, hash, key);
             }
         }
     }
@@ -426,7 +434,11 @@ impl Admission {
     fn remove(&mut self, now: Nanos, id: EntryId, removal: Removal, measure: Measure, held: (u64, u64)) {
         let key = *self.list.key(id);
         self.list.remove(id);
-        self.last = None;
+        if let Last::Listed(at, hash) = self.last
+            && at == id
+        {
+            self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
+        }
         self.counts.removed[removal as usize] += 1;
         let (value, threshold) = held;
         // A one-packet flow that is gone tells nobody anything: it must not push out those that wait.

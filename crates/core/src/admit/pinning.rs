@@ -13,23 +13,27 @@
 //!
 //! Cost of a link: `base`, or `base * k` from an estimate that says congested until 3 * T_FR later, against oscillation.
 //!
+//! The cost of a path never closes it: [`Admission::is_open`] says whether the link of the cheapest one refuses new flows now.
+//!
 //! Constant time per candidate. Not implemented: FAMTAR's own routing protocol; erasing entries of a failed port (flows go with their routes).
 
 use super::{Admission, Pin};
 use crate::flow_table::PackedFlow;
-use crate::packet::Packet;
 use crate::units::{BitRate, Nanos};
 
 impl Admission {
     /// The path of a protected flow, if it is pinned here and this packet came with the TTL of its first one.
     #[must_use]
-    pub fn pinned<P: Packet>(&self, now: Nanos, packet: &P, ttl: u8) -> Option<Pin> {
+    pub fn pinned(&self, now: Nanos, hash: u64, flow: &PackedFlow, ttl: u8) -> Option<Pin> {
+        self.pin_of(now, hash, flow).filter(|pin| pin.ttl == ttl)
+    }
+
+    /// The path of a protected flow, if it is pinned here: for views, which have no packet at hand.
+    #[must_use]
+    pub fn pin_of(&self, now: Nanos, hash: u64, flow: &PackedFlow) -> Option<Pin> {
         self.config.pinning?;
-        let id = self.list.find(packet.flow_hash(), &PackedFlow::new(packet.flow()))?;
-        if self.list.expired(id, now).is_some() {
-            return None;
-        }
-        Some(self.list.pin(id)).filter(|pin| pin.ttl == ttl)
+        let id = self.list.find(hash, flow).filter(|id| self.list.expired(*id, now).is_none())?;
+        Some(self.list.pin(id))
     }
 
     /// What the link costs a new flow now, of a cost of `base` without congestion.
@@ -42,18 +46,24 @@ impl Admission {
         u64::from(base) * u64::from(factor)
     }
 
+    /// Whether a new flow would not be refused for congestion now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.cause(self.min_fair(), self.config.max_priority_load).is_none()
+    }
+
     /// Whether the link takes flows whose own link refused them: FR > 2 * min_FR, and not congested.
     #[must_use]
     pub fn takes_rerouted(&self) -> bool {
         let reserve = BitRate(self.min_fair().0.saturating_mul(2));
         self.config.pinning.is_some()
             && self.fair() > reserve
-            && self.cause(self.min_fair(), self.config.max_priority_load).is_none()
+            && self.is_open()
     }
 
     /// An estimate was taken: if it says congested the link is costly for a while.
     pub(super) fn hold_cost(&mut self, now: Nanos) {
-        if self.cause(self.min_fair(), self.config.max_priority_load).is_some() {
+        if !self.is_open() {
             let hold = Nanos(self.config.fair_rate_interval.0.saturating_mul(3));
             self.costly_until = now.saturating_add(hold);
         }

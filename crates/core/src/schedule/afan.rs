@@ -39,7 +39,7 @@ use super::buffer::{DEFAULT_FLOWS, check_flows, check_start_limit, may_start};
 use super::flow_list::Flips;
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
-use crate::flow_table::{EntryId, FlowTable, PackedFlow};
+use crate::flow_table::{EntryId, FlowTable};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
@@ -292,7 +292,7 @@ impl<P: Packet> Afan<P> {
 
     /// The flow of a packet; `None` if there is no room for it.
     fn flow(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = (packet.flow_hash(), PackedFlow::new(packet.flow()));
+        let (hash, key) = (packet.flow_hash(), packet.packed_flow());
         if let Some(id) = self.flows.find(hash, &key) {
             return Some(id);
         }

@@ -43,7 +43,7 @@ use super::flow_list::{Flips, FlowList};
 use super::longest::Longest;
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
-use crate::flow_table::{EntryId, PackedFlow};
+use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
@@ -248,33 +248,15 @@ impl<P: Packet> Pdrr<P> {
         self.flows.push(fictitious);
     }
 
-    /// The flow of a packet, active from now on. `None` if the list is full.
-    fn activate(&mut self, now: Nanos, packet: &P) -> Option<EntryId> {
-        let (hash, key) = (packet.flow_hash(), PackedFlow::new(packet.flow()));
+    /// The place of a packet's flow. `None` if the list is full.
+    #[inline]
+    fn place(&mut self, packet: &P) -> Option<EntryId> {
+        let (hash, key) = (packet.flow_hash(), packet.packed_flow());
         let longest = &mut self.longest;
-        let id = match self.flows.find(hash, &key) {
-            Some(id) => id,
-            None => self.flows.insert(hash, key, Flow::NEW, |old| longest.forget(old.link()))?,
-        };
-        let epoch = self.flows.epoch();
-        let linger = self.config.afl_linger;
-        let flow = self.flows.get_mut(id);
-        if flow.epoch == epoch {
-            flow.offered += packet.ip_len();
-        } else {
-            flow.epoch = epoch;
-            flow.elastic &= now.saturating_sub(flow.emptied) < linger;
-            flow.deficit = 0;
-            flow.offered = packet.ip_len();
-            self.flows.begin(id);
+        match self.flows.find(hash, &key) {
+            Some(id) => Some(id),
+            None => self.flows.insert(hash, key, Flow::NEW, |old| longest.forget(old.link())),
         }
-        Some(id)
-    }
-
-    /// Of a flow that may start: whether `length` bytes more leave it within its quantum. The first packet always does.
-    fn is_streaming(&self, flow: &Flow, length: Bytes) -> bool {
-        let within = flow.offered == length || flow.offered <= self.config.quantum;
-        !flow.elastic && within && may_start(self.config.start_limit, self.priority.bytes, length)
     }
 
     /// The turn of the flow in service is over.
@@ -341,22 +323,42 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 return Treated::Dropped(Reason::PriorityFull);
             }
         }
-        let id = self.activate(now, &packet);
-        let streaming = id.is_none_or(|id| self.is_streaming(self.flows.get(id), length));
-        if let Some(id) = id {
-            self.flips += u64::from(self.flows.get_mut(id).flips.note(!streaming));
+        let place = self.place(&packet);
+        let (epoch, linger) = (self.flows.epoch(), self.config.afl_linger);
+        if let Some(id) = place {
+            // Looked at once: this is the path of every packet.
+            let flow = self.flows.get_mut(id);
+            let begins = flow.epoch != epoch;
+            if begins {
+                flow.epoch = epoch;
+                flow.elastic &= now.saturating_sub(flow.emptied) < linger;
+                flow.deficit = 0;
+                flow.offered = Bytes::ZERO;
+            }
+            flow.offered += length;
+            // The first packet is within the quantum always.
+            let within = flow.offered == length || flow.offered <= self.config.quantum;
+            let streaming = !flow.elastic
+                && within
+                && may_start(self.config.start_limit, self.priority.bytes, length);
+            self.flips += u64::from(flow.flips.note(!streaming));
             if !streaming {
-                let flow = self.flows.get_mut(id);
                 flow.elastic = true;
                 self.busy += usize::from(flow.fifo.is_empty());
                 self.slab.push(&mut flow.fifo, packet, id.link());
                 self.longest.grown(id.link(), flow.fifo.bytes);
                 self.elastic.packets += 1;
                 self.elastic.bytes += length;
-                return Treated::Queued;
+            } else {
+                self.slab.push(&mut self.priority, packet, id.link());
+                self.priority_bytes += length;
             }
+            if begins {
+                self.flows.begin(id);
+            }
+            return if streaming { Treated::Priority } else { Treated::Queued };
         }
-        self.slab.push(&mut self.priority, packet, id.map_or(NIL, EntryId::link));
+        self.slab.push(&mut self.priority, packet, NIL);
         self.priority_bytes += length;
         Treated::Priority
     }
@@ -373,9 +375,14 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             }
             let id = self.turn();
             let flow = self.flows.get_mut(id);
-            let head = flow.fifo.head();
-            let packet = self.take(now, id, head)?;
-            self.flows.get_mut(id).deficit -= cost(&packet);
+            let (packet, _) = self.slab.pop(&mut flow.fifo)?;
+            flow.deficit -= cost(&packet);
+            self.elastic.packets -= 1;
+            self.elastic.bytes -= packet.ip_len();
+            if flow.fifo.is_empty() {
+                flow.emptied = now;
+                self.busy -= 1;
+            }
             packet
         };
         if self.busy == 0 && self.priority.is_empty() {

@@ -43,7 +43,7 @@ use super::flow_list::{Flips, FlowList};
 use super::heap::Heap;
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
-use crate::flow_table::{EntryId, PackedFlow};
+use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
@@ -316,7 +316,7 @@ impl<P: Packet> Pfq<P> {
 
     /// The flow of a packet, listed from now on, and whether it was. `None` if the list is full.
     fn list(&mut self, packet: &P) -> Option<(EntryId, bool)> {
-        let (hash, key) = (packet.flow_hash(), PackedFlow::new(packet.flow()));
+        let (hash, key) = (packet.flow_hash(), packet.packed_flow());
         let longest = &mut self.longest;
         let id = match self.flows.find(hash, &key) {
             Some(id) => id,

@@ -286,7 +286,7 @@ impl<P: Packet> WfqAltq<P> {
                 let index = packet.class().index();
                 if index < self.slots.len() { index } else { 0 }
             }
-            QueueSelect::Hash(policy) => policy.hash(packet.flow()) as usize % self.slots.len(),
+            QueueSelect::Hash(policy) => policy.hash(&packet.flow()) as usize % self.slots.len(),
         }
     }
 

@@ -35,8 +35,8 @@ impl Packet for XpPacket {
     fn class(&self) -> Class {
         Class(0)
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         hash(&self.flow)
@@ -141,7 +141,7 @@ impl Fluid {
         let verdict = self.admission.decide(self.now, &packet, PIN, &self.backlog, &mut self.lists);
         if verdict == Verdict::Pass {
             let treated = if elastic { Treated::Queued } else { Treated::Priority };
-            self.admission.treated(self.now, &packet, treated, &mut self.lists);
+            self.admission.treated(self.now, treated, &mut self.lists);
         }
         verdict
     }

@@ -155,7 +155,7 @@ impl Subject {
                     4..=6 => Treated::Queued,
                     _ => Treated::Dropped(Reason::QueueFull),
                 };
-                self.admission.treated(self.now, &packet, treated, &mut self.lists);
+                self.admission.treated(self.now, treated, &mut self.lists);
             }
         }
     }

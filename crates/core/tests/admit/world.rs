@@ -224,7 +224,7 @@ impl World {
                 source.inside += 1;
                 source.first_passed = source.first_passed.or(Some(now));
                 let treated = self.link.enqueue(now, packet, &mut self.left);
-                self.admission.treated(now, &packet, treated, &mut self.lists);
+                self.admission.treated(now, treated, &mut self.lists);
                 self.collect();
             }
             Verdict::Refuse(reason) => {

@@ -43,8 +43,8 @@ impl Packet for TestPacket {
     fn class(&self) -> Class {
         self.class
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         // Several flows to a hash: disciplines must tell them apart by their keys.

@@ -49,8 +49,8 @@ impl Packet for TestPacket {
     fn class(&self) -> Class {
         self.class
     }
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow
     }
     fn flow_hash(&self) -> u64 {
         u64::from(self.class.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)

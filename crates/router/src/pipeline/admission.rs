@@ -15,9 +15,9 @@
 
 use evenkeel_config::{AdmissionChange, LinkAdmission, LinkConfig};
 use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, Pin, Verdict};
-use evenkeel_core::packet::Descriptor;
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::Scheduler;
-use evenkeel_core::{Bytes, FlowKey, Nanos, Packet as _, Reason};
+use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::FramePool;
 
@@ -78,8 +78,8 @@ fn observed(link: &super::OutgoingLink, at: Nanos) -> Observed {
 }
 
 impl Pipeline {
-    /// A packet that is ready for the link of `port`, where it arrives at `at`. `ttl` is what it came with.
-    pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, ttl: u8, at: Nanos) {
+    /// A packet that is ready for the link of `port`, where it arrives at `at`. `pin` is the path that was chosen and the TTL that it came with.
+    pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
         let slot = &mut self.ports[port];
         slot.admit_until(at, &mut self.pool);
         let at = at.max(self.advanced);
@@ -87,14 +87,12 @@ impl Pipeline {
         let scheduler = slot.link.scheduler();
         let hasher = &self.hasher;
         let backlog = |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, hasher.hash(flow)) };
-        let pin = Pin { next_hop: 0, ttl };
         match admission.decide(at, &queued, pin, &backlog, &mut self.lists) {
             Verdict::Pass => {
-                let told = told(&queued);
                 let (link, mut egress) = self.outgoing(port);
                 let treated = link.enqueue(at, queued, &mut egress);
                 if let Some(admission) = &mut self.ports[port].admission {
-                    admission.treated(at, &told, treated, &mut self.lists);
+                    admission.treated(at, treated, &mut self.lists);
                 }
             }
             Verdict::Refuse(reason) => self.turn_away(port, queued, reason, at),
@@ -119,7 +117,7 @@ impl Pipeline {
         let second = self.links[port].admission.as_ref().and_then(LinkAdmission::second_link);
         let to = second.and_then(|second| {
             let to = self.ports.iter().position(|slot| slot.name == second.port)?;
-            Some((to, second.via.unwrap_or(queued.flow.destination)))
+            Some((to, second.via.unwrap_or(queued.flow.unpack().destination)))
         });
         let Some((to, via)) = to.filter(|(to, _)| self.ports[*to].up) else {
             return self.turn_away(port, queued, Reason::LinkDown, at);
@@ -186,6 +184,8 @@ impl Pipeline {
             }
             (admission, None) => *admission = None,
         }
+        let pins = |slot: &PortSlot| slot.admission.as_ref().is_some_and(|a| a.config().pinning.is_some());
+        self.pins = self.ports.iter().any(pins);
         Ok(())
     }
 
@@ -242,6 +242,7 @@ impl Pipeline {
     pub fn explain(&self, now: Nanos, link: Option<&str>, flow: &FlowKey) -> Result<String, CommandError> {
         let only = link.map(|link| self.find(link)).transpose()?;
         let hash = self.hasher.hash(flow);
+        let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
         let mut text = String::new();
         for (at, slot) in self.ports.iter().enumerate() {
             let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
@@ -250,7 +251,8 @@ impl Pipeline {
             };
             let told = admission.explain(now, flow, hash);
             let route = self.fib.lookup(flow.destination, hash);
-            let here = matches!(route, Some(evenkeel_net::fib::Decision::Forward { port, .. }) if port.index() == at);
+            let leads = matches!(route, Some(evenkeel_net::fib::Decision::Forward { port, .. }) if port.index() == at);
+            let here = pinned.map_or(leads, |pinned| pinned == at);
             super::explain::write(&mut text, &slot.name, here, &told, now);
         }
         if text.is_empty() {
@@ -289,6 +291,7 @@ impl Pipeline {
                 backlog_bytes: slot.link.scheduler().flow_backlog(&flow, self.hasher.hash(&flow)).0,
                 protected_ns: now.saturating_sub(protected.admitted).0,
                 silent_ns: now.saturating_sub(protected.seen).0,
+                next_hop: protected.pin.map(|pin| pin.next_hop),
             }));
             // Lists of a million flows are not sorted as a whole.
             flows.sort_unstable_by(FlowSnapshot::busiest_first);
@@ -302,16 +305,5 @@ impl PortSlot {
     /// The admission of the link as plain data.
     pub(super) fn admission_view(&self) -> Option<AdmissionSnapshot> {
         self.admission.as_ref().map(|admission| AdmissionSnapshot::of(&admission.view()))
-    }
-}
-
-/// What admission must know of a packet that the scheduler has taken.
-fn told(queued: &QueuedPacket) -> Descriptor {
-    Descriptor {
-        class: queued.class(),
-        ip_len: queued.ip_len(),
-        arrival: queued.arrival(),
-        flow: *queued.flow(),
-        flow_hash: queued.flow_hash(),
     }
 }

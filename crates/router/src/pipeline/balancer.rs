@@ -6,6 +6,8 @@
 use evenkeel_cluster::NodeId;
 use evenkeel_cluster::balancer::{Balancer, State, Target};
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
+use evenkeel_core::admit::Pin;
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Fragment, Headers};
@@ -134,10 +136,10 @@ impl Pipeline {
         let way = Way {
             port,
             mac,
-            flow: headers.flow,
+            flow: PackedFlow::new(&headers.flow),
             flow_hash: known.flow_hash,
             class: known.class,
-            ttl: headers.ttl,
+            pin: Pin { next_hop: 0, ttl: headers.ttl },
             cluster: None,
         };
         self.pass_on(packet, &headers, &way, at);

@@ -25,6 +25,13 @@ pub(super) fn write(text: &mut String, link: &str, here: bool, told: &Explanatio
                 ago(flow.seen),
                 flow.recent
             );
+            if let Some(pin) = flow.pin {
+                let _ = writeln!(
+                    text,
+                    "  pinned to this path: next hop {} of its route, TTL {} on arrival",
+                    pin.next_hop, pin.ttl
+                );
+            }
         }
         None => {
             let _ =

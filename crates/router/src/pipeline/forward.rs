@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use evenkeel_config::Hairpin;
+use evenkeel_core::admit::Pin;
 use evenkeel_core::drop::Ticket;
-use evenkeel_core::{Class, FlowKey, Nanos, Reason};
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::{Class, Nanos, Reason};
 use evenkeel_net::fib::Decision;
 use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::{self, Headers, IpVersion, Parsed};
@@ -15,6 +17,7 @@ use evenkeel_ports::{Frame, RxFrame};
 
 use super::cycles::{Stage, processing_class};
 use super::packet::{QueuedPacket, wire_len};
+use super::pinning::Seeker;
 use super::{CONFIRM_EVERY, Pipeline};
 use crate::mirror::NeighbourRequest;
 
@@ -53,10 +56,10 @@ pub(super) struct Known {
 pub(super) struct Way {
     pub(super) port: usize,
     pub(super) mac: MacAddr,
-    pub(super) flow: FlowKey,
+    pub(super) flow: PackedFlow,
     pub(super) flow_hash: u64,
     pub(super) class: Class,
-    pub(super) ttl: u8,
+    pub(super) pin: Pin,
     /// The link of the cluster that it takes, if it is one of those.
     pub(super) cluster: Option<u16>,
 }
@@ -186,6 +189,18 @@ impl Pipeline {
         if port == packet.port && !packet.originated && self.hairpin == Hairpin::Drop {
             return self.drop(packet, Reason::SamePort);
         }
+        let flow = PackedFlow::new(&headers.flow_id());
+        let mut pin = Pin { next_hop: 0, ttl: headers.ttl };
+        let (mut port, mut next_hop) = (port, next_hop);
+        if self.pins && tunnel.is_none() && !packet.originated {
+            let (ttl, from) = (headers.ttl, packet.port);
+            let seeker = Seeker { destination, flow: &flow, hash: flow_hash, ttl, from };
+            if let Some(path) = self.choose_path(&seeker, port, at) {
+                (port, next_hop, pin) = (path.port, path.next_hop, path.pin);
+            }
+        }
+        // Borrowed anew: the choice may have let estimates happen.
+        let tunnel = service.and_then(|at| self.services.tunnel(at));
         let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else {
             return self.drop(packet, Reason::LinkDown);
         };
@@ -215,10 +230,10 @@ impl Pipeline {
         let way = |mac| Way {
             port: port.index(),
             mac,
-            flow: headers.flow_id(),
+            flow,
             flow_hash,
             class,
-            ttl: headers.ttl,
+            pin,
             cluster,
         };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
@@ -291,7 +306,7 @@ impl Pipeline {
         self.ports[way.port].control_until(at, &mut self.pool);
         let at = at.max(self.advanced);
         if self.ports[way.port].admission.is_some() {
-            return self.admit(way.port, queued, way.ttl, at);
+            return self.admit(way.port, queued, way.pin, at);
         }
         self.enter(way.port, queued, at);
     }

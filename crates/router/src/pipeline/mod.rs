@@ -39,6 +39,7 @@ mod explain;
 mod fairdrop;
 mod forward;
 mod packet;
+mod pinning;
 mod round;
 mod service;
 mod sharing;
@@ -120,6 +121,8 @@ pub struct Pipeline {
     /// What all admissions share: as configured, and the lists.
     flows: FlowsSection,
     lists: RouterLists,
+    /// Whether some link pins flows to their paths.
+    pins: bool,
     /// What nobody outside knows: for hashes of flow tables.
     seed: u64,
     /// A neighbour on a second link that is not known, and is not asked for by any packet that waits.
@@ -262,6 +265,7 @@ impl Pipeline {
             ring: BURST as u32,
             flows: config.flows.clone(),
             lists: RouterLists::new(config.flows.lists, seed).map_err(|error| invalid(&error))?,
+            pins: false,
             seed,
             wanted: None,
             confirm_due: now,

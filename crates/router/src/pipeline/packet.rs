@@ -1,5 +1,6 @@
 //! The packet as it waits in an outgoing link: all a discipline may ask, and the handle of its frame.
 
+use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
 use evenkeel_ports::Frame;
@@ -8,7 +9,7 @@ use evenkeel_ports::Frame;
 #[derive(Debug)]
 pub struct QueuedPacket {
     pub(super) frame: Frame,
-    pub(super) flow: FlowKey,
+    pub(super) flow: PackedFlow,
     pub(super) flow_hash: u64,
     pub(super) arrival: Nanos,
     pub(super) ip_len: u32,
@@ -48,8 +49,12 @@ impl Packet for QueuedPacket {
         self.class
     }
 
-    fn flow(&self) -> &FlowKey {
-        &self.flow
+    fn flow(&self) -> FlowKey {
+        self.flow.unpack()
+    }
+
+    fn packed_flow(&self) -> PackedFlow {
+        self.flow
     }
 
     fn flow_hash(&self) -> u64 {

@@ -94,6 +94,9 @@ pub struct FlowSnapshot {
     pub protected_ns: u64,
     /// How long ago its last packet came, ns.
     pub silent_ns: u64,
+    /// Where paths are pinned, which next hop of its route it keeps to, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<u8>,
 }
 
 impl FlowSnapshot {
