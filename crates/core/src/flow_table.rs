@@ -195,9 +195,14 @@ const END: u32 = 1 << 31;
 /// What a place holds. Keys that are never all zero take no room for the difference.
 #[derive(Clone, Copy, Debug)]
 enum Held<K, V> {
-    Entry { key: K, value: V },
+    Entry {
+        key: K,
+        value: V,
+    },
     /// The free place before this one in the list of those.
-    Nothing { before: u32 },
+    Nothing {
+        before: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +329,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             Some(before) => before.next = after,
             None => self.free = after,
         }
-        if let Some(Place { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize) {
+        if let Some(Place { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize)
+        {
             *link = before;
         }
         let head = core::mem::replace(&mut self.places[bucket as usize].head, at);

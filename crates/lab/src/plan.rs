@@ -145,7 +145,8 @@ fn route_line(word: &str, route: &Route) -> String {
     if others.is_empty() {
         return format!("route {word} {destination}/{prefix} via {via} dev {interface}");
     }
-    let hop = |via: &IpAddr, interface: &str, weight| format!(" nexthop via {via} dev {interface} weight {weight}");
+    let hop =
+        |via: &IpAddr, interface: &str, weight| format!(" nexthop via {via} dev {interface} weight {weight}");
     let others: String = others.iter().map(|(via, interface)| hop(via, interface, 1)).collect();
     format!("route {word} {destination}/{prefix}{}{others}", hop(via, interface, FIRST_WEIGHT))
 }

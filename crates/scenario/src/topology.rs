@@ -192,7 +192,8 @@ impl Scenario {
     fn other_ways(&self, node: &str, wire: &Wire, best: &Reach) -> Vec<(&End, &End)> {
         let pins = |end: &End| {
             let router = self.router(node);
-            let port = router.and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
+            let port =
+                router.and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
             let link =
                 router.zip(port).and_then(|(r, port)| r.config.links.iter().find(|l| l.port == port.name));
             link.and_then(|link| link.admission.as_ref()).is_some_and(LinkAdmission::pins)

@@ -56,9 +56,7 @@ impl Admission {
     #[must_use]
     pub fn takes_rerouted(&self) -> bool {
         let reserve = BitRate(self.min_fair().0.saturating_mul(2));
-        self.config.pinning.is_some()
-            && self.fair() > reserve
-            && self.is_open()
+        self.config.pinning.is_some() && self.fair() > reserve && self.is_open()
     }
 
     /// An estimate was taken: if it says congested the link is costly for a while.

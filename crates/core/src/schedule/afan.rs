@@ -25,7 +25,9 @@
 //!
 //! Complexity: constant time, no allocation per packet.
 //!
-//! Bound: per-flow order is kept. Work conserving. Fair shares hold on average only.
+//! Bound: per-flow order is kept. Work conserving. Fair shares hold on average only. A greedy flow that has no packet in EQ for a
+//! moment begins anew, with priority: streams are safe while `q_target` is several packets for each greedy flow (a stream's p99 stays under a
+//! packet and 0.5 ms at 6 per flow; at 4 it is tens of milliseconds).
 //!
 //! Choices where the sources are silent: each queue has its own limit, so elastic packets never displace streaming ones.
 //! A flow without a place in the table is elastic and passes undrawn.

@@ -10,7 +10,7 @@
 //! | FIFO of flow i | `Flow::fifo` | – |
 //! | Q | `PdrrConfig::quantum` | bytes |
 //! | DC_i | `Flow::deficit` | bytes, negative after priority packets |
-//! | ByteCount_i | `Flow::offered` | bytes offered since flow i became active |
+//! | ByteCount_i | `Flow::offered` | bytes offered since flow i became active, less what it had to spare |
 //! | fb, credit of a fictitious flow that always has packets | `Pdrr::fair_bytes` | bytes |
 //! | pb | `Pdrr::priority_bytes` | bytes taken into the PQ |
 //!
@@ -25,6 +25,12 @@
 //!
 //! Bound: per-flow order is kept. Work conserving. A flow sends at most Q and a packet more than another
 //! backlogged one over any time; a priority packet waits for the PQ before it and one packet in transmission.
+//!
+//! **What a flow has to spare.** A round takes as long as what its flows send in it, and with 1000-byte packets and Q = 1500 each sends one
+//! packet in one round and two in the next. As published, a flow at more than half the fair rate offers more than Q in the
+//! long rounds, waits for its turn, and is late by a round. Here a flow whose turn finds it with less than Q offered keeps the difference, up to
+//! Q, for its next activity if that begins within a round; so its priority bytes are held against Q per round on average, as the fair rate
+//! is, and a burst of one Q more. A stream below the fair rate has priority at all times.
 //!
 //! Choices where the sources are silent: a flow in service whose FIFO has run empty keeps its turn until the next
 //! packet is asked for. Overflow takes from the FIFO with the most bytes, exact to a thirty-second; priority packets are
@@ -112,13 +118,15 @@ struct Flow {
     fifo: Queue,
     /// DC: bytes it may still send in its turn; negative after priority packets.
     deficit: i64,
-    /// `ByteCount`: bytes offered since it became active.
-    offered: Bytes,
+    /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it is not active: what it has, negative.
+    offered: i64,
     /// The list's epoch while it is active.
     epoch: u64,
     /// When its FIFO ran empty.
     emptied: Nanos,
     flips: Flips,
+    /// The round in which it ceased to be active.
+    round: u32,
     /// A packet went to the FIFO since it became active: none may go to the priority queue, or it would overtake.
     elastic: bool,
 }
@@ -127,10 +135,11 @@ impl Flow {
     const NEW: Self = Self {
         fifo: Queue::EMPTY,
         deficit: 0,
-        offered: Bytes::ZERO,
+        offered: 0,
         epoch: 0,
         emptied: Nanos::ZERO,
         flips: Flips::NEW,
+        round: 0,
         elastic: false,
     };
 }
@@ -154,6 +163,8 @@ pub struct Pdrr<P> {
     busy: usize,
     /// fb.
     fair_bytes: Bytes,
+    /// Visits of the fictitious flow, wrapping.
+    round: u32,
     /// pb.
     priority_bytes: Bytes,
     flips: u64,
@@ -182,6 +193,7 @@ impl<P: Packet> Pdrr<P> {
             elastic: Backlog::default(),
             busy: 0,
             fair_bytes: Bytes::ZERO,
+            round: 0,
             priority_bytes: Bytes::ZERO,
             flips: 0,
         })
@@ -265,6 +277,8 @@ impl<P: Packet> Pdrr<P> {
         let flow = self.flows.get_mut(id);
         if flow.fifo.is_empty() {
             flow.epoch = 0;
+            let quantum = self.config.quantum.0 as i64;
+            (flow.offered, flow.round) = ((flow.offered - quantum).clamp(-quantum, 0), self.round);
             self.flows.end(id);
         } else {
             self.flows.push(id.link());
@@ -285,6 +299,7 @@ impl<P: Packet> Pdrr<P> {
             let Some(member) = self.flows.pop() else { continue };
             if member == self.flows.extra() {
                 self.fair_bytes += self.config.quantum;
+                self.round = self.round.wrapping_add(1);
                 self.flows.push(member);
             } else {
                 let id = EntryId::from_link(member);
@@ -333,14 +348,15 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 flow.epoch = epoch;
                 flow.elastic &= now.saturating_sub(flow.emptied) < linger;
                 flow.deficit = 0;
-                flow.offered = Bytes::ZERO;
+                // Of a flow that was active when nothing waited any more this is what it had offered.
+                let recent = self.round.wrapping_sub(flow.round) <= 1;
+                flow.offered = if recent { flow.offered.min(0) } else { 0 };
             }
-            flow.offered += length;
+            flow.offered += cost(&packet);
             // The first packet is within the quantum always.
-            let within = flow.offered == length || flow.offered <= self.config.quantum;
-            let streaming = !flow.elastic
-                && within
-                && may_start(self.config.start_limit, self.priority.bytes, length);
+            let within = begins || flow.offered <= self.config.quantum.0 as i64;
+            let streaming =
+                !flow.elastic && within && may_start(self.config.start_limit, self.priority.bytes, length);
             self.flips += u64::from(flow.flips.note(!streaming));
             if !streaming {
                 flow.elastic = true;

@@ -227,15 +227,7 @@ impl Pipeline {
             }
         }
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
-        let way = |mac| Way {
-            port: port.index(),
-            mac,
-            flow,
-            flow_hash,
-            class,
-            pin,
-            cluster,
-        };
+        let way = |mac| Way { port: port.index(), mac, flow, flow_hash, class, pin, cluster };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.send_on(packet, headers, &way(mac), at);
         }

@@ -76,7 +76,9 @@ fn choose(
     // A route whose links do not all pin keeps to its hash.
     admission_of(hops.iter().find(|hop| hop.port == usual)?)?;
     let candidates = || {
-        hops.iter().enumerate().filter_map(|(at, hop)| admission_of(hop).map(|admission| (at, hop, admission)))
+        hops.iter()
+            .enumerate()
+            .filter_map(|(at, hop)| admission_of(hop).map(|admission| (at, hop, admission)))
     };
     let path = |(number, hop): (usize, &NextHop)| Path {
         port: hop.port,
