@@ -17,6 +17,7 @@ use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Reason, Sched
 use evenkeel_ports::tsc::Tsc;
 
 use crate::disciplines::Probe;
+use crate::plot;
 use crate::timing::{Case, Rounds, Spread};
 
 /// What is measured.
@@ -205,7 +206,7 @@ impl Lines {
     }
 }
 
-fn name(flows: u32) -> String {
+pub(crate) fn name(flows: u32) -> String {
     if flows >= 1 << 20 { format!("{} M", flows >> 20) } else { format!("{} k", flows >> 10) }
 }
 
@@ -251,7 +252,8 @@ pub(crate) fn run() {
     );
     println!("  more lines: what a packet takes more than with the fewest flows, in such lines");
     println!("\n  Smallest of the rounds; a column is 10 ns");
-    for (kind, flows, time) in plot {
-        println!("  {kind:<16} {:>8} {} {time:.0}", name(flows), "#".repeat((time / 10.0).round() as usize));
+    for (kind, flows, time) in &plot {
+        println!("  {kind:<16} {:>8} {} {time:.0}", name(*flows), "#".repeat((time / 10.0).round() as usize));
     }
+    plot::write("flows.svg", "Time per packet by the number of flows", "ns", &plot);
 }

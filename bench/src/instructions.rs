@@ -11,6 +11,7 @@ use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::fairdrop::{Drawing, FLOWS, Judging};
 use crate::flows::{self, ManyFlows};
 use crate::pipeline::{Forwarding, SETUPS};
+use crate::plot;
 
 const PACKETS: u64 = 20_000;
 
@@ -73,14 +74,14 @@ fn count(case: &str, packets: u64) -> Option<u64> {
 
 pub(crate) fn run() {
     println!("Instructions per packet (valgrind; exact, the machine's speed has no part in them)");
-    let mut plot = Vec::new();
+    let mut counted = Vec::new();
     for case in names() {
         match (count(&case, PACKETS), count(&case, 2 * PACKETS)) {
             (Some(once), Some(twice)) => {
                 let each = (twice - once) as f64 / PACKETS as f64;
                 println!("  {case:<46} {each:>9.0}");
                 if case.starts_with("flows:") {
-                    plot.push((case, each));
+                    counted.push((case, each));
                 }
             }
             _ => {
@@ -92,7 +93,20 @@ pub(crate) fn run() {
         }
     }
     println!("\n  By the number of flows; a column is 20 instructions");
-    for (case, each) in plot {
+    for (case, each) in &counted {
         println!("  {case:<28} {} {each:.0}", "#".repeat((each / 20.0).round() as usize));
     }
+    let points: Vec<_> = counted
+        .iter()
+        .filter_map(|(case, each)| {
+            let (kind, flows) = case.strip_prefix("flows:")?.split_once(':')?;
+            Some((kind, flows.parse().ok()?, *each))
+        })
+        .collect();
+    plot::write(
+        "flows-instructions.svg",
+        "Instructions per packet by the number of flows",
+        "instructions",
+        &points,
+    );
 }

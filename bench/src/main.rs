@@ -14,6 +14,7 @@ mod instructions;
 mod live;
 mod memory;
 mod pipeline;
+mod plot;
 mod rte;
 mod sim;
 mod timing;

@@ -156,15 +156,15 @@ fn eccm_bounds_the_acceptance_delay_of_streams() {
 /// What happens to protected flows and to newcomers while one-packet flows of random sources come, ten times the list and
 /// more. Gives the goodput of the greedy flows in 10 s, the worst delay of old streams, how long newcomers waited, and the
 /// largest part of the list that was taken.
-fn flooded(world: &mut World, flood: Option<(u64, Nanos)>) -> (u64, Nanos, Nanos, u32) {
+fn flooded(world: &mut World, flood: Option<(u64, Nanos, u32)>) -> (u64, Nanos, Nanos, u32) {
     for n in 0..12 {
         world.add(greedy(n, Nanos::ZERO));
     }
     for n in 20..25 {
         world.add(stream(n, ms(5 + u64::from(n))));
     }
-    if let Some((len, spacing)) = flood {
-        world.add(Source::new(flow(0, 0), len, Sends::Flood(spacing), ms(2_000)));
+    if let Some((len, spacing, packets)) = flood {
+        world.add(Source::new(flow(0, 0), len, Sends::Flood(spacing, packets), ms(2_000)));
     }
     let newcomers: Vec<usize> =
         (0..8).map(|n| world.add(stream(100 + n, ms(4_000 + 703 * u64::from(n))))).collect();
@@ -191,15 +191,16 @@ fn flooded(world: &mut World, flood: Option<(u64, Nanos)>) -> (u64, Nanos, Nanos
 }
 
 #[test]
-fn a_flood_of_one_packet_flows_takes_little() {
+fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
     let plain = AdmissionConfig { flows: 1_000, budget: None, probation: None, ..config() };
     let guarded = AdmissionConfig { flows: 1_000, ..config() };
     for (at, scheduler) in schedulers().into_iter().enumerate() {
         let fresh =
             |config: &AdmissionConfig| World::new(config.clone(), schedulers().into_iter().nth(at).unwrap());
         let (calm, ..) = flooded(&mut World::new(guarded.clone(), scheduler), None);
-        // 40 000 flows of 40 bytes, then 10 000 of 1000 bytes: up to 4 Mbit/s and 8 Mbit/s of 10.
-        for flood in [(40, Nanos(250_000)), (1_000, ms(1))] {
+        // 40 000 flows of 40 bytes, then 10 000 of 1000 bytes: up to 4 Mbit/s and 8 Mbit/s of 10. Then the same with two packets each.
+        for flood in [(40, Nanos(250_000), 1), (1_000, ms(1), 1), (40, Nanos(250_000), 2), (1_000, ms(2), 2)]
+        {
             let mut world = fresh(&guarded);
             let (goodput, worst, waited, most) = flooded(&mut world, Some(flood));
             let kept = goodput * 1_000 / calm;
@@ -215,7 +216,7 @@ fn a_flood_of_one_packet_flows_takes_little() {
             assert!(view.flood && view.refused[Reason::FirstPacketBudget.index()] > 1_000);
         }
         // Without the rules the same flood does harm: this test would notice.
-        let (goodput, _, waited, most) = flooded(&mut fresh(&plain), Some((1_000, ms(1))));
+        let (goodput, _, waited, most) = flooded(&mut fresh(&plain), Some((1_000, ms(1), 1)));
         println!("without: {} per mille kept, newcomers {waited}, {most} listed", goodput * 1_000 / calm);
         assert!(goodput * 1_000 / calm < 950 || waited > ms(2_000));
         assert_eq!(most, 1_000, "the list is full");

@@ -465,7 +465,7 @@ fn flows_leave_for_the_second_link() {
 fn pinned_flows_stay_and_new_ones_go_around() {
     let pinning = |c: &mut AdmissionConfig| c.pinning = Some(PinningConfig::default());
     let mut best = fluid(pinning);
-    let (key, hash) = (PackedFlow::new(&flow(1, 1)), admit::hash(&flow(1, 1)));
+    let (key, hash) = (PackedFlow::new(&flow(1, 1)), hash(&flow(1, 1)));
     assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
     assert_eq!(best.packet(flow(1, 1), false), Verdict::Pass);
     assert_eq!(best.admission.pinned(best.now, hash, &key, 64), Some(Pin { next_hop: 1, ttl: 64 }));

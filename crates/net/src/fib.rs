@@ -333,8 +333,7 @@ impl Fib {
     /// The next hops among which a look-up of `destination` chooses by hash; empty where there is no choice.
     #[must_use]
     pub fn choices(&self, destination: IpAddr) -> &[NextHop] {
-        let routes = self.longest(destination).map(|(number, _)| &self.prefixes[number as usize].active);
-        match routes {
+        match self.prefixes.longest(destination).map(|routes| &routes.active) {
             Some(Active::Several(hops)) => hops.as_slice(),
             _ => &[],
         }

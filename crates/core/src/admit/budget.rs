@@ -11,11 +11,18 @@
 //! interval, so that a link too slow for a whole packet per interval lets one in every few. The budget grows through the interval,
 //! `burst` ahead of time, instead of being there at its start, which spreads flows that begin together.
 //!
-//! **Floods.** One-packet flows never come again. Admissions and second packets are counted in sums that lose an eighth per
-//! interval. A flood begins when fewer than a quarter of at least [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of
+//! **Floods.** Flows of a few packets never come again. Admissions, [`MATURE`] intervals later, and proofs (packets of flows that were admitted at
+//! least two intervals ago) are counted in sums that lose an eighth per interval. A flood begins when fewer than a quarter of at least [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of
 //! them do or when the budget refused nobody in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and flows that come for
-//! the first time may use half of the budget: the rest is for those that were refused and come again, which one-packet
-//! flows never do.
+//! the first time may use half of the budget: the rest is for those that were refused and come again two intervals later or
+//! more, which flows of a few packets never do.
+//!
+//! Half of the list is kept from flows that come for the first time and have not proved themselves, flood or not, so that a flood cannot fill it
+//! before it is told.
+//!
+//! **Bound.** A flood of flows with `m` packets each, sent within two intervals, takes at most max_PL until it is told ([`MATURE`] intervals) and then m times
+//! half of `flood_share` among the priority packets. One whose flows come again later is believed: it takes up to m / (m + 1) of max_PL, and costs its
+//! sender two intervals of memory for each flow.
 //!
 //! Constant time. Source: this project's.
 
@@ -26,6 +33,8 @@ use crate::units::{BitRate, Bytes, Nanos, Ppm};
 pub const FLOOD_FLOWS: u64 = 16;
 /// Intervals without a refusal that end a flood.
 pub const CALM: u32 = 8;
+/// Intervals after which an admission counts: by then its flow has had time to prove itself.
+pub const MATURE: usize = 3;
 /// One flow in the decaying sums.
 const ONE: u64 = 256;
 
@@ -40,6 +49,8 @@ pub(super) struct Budget {
     /// Decaying sums.
     admitted: u64,
     proved: u64,
+    /// Admissions of the last intervals, which do not count yet: the present one first.
+    fresh: [u64; MATURE],
     /// Intervals since the budget refused a flow.
     calm: u32,
     flood: bool,
@@ -56,6 +67,7 @@ impl Budget {
             interval,
             admitted: 0,
             proved: 0,
+            fresh: [0; MATURE],
             calm: 0,
             flood: false,
         };
@@ -69,13 +81,16 @@ impl Budget {
 
     /// PL was estimated: `free` is max_PL - PL.
     pub(super) fn renew(&mut self, now: Nanos, interval: Nanos, rate: BitRate, free: Ppm) {
-        self.flood = if self.flood {
-            self.proved * 2 < self.admitted.max(1) && self.calm < CALM
-        } else {
-            self.admitted >= FLOOD_FLOWS * ONE && self.proved * 4 < self.admitted
-        };
-        self.calm = self.calm.saturating_add(1);
-        self.admitted -= self.admitted / 8;
+        if self.flood {
+            self.flood = self.proved * 2 < self.admitted.max(1) && self.calm < CALM;
+            self.calm = self.calm.saturating_add(1);
+        } else if self.admitted >= FLOOD_FLOWS * ONE && self.proved * 4 < self.admitted {
+            // Before, the priority load may have closed the link in its stead.
+            (self.flood, self.calm) = (true, 0);
+        }
+        self.admitted = (self.admitted - self.admitted / 8).saturating_add(self.fresh[MATURE - 1]);
+        self.fresh.rotate_right(1);
+        self.fresh[0] = 0;
         self.proved -= self.proved / 8;
         self.used = self.used.saturating_sub(self.allowed);
         let most =
@@ -84,7 +99,7 @@ impl Budget {
         (self.from, self.interval) = (now, interval);
     }
 
-    /// What first packets have taken, and what they may have taken by now. `again`: of a flow that was refused before.
+    /// What first packets have taken, and what they may have taken by now. `again`: of a flow that was refused before, and still comes.
     pub(super) fn state(&self, now: Nanos, again: bool) -> (Bytes, Bytes) {
         let burst = self.config.burst.unwrap_or(Nanos(self.interval.0 / 10));
         let time = now.saturating_sub(self.from).saturating_add(burst).min(self.interval);
@@ -97,7 +112,7 @@ impl Budget {
     /// A flow was admitted with a first packet of this length.
     pub(super) fn spend(&mut self, length: Bytes) {
         self.used = self.used.saturating_add(length.0);
-        self.admitted = self.admitted.saturating_add(ONE);
+        self.fresh[0] = self.fresh[0].saturating_add(ONE);
     }
 
     /// A flow was refused because of it.
@@ -105,7 +120,7 @@ impl Budget {
         self.calm = 0;
     }
 
-    /// The second packet of a flow came.
+    /// A flow proved itself.
     pub(super) fn proved(&mut self) {
         self.proved = self.proved.saturating_add(ONE);
     }
@@ -182,7 +197,7 @@ mod tests {
                     budget.refused();
                 }
             }
-            assert_eq!(budget.flood(), interval >= 1, "interval {interval}");
+            assert_eq!(budget.flood(), interval > MATURE as u64, "interval {interval}");
         }
         let (used, fresh) = budget.state(T * 40, false);
         let (_, again) = budget.state(T * 40, true);

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::history::Decided;
 use super::per_user::User;
-use super::protected::SEARCH;
+use super::protected::{PROOF, SEARCH};
 use super::{
     Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal, RouterLists, Rule,
     SecondLinkPolicy, Verdict,
@@ -204,12 +204,21 @@ impl Admission {
             && !triggered
             && !waited
         {
-            let again = budget.flood() && self.history.waits(&new.key);
+            // Half of the list is kept from flows that have not proved themselves, or a flood would fill it before it is told.
+            let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
+            let crowded = unproved > half;
+            let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));
+            let again = (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
             let (used, so_far) = budget.state(now, again);
-            if used >= so_far {
+            let (reason, crowd) = (Reason::FirstPacketBudget, crowded && !again);
+            if crowd || used >= so_far {
                 budget.refused();
-                let (reason, measure) = (Reason::FirstPacketBudget, Measure::BudgetBytes);
-                return Err(Refusal { reason, measure, value: used.0, threshold: so_far.0 });
+                let (measure, value, threshold) = if crowd {
+                    (Measure::Flows, unproved.into(), half.into())
+                } else {
+                    (Measure::BudgetBytes, used.0, so_far.0)
+                };
+                return Err(Refusal { reason, measure, value, threshold });
             }
         }
         Ok((rule, user.map(|(user, _)| user)))

@@ -1,10 +1,10 @@
 //! What happened to flows lately, refused ones included: for `explain`, for acceptance delays, and to know flows that come again.
 //!
 //! A bounded table of records, touched only by packets of flows that are not protected and by removals. When it is full a hand
-//! passes over it and the first record that is not of a waiting flow that came again goes; after [`TRIES`] places the next goes in any
-//! case. So a flood of flows that never come again cannot push out those that wait.
+//! passes over it and the first record that is not of a waiting flow that came again, [`LATER`] than at first, goes; after [`TRIES`] places the
+//! next goes in any case. So a flood of flows that send a few packets at once cannot push out those that wait.
 //!
-//! Constant time. 312 bytes per record.
+//! Constant time. 320 bytes per record.
 
 use super::view::{DECISIONS, Decision, Event, Measure};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
@@ -13,6 +13,8 @@ use crate::units::Nanos;
 
 /// Places looked at for a record to forget.
 const TRIES: u32 = 16;
+/// Packets closer together than this are one visit.
+const LATER: Nanos = Nanos::from_millis(5);
 /// A flow that did not come for longer is not awaited.
 const WAITS: Nanos = Nanos::from_secs(60);
 
@@ -76,9 +78,9 @@ impl History {
         self.table.find(key.hash(self.seed), key).map(|id| self.table.value(id))
     }
 
-    /// Whether the flow was refused before and waits.
-    pub(super) fn waits(&self, key: &PackedFlow) -> bool {
-        self.find(key).is_some_and(|record| record.attempts > 0)
+    /// Whether the flow has waited for at least `least` and still comes.
+    pub(super) fn has_waited(&self, now: Nanos, key: &PackedFlow, least: Nanos) -> bool {
+        self.waiting_since(key).is_some_and(|since| now.saturating_sub(since) >= least)
     }
 
     /// Since when the flow waits to be let in.
@@ -131,7 +133,9 @@ impl History {
                 self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
                 let record = self.table.value(id);
                 let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
-                if waits && record.attempts > 1 && attempt < TRIES {
+                let again =
+                    record.waiting_since.is_some_and(|since| record.last.saturating_sub(since) >= LATER);
+                if waits && again && attempt < TRIES {
                     continue;
                 }
                 self.forgotten += u64::from(waits);

@@ -34,8 +34,8 @@
 //! `new`, `set`, `view` and `explain`. A clearing passes over the whole list. Hashes are seeded by the caller.
 //!
 //! **Attacks.** A flood of one-packet flows meets the [budget](BudgetConfig) and the probation time-out; a source that cycles
-//! ports meets PUF; a full list is congestion, and is left by probation. Not held down: floods of random sources that send two packets per
-//! flow take up to half of max_PL, as any flow that comes again must be believed.
+//! ports meets PUF; a full list is congestion, and is left by probation. What a flood of flows of several packets takes is said there;
+//! one whose flows come again after two intervals of the load is believed.
 //!
 //! Not implemented: AFAN's alternative estimator from m_fair (a matter of the scheduler's meter), and what the files of the mechanisms name.
 
@@ -56,7 +56,7 @@ pub mod view;
 
 use alloc::vec::Vec;
 
-pub use budget::{CALM, FLOOD_FLOWS};
+pub use budget::{CALM, FLOOD_FLOWS, MATURE};
 pub use config::*;
 pub use global::{RouterLists, RouterListsConfig};
 pub use view::*;

@@ -11,8 +11,9 @@
 //!
 //! **Expiry.** A flow is given up when it was silent for longer than the flow time-out, which a look-up sees at once. All others are
 //! found by a hand that passes over the table, some places at every tick and some at every newcomer that finds the list
-//! full. While more than half of the list is taken it also gives up flows of which only the first packet came, after the
-//! probation time: slow flows keep their place as long as places are not rare. It also tells flows that are not elastic any more.
+//! full. While more than half of the list is taken it also gives up flows that have not proved themselves, after the
+//! probation time. A flow proves itself with a packet that comes at least [`PROOF`] estimates of the load after its admission, so that a few
+//! packets at once are no proof; without a budget of first packets, with its second packet. Slow flows keep their place as long as places are not rare. It also tells flows that are not elastic any more.
 //!
 //! **Complexity.** Constant per packet. [`ProtectedList::most_active`] passes over the whole list, once per clearing;
 //! [`ProtectedList::pick`] over at most [`PICK`] places.
@@ -26,10 +27,12 @@ use crate::units::{Bytes, Nanos};
 
 /// Most places that the search for one flow looks at.
 pub(super) const PICK: u32 = 4_096;
+/// After so many intervals of the load a flow that still comes has proved itself.
+pub(super) const PROOF: u64 = 2;
 /// Places that a newcomer looks at when the list is full.
 pub(super) const SEARCH: u32 = 32;
 
-/// A second packet came.
+/// It has proved itself.
 const PROVED: u8 = 1;
 /// A packet entered an elastic queue within the class window.
 const ELASTIC: u8 = 2;
@@ -80,6 +83,8 @@ pub(super) struct ProtectedList {
     interval: u8,
     timeout: Nanos,
     probation: Nanos,
+    /// Least age of a flow that proves itself.
+    proof: Nanos,
     window: Nanos,
 }
 
@@ -94,6 +99,7 @@ impl ProtectedList {
             interval: 0,
             timeout: Nanos::ZERO,
             probation: Nanos::ZERO,
+            proof: Nanos::ZERO,
             window: Nanos::ZERO,
         };
         list.configure(config);
@@ -103,6 +109,10 @@ impl ProtectedList {
     pub(super) fn configure(&mut self, config: &AdmissionConfig) {
         self.timeout = config.flow_timeout;
         self.probation = config.probation.unwrap_or(config.flow_timeout);
+        // Ages are told to 2^24 ns: a unit more is not too early.
+        let unit = Nanos(1 << 24);
+        let time = Nanos(config.load_interval.0.saturating_mul(PROOF)).saturating_add(unit);
+        self.proof = if config.budget.is_some() { time } else { Nanos::ZERO };
         self.window = config.class_window();
     }
 
@@ -161,10 +171,10 @@ impl ProtectedList {
         ))
     }
 
-    /// A packet of a protected flow came. Whether it is the second one.
+    /// A packet of a protected flow came. Whether the flow has proved itself with it.
     #[inline]
     pub(super) fn touch(&mut self, id: EntryId, now: Nanos, length: Bytes) -> bool {
-        let interval = self.interval;
+        let (interval, proof) = (self.interval, self.proof);
         let entry = self.table.value_mut(id);
         entry.seen = stamp(now);
         if entry.bits >> 4 != interval {
@@ -172,12 +182,12 @@ impl ProtectedList {
             entry.bits = entry.bits & 0x0f | interval << 4;
         }
         entry.recent = entry.recent.saturating_add(units(length));
-        let second = entry.bits & PROVED == 0;
-        if second {
+        let proves = entry.bits & PROVED == 0 && entry.admitted_age(now) >= proof;
+        if proves {
             entry.bits |= PROVED;
             self.unproved -= 1;
         }
-        second
+        proves
     }
 
     /// Lists a flow that is not listed; `None` if the list is full.

@@ -89,7 +89,7 @@ impl Rule {
 pub enum Removal {
     /// It was silent for longer than the flow time-out.
     Silent,
-    /// Its second packet never came (probation).
+    /// It never proved itself (probation).
     OnePacket,
     /// ECCM: it entered while the link was opened by force and turned elastic.
     Eccm,
@@ -225,7 +225,7 @@ pub struct ProtectedFlow {
     pub seen: Nanos,
     /// Whether a packet of it entered an elastic queue within the class window.
     pub elastic: bool,
-    /// Whether it is on probation: no second packet has come yet.
+    /// Whether it is on probation: it has not proved itself yet by coming again.
     pub probation: bool,
     /// Bytes in the present or last interval T_FR, in steps of 64.
     pub recent: Bytes,

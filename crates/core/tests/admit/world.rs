@@ -16,8 +16,8 @@ pub enum Sends {
     Every(Nanos),
     /// Always has so many packets in the router; tries again after 10 ms when refused.
     Greedy(u32),
-    /// Another flow with every packet, from a random source.
-    Flood(Nanos),
+    /// Another flow each time, from a random source, with so many packets at once.
+    Flood(Nanos, u32),
 }
 
 /// A source and what became of its packets.
@@ -187,14 +187,16 @@ impl World {
                 self.sources[index].next = now + spacing;
                 let _ = self.offer(index);
             }
-            Sends::Flood(spacing) => {
+            Sends::Flood(spacing, packets) => {
                 self.sources[index].next = now + spacing;
                 let bits = self.draw() as u32;
                 let port = self.draw() as u16;
                 let flow = &mut self.sources[index].flow;
                 flow.source = std::net::Ipv4Addr::from_bits(0x6400_0000 | bits >> 4).into();
                 flow.source_port = port;
-                let _ = self.offer(index);
+                for _ in 0..packets {
+                    let _ = self.offer(index);
+                }
             }
             Sends::Greedy(packets) => {
                 self.sources[index].next = Nanos::MAX;

@@ -17,7 +17,7 @@ pub(super) fn write(text: &mut String, link: &str, here: bool, told: &Explanatio
     match told.protected {
         Some(flow) => {
             let class = if flow.elastic { "elastic" } else { "streaming" };
-            let probation = if flow.probation { ", on probation until its second packet" } else { "" };
+            let probation = if flow.probation { ", on probation until it comes again" } else { "" };
             let _ = writeln!(
                 text,
                 "  protected since {} ago, {class}{probation}; last packet {} ago, {} in this or the last interval",
