@@ -306,8 +306,8 @@ impl Admission {
         let policy = self.config.second_link.map_or(SecondLinkPolicy::Newest, |second| second.policy);
         let leaves: Option<EntryId> = match policy {
             SecondLinkPolicy::Newest => None,
-            SecondLinkPolicy::MostActive => self.list.pick(now, Some(backlogs)),
-            SecondLinkPolicy::Oldest => self.list.pick(now, None),
+            SecondLinkPolicy::MostActive => self.list.busiest(backlogs),
+            SecondLinkPolicy::Oldest => self.list.oldest(),
         };
         let (key, length) = match leaves {
             Some(id) => (*self.list.key(id), Bytes::ZERO),

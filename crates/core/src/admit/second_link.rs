@@ -12,7 +12,8 @@
 //! sent there since the last estimate of the fair rate and in the interval before; above the maximum it takes no more flows, and a
 //! new one is treated as if there were no second link. A flow that changes links may be overtaken by its own packets.
 //!
-//! Constant time per packet; a new flow that meets congestion looks at up to [`PICK`](super::protected::PICK) places of the list for the most active or oldest.
+//! Constant time per packet, also for the oldest; a new flow that meets congestion looks at up to [`PICK`](super::protected::PICK) places of the list for the most
+//! active: exact in lists of no more, a random sample in larger ones, whose bound is said there.
 //! Not implemented: EHOT, of which no details are public; setting up and taking down lightpaths.
 
 use super::protected::{SEARCH, age, stamp};

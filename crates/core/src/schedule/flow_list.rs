@@ -29,33 +29,33 @@ impl Flips {
 
 /// A list through [`Links`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     head: u32,
     tail: u32,
 }
 
 impl Chain {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL };
+    pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
     /// The first member.
-    pub(super) fn head(&self) -> Option<u32> {
+    pub(crate) fn head(&self) -> Option<u32> {
         (self.head != NIL).then_some(self.head)
     }
 }
 
 /// Doubly linked lists of small numbers, each in at most one. Constant time.
 #[derive(Clone, Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     /// Previous and next.
     links: Vec<[u32; 2]>,
 }
 
 impl Links {
-    pub(super) fn new(members: u32) -> Self {
+    pub(crate) fn new(members: u32) -> Self {
         Self { links: alloc::vec![[NIL; 2]; members as usize] }
     }
 
-    pub(super) fn push(&mut self, chain: &mut Chain, member: u32) {
+    pub(crate) fn push(&mut self, chain: &mut Chain, member: u32) {
         self.links[member as usize] = [chain.tail, NIL];
         match self.links.get_mut(chain.tail as usize) {
             Some(tail) => tail[1] = member,
@@ -65,7 +65,7 @@ impl Links {
     }
 
     /// Takes `member`, which is in it, out of `chain`.
-    pub(super) fn unlink(&mut self, chain: &mut Chain, member: u32) {
+    pub(crate) fn unlink(&mut self, chain: &mut Chain, member: u32) {
         let [prev, next] = self.links[member as usize];
         match self.links.get_mut(prev as usize) {
             Some(prev) => prev[1] = next,
@@ -77,14 +77,14 @@ impl Links {
         }
     }
 
-    pub(super) fn pop(&mut self, chain: &mut Chain) -> Option<u32> {
+    pub(crate) fn pop(&mut self, chain: &mut Chain) -> Option<u32> {
         let head = chain.head()?;
         self.unlink(chain, head);
         Some(head)
     }
 
     /// Moves all of `from` behind `to`.
-    pub(super) fn append(&mut self, to: &mut Chain, from: &mut Chain) {
+    pub(crate) fn append(&mut self, to: &mut Chain, from: &mut Chain) {
         let Some(head) = from.head() else { return };
         self.links[head as usize][0] = to.tail;
         match self.links.get_mut(to.tail as usize) {
@@ -96,7 +96,7 @@ impl Links {
     }
 
     /// The members of a chain in order.
-    pub(super) fn iter(&self, chain: &Chain) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self, chain: &Chain) -> impl Iterator<Item = u32> + '_ {
         core::iter::successors(chain.head(), |at| Some(self.links[*at as usize][1]).filter(|n| *n != NIL))
     }
 }

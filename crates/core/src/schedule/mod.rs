@@ -12,7 +12,7 @@ use buffer::{BufferLimit, Victim};
 pub mod afan;
 pub mod buffer;
 pub mod fifo;
-mod flow_list;
+pub(crate) mod flow_list;
 mod heap;
 pub mod lct;
 mod longest;

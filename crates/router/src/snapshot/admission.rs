@@ -32,7 +32,7 @@ pub struct AdmissionSnapshot {
     pub streaming: u64,
     /// The others.
     pub elastic: u64,
-    /// Those of which no second packet has come yet.
+    /// Those that have not proved themselves yet by coming again.
     pub probation: u64,
     /// Size of the list.
     pub capacity: u64,
