@@ -26,7 +26,7 @@
 //! into its workers alike. What nobody demands is every worker's in equal parts, for whatever arrives before the window is over; then it is lost, as time on a
 //! wire is. Grants that a queue no longer needs, because its packets were dropped, are taken back.
 //!
-//! **Publishing.** A worker stores T and S with every packet into cells of its own; each is a whole statement, so no two need to fit together. A new
+//! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own; each is a whole statement, so no two need to fit together. A new
 //! table is written where nobody reads, and one compare-and-swap makes it the current one: the loser's is forgotten. Who reads his row checks
 //! afterwards that the table is still current, and reads again if not; then somebody else has made progress.
 //!
@@ -204,14 +204,16 @@ impl SharedLink {
             grant: alloc::vec![0; self.workers * classes],
             by_class: alloc::vec![(0, 0); classes.max(self.workers)],
         };
-        (0..classes).for_each(|class| self.publish(&part, class));
+        (0..classes).for_each(|class| self.publish_target(&part, class));
         part
     }
 
-    fn publish(&self, part: &Part, class: usize) {
-        let cells = &self.cells[part.worker].0;
-        cells.set(2 * class, part.target[class]);
-        cells.set(2 * class + 1, part.sent[class]);
+    fn publish_target(&self, part: &Part, class: usize) {
+        self.cells[part.worker].0.set(2 * class, part.target[class]);
+    }
+
+    fn publish_sent(&self, part: &Part, class: usize) {
+        self.cells[part.worker].0.set(2 * class + 1, part.sent[class]);
     }
 
     fn table(&self, current: u64) -> &Table {
@@ -363,13 +365,13 @@ impl Part {
     /// A packet came to wait.
     pub(crate) fn came(&mut self, link: &SharedLink, class: usize, bytes: u64) {
         self.target[class] = self.target[class].wrapping_add(bytes << 16);
-        link.publish(self, class);
+        link.publish_target(self, class);
     }
 
     /// A packet that waited is gone without having been sent on anybody's grant.
     pub(crate) fn gone(&mut self, link: &SharedLink, class: usize, bytes: u64) {
         self.target[class] = self.target[class].wrapping_sub(bytes << 16);
-        link.publish(self, class);
+        link.publish_target(self, class);
     }
 
     /// A packet is sent: against the grant of its class, or else from what is everybody's.
@@ -378,7 +380,7 @@ impl Part {
         if self.credit[class] > 0 {
             self.credit[class] -= units;
             self.sent[class] = self.sent[class].wrapping_add(units as u64);
-            link.publish(self, class);
+            link.publish_sent(self, class);
         } else {
             self.pot -= units;
             self.gone(link, class, bytes);

@@ -11,7 +11,7 @@
 //! A packet is sent from the next queue in turn whose class has grants left, else from the next in turn at all as long as something is left of what nobody asked
 //! for. On a link without a rate the queues are served as by [`WfqAltq`] alone.
 //!
-//! Complexity: a packet looks at every queue at most twice; a new window costs what [`crate::share`] says.
+//! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits may go; a new window costs what [`crate::share`] says.
 //!
 //! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over all workers, within the largest packet per worker
 //! and class; added delay: one window.
@@ -36,6 +36,8 @@ pub struct Shared<P> {
     part: Part,
     /// The queue after the one that was served last.
     next: usize,
+    /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find that: they do not look at every queue again.
+    held_until: Nanos,
 }
 
 impl<P: Packet> Shared<P> {
@@ -54,7 +56,8 @@ impl<P: Packet> Shared<P> {
     ) -> Result<Self, KnobError> {
         let part = link.part(worker);
         let config = WfqAltqConfig { select: QueueSelect::Class, ..config };
-        let mut this = Self { name, queues: WfqAltq::new(config)?, link, part, next: 0 };
+        let mut this =
+            Self { name, queues: WfqAltq::new(config)?, link, part, next: 0, held_until: Nanos::ZERO };
         this.weigh();
         Ok(this)
     }
@@ -93,9 +96,13 @@ fn column_of<P: Packet>(packet: &P, (queues, last): (usize, usize)) -> usize {
 
 impl<P: Packet> Scheduler<P> for Shared<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let Self { queues, link, part, .. } = self;
+        let Self { queues, link, part, held_until, .. } = self;
         let columns = columns(queues, link);
-        part.came(link, column_of(&packet, columns), packet.wire_len().0);
+        let column = column_of(&packet, columns);
+        if part.is_granted(column) || part.may_send_any(now) {
+            *held_until = Nanos::ZERO;
+        }
+        part.came(link, column, packet.wire_len().0);
         queues.enqueue(now, packet, &mut |packet: P, reason: Reason| {
             part.gone(link, column_of(&packet, columns), packet.wire_len().0);
             dropped.dropped(packet, reason);
@@ -112,8 +119,14 @@ impl<P: Packet> Scheduler<P> for Shared<P> {
             self.part.gone(&self.link, column, packet.wire_len().0);
             return Some(packet);
         }
+        if now < self.held_until {
+            return None;
+        }
         self.part.at(&self.link, now);
-        let queue = self.choose(now)?;
+        let Some(queue) = self.choose(now) else {
+            self.held_until = self.part.until();
+            return None;
+        };
         self.next = queue + 1;
         let packet = self.queues.take(queue)?;
         let column = self.column(queue);
@@ -125,7 +138,11 @@ impl<P: Packet> Scheduler<P> for Shared<P> {
         if self.queues.busy_queues() == 0 {
             return None;
         }
-        let sendable = !self.link.is_paced() || self.choose(now).is_some();
+        let paced = self.link.is_paced();
+        if paced && now < self.held_until {
+            return Some(self.held_until);
+        }
+        let sendable = !paced || self.choose(now).is_some();
         Some(if sendable { now } else { self.part.until().max(now) })
     }
 
