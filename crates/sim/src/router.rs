@@ -156,7 +156,7 @@ fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(Mirro
     let own = [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)];
     for (address, prefix_len) in own {
         tell(MirrorEvent::Local { address, prefix_len, port: Some(port), present: true });
-        let local = MirroredRoute { kind: KernelRouteKind::Local, metric: 0, next_hops: Vec::new() };
+        let local = MirroredRoute { kind: KernelRouteKind::Local, metric: 0, next_hops: [].into() };
         tell(MirrorEvent::Route { prefix: Prefix::host(address), route: Some(local) });
         tell(unicast(address, prefix_len, MirroredNextHop { port: Some(port), gateway: None, weight: 1 }));
     }

@@ -31,6 +31,8 @@ pub struct KernelLink {
     pub mtu: u32,
     /// Administratively up and with carrier.
     pub up: bool,
+    /// Administratively up: the kernel keeps the routes behind it.
+    pub enabled: bool,
 }
 
 /// An address of this machine.
@@ -45,7 +47,7 @@ pub struct KernelAddress {
 }
 
 /// Where a route leads.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KernelNextHop {
     /// The interface.
     pub index: IfIndex,
@@ -56,7 +58,7 @@ pub struct KernelNextHop {
 }
 
 /// What the kernel does with packets that match a route.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum KernelRouteKind {
     /// Sends them on.
     Unicast,
@@ -220,6 +222,7 @@ fn link(message: &LinkMessage) -> Option<KernelLink> {
         mac,
         mtu,
         up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        enabled: flags.contains(LinkFlags::Up),
     })
 }
 

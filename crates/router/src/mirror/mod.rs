@@ -6,7 +6,8 @@
 //! Netlink loses events without saying so, and the kernel removes routes without an event when a link goes down. So events are
 //! taken as hints that are acted on at once, and the truth is read again: at once after an overrun, 20 ms after a change of links or
 //! addresses, 300 ms after routes have changed, and every 10 s. Reading a table of 100,000 routes takes some 0.2 s of
-//! this thread; it then waits at least ten times as long before it reads again.
+//! this thread; it then waits at least ten times as long before it reads again. While it reads, it goes on to follow: a change of a route is
+//! not held up by a table of a million.
 //!
 //! What is mirrored: the tables `local` and `main`, merged into one (the local table first for the same prefix, then the smallest
 //! metric), multipath next hops, routes that refuse. Next-hop objects come with their next hops written out
@@ -25,8 +26,10 @@ use std::thread::JoinHandle;
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_ports::sys::{self, Notifier, Poller};
+use netlink_packet_route::AddressFamily;
 
 pub mod decode;
+mod routes;
 mod socket;
 pub mod state;
 
@@ -128,7 +131,6 @@ impl Mirror {
         let mut initial = Vec::new();
         let started = sys::monotonic_now();
         copy.replace(kernel.dump()?, &mut initial);
-        let took = sys::monotonic_now() - started;
 
         let (requests, request_receiver) = channel();
         let wake = Notifier::new()?;
@@ -144,7 +146,7 @@ impl Mirror {
         };
         let view = subscribe(ready);
         let views = others.iter().cloned().map(subscribe).collect();
-        let follower = Follower {
+        let mut follower = Follower {
             kernel,
             copy,
             poller,
@@ -152,8 +154,10 @@ impl Mirror {
             subscribers,
             wake,
             stop: Arc::clone(&stop),
-            schedule: Schedule::new(sys::monotonic_now(), took),
+            schedule: Schedule::new(started),
         };
+        follower.read_routes(&mut initial, false)?;
+        follower.schedule.has_read(started, sys::monotonic_now());
         let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || follower.run())?;
         Ok((Self { view, stop, thread: Some(thread) }, initial, views))
     }
@@ -213,8 +217,15 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(now: Nanos, took: Nanos) -> Self {
-        Self { due: now + PERIOD, first: None, not_before: now.saturating_add(took * 10) }
+    /// Everything is being read from now on.
+    fn new(now: Nanos) -> Self {
+        Self { due: now + PERIOD, first: None, not_before: now }
+    }
+
+    /// Everything has been read.
+    fn has_read(&mut self, began: Nanos, now: Nanos) {
+        self.due = self.due.min(now + PERIOD);
+        self.not_before = now.saturating_add((now - began) * 10);
     }
 
     fn want(&mut self, now: Nanos, resync: Resync) {
@@ -262,12 +273,7 @@ impl Follower {
                 return;
             }
             let _ = self.wake.take();
-            while let Ok(request) = self.requests.try_recv() {
-                if let Some(index) = self.copy.index_of(request.port) {
-                    // A refusal (the interface has just gone) is told by the events that follow.
-                    let _ = self.kernel.use_neighbour(index, request.address);
-                }
-            }
+            self.serve();
             if self.read(&mut facts, &mut changes).is_err() || !self.tell(&mut changes) {
                 return;
             }
@@ -275,6 +281,16 @@ impl Follower {
                 && (self.resync(&mut changes).is_err() || !self.tell(&mut changes))
             {
                 return;
+            }
+        }
+    }
+
+    /// Passes on what the worker asks of the kernel.
+    fn serve(&mut self) {
+        while let Ok(request) = self.requests.try_recv() {
+            if let Some(index) = self.copy.index_of(request.port) {
+                // A refusal (the interface has just gone) is told by the events that follow.
+                let _ = self.kernel.use_neighbour(index, request.address);
             }
         }
     }
@@ -300,12 +316,51 @@ impl Follower {
         while self.kernel.read_events(&mut older)? {
             older.clear();
         }
+        self.schedule = Schedule::new(started);
         // A dump that the kernel refuses (it is out of memory): what is known stands, and the next dump repairs it.
         if let Ok(tables) = self.kernel.dump() {
             self.copy.replace(tables, changes);
         }
-        let now = sys::monotonic_now();
-        self.schedule = Schedule::new(now, now - started);
+        self.read_routes(changes, true)?;
+        self.schedule.has_read(started, sys::monotonic_now());
+        Ok(())
+    }
+
+    /// Reads all routes. If it is to `follow`, it does so between two datagrams.
+    fn read_routes(&mut self, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<()> {
+        let (mut facts, mut complete) = (Vec::new(), true);
+        self.copy.begin_routes();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let asked = self.kernel.ask_for_routes(family);
+            let mut sequence = asked.as_ref().ok().copied();
+            if let (Err(error), false) = (asked, follow) {
+                return Err(error);
+            }
+            complete &= sequence.is_some();
+            while let Some(of) = sequence {
+                match self.kernel.read_dump(of, &mut facts) {
+                    Ok(true) => {}
+                    Ok(false) => sequence = None,
+                    Err(error) if !follow => return Err(error),
+                    Err(_refused) => (sequence, complete) = (None, false),
+                }
+                for fact in facts.drain(..) {
+                    complete &= fact != Fact::Interrupted;
+                    self.copy.dumped_route(fact, changes);
+                }
+                if follow {
+                    self.serve();
+                    self.read(&mut facts, changes)?;
+                    if !self.tell(changes) || self.stop.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.copy.end_routes(complete, changes);
+        if !complete {
+            self.schedule.want(sys::monotonic_now(), Resync::Later);
+        }
         Ok(())
     }
 
@@ -341,7 +396,7 @@ mod tests {
     #[test]
     fn a_burst_of_routes_is_read_again_when_it_has_calmed_down_but_not_too_late() {
         let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start, Nanos::from_millis(1));
+        let mut schedule = Schedule::new(start);
         schedule.want(start + Nanos::from_secs(1), Resync::Later);
         assert_eq!(schedule.due(), start + Nanos::from_secs(1) + LATER);
         for tenths in 11..40 {
@@ -353,7 +408,7 @@ mod tests {
     #[test]
     fn a_change_of_links_is_not_put_off_by_routes() {
         let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start, Nanos::ZERO);
+        let mut schedule = Schedule::new(start);
         schedule.want(start, Resync::Soon);
         schedule.want(start + Nanos(1), Resync::Later);
         assert_eq!(schedule.due(), start + SOON);
@@ -364,14 +419,16 @@ mod tests {
     #[test]
     fn reading_takes_at_most_a_tenth_of_the_time() {
         let start = Nanos::from_secs(100);
-        let mut schedule = Schedule::new(start, Nanos::from_millis(200));
-        schedule.want(start, Resync::Soon);
-        assert_eq!(schedule.due(), start + Nanos::from_secs(2));
+        let mut schedule = Schedule::new(start);
+        // What is asked for while it is read is not forgotten.
+        schedule.want(start + Nanos::from_millis(100), Resync::Soon);
+        schedule.has_read(start, start + Nanos::from_millis(200));
+        assert_eq!(schedule.due(), start + Nanos::from_millis(2_200));
     }
 
     #[test]
     fn nothing_happening_it_is_read_periodically() {
         let start = Nanos::from_secs(100);
-        assert_eq!(Schedule::new(start, Nanos::ZERO).due(), start + PERIOD);
+        assert_eq!(Schedule::new(start).due(), start + PERIOD);
     }
 }

@@ -79,27 +79,20 @@ impl Kernel {
         }
     }
 
-    /// Reads everything: links, addresses, routes and neighbours of both families.
+    /// Reads links, addresses and neighbours of both families.
     pub(crate) fn dump(&mut self) -> io::Result<Tables> {
         let mut tables = Tables::default();
-        let route = |family| {
-            let mut message = RouteMessage::default();
-            message.header.address_family = family;
-            RouteNetlinkMessage::GetRoute(message)
-        };
-        self.dump_one(RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut tables)?;
-        self.dump_one(RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut tables)?;
-        self.dump_one(route(AddressFamily::Inet), &mut tables)?;
-        self.dump_one(route(AddressFamily::Inet6), &mut tables)?;
-        self.dump_one(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), &mut tables)?;
+        self.dump_one(&RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut tables)?;
+        self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut tables)?;
+        self.dump_one(&RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), &mut tables)?;
         Ok(tables)
     }
 
-    fn dump_one(&mut self, request: RouteNetlinkMessage, tables: &mut Tables) -> io::Result<()> {
+    fn dump_one(&mut self, request: &RouteNetlinkMessage, tables: &mut Tables) -> io::Result<()> {
         for attempt in 1..=DUMP_TRIES {
             let sequence = self.send(request.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
             let mut facts = Vec::new();
-            self.read_dump(sequence, &mut facts)?;
+            while self.read_dump(sequence, &mut facts)? {}
             if !facts.contains(&Fact::Interrupted) || attempt == DUMP_TRIES {
                 facts.into_iter().for_each(|fact| tables.add(fact));
                 break;
@@ -108,7 +101,15 @@ impl Kernel {
         Ok(())
     }
 
-    fn read_dump(&mut self, sequence: u32, facts: &mut Vec<Fact>) -> io::Result<()> {
+    /// Asks for all routes of a family; to be read with [`Kernel::read_dump`] to its end.
+    pub(crate) fn ask_for_routes(&mut self, family: AddressFamily) -> io::Result<u32> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family;
+        self.send(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST | NLM_F_DUMP)
+    }
+
+    /// Reads one datagram of the dump that was asked for as `sequence`. False: it was the last.
+    pub(crate) fn read_dump(&mut self, sequence: u32, facts: &mut Vec<Fact>) -> io::Result<bool> {
         loop {
             self.buffer.clear();
             match self.requests.recv(&mut self.buffer, 0) {
@@ -121,11 +122,11 @@ impl Kernel {
                 continue;
             }
             self.undecodable += decode(&self.buffer, facts) as u64;
-            match facts.last() {
-                Some(Fact::Done) => return Ok(()),
-                Some(Fact::Answer(code)) => return Err(io::Error::from_raw_os_error(code.abs())),
-                _ => {}
-            }
+            return match facts.last() {
+                Some(Fact::Done) => Ok(false),
+                Some(Fact::Answer(code)) => Err(io::Error::from_raw_os_error(code.abs())),
+                _ => Ok(true),
+            };
         }
     }
 

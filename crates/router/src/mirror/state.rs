@@ -1,20 +1,20 @@
 //! The mirror's copy of the kernel's tables, and what of it has been told to the worker: pure, no socket.
 //!
 //! Two things are kept apart: what the kernel says (by interface index, every table), and what was published (by port,
-//! one route per prefix). Facts and whole dumps change the first; [`KernelCopy::publish_all`] and the publishing done with each
-//! fact send the difference to the second. So a dump that repeats what is known costs the worker nothing.
+//! one route per prefix). Facts and whole dumps change the first, and the difference to the second is sent. So a dump that repeats what is known costs
+//! the worker nothing. Routes are many: they are compared while they are read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
-use super::decode::{
-    Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbourState, KernelRoute, KernelRouteKind, LOCAL_TABLE,
-};
+use super::decode::{Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbourState, KernelRouteKind};
+use super::routes::Routes;
 
 /// A next hop of a mirrored route.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct MirroredNextHop {
     /// The port to leave by; `None` if the interface is not a port of this router.
     pub port: Option<PortIndex>,
@@ -25,14 +25,14 @@ pub struct MirroredNextHop {
 }
 
 /// The route the kernel would use for a prefix: local table before main, then the smallest metric.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MirroredRoute {
     /// What happens to packets.
     pub kind: KernelRouteKind,
     /// Smaller wins; kept for views.
     pub metric: u32,
     /// Where to. Empty unless `kind` is unicast.
-    pub next_hops: Vec<MirroredNextHop>,
+    pub next_hops: Arc<[MirroredNextHop]>,
 }
 
 /// The state of a port's interface.
@@ -100,12 +100,11 @@ pub enum Resync {
     Now,
 }
 
-/// What the kernel has.
+/// What the kernel has besides routes.
 #[derive(Debug, Default)]
 pub struct Tables {
     links: HashMap<IfIndex, KernelLink>,
     addresses: BTreeSet<KernelAddress>,
-    routes: HashMap<Prefix, Vec<KernelRoute>>,
     neighbours: HashMap<(IfIndex, IpAddr), KernelNeighbourState>,
 }
 
@@ -119,12 +118,6 @@ impl Tables {
             Fact::Address(address) => {
                 self.addresses.insert(address);
             }
-            Fact::Route { route, .. } => {
-                let routes = self.routes.entry(route.prefix).or_default();
-                if !routes.contains(&route) {
-                    routes.push(route);
-                }
-            }
             Fact::Neighbour(neighbour) => {
                 self.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
             }
@@ -133,22 +126,33 @@ impl Tables {
     }
 }
 
+/// The interfaces of the ports as published.
+#[derive(Debug)]
+pub(super) struct Ports(Vec<Option<MirroredLink>>);
+
+impl Ports {
+    pub(super) fn port_of(&self, index: IfIndex) -> Option<PortIndex> {
+        let place = self.0.iter().position(|link| link.is_some_and(|link| link.index == index))?;
+        Some(PortIndex(place as u16))
+    }
+}
+
 /// What the kernel has and what the worker knows of it.
 #[derive(Debug)]
 pub struct KernelCopy {
     interfaces: Vec<String>,
     tables: Tables,
+    routes: Routes,
+    ports: Ports,
     published: Published,
 }
 
 /// An address of this machine: address, prefix length, port.
 type OwnAddress = (IpAddr, u8, Option<PortIndex>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Published {
-    links: Vec<Option<MirroredLink>>,
     local: BTreeSet<OwnAddress>,
-    routes: HashMap<Prefix, MirroredRoute>,
     neighbours: HashMap<(PortIndex, IpAddr), KernelNeighbourState>,
 }
 
@@ -156,135 +160,36 @@ impl KernelCopy {
     /// A copy that knows nothing yet, for ports on `interfaces` (in the order of the ports).
     #[must_use]
     pub fn new(interfaces: Vec<String>) -> Self {
-        let published = Published {
-            links: vec![None; interfaces.len()],
-            local: BTreeSet::new(),
-            routes: HashMap::new(),
-            neighbours: HashMap::new(),
-        };
-        Self { interfaces, tables: Tables::default(), published }
+        let ports = Ports(vec![None; interfaces.len()]);
+        Self {
+            interfaces,
+            tables: Tables::default(),
+            routes: Routes::default(),
+            ports,
+            published: Published::default(),
+        }
     }
 
     /// The interface index of a port now.
     #[must_use]
     pub fn index_of(&self, port: PortIndex) -> Option<IfIndex> {
-        self.published.links.get(port.index()).copied().flatten().map(|link| link.index)
+        self.ports.0.get(port.index()).copied().flatten().map(|link| link.index)
     }
 
-    fn port_of(&self, index: IfIndex) -> Option<PortIndex> {
-        let place =
-            self.published.links.iter().position(|link| link.is_some_and(|link| link.index == index))?;
-        Some(PortIndex(place as u16))
-    }
-
-    /// Takes over whole tables, freshly read, and publishes the differences.
+    /// Takes over links, addresses and neighbours as they have been read, and publishes the differences.
     pub fn replace(&mut self, tables: Tables, events: &mut Vec<MirrorEvent>) {
+        let disabled: Vec<IfIndex> = self
+            .tables
+            .links
+            .values()
+            .filter(|link| link.enabled && !tables.links.get(&link.index).is_some_and(|link| link.enabled))
+            .map(|link| link.index)
+            .collect();
         self.tables = tables;
-        self.publish_all(events);
-    }
-
-    /// Takes one fact in, publishes what follows from it alone, and says how soon to read everything again.
-    pub fn apply(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) -> Resync {
-        match fact {
-            Fact::Link(link) => {
-                if self.tables.links.get(&link.index) == Some(&link) {
-                    return Resync::No;
-                }
-                self.tables.links.insert(link.index, link);
-                self.publish_links(events);
-                Resync::Soon
-            }
-            Fact::LinkGone(index) => {
-                self.tables.links.remove(&index);
-                self.publish_links(events);
-                Resync::Soon
-            }
-            Fact::Address(address) => {
-                if !self.tables.addresses.insert(address) {
-                    return Resync::No;
-                }
-                self.publish_local(events);
-                Resync::Soon
-            }
-            Fact::AddressGone(address) => {
-                self.tables.addresses.remove(&address);
-                self.publish_local(events);
-                Resync::Soon
-            }
-            Fact::Route { route, replace } => {
-                let prefix = route.prefix;
-                let routes = self.tables.routes.entry(prefix).or_default();
-                if replace {
-                    routes.retain(|old| (old.table, old.metric) != (route.table, route.metric));
-                }
-                if !routes.contains(&route) {
-                    routes.push(route);
-                }
-                self.publish_route(prefix, events);
-                Resync::Later
-            }
-            Fact::RouteGone(route) => {
-                self.remove_route(&route);
-                self.publish_route(route.prefix, events);
-                Resync::Later
-            }
-            Fact::Neighbour(neighbour) => {
-                self.tables.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
-                self.publish_neighbour(neighbour.index, neighbour.address, events);
-                Resync::No
-            }
-            Fact::NeighbourGone(index, address) => {
-                self.tables.neighbours.remove(&(index, address));
-                self.publish_neighbour(index, address, events);
-                Resync::No
-            }
-            Fact::Overrun => Resync::Now,
-            Fact::Done | Fact::Answer(_) | Fact::Interrupted => Resync::No,
-        }
-    }
-
-    fn remove_route(&mut self, gone: &KernelRoute) {
-        let Some(routes) = self.tables.routes.get_mut(&gone.prefix) else { return };
-        let same =
-            |old: &KernelRoute| (old.table, old.metric, old.kind) == (gone.table, gone.metric, gone.kind);
-        if let Some(place) = routes.iter().position(|old| old == gone) {
-            routes.remove(place);
-        } else if let Some(place) = routes.iter().position(|old| {
-            // IPv6 says of a multipath route that one of its next hops is gone.
-            same(old) && gone.next_hops.iter().all(|hop| old.next_hops.contains(hop))
-        }) {
-            routes[place].next_hops.retain(|hop| !gone.next_hops.contains(hop));
-            if routes[place].next_hops.is_empty() {
-                routes.remove(place);
-            }
-        } else if let Some(place) = routes.iter().position(same) {
-            // The next hops differ because some were dead when one of the two messages was made.
-            routes.remove(place);
-        }
-        if routes.is_empty() {
-            self.tables.routes.remove(&gone.prefix);
-        }
-    }
-
-    /// Publishes every difference between the tables and what the worker knows.
-    pub fn publish_all(&mut self, events: &mut Vec<MirrorEvent>) {
         self.publish_links(events);
         self.publish_local(events);
-        let prefixes: Vec<Prefix> = self
-            .tables
-            .routes
-            .keys()
-            .copied()
-            .chain(
-                self.published
-                    .routes
-                    .keys()
-                    .copied()
-                    .filter(|prefix| !self.tables.routes.contains_key(prefix)),
-            )
-            .collect();
-        for prefix in prefixes {
-            self.publish_route(prefix, events);
+        for index in disabled {
+            self.routes.forget_interface(index, &self.ports, events);
         }
         let known: Vec<(IfIndex, IpAddr)> = self.tables.neighbours.keys().copied().collect();
         for (index, address) in known {
@@ -306,6 +211,79 @@ impl KernelCopy {
         }
     }
 
+    /// All routes are about to be read.
+    pub fn begin_routes(&mut self) {
+        self.routes.begin_dump();
+    }
+
+    /// A fact of the reading of all routes. Events may come between them.
+    pub fn dumped_route(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) {
+        if let Fact::Route { route, .. } = fact {
+            self.routes.dumped(route, &self.ports, events);
+        }
+    }
+
+    /// All routes have been read. If the reading was not `complete`, what it did not have stays.
+    pub fn end_routes(&mut self, complete: bool, events: &mut Vec<MirrorEvent>) {
+        self.routes.end_dump(complete, &self.ports, events);
+    }
+
+    /// Takes one fact in, publishes what follows from it alone, and says how soon to read everything again.
+    pub fn apply(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) -> Resync {
+        match fact {
+            Fact::Link(link) => {
+                if self.tables.links.get(&link.index) == Some(&link) {
+                    return Resync::No;
+                }
+                let (index, enabled) = (link.index, link.enabled);
+                let before = self.tables.links.insert(index, link);
+                self.publish_links(events);
+                if !enabled && before.is_some_and(|before| before.enabled) {
+                    self.routes.forget_interface(index, &self.ports, events);
+                }
+                Resync::Soon
+            }
+            Fact::LinkGone(index) => {
+                self.tables.links.remove(&index);
+                self.publish_links(events);
+                self.routes.forget_interface(index, &self.ports, events);
+                Resync::Soon
+            }
+            Fact::Address(address) => {
+                if !self.tables.addresses.insert(address) {
+                    return Resync::No;
+                }
+                self.publish_local(events);
+                Resync::Soon
+            }
+            Fact::AddressGone(address) => {
+                self.tables.addresses.remove(&address);
+                self.publish_local(events);
+                Resync::Soon
+            }
+            Fact::Route { route, replace } => {
+                self.routes.add(route, replace, &self.ports, events);
+                Resync::Later
+            }
+            Fact::RouteGone(route) => {
+                self.routes.remove(route, &self.ports, events);
+                Resync::Later
+            }
+            Fact::Neighbour(neighbour) => {
+                self.tables.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
+                self.publish_neighbour(neighbour.index, neighbour.address, events);
+                Resync::No
+            }
+            Fact::NeighbourGone(index, address) => {
+                self.tables.neighbours.remove(&(index, address));
+                self.publish_neighbour(index, address, events);
+                Resync::No
+            }
+            Fact::Overrun => Resync::Now,
+            Fact::Done | Fact::Answer(_) | Fact::Interrupted => Resync::No,
+        }
+    }
+
     fn publish_links(&mut self, events: &mut Vec<MirrorEvent>) {
         for (place, interface) in self.interfaces.iter().enumerate() {
             let link = self
@@ -314,16 +292,20 @@ impl KernelCopy {
                 .values()
                 .find(|link| link.name == *interface)
                 .map(|link| MirroredLink { index: link.index, mac: link.mac, mtu: link.mtu, up: link.up });
-            if self.published.links[place] != link {
-                self.published.links[place] = link;
+            let known = &mut self.ports.0[place];
+            if *known != link {
+                let index = |link: &Option<MirroredLink>| link.map(|link| link.index);
+                self.routes.remapped |= index(known) != index(&link);
+                *known = link;
                 events.push(MirrorEvent::Link { port: PortIndex(place as u16), link });
             }
         }
     }
 
     fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
-        let own =
-            |address: &KernelAddress| (address.address, address.prefix_len, self.port_of(address.index));
+        let own = |address: &KernelAddress| {
+            (address.address, address.prefix_len, self.ports.port_of(address.index))
+        };
         let local: BTreeSet<OwnAddress> = self.tables.addresses.iter().map(own).collect();
         // Withdrawn first: an address that moves from one port to another is known afterwards.
         for &(address, prefix_len, port) in self.published.local.difference(&local) {
@@ -335,47 +317,8 @@ impl KernelCopy {
         self.published.local = local;
     }
 
-    fn publish_route(&mut self, prefix: Prefix, events: &mut Vec<MirrorEvent>) {
-        let route = self.effective(prefix);
-        if self.published.routes.get(&prefix) == route.as_ref() {
-            return;
-        }
-        match &route {
-            Some(route) => self.published.routes.insert(prefix, route.clone()),
-            None => self.published.routes.remove(&prefix),
-        };
-        events.push(MirrorEvent::Route { prefix, route });
-    }
-
-    /// What the kernel would do with packets to `prefix`, as far as one table of longest prefixes can tell it.
-    fn effective(&self, prefix: Prefix) -> Option<MirroredRoute> {
-        let usable =
-            |route: &&KernelRoute| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
-        // `min_by_key` gives the first of equals: the one the kernel listed first.
-        let best = self
-            .tables
-            .routes
-            .get(&prefix)?
-            .iter()
-            .filter(usable)
-            .min_by_key(|route| (route.table != LOCAL_TABLE, route.metric))?;
-        Some(MirroredRoute {
-            kind: best.kind,
-            metric: best.metric,
-            next_hops: best
-                .next_hops
-                .iter()
-                .map(|hop| MirroredNextHop {
-                    port: self.port_of(hop.index),
-                    gateway: hop.gateway,
-                    weight: hop.weight,
-                })
-                .collect(),
-        })
-    }
-
     fn publish_neighbour(&mut self, index: IfIndex, address: IpAddr, events: &mut Vec<MirrorEvent>) {
-        let Some(port) = self.port_of(index) else { return };
+        let Some(port) = self.ports.port_of(index) else { return };
         let state = self.tables.neighbours.get(&(index, address)).copied();
         let key = (port, address);
         if self.published.neighbours.get(&key).copied() == state {
@@ -391,7 +334,7 @@ impl KernelCopy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::{KernelNeighbour, KernelNextHop, MAIN_TABLE};
+    use super::super::decode::{KernelNeighbour, KernelNextHop, KernelRoute, LOCAL_TABLE, MAIN_TABLE};
     use super::*;
 
     fn link(index: IfIndex, name: &str) -> Fact {
@@ -401,7 +344,20 @@ mod tests {
             mac: MacAddr([2, 0, 0, 0, 0, index as u8]),
             mtu: 1500,
             up: true,
+            enabled: true,
         })
+    }
+
+    /// Everything is read again.
+    fn read_again(copy: &mut KernelCopy, facts: Vec<Fact>, events: &mut Vec<MirrorEvent>) {
+        let mut tables = Tables::default();
+        let (routes, others): (Vec<_>, Vec<_>) =
+            facts.into_iter().partition(|fact| matches!(fact, Fact::Route { .. }));
+        others.into_iter().for_each(|fact| tables.add(fact));
+        copy.replace(tables, events);
+        copy.begin_routes();
+        routes.into_iter().for_each(|fact| copy.dumped_route(fact, events));
+        copy.end_routes(true, events);
     }
 
     fn route(prefix: &str, table: u32, metric: u32, hops: &[(IfIndex, Option<&str>)]) -> KernelRoute {
@@ -428,12 +384,8 @@ mod tests {
     /// Two ports, eth1 with index 11 and eth2 with index 12; what has been published so far is dropped.
     fn two_ports() -> KernelCopy {
         let mut copy = KernelCopy::new(vec!["eth1".into(), "eth2".into()]);
-        let mut tables = Tables::default();
-        tables.add(link(11, "eth1"));
-        tables.add(link(12, "eth2"));
-        tables.add(link(1, "lo"));
         let mut events = Vec::new();
-        copy.replace(tables, &mut events);
+        read_again(&mut copy, vec![link(11, "eth1"), link(12, "eth2"), link(1, "lo")], &mut events);
         assert_eq!(events.len(), 2, "one event per port, none for lo: {events:?}");
         copy
     }
@@ -493,9 +445,7 @@ mod tests {
         }
         assert_eq!(events.len(), 3, "{events:?}");
         events.clear();
-        let mut tables = Tables::default();
-        facts().into_iter().for_each(|fact| tables.add(fact));
-        copy.replace(tables, &mut events);
+        read_again(&mut copy, facts(), &mut events);
         assert_eq!(events, vec![]);
     }
 
@@ -509,15 +459,12 @@ mod tests {
         let _ = copy.apply(Fact::Neighbour(neighbour), &mut events);
         events.clear();
         // eth2 went down: no message says that its routes and neighbours are gone.
-        let mut tables = Tables::default();
-        tables.add(link(11, "eth1"));
-        tables.add(link(12, "eth2"));
-        copy.replace(tables, &mut events);
+        read_again(&mut copy, vec![link(11, "eth1"), link(12, "eth2")], &mut events);
         assert_eq!(
             events,
             vec![
-                MirrorEvent::Route { prefix: "10.1.0.0/16".parse().unwrap(), route: None },
                 MirrorEvent::Neighbour { port: PortIndex(1), address, state: None },
+                MirrorEvent::Route { prefix: "10.1.0.0/16".parse().unwrap(), route: None },
             ]
         );
     }
@@ -577,5 +524,75 @@ mod tests {
     #[test]
     fn lost_messages_ask_for_a_dump_at_once() {
         assert_eq!(two_ports().apply(Fact::Overrun, &mut Vec::new()), Resync::Now);
+    }
+
+    #[test]
+    fn what_happens_during_a_dump_stands_and_what_the_dump_lacks_goes() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let via = |prefix: &str, index| route(prefix, MAIN_TABLE, 0, &[(index, Some("10.0.0.2"))]);
+        for prefix in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"] {
+            let _ = copy.apply(add(via(prefix, 11)), &mut events);
+        }
+        events.clear();
+        copy.begin_routes();
+        // Lost without a word: 10.1/16 leads elsewhere, 10.5/16 is new, 10.4/16 is gone.
+        copy.dumped_route(add(via("10.1.0.0/16", 12)), &mut events);
+        copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
+        assert_eq!(events.len(), 1, "told while the dump is read: {events:?}");
+        // Meanwhile 10.2/16 and 10.3/16 change; the dump has the one as it was, and the other not at all.
+        let _ = copy.apply(Fact::RouteGone(via("10.2.0.0/16", 11)), &mut events);
+        let _ = copy.apply(Fact::Route { route: via("10.3.0.0/16", 12), replace: true }, &mut events);
+        copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
+        copy.dumped_route(add(via("10.5.0.0/16", 11)), &mut events);
+        copy.end_routes(true, &mut events);
+        let told: Vec<(String, Vec<Option<PortIndex>>)> = events
+            .iter()
+            .map(|event| match event {
+                MirrorEvent::Route { prefix, route } => {
+                    let hops = route.iter().flat_map(|route| route.next_hops.iter()).map(|hop| hop.port);
+                    (prefix.to_string(), hops.collect())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let (first, second) = (vec![Some(PortIndex(0))], vec![Some(PortIndex(1))]);
+        let expected = [
+            ("10.1.0.0/16", second.clone()),
+            ("10.2.0.0/16", vec![]),
+            ("10.3.0.0/16", second),
+            ("10.5.0.0/16", first),
+            ("10.4.0.0/16", vec![]),
+        ];
+        assert_eq!(told, expected.map(|(prefix, hops)| (prefix.to_owned(), hops)));
+        // One that was interrupted takes nothing away.
+        events.clear();
+        copy.begin_routes();
+        copy.end_routes(false, &mut events);
+        assert_eq!(events, vec![]);
+    }
+
+    #[test]
+    fn an_interface_that_is_taken_down_takes_its_next_hops_along_and_one_without_carrier_does_not() {
+        let mut copy = two_ports();
+        let mut events = Vec::new();
+        let both = route("10.1.0.0/16", MAIN_TABLE, 0, &[(11, None), (12, None)]);
+        let one = route("10.2.0.0/16", MAIN_TABLE, 0, &[(12, None)]);
+        for route in [both, one, route("10.9.0.0/16", LOCAL_TABLE, 0, &[])] {
+            let _ = copy.apply(add(route), &mut events);
+        }
+        let mut without = |enabled| {
+            let Fact::Link(mut link) = link(12, "eth2") else { unreachable!() };
+            (link.up, link.enabled) = (false, enabled);
+            events.clear();
+            let _ = copy.apply(Fact::Link(link), &mut events);
+            events.iter().filter(|event| matches!(event, MirrorEvent::Route { .. })).cloned().collect()
+        };
+        let told: Vec<MirrorEvent> = without(true);
+        assert_eq!(told, vec![], "no carrier");
+        let told: Vec<MirrorEvent> = without(false);
+        assert_eq!(ports_of(&told[0]), [Some(PortIndex(0))]);
+        assert_eq!(told[1], MirrorEvent::Route { prefix: "10.2.0.0/16".parse().unwrap(), route: None });
+        assert_eq!(told.len(), 2, "{told:?}");
     }
 }
