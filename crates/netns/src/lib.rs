@@ -11,6 +11,7 @@
 //! program `ip` (Debian package iproute2).
 #![forbid(unsafe_code)]
 
+pub mod frr;
 mod owner;
 pub mod shell;
 pub mod testing;
