@@ -7,7 +7,7 @@ CARGO ?= cargo
 help:
 	@echo "make run    set up what is missing, build, and show the main job on real packets"
 	@echo "make test   everything CI runs"
-	@echo "make soak   tests that run long: a million cycles of a cluster"
+	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that are missing"
@@ -28,6 +28,7 @@ test: setup
 
 soak: setup
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
+	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
 
 figures: setup build
 	@scripts/book.sh

@@ -9,6 +9,7 @@ packages=(
   pkg-config
   binutils          # nm, for the purity check of the core
   d-itg             # traffic source of the lab, by name
+  frr               # BGP beside the router
   ethtool           # shows the offloads the tests look at
   iperf3            # traffic source of the lab, and TCP through the router
   iproute2          # namespaces and veth pairs
@@ -52,4 +53,11 @@ else
 fi
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
+# A daemon that a package brings is for the tests to start, in namespaces of their own; the machine's own stays as it is.
+policy=/usr/sbin/policy-rc.d
+if [[ " ${missing[*]} " == *" frr "* ]] && [ ! -e "$policy" ]; then
+  trap '"${as_root[@]}" rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod +x "$policy"
+fi
 "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,8 +1,9 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | fib | rte_sched | cluster | cores | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
+//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
 //! a page. `live` may be told which: parts of the names of cases, and lengths of frames.
 
+mod blocked;
 mod cluster;
 mod cluster_scale;
 mod cores;
@@ -15,6 +16,7 @@ mod live;
 mod memory;
 mod pipeline;
 mod plot;
+mod routes;
 mod rte;
 mod sim;
 mod timing;
@@ -27,7 +29,13 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["memory"] => memory::run(),
         ["flows"] => flows::run(),
+        ["blocked"] => blocked::run(),
         ["fib"] => fib::run(),
+        ["routes"] => routes::run(1_000_000, 200_000),
+        ["routes", v4, v6] => {
+            let number = |text: &str| text.parse().expect("a number of routes");
+            routes::run(number(v4), number(v6));
+        }
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["cores"] => cores::run(),
@@ -40,7 +48,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | fib | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

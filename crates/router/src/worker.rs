@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use evenkeel_config::{Mode, RouterConfig};
 use evenkeel_core::Nanos;
-use evenkeel_net::PortIndex;
+use evenkeel_net::{PortIndex, Prefix};
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
@@ -464,9 +464,11 @@ pub(crate) fn guard_of(
 fn concerns_host(event: &MirrorEvent) -> bool {
     match event {
         MirrorEvent::Local { .. } => true,
-        MirrorEvent::Route { route, .. } => route
-            .as_ref()
-            .is_none_or(|route| matches!(route.kind, KernelRouteKind::Local | KernelRouteKind::Broadcast)),
+        // One that is gone may have been the host's.
+        MirrorEvent::Route { prefix, route } => {
+            let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
+            *prefix == Prefix::host(prefix.address()) && route.as_ref().is_none_or(|route| host(route.kind))
+        }
         MirrorEvent::Link { .. } | MirrorEvent::Neighbour { .. } => false,
     }
 }

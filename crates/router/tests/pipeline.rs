@@ -575,6 +575,48 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
 }
 
 #[test]
+fn no_change_of_discipline_loses_a_packet_or_reorders_a_flow() {
+    const KINDS: [&str; 6] = [
+        "{ kind = \"fifo\", limit = 500 }",
+        "{ kind = \"wfq-altq\", limit = 500, weight = { b = 300 } }",
+        "{ kind = \"lct\", limit = 500 }",
+        "{ kind = \"pfq\" }",
+        "{ kind = \"pdrr\" }",
+        "{ kind = \"afan\", limit = 500 }",
+    ];
+    for from in KINDS {
+        for to in KINDS {
+            let rest = format!(
+                "[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\nmatch = [{{ dscp = [46] }}]\n\
+                 [[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = {from}"
+            );
+            let mut bed = Bed::new(2, &rest);
+            // Eight flows, each of one class; the length tells which of its packets it is.
+            for packet in 0..96 {
+                let flow = packet % 8;
+                let dscp = if flow % 2 == 0 { 46 } else { 0 };
+                let port = 5000 + flow as u16;
+                bed.send(0, 1, Udp { dscp, port, payload: 100 + packet, ..Udp::default() });
+            }
+            bed.round();
+            let discipline = evenkeel_config::parse_discipline(to, &["a", "b"]).unwrap();
+            let now = bed.now;
+            bed.pipeline.swap(now, "p1", discipline).unwrap();
+            bed.snapshot();
+            bed.pass(SECOND);
+            let mut last = [0; 8];
+            let received = bed.received(1);
+            for frame in &received {
+                let flow = usize::from(headers(frame).flow.source_port) - 5000;
+                assert!(frame.len() > last[flow], "{from} to {to}: flow {flow} is out of order");
+                last[flow] = frame.len();
+            }
+            assert_eq!(received.len(), 96, "{from} to {to}: {:?}", bed.snapshot().links[1].classes);
+        }
+    }
+}
+
+#[test]
 fn stopping_accounts_for_everything_that_was_held() {
     let rest = "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let mut bed = Bed::new(2, rest);

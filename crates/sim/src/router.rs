@@ -188,6 +188,6 @@ fn ways(route: &Route, place: impl Fn(&str) -> Option<usize>) -> MirrorEvent {
 fn several(destination: IpAddr, prefix_len: u8, next_hops: Vec<MirroredNextHop>) -> MirrorEvent {
     // The scenario's prefixes are no longer than their addresses.
     let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
-    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops };
+    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops: next_hops.into() };
     MirrorEvent::Route { prefix, route: Some(route) }
 }

@@ -1,5 +1,6 @@
 //! From what the mirror tells to the tables that packets are looked up in.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::{Nanos, Reason};
@@ -15,6 +16,8 @@ use crate::mirror::{MirrorEvent, MirroredLink, MirroredRoute};
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
     list: Vec<(IpAddr, u8, Option<PortIndex>)>,
+    /// Addresses that the kernel's routes give to the host: its own, and broadcast addresses.
+    routed: BTreeSet<IpAddr>,
 }
 
 impl OwnAddresses {
@@ -22,6 +25,14 @@ impl OwnAddresses {
         self.list.retain(|known| *known != entry);
         if present {
             self.list.push(entry);
+        }
+    }
+
+    fn set_routed(&mut self, address: IpAddr, present: bool) {
+        if present {
+            self.routed.insert(address);
+        } else {
+            self.routed.remove(&address);
         }
     }
 
@@ -92,6 +103,10 @@ impl Pipeline {
 
     /// The one route of `prefix`. The mirror has chosen it, so metrics are not compared again.
     fn set_route(&mut self, prefix: Prefix, route: Option<&MirroredRoute>) {
+        if prefix == Prefix::host(prefix.address()) {
+            let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
+            self.own.set_routed(prefix.address(), route.is_some_and(|route| host(route.kind)));
+        }
         self.fib.set(prefix, route.map(|route| Route::of(kind(route))));
     }
 
@@ -124,15 +139,7 @@ impl Pipeline {
     #[must_use]
     pub fn host_addresses(&self) -> Vec<IpAddr> {
         let mut addresses: Vec<IpAddr> = self.own.list.iter().map(|&(address, _, _)| address).collect();
-        let one_address = |prefix: &Prefix| *prefix == Prefix::host(prefix.address());
-        addresses.extend(
-            self.fib
-                .iter()
-                .filter(|(prefix, route)| {
-                    matches!(route.kind, RouteKind::Local | RouteKind::Broadcast) && one_address(prefix)
-                })
-                .map(|(prefix, _)| prefix.address()),
-        );
+        addresses.extend(&self.own.routed);
         addresses.sort_unstable();
         addresses.dedup();
         addresses

@@ -5,6 +5,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod frr;
+mod soak;
+
 mod packet_sockets {
     const IO: &str = "af-packet";
     include!("suite.rs");

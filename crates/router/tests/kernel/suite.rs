@@ -382,6 +382,28 @@ fn tens_of_thousands_of_routes_in_one_burst_arrive() {
 }
 
 #[test]
+fn ten_thousand_neighbours_are_followed() {
+    let Some(lab) = Lab::started("neighbours", "") else { return };
+    lab.net.ip("r", "address add 10.8.0.1/16 dev wan");
+    let before = lab.snapshot().neighbours;
+    let batch = lab.runtime.path().join("neighbours");
+    let count = 10_000_u64;
+    for (verb, expected) in [("add", before + count), ("del", before)] {
+        let line = |i| {
+            let mac = format!("lladdr 02:00:00:00:{:02x}:{:02x} nud permanent", i / 250, i % 250);
+            format!("neigh {verb} 10.8.{}.{} dev wan {}\n", i / 250, 2 + i % 250, if verb == "add" { &mac } else { "" })
+        };
+        std::fs::write(&batch, (0..count).map(line).collect::<String>()).unwrap();
+        lab.net.output("r", &format!("ip -batch {}", batch.display()));
+        eventually("all neighbours to have been followed", || {
+            let now = lab.snapshot().neighbours;
+            if verb == "add" { now >= expected } else { now <= expected + 2 }
+        });
+        lab.ping("10.2.0.2", 2);
+    }
+}
+
+#[test]
 fn a_paced_link_and_busy_mode_work_on_real_interfaces() {
     let rest = "[router]\nmode = \"busy\"\n[[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let Some(lab) = Lab::started("busy", rest) else { return };
