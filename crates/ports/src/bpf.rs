@@ -18,6 +18,7 @@ const LINK_CREATE: libc::c_int = 28;
 pub(crate) enum MapKind {
     Hash = 1,
     Array = 2,
+    PerCpuArray = 6,
     XskMap = 17,
 }
 

@@ -15,7 +15,7 @@ pub(crate) const LOAD_SKB: i32 = 26;
 /// That for programs in the driver (kernel 5.18).
 pub(crate) const LOAD_XDP: i32 = 189;
 
-const MAP_LOOKUP: i32 = 1;
+pub(crate) const MAP_LOOKUP: i32 = 1;
 
 /// The program's argument is kept here.
 const FRAME: Reg = Reg(6);
@@ -88,7 +88,7 @@ fn key(address: IpAddr) -> [u8; 16] {
 }
 
 /// What a load of these bytes of the frame gives.
-const fn half(bytes: [u8; 2]) -> i32 {
+pub(crate) const fn half(bytes: [u8; 2]) -> i32 {
     u16::from_ne_bytes(bytes) as i32
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn addressed_to(asm: &mut Assembler, station: &Map, load: i32, otherw
 /// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`. The program's argument is in register
 /// 6; 7 is used.
 pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: Label) {
-    let (r0, r1, r2) = (Reg(0), Reg(1), Reg(2));
+    let (r0, r2) = (Reg(0), Reg(2));
     let tagged = asm.label();
     let known = asm.label();
     let v4 = asm.label();
@@ -130,8 +130,7 @@ pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: La
     asm.jump(otherwise);
 
     asm.place(v4);
-    asm.store(Width::B8, FP, KEY, 0);
-    asm.store(Width::B4, FP, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    map_prefix(asm);
     asm.copy(r2, L3).add(r2, 16);
     fetch(asm, load, KEY + 12, 4, otherwise);
     asm.load(Width::B1, r2, FP, KEY + 12).and(r2, 0xf0).jump_if(r2, If::Equal, 0xe0, otherwise);
@@ -154,8 +153,25 @@ pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: La
     );
 
     asm.place(look);
-    asm.map(r1, local).copy(r2, FP).add(r2, i32::from(KEY)).call(MAP_LOOKUP);
+    self::look(asm, local);
     asm.jump_if(r0, If::NotEqual, 0, otherwise);
+}
+
+/// Makes the key of the IPv4 address in `address`, as it lies in a packet.
+pub(crate) fn mapped(asm: &mut Assembler, address: Reg) {
+    map_prefix(asm);
+    asm.store_register(Width::B4, FP, KEY + 12, address);
+}
+
+/// What every key of an IPv4 address begins with.
+fn map_prefix(asm: &mut Assembler) {
+    asm.store(Width::B8, FP, KEY, 0);
+    asm.store(Width::B4, FP, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+}
+
+/// Looks the key up among the local addresses: register 0 is zero if it is none of them. Registers 1 to 5 are lost.
+pub(crate) fn look(asm: &mut Assembler, local: &Map) {
+    asm.map(Reg(1), local).copy(Reg(2), FP).add(Reg(2), i32::from(KEY)).call(MAP_LOOKUP);
 }
 
 /// Copies `len` bytes at the offset in register 2 to the stack; goes to `otherwise` if the frame ends before them.

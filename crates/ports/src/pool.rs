@@ -348,6 +348,12 @@ impl FramePool {
         (usize::from(frame.offset) >= count).then(|| self.region.slice(self.start(frame) - count, count))
     }
 
+    /// The same, to be changed.
+    pub(crate) fn before_mut(&mut self, frame: &Frame, count: usize) -> Option<&mut [u8]> {
+        let start = self.start(frame);
+        (usize::from(frame.offset) >= count).then(|| self.region.slice_mut(start - count, count))
+    }
+
     fn start(&self, frame: &Frame) -> usize {
         assert_eq!(frame.pool, self.id, "a frame of another pool");
         frame.index as usize * self.buffer + usize::from(frame.offset)

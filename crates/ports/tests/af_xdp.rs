@@ -139,6 +139,43 @@ fn transit_frames_arrive_once_in_order_and_stamped_and_go_back_where_they_lie() 
 }
 
 #[test]
+fn a_few_stamps_order_the_frames_between_them() {
+    if !available("some stamps") {
+        return;
+    }
+    let mut p = pair(AfXdpOptions { stamp_every: 8, ..small() });
+    let mac = p.near.mac();
+    for number in 0..8 {
+        p.passes(number);
+    }
+    // Twice through all buffers, so that some hold the stamp of an earlier frame.
+    let mut out = Vec::new();
+    for _ in 0..2 * 2048 / 32 {
+        let before = monotonic_now();
+        assert_eq!(p.near.rx_burst(&mut p.pool, before, &mut out, 64), 0);
+        for number in 0..32 {
+            p.send(&packet(mac, TRANSIT, number, 100));
+        }
+        let sent = monotonic_now();
+        let (near, pool) = (&mut p.near, &mut p.pool);
+        eventually("receiving", || {
+            near.rx_burst(pool, monotonic_now(), &mut out, 64);
+            (out.len() == 32).then_some(())
+        });
+        assert!(out.is_sorted_by_key(|rx| rx.arrival));
+        assert!(out[0].arrival >= before, "not before the queue was seen empty");
+        let mut arrivals: Vec<Nanos> = out.iter().map(|rx| rx.arrival).filter(|at| *at <= sent).collect();
+        arrivals.dedup();
+        // Each CPU counts for itself, and this thread may change its.
+        assert!((2..=16).contains(&arrivals.len()), "{arrivals:?}");
+        for (number, rx) in (0..).zip(out.drain(..)) {
+            assert_eq!(number_of(p.pool.bytes(&rx.frame)), number);
+            p.pool.release(rx.frame);
+        }
+    }
+}
+
+#[test]
 fn what_is_for_the_machine_itself_goes_to_the_kernel() {
     if !available("frames for the host") {
         return;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use evenkeel_config::{Io, PortConfig, RouterConfig};
+use evenkeel_config::{Io, Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpPart};
@@ -27,6 +27,9 @@ use crate::pipeline::{BURST, LinkState, Pipeline, Place};
 use crate::snapshot::Snapshot;
 use crate::team::{Briefing, Following, Role, Seat, Team};
 use crate::worker::{Attachment, Worker, guard_of, offloads_of};
+
+/// In mode `busy` one in so many frames has a stamp of the kernel's.
+const BUSY_STAMPS: u32 = 8;
 
 /// What the environment decides rather than the configuration file.
 #[derive(Clone, Debug)]
@@ -357,7 +360,9 @@ fn open_port(
     if xdp {
         // Half of the buffers wait for frames, the others hold them.
         let buffers = (pool.free() + pool.in_use()) / 2 / config.ports.len().max(1);
-        let xdp_options = AfXdpOptions { buffers: Some(buffers), ..AfXdpOptions::default() };
+        // Who asks all the time needs few stamps to know when a frame has come.
+        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
+        let xdp_options = AfXdpOptions { buffers: Some(buffers), stamp_every, ..AfXdpOptions::default() };
         let opened = match part {
             Some(part) => AfXdpPort::open_part(&port.interface, xdp_options, pool, local, part),
             None => AfXdpPort::open(&port.interface, xdp_options, pool, local),
