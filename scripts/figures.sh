@@ -55,7 +55,8 @@ plan() { # world, scenarios...
     fi
     printf '%s\t%s\t\t%s\n' "$world" "$scenario" "$out/$world/$(file_name "$scenario" "")"
     if [ "$world" = sim ]; then
-      printf '%s\t%s\t*\t%s\n' "$world" "$scenario" "$out/$world/$(file_name "$scenario" all)"
+      [ -z "$(mechanisms "$scenario")" ] ||
+        printf '%s\t%s\t*\t%s\n' "$world" "$scenario" "$out/$world/$(file_name "$scenario" all)"
     elif ! counter_runs_are_simulated "$scenario"; then
       while read -r mechanism; do
         [ -z "${shown[$mechanism]:-}" ] || continue
