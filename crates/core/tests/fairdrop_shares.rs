@@ -127,7 +127,20 @@ fn within(got: &[f64], exact: &[f64], part: f64) {
 
 #[test]
 fn weighted_flows_share_a_core_within_one_percent() {
-    let cases: [&[Flow]; 3] = [
+    let cases: [&[Flow]; 5] = [
+        // The heaviest offers just a little more than its share, and with it all that arrives is just about polled.
+        &[
+            flow(2_000_000, 350, 1, 0),
+            flow(2_000_000, 350, 1, 0),
+            flow(460_000, 3_500, 2, 0),
+            flow(980_000, 1_400, 5, 0),
+        ],
+        &[
+            flow(2_000_000, 350, 1, 0),
+            flow(2_000_000, 350, 1, 0),
+            flow(460_000, 3_500, 2, 0),
+            flow(1_010_000, 1_400, 5, 0),
+        ],
         // Everybody is limited, and less is polled than arrives.
         &[
             flow(2_000_000, 350, 1, 0),

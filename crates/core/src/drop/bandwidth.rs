@@ -18,7 +18,7 @@
 
 use super::config::{BandwidthConfig, FairDropError, FlowTableConfig, ShareId};
 use super::fairdrop::{FlowView, Ticket};
-use super::shadow::{FRACTION, Shadow};
+use super::shadow::{FRACTION, Looked, Shadow};
 use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos};
 
@@ -117,10 +117,9 @@ impl BandwidthFairDrop {
     /// [`Reason::FairdropBandwidth`]: refuse it.
     #[inline]
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
-        let (index, ahead) = self.shadow.look(flow_hash, share);
+        let Looked { index, ahead, limit } = self.shadow.look(flow_hash, share);
         self.judged += 1;
-        let group = usize::from(self.shadow.share(index).group);
-        if ahead <= self.shadow.groups[group].limit || self.shadow.work() <= self.buffer {
+        if ahead <= limit || self.shadow.work() <= self.buffer {
             return Ok(Ticket(index));
         }
         let flow = &mut self.shadow.table.flows[index as usize];

@@ -25,8 +25,9 @@
 //! below the level (what that flow loses, it loses undeserved), raised when the ring is not full or when no flow is below it (refusing more would
 //! only cost cycles). Its fixed points are those of water filling; the second condition makes it the one with the least refusing.
 //!
-//! Complexity: `judge` and `charge` O(1), no division with weight 1; `begin_batch` one move per flow that was charged or left since (see
-//! `departures.rs`). Memory: 32 bytes per flow. Nothing is allocated after construction.
+//! Complexity: `judge` and `charge` O(1), without a division; `begin_batch` O(1) with the level rule and one group, else one move per flow that
+//! was charged or left since (see `departures.rs`). Memory: 32 bytes per flow. Nothing is allocated after construction. In a large table what a packet
+//! takes is its wait for memory: [`CpuFairDrop::prefetch`].
 //!
 //! Not implemented: a priority queue for flows below their share (`VPthresh` of the authors' simulator, unused there too).
 
@@ -34,7 +35,7 @@ use alloc::vec::Vec;
 
 use super::config::{CpuConfig, FairDropError, ProcessingClass, Rule, ShareId};
 use super::level::{Level, Pressure};
-use super::shadow::{FRACTION, Shadow};
+use super::shadow::{FRACTION, Looked, MAX_WORK, Shadow};
 use crate::reason::Reason;
 use crate::units::Cycles;
 
@@ -86,7 +87,7 @@ pub struct CpuView {
     pub refused: u64,
     /// Packets of flows that found no place in the table and were charged to the common entry.
     pub unplaced: u64,
-    /// Flows with a shadow backlog.
+    /// Flows with a shadow backlog; in tables of more than 65 536 places an estimate with the level rule.
     pub backlogged: u32,
     /// The threshold of a flow of weight 1 in the first group, cycles; `u64::MAX` while nothing is refused.
     pub threshold: u64,
@@ -102,6 +103,8 @@ pub struct CpuView {
 
 /// Fraction bits of learnt costs.
 const COST_FRACTION: u32 = 8;
+/// A flow is not charged beyond this many times what it may save up.
+const FORGIVEN: u64 = 4;
 /// 1 as a scale.
 const ONE: u64 = 1 << 16;
 
@@ -138,6 +141,7 @@ pub struct CpuFairDrop {
     /// Defers charges: the rule is the journal's.
     defers: bool,
     judged: u64,
+    /// In earlier rounds.
     charged: u64,
     refused: u64,
     absurd: u64,
@@ -183,6 +187,7 @@ impl CpuFairDrop {
             Rule::Level { .. } | Rule::Kappa { .. } => 0,
         };
         self.level = Level::default();
+        self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level { .. }));
     }
 
     /// Right after a non-empty fetch: costs are rescaled by what the previous round really took, the shadow is served for the time that
@@ -261,12 +266,12 @@ impl CpuFairDrop {
         let waiting = poll.waiting.saturating_add(poll.polled);
         let rate = self.level.rate(waiting, self.config.ring);
         let granted = ((u128::from(rate) * u128::from(elapsed)) >> (32 - FRACTION)) as u64;
-        let mut emptied = 0;
+        let mut below = 0;
         if self.shadow.groups.len() == 1 {
-            emptied = self.shadow.advance(0, granted);
+            below = self.shadow.advance(granted);
         } else {
             for group in 0..self.shadow.groups.len() {
-                emptied += self
+                below += self
                     .shadow
                     .serve(group, granted.saturating_mul(self.shadow.groups[group].weight).min(1 << 56));
             }
@@ -275,7 +280,7 @@ impl CpuFairDrop {
             waiting,
             ring: self.config.ring,
             overloaded,
-            below: emptied > 0,
+            below: below > 0,
             affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead)),
         });
         // What a flow may save up: its rate for the length of a burst, or for two rounds where those are longer.
@@ -288,8 +293,9 @@ impl CpuFairDrop {
                 1 => limit,
                 _ => (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64,
             };
-            // What a flow took while nothing was refused is not held against it later.
-            group.cap = due;
+            // What a flow took while nothing was refused is not held against it later; but for a while it is, or near capacity, where
+            // rounds that refuse and rounds that do not take turns, some flows would always come in the latter.
+            group.cap = FORGIVEN.saturating_mul(due);
             group.limit = if overloaded { due } else { u64::MAX };
         }
     }
@@ -316,7 +322,7 @@ impl CpuFairDrop {
         }
         let scale = self.scale;
         for cost in costs {
-            cost.admitted = 0;
+            self.charged += u64::from(core::mem::take(&mut cost.admitted));
             cost.charged = (cost.learnt * scale) >> COST_FRACTION;
         }
         useful
@@ -328,10 +334,17 @@ impl CpuFairDrop {
             let flow = &mut self.shadow.table.flows[index as usize];
             let (pending, class) = (core::mem::take(&mut flow.pending), flow.class);
             if pending > 0 {
-                let work = self.costs[usize::from(class)].charged * u64::from(pending);
-                self.shadow.charge(index, work);
+                let work = self.costs[usize::from(class)].charged.saturating_mul(pending.into());
+                self.shadow.charge(index, work.min(MAX_WORK));
             }
         }
+    }
+
+    /// Reads what [`judge`](Self::judge) will read of a flow. Called as soon as a packet's hash is known, for all packets of a burst if possible, the
+    /// reads wait for memory together and while other work is done.
+    #[inline]
+    pub fn prefetch(&self, flow_hash: u64) {
+        self.shadow.table.prefetch(flow_hash);
     }
 
     /// Whether a packet of this flow is within its share. Charges nothing: a packet that is admitted by all must be charged before the
@@ -341,21 +354,25 @@ impl CpuFairDrop {
     /// [`Reason::FairdropCpu`]: refuse it.
     #[inline]
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
-        let (index, mut ahead) = self.shadow.look(flow_hash, share);
-        let flow = &self.shadow.table.flows[index as usize];
-        let share = self.shadow.share(index);
-        if self.defers && flow.pending > 0 {
-            let cost = self.costs[usize::from(flow.class)].learnt << (FRACTION - COST_FRACTION);
-            ahead += cost * u64::from(flow.pending) / u64::from(share.weight);
+        let Looked { index, mut ahead, limit } = self.shadow.look(flow_hash, share);
+        if self.defers {
+            ahead += self.deferred(index);
         }
         self.judged += 1;
-        if ahead <= self.shadow.groups[usize::from(share.group)].limit {
+        if ahead <= limit {
             return Ok(Ticket(index));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
         self.refused += 1;
         Err(Reason::FairdropCpu)
+    }
+
+    /// Journal rule: what a flow was admitted for and is not charged for yet, per unit of weight.
+    fn deferred(&self, index: u32) -> u64 {
+        let flow = &self.shadow.table.flows[index as usize];
+        let cost = self.costs[usize::from(flow.class)].learnt << (FRACTION - COST_FRACTION);
+        cost * u64::from(flow.pending) / u64::from(self.shadow.share(index).weight)
     }
 
     /// The packet is admitted by all: its flow pays for the class of processing that it really takes. Classes that are not configured
@@ -365,21 +382,25 @@ impl CpuFairDrop {
         let class = if usize::from(class.0) < self.config.costs.len() { class.0 } else { 0 };
         let cost = &mut self.costs[usize::from(class)];
         cost.admitted += 1;
-        self.charged += 1;
         let work = cost.charged;
-        let flow = &mut self.shadow.table.flows[ticket.0 as usize];
-        flow.class = class;
-        if !self.defers {
-            self.shadow.charge(ticket.0, work);
-        } else if flow.pending > 0 || self.touched.len() < self.touched.capacity() {
-            if flow.pending == 0 {
-                self.touched.push(ticket.0);
-            }
-            flow.pending = flow.pending.saturating_add(1);
+        self.shadow.table.flows[ticket.0 as usize].class = class;
+        if self.defers {
+            self.defer(ticket.0, work);
         } else {
-            // More packets than the configured burst: charged at once.
             self.shadow.charge(ticket.0, work);
         }
+    }
+
+    fn defer(&mut self, index: u32, work: u64) {
+        let flow = &mut self.shadow.table.flows[index as usize];
+        if flow.pending == 0 {
+            if self.touched.len() == self.touched.capacity() {
+                // More packets than the configured burst: charged at once.
+                return self.shadow.charge(index, work);
+            }
+            self.touched.push(index);
+        }
+        flow.pending = flow.pending.saturating_add(1);
     }
 
     /// [`judge`](Self::judge) and [`charge`](Self::charge) in one.
@@ -451,7 +472,7 @@ impl CpuFairDrop {
         let limit = self.shadow.groups[0].limit;
         CpuView {
             judged: self.judged,
-            charged: self.charged,
+            charged: self.charged + self.costs.iter().map(|cost| u64::from(cost.admitted)).sum::<u64>(),
             refused: self.refused,
             unplaced: self.shadow.table.unplaced,
             backlogged: self.shadow.backlogged(),

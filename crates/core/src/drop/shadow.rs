@@ -29,12 +29,17 @@
 //! groups are served first, by their total backlogs, and each group then drains what it got. (The published two-level walk hands what an emptied
 //! flow left over to all groups, its own included; here it stays in the group as long as the group has backlog, as in hierarchical GPS.)
 //!
-//! Complexity: charging a packet O(1); a drain costs one division per flow that leaves, whatever the number of flows; with G groups O(G^2) at
-//! worst besides.
+//! **A given clock.** Where somebody else says how fast the clock goes (the level rule, without groups), nobody has to know who is backlogged:
+//! a flow's queue is `finish - clock` when its next packet comes, and 0 if that is negative. Then flows are in no queue, nothing is done
+//! for a flow that leaves, and a packet costs a comparison and an addition. What is left to do is that finish times of silent flows
+//! must not be overtaken by a clock that wraps: every 2^61 / N of the clock one of the N places is refreshed.
+//!
+//! Complexity: charging a packet O(1), without a division; a drain costs one division per flow that leaves, whatever the number of flows; with G
+//! groups O(G^2) at worst besides; advancing a given clock costs nothing per flow.
 
 use alloc::vec::Vec;
 
-use super::config::{FairDropError, FlowTableConfig, ProcessingClass, Share, ShareId, within};
+use super::config::{FairDropError, FlowTableConfig, ProcessingClass, ShareId, within};
 use super::departures::Departures;
 use super::fairdrop::FlowView;
 use super::table::{Flow, IDLE, Table};
@@ -86,10 +91,58 @@ impl Group {
 pub(super) struct Shadow {
     pub(super) table: Table,
     pub(super) groups: Vec<Group>,
-    shares: Vec<Share>,
+    shares: Vec<Row>,
     /// Work too little to be shared among groups.
     rest: u64,
+    /// The clock of the only group is given: see the [module](self).
+    given: bool,
+    /// Flows that got work when they had none, since the given clock last moved.
+    started: u32,
+    /// The place to be refreshed next, and how far the clock went since one was.
+    hand: u32,
+    unrefreshed: u64,
 }
+
+/// A flow that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    pub(super) index: u32,
+    /// Its backlog per unit of weight.
+    pub(super) ahead: u64,
+    /// Above which it is refused.
+    pub(super) limit: u64,
+}
+
+/// What a flow is due, ready for use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// 2^63 / weight, rounded up: `(work * reciprocal) >> 63` is `work / weight` exactly for all work up to 2^52.
+    reciprocal: u64,
+    pub(super) weight: u16,
+    pub(super) group: u8,
+}
+
+fn rows(config: &FlowTableConfig) -> Vec<Row> {
+    let row = |share: &super::Share| Row {
+        reciprocal: (1_u64 << 63).div_ceil(share.weight.into()),
+        weight: share.weight,
+        group: share.group,
+    };
+    config.shares.iter().map(row).collect()
+}
+
+/// `work` per unit of weight.
+#[inline]
+fn per_weight(work: u64, row: &Row) -> u64 {
+    ((u128::from(work) * u128::from(row.reciprocal)) >> 63) as u64
+}
+
+/// Most work that is charged at once: a packet at the largest cost is less than half of it.
+pub(super) const MAX_WORK: u64 = 1 << 52;
+/// How far a given clock goes between two refreshments of one and the same place.
+const REFRESH: u64 = 1 << 61;
+/// Places that are looked at to know how many flows are backlogged, where the clock is given.
+const SAMPLED: usize = 1 << 16;
 
 impl Shadow {
     /// Empty. `config` was checked.
@@ -97,27 +150,48 @@ impl Shadow {
         Self {
             table: Table::new(config.flows),
             groups: config.groups.iter().map(|weight| Group::new(*weight)).collect(),
-            shares: config.shares.clone(),
+            shares: rows(config),
             rest: 0,
+            given: false,
+            started: 0,
+            hand: 0,
+            unrefreshed: 0,
         }
     }
 
-    /// The place of a flow, and its backlog per unit of weight.
+    /// The place of a flow, its backlog per unit of weight, and above which it is refused.
     #[inline]
-    pub(super) fn look(&mut self, hash: u64, share: ShareId) -> (u32, u64) {
-        let index = self.table.find(hash);
+    pub(super) fn look(&mut self, hash: u64, share: ShareId) -> Looked {
+        let known = self.known(share);
+        if self.given {
+            let Group { clock, limit, .. } = self.groups[0];
+            let index = self.table.find(hash, clock, |flow| behind(flow, clock) > 0);
+            let flow = &mut self.table.flows[index as usize];
+            let ahead = behind(flow, clock);
+            if ahead == 0 {
+                flow.share = known;
+            }
+            return Looked { index, ahead, limit };
+        }
+        let index = self.table.find(hash, 0, |flow| !flow.is_idle());
         let flow = &mut self.table.flows[index as usize];
         if flow.is_idle() {
-            flow.share = if usize::from(share.0) < self.shares.len() { share.0 } else { 0 };
-            return (index, 0);
+            flow.share = known;
         }
         let group = &self.groups[usize::from(self.shares[usize::from(flow.share)].group)];
-        (index, flow.finish.wrapping_sub(group.clock))
+        let ahead = if flow.is_idle() { 0 } else { flow.finish.wrapping_sub(group.clock) };
+        Looked { index, ahead, limit: group.limit }
+    }
+
+    /// Rows beyond the table count as the first.
+    #[inline]
+    fn known(&self, share: ShareId) -> u8 {
+        if usize::from(share.0) < self.shares.len() { share.0 } else { 0 }
     }
 
     /// What the flow at a place is due.
     #[inline]
-    pub(super) fn share(&self, index: u32) -> Share {
+    pub(super) fn share(&self, index: u32) -> Row {
         self.shares[usize::from(self.table.flows[index as usize].share)]
     }
 
@@ -125,8 +199,13 @@ impl Shadow {
     fn ahead_work(&self, index: u32) -> u64 {
         let flow = &self.table.flows[index as usize];
         let share = self.share(index);
-        let ahead = flow.finish.wrapping_sub(self.groups[usize::from(share.group)].clock);
-        if flow.is_idle() { 0 } else { ahead.saturating_mul(share.weight.into()) }
+        let clock = self.groups[usize::from(share.group)].clock;
+        let ahead = match self.given {
+            true => behind(flow, clock),
+            false if flow.is_idle() => 0,
+            false => flow.finish.wrapping_sub(clock),
+        };
+        ahead.saturating_mul(share.weight.into())
     }
 
     /// Shadow backlog of the flow at a place, in whole units.
@@ -134,15 +213,24 @@ impl Shadow {
         self.ahead_work(index) >> FRACTION
     }
 
-    /// The flow at a place got `work`.
+    /// The flow at a place got `work`, at most [`MAX_WORK`].
     #[inline]
     pub(super) fn charge(&mut self, index: u32, work: u64) {
         let flow = &mut self.table.flows[index as usize];
-        let share = self.shares[usize::from(flow.share)];
-        let group = &mut self.groups[usize::from(share.group)];
-        let weight = u64::from(share.weight);
-        let virtual_work = if weight == 1 { work } else { work / weight }.max(1);
+        let row = &self.shares[usize::from(flow.share)];
+        let virtual_work = per_weight(work, row);
         flow.charged = flow.charged.wrapping_add(work >> FRACTION);
+        if self.given {
+            let group = &self.groups[0];
+            let ahead = behind(flow, group.clock);
+            self.started += u32::from(ahead == 0);
+            if ahead <= group.cap {
+                flow.finish = group.clock.wrapping_add(ahead + virtual_work);
+            }
+            return;
+        }
+        let group = &mut self.groups[usize::from(row.group)];
+        let (weight, virtual_work) = (u64::from(row.weight), virtual_work.max(1));
         if flow.next != IDLE && flow.finish.wrapping_sub(group.clock) > group.cap {
             return;
         }
@@ -171,9 +259,15 @@ impl Shadow {
         u64::try_from(self.work() >> FRACTION).unwrap_or(u64::MAX)
     }
 
-    /// How many flows are backlogged.
+    /// How many flows are backlogged; where the clock is given and the table is large, projected from a part of it.
     pub(super) fn backlogged(&self) -> u32 {
-        self.groups.iter().map(|group| group.count).sum()
+        if !self.given {
+            return self.groups.iter().map(|group| group.count).sum();
+        }
+        let (flows, clock) = (&self.table.flows, self.groups[0].clock);
+        let step = flows.len().div_ceil(SAMPLED);
+        let seen = flows.iter().step_by(step).filter(|flow| behind(flow, clock) > 0).count();
+        (seen * step) as u32
     }
 
     /// Sum of the weights of groups that are backlogged; with one group, of its backlogged flows.
@@ -204,30 +298,44 @@ impl Shadow {
     pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), FairDropError> {
         let groups = self.groups.len() as u64;
         within("groups", config.groups.len() as u64, (groups, groups, "groups"))?;
-        let old = Self { groups: Vec::new(), table: Table::new(8), shares: Vec::new(), rest: 0 };
-        let old = core::mem::replace(self, Self { rest: self.rest, ..old });
-        let backlogs: Vec<u64> =
-            (0..old.table.flows.len()).map(|index| old.ahead_work(index as u32)).collect();
-        self.groups = config.groups.iter().map(|weight| Group::new(*weight)).collect();
-        for (group, old) in self.groups.iter_mut().zip(&old.groups) {
-            group.limit = old.limit;
-            group.cap = old.cap;
+        self.rebuild(config, self.given);
+        Ok(())
+    }
+
+    /// Whether the clock is given from now on; where there are several groups it never is. Every flow keeps its backlog. Walks the table if
+    /// that changes.
+    pub(super) fn give_clock(&mut self, config: &FlowTableConfig, given: bool) {
+        let given = given && self.groups.len() == 1;
+        if given != self.given {
+            self.rebuild(config, given);
         }
-        self.shares.clone_from(&config.shares);
-        self.table = old.table;
-        for (index, work) in backlogs.into_iter().enumerate() {
+    }
+
+    fn rebuild(&mut self, config: &FlowTableConfig, given: bool) {
+        let backlogs: Vec<u64> = (0..self.table.flows.len()).map(|i| self.ahead_work(i as u32)).collect();
+        let limits: Vec<(u64, u64)> = self.groups.iter().map(|group| (group.limit, group.cap)).collect();
+        for (group, weight) in self.groups.iter_mut().zip(&config.groups) {
+            *group = Group::new(*weight);
+        }
+        (self.shares, self.given) = (rows(config), given);
+        for (index, mut work) in backlogs.into_iter().enumerate() {
             let flow = &mut self.table.flows[index];
-            let (charged, idle) = (flow.charged, flow.is_idle());
-            flow.next = IDLE;
+            (flow.next, flow.finish) = (IDLE, 0);
             if usize::from(flow.share) >= self.shares.len() {
                 flow.share = 0;
             }
-            if !idle {
-                self.charge(index as u32, work);
-                self.table.flows[index].charged = charged;
+            let charged = flow.charged;
+            while work > 0 {
+                let part = work.min(MAX_WORK);
+                self.charge(index as u32, part);
+                work -= part;
             }
+            self.table.flows[index].charged = charged;
         }
-        Ok(())
+        for (group, (limit, cap)) in self.groups.iter_mut().zip(limits) {
+            group.limit = limit;
+            group.cap = if given { cap.min(REFRESH) } else { cap };
+        }
     }
 
     /// Serves `credit` (Q48.16) to all; returns how many flows it emptied.
@@ -294,26 +402,28 @@ impl Shadow {
         emptied
     }
 
-    /// Moves the virtual time of a group by `by`, whatever work that is: every flow of it is served at the same given rate.
-    pub(super) fn advance(&mut self, group: usize, by: u64) -> u32 {
-        let shares = &self.shares;
-        let flows = &mut self.table.flows;
-        let group = &mut self.groups[group];
-        let until = group.clock.wrapping_add(by.min(MAX_CREDIT));
-        let mut emptied = 0;
-        while let Some(index) = group.departures.pop_due(flows, until) {
-            let flow = &flows[index as usize];
-            group.backlog -= u128::from(flow.finish.wrapping_sub(group.clock)) * u128::from(group.weights);
-            group.clock = flow.finish;
-            group.weights -= u64::from(shares[usize::from(flow.share)].weight);
-            group.count -= 1;
-            emptied += 1;
+    /// Moves the given clock by `by`: every flow is served at the same rate. How many flows got work since the last call that had none: they
+    /// are below that rate.
+    pub(super) fn advance(&mut self, by: u64) -> u32 {
+        let by = by.min(MAX_CREDIT);
+        let clock = self.groups[0].clock.wrapping_add(by);
+        self.groups[0].clock = clock;
+        self.unrefreshed += by;
+        let step = REFRESH / self.table.flows.len() as u64;
+        while self.unrefreshed >= step {
+            self.unrefreshed -= step;
+            let flow = &mut self.table.flows[self.hand as usize];
+            flow.finish = clock.wrapping_add(behind(flow, clock));
+            self.hand = (self.hand + 1) % self.table.flows.len() as u32;
         }
-        group.backlog -= u128::from(until.wrapping_sub(group.clock)) * u128::from(group.weights);
-        group.clock = until;
-        group.rest = 0;
-        emptied
+        core::mem::take(&mut self.started)
     }
+}
+
+/// How far a given clock is behind the finish time of a flow: 0 for one that is through.
+#[inline]
+fn behind(flow: &Flow, clock: u64) -> u64 {
+    (flow.finish.wrapping_sub(clock) as i64).max(0) as u64
 }
 
 /// The places of the ones in a set.

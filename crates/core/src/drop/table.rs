@@ -19,15 +19,16 @@ use alloc::vec::Vec;
 pub(super) const IDLE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub(super) struct Flow {
-    /// Virtual time at which its shadow queue is empty; Q48.16 units of work per unit of weight, wrapping. Stale while idle.
+    /// Virtual time at which its shadow queue is empty; Q48.16 units of work per unit of weight, wrapping. Stale while idle, unless the
+    /// shadow's clock is given: then it lies within 2^62 of the clock always.
     pub(super) finish: u64,
     /// Units of work charged since it entered.
     pub(super) charged: u64,
     /// Upper half of the hash; 0: nobody.
     pub(super) tag: u32,
-    /// Link of the departure queue.
+    /// Link of the departure queue; [`IDLE`] where there is none.
     pub(super) next: u32,
     /// Packets refused; saturates.
     pub(super) refused: u32,
@@ -90,38 +91,49 @@ impl Table {
         (found != 0).then(|| set as u32 + found.trailing_zeros())
     }
 
-    /// The place of a flow; it gets one if it has none.
+    /// Reads what a look-up of `hash` will read first.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64) -> u32 {
+    pub(super) fn prefetch(&self, hash: u64) {
+        let set = (hash as usize & self.mask) * WAYS;
+        // A set lies in two lines of the cache.
+        core::hint::black_box(self.flows[set].tag);
+        core::hint::black_box(self.flows[set + WAYS / 2].tag);
+    }
+
+    /// The place of a flow; it gets one if it has none. Not that of a flow that is `backlogged`; `fresh` is the finish time of one that never was.
+    #[inline]
+    pub(super) fn find(&mut self, hash: u64, fresh: u64, backlogged: impl Fn(&Flow) -> bool) -> u32 {
         let (tag, first, second) = self.places(hash);
         if let Some(index) = self.search(first, tag) {
             return index;
         }
-        self.find_second(tag, first, second)
+        match self.search(second, tag) {
+            Some(index) => index,
+            None => self.place_new(tag, [first, second], fresh, backlogged),
+        }
     }
 
     #[cold]
-    fn place_new(&mut self, tag: u32, first: usize, second: usize) -> u32 {
+    fn place_new(
+        &mut self,
+        tag: u32,
+        sets: [usize; 2],
+        fresh: u64,
+        backlogged: impl Fn(&Flow) -> bool,
+    ) -> u32 {
         self.victim = self.victim.wrapping_add(1);
         let turn = self.victim;
-        let place = |accept: fn(&Flow) -> bool| {
-            [first, second].into_iter().find_map(|set| {
+        let place = |accept: &dyn Fn(&Flow) -> bool| {
+            sets.into_iter().find_map(|set| {
                 (0..WAYS).map(|way| set + (way + turn) % WAYS).find(|index| accept(&self.flows[*index]))
             })
         };
-        let Some(index) = place(|flow| flow.tag == 0).or_else(|| place(Flow::is_idle)) else {
+        let found = place(&|flow| flow.tag == 0).or_else(|| place(&|flow| !backlogged(flow)));
+        let Some(index) = found else {
             self.unplaced += 1;
             return self.common();
         };
-        self.flows[index] = Flow { tag, ..Flow::NOBODY };
+        self.flows[index] = Flow { tag, finish: fresh, ..Flow::NOBODY };
         index as u32
-    }
-
-    #[inline]
-    fn find_second(&mut self, tag: u32, first: usize, second: usize) -> u32 {
-        match self.search(second, tag) {
-            Some(index) => index,
-            None => self.place_new(tag, first, second),
-        }
     }
 }

@@ -70,7 +70,7 @@ fn hash(flow: usize) -> u64 {
 }
 
 fn place(shadow: &mut Shadow, flow: usize) -> u32 {
-    shadow.look(hash(flow), ShareId(flow as u8)).0
+    shadow.look(hash(flow), ShareId(flow as u8)).index
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_worked_example_of_the_published_drain() {
         shadow.charge(index, work * UNIT);
     }
     assert_eq!(shadow.drain(6 * UNIT), 1);
-    let left: Vec<u64> = (0..3).map(|f| shadow.look(hash(f), ShareId(f as u8)).1 * 2 / UNIT).collect();
+    let left: Vec<u64> = (0..3).map(|f| shadow.look(hash(f), ShareId(f as u8)).ahead * 2 / UNIT).collect();
     assert_eq!(left, [5, 0, 1]);
     assert_eq!((shadow.work(), shadow.backlogged()), (u128::from(3 * UNIT), 2));
     let mut walked = [5.0, 1.0, 3.0];
@@ -131,7 +131,7 @@ proptest! {
             }
             for (flow, queue) in queues.iter().enumerate() {
                 let index = place(&mut shadow, flow);
-                let have = shadow.look(hash(flow), ShareId(flow as u8)).1 as f64 * weights[flow] / UNIT as f64;
+                let have = shadow.look(hash(flow), ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
                 prop_assert!((have - queue).abs() < 0.05, "flow {flow} at {index}: {have} instead of {queue}");
             }
             let all: f64 = queues.iter().sum();
@@ -162,7 +162,7 @@ proptest! {
                 }
             }
             for (flow, queue) in queues.iter().enumerate() {
-                let ahead = shadow.look(hash(flow), ShareId(flow as u8)).1;
+                let ahead = shadow.look(hash(flow), ShareId(flow as u8)).ahead;
                 let have = ahead as f64 * f64::from(shares[flow].weight) / UNIT as f64;
                 prop_assert!((have - queue).abs() < 0.05, "flow {flow}: {have} instead of {queue}");
             }
@@ -196,7 +196,7 @@ proptest! {
                 weights = heavier.into_iter().map(f64::from).collect();
             }
             for (flow, queue) in queues.iter().enumerate() {
-                let have = shadow.look(hash(flow), ShareId(flow as u8)).1 as f64 * weights[flow] / UNIT as f64;
+                let have = shadow.look(hash(flow), ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
                 prop_assert!((have - queue).abs() < 0.05, "flow {flow}: {have} instead of {queue}");
             }
         }
@@ -208,7 +208,7 @@ fn a_full_table_keeps_backlogged_flows_and_counts_the_others() {
     let equal = vec![Share { weight: 1, group: 0 }];
     let mut shadow = Shadow::new(&FlowTableConfig { flows: 8, shares: equal, groups: vec![1] });
     for flow in 0..64 {
-        let index = shadow.look(hash(flow), ShareId(0)).0;
+        let index = shadow.look(hash(flow), ShareId(0)).index;
         shadow.charge(index, 1_000 * UNIT);
     }
     let (unplaced, work) = (shadow.table.unplaced, shadow.work());
@@ -228,7 +228,7 @@ fn most_places_fill_before_a_flow_finds_none() {
     let equal = vec![Share { weight: 1, group: 0 }];
     let mut shadow = Shadow::new(&FlowTableConfig { flows: 131_072, shares: equal, groups: vec![1] });
     for flow in 0..115_000 {
-        let index = shadow.look(hash(flow), ShareId(0)).0;
+        let index = shadow.look(hash(flow), ShareId(0)).index;
         shadow.charge(index, UNIT);
     }
     let unplaced = shadow.table.unplaced;
