@@ -1,14 +1,15 @@
 //! `evenkeel-bench instructions`: instructions per packet, counted by valgrind, because virtual machines rarely have
 //! hardware counters. The same binary, inputs and environment give the same count whatever else the machine does.
 //!
-//! FairDrop has three: both of its loops, the loop over packets alone (virtual time stands still), and what draws the flows for both.
+//! FairDrop has two: both of its loops, and the loop over packets alone (virtual time stands still). The pipeline is counted without FairDrop, with it switched
+//! off, and with it: what is switched off should not be seen.
 //!
 //! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs, set-up left out.
 
 use std::process::{Command, Stdio};
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
-use crate::fairdrop::{Drawing, FLOWS, Judging};
+use crate::fairdrop::{FLOWS, Judging, RULES};
 use crate::flows::{self, ManyFlows};
 use crate::pipeline::{Forwarding, SETUPS};
 use crate::plot;
@@ -24,7 +25,9 @@ fn names() -> Vec<String> {
         names.extend(flows::COUNTED.map(|flows| format!("flows:{kind}:{flows}")));
     }
     for flows in FLOWS {
-        names.extend(["fairdrop", "fairdrop-admit", "fairdrop-draw"].map(|what| format!("{what}:{flows}")));
+        for rule in RULES {
+            names.extend(["fairdrop", "fairdrop-admit"].map(|what| format!("{what}:{rule}:{flows}")));
+        }
     }
     names
 }
@@ -41,12 +44,10 @@ pub(crate) fn one(case: &str, packets: u64) {
             ManyFlows::new(kind, flows.parse().expect("a number of flows")).run(packets);
         }
         Some(("link", kind)) => BusyLink::new(kind, 4).run(packets),
-        Some(("fairdrop-draw", flows)) => {
-            Drawing::new(flows.parse().expect("a number of flows")).run(packets);
-        }
-        Some((what @ ("fairdrop" | "fairdrop-admit"), flows)) => {
+        Some((what @ ("fairdrop" | "fairdrop-admit"), case)) => {
+            let (rule, flows) = case.split_once(':').expect("a rule and a number of flows");
             let flows = flows.parse().expect("a number of flows");
-            Judging::new("level", flows, what == "fairdrop").run(packets);
+            Judging::new(rule, flows, what == "fairdrop").run(packets);
         }
         Some((kind, classes)) => {
             let classes = classes.parse().expect("a number of classes");

@@ -5,7 +5,7 @@ use evenkeel_ports::tsc::Tsc;
 use evenkeel_router::snapshot::CycleSnapshot;
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
-use crate::fairdrop::{Drawing, FLOWS, Judging, RULES};
+use crate::fairdrop::{self, FLOWS, Judging, RULES};
 use crate::pipeline::{Forwarding, SETUPS, Setup};
 use crate::timing::{Case, Rounds, Spread};
 
@@ -56,21 +56,17 @@ fn disciplines() {
 }
 
 fn fairdrop() {
-    println!(
-        "\nFairDrop in memory: judging and charging bursts of 256, 32 bytes per flow; \"draw\" is in all others of its size"
-    );
+    println!("\nFairDrop in memory: judging and charging bursts of 256, 32 bytes per flow");
     let (mut allocated, mut cases): (Vec<f64>, Vec<Case<'_>>) = (Vec::new(), Vec::new());
     for flows in FLOWS {
-        let mut drawing = Drawing::new(flows);
-        allocated.push(allocations(PACKETS, |times| drawing.run(times)));
-        cases.push((format!("draw one of {flows} flows"), Box::new(move || drawing.time(PACKETS))));
         for rule in RULES {
             let mut judging = Judging::new(rule, flows, true);
             allocated.push(allocations(PACKETS, |times| judging.run(times)));
             cases.push((format!("rule {rule}, {flows} flows"), Box::new(move || judging.time(PACKETS))));
         }
     }
-    print(&Rounds::run(ROUNDS, &mut cases), &allocated, "draw one of 20 flows");
+    print(&Rounds::run(ROUNDS, &mut cases), &allocated, "rule level, 20 flows");
+    fairdrop::cycles();
 }
 
 fn pipeline() {

@@ -40,7 +40,7 @@ const PDRR: &str =
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links have no rate and never refuse a packet.
-pub(crate) const SETUPS: [Setup; 8] = [
+pub(crate) const SETUPS: [Setup; 9] = [
     Setup { name: "fifo", link: "", tables: "", flows: 64 },
     Setup { name: "wfq-altq", link: WFQ, tables: "", flows: 64 },
     Setup { name: "lct", link: LCT, tables: "", flows: 64 },
@@ -49,6 +49,8 @@ pub(crate) const SETUPS: [Setup; 8] = [
     Setup { name: "fifo, 64 k flows", link: "", tables: "", flows: 65_536 },
     Setup { name: "admission + pdrr, 64 k flows", link: PDRR, tables: "", flows: 65_536 },
     Setup { name: "fifo + fairdrop, 64 k flows", link: "", tables: FAIRDROP, flows: 65_536 },
+    // What is switched off should not be seen.
+    Setup { name: "fifo + fairdrop, off", link: "", tables: "[fairdrop]\non = false\n", flows: 64 },
 ];
 
 /// The counter that the bench itself times with, as the clock of the pipeline's own accounts.

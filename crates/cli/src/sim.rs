@@ -1,6 +1,6 @@
 //! `evenkeel sim`, and the demo without root: virtual time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evenkeel_report::site::Title;
 use evenkeel_report::{Judgement, Report, WriteError, table};
@@ -8,8 +8,8 @@ use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
 use evenkeel_sim::{SimError, SimOptions};
-use evenkeel_world::demo::{self, Demo};
-use evenkeel_world::fairdrop_demo::{self, FairDropDemo};
+use evenkeel_world::demo::Demo;
+use evenkeel_world::fairdrop_demo;
 
 use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
@@ -174,31 +174,15 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
     if let Some(because) = because {
         print(&format!("{because}\n"))?;
     }
-    if args.what == Shown::Fairdrop {
-        return demo_fairdrop(args);
-    }
-    let scenarios = demo::scenarios()?;
-    let mut demo = Demo::new(scenarios.clone(), World::Sim);
+    let mut demo = match args.what {
+        Shown::Fairdrop => fairdrop_demo::demo(World::Sim)?,
+        Shown::Disciplines => Demo::disciplines(World::Sim)?,
+    };
     if !args.quiet {
         print(&demo.introduction())?;
     }
-    for (_, scenario) in &scenarios {
-        let outcome = evenkeel_sim::run(scenario, &SimOptions::default())?;
-        demo.measured(outcome.run, outcome.warnings);
-    }
-    let folder: &PathBuf = &args.out;
-    Ok(demo.finish(folder, args.quiet)?.exit_code())
-}
-
-/// The demonstration of FairDrop on a polled core in virtual time.
-fn demo_fairdrop(args: &DemoArgs) -> Outcome {
-    let scenarios = fairdrop_demo::scenarios(World::Sim)?;
-    let mut demo = FairDropDemo::new(scenarios.clone(), World::Sim);
-    if !args.quiet {
-        print(&demo.introduction())?;
-    }
-    for (_, scenario) in &scenarios {
-        let outcome = evenkeel_sim::run(scenario, &SimOptions::default())?;
+    for (_, scenario) in demo.scenarios().clone() {
+        let outcome = evenkeel_sim::run(&scenario, &SimOptions::default())?;
         demo.measured(outcome.run, outcome.warnings);
     }
     Ok(demo.finish(&args.out, args.quiet)?.exit_code())

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use evenkeel_config::Diagnostics;
 use evenkeel_scenario::World;
-use evenkeel_world::demo::{self, Demo};
-use evenkeel_world::fairdrop_demo::{self, FairDropDemo};
+use evenkeel_world::demo::Demo;
+use evenkeel_world::fairdrop_demo;
 
 pub use evenkeel_world::demo::DemoOutcome;
 
@@ -30,21 +31,7 @@ pub struct DemoOptions {
 /// # Errors
 /// As [`run`](crate::run()).
 pub fn demo(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
-    let scenarios = demo::scenarios().map_err(|errors| LabError::BadInput(errors.to_string()))?;
-    scenarios.iter().try_for_each(|(_, scenario)| require(scenario))?;
-    let mut demo = Demo::new(scenarios.clone(), World::Lab);
-    if !options.quiet {
-        print!("{}", demo.introduction());
-    }
-    let lengths: Vec<_> = scenarios.iter().map(|(name, s)| (*name, s.duration)).collect();
-    let progress = Progress::new(options.progress, &lengths);
-    for (_, scenario) in &scenarios {
-        let measured = measure(scenario, &options.binary, &progress)?;
-        progress.next(scenario.duration);
-        demo.measured(measured.run, measured.warnings);
-    }
-    progress.finish();
-    demo.finish(&options.out_dir, options.quiet).map_err(write_error)
+    play(Demo::disciplines(World::Lab), options)
 }
 
 /// Runs the demonstration of FairDrop and prints its tables on standard output.
@@ -52,10 +39,13 @@ pub fn demo(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
 /// # Errors
 /// As [`run`](crate::run()).
 pub fn demo_fairdrop(options: &DemoOptions) -> Result<DemoOutcome, LabError> {
-    let scenarios =
-        fairdrop_demo::scenarios(World::Lab).map_err(|errors| LabError::BadInput(errors.to_string()))?;
+    play(fairdrop_demo::demo(World::Lab), options)
+}
+
+fn play(demo: Result<Demo, Diagnostics>, options: &DemoOptions) -> Result<DemoOutcome, LabError> {
+    let mut demo = demo.map_err(|errors| LabError::BadInput(errors.to_string()))?;
+    let scenarios = demo.scenarios().clone();
     scenarios.iter().try_for_each(|(_, scenario)| require(scenario))?;
-    let mut demo = FairDropDemo::new(scenarios.clone(), World::Lab);
     if !options.quiet {
         print!("{}", demo.introduction());
     }

@@ -29,7 +29,7 @@ impl Tsc {
     #[must_use]
     pub fn calibrate(span: Nanos) -> Self {
         if let Some(reason) = distrust() {
-            return Self { source: Source::Clock(reason), hertz: 1_000_000_000 };
+            return Self::clock(reason);
         }
         let span = span.max(Nanos::from_millis(1));
         let (start, start_cycles) = simultaneous();
@@ -41,10 +41,13 @@ impl Tsc {
             Ok(hertz) if (100_000_000..=20_000_000_000).contains(&hertz) => {
                 Self { source: Source::Counter, hertz }
             }
-            _ => {
-                Self { source: Source::Clock("the counter runs at an impossible rate"), hertz: 1_000_000_000 }
-            }
+            _ => Self::clock("the counter runs at an impossible rate"),
         }
+    }
+
+    /// The clock in place of the counter.
+    const fn clock(reason: &'static str) -> Self {
+        Self { source: Source::Clock(reason), hertz: 1_000_000_000 }
     }
 
     /// The counter now.
@@ -113,15 +116,16 @@ fn read_counter() -> u64 {
 fn distrust() -> Option<&'static str> {
     use core::arch::x86_64::__cpuid;
     let (max, flags) = (__cpuid(0x8000_0000).eax, 0x8000_0007);
-    if max < flags || __cpuid(flags).edx & (1 << 8) == 0 {
-        // Under some hypervisors the flag is hidden although the kernel found the counter good enough for its own clock.
-        let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        let kernel_trusts_it = std::fs::read_to_string(path).is_ok_and(|name| name.trim() == "tsc");
-        if !kernel_trusts_it {
-            return Some("the counter is not invariant and the kernel does not use it as its clock");
-        }
-    }
-    None
+    let invariant = max >= flags && __cpuid(flags).edx & (1 << 8) != 0;
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    not_trusted(invariant, || std::fs::read_to_string(path).unwrap_or_default())
+}
+
+/// Under some hypervisors the flag is hidden although the kernel found the counter good enough for its own clock.
+#[cfg(target_arch = "x86_64")]
+fn not_trusted(invariant: bool, kernel_clock: impl Fn() -> String) -> Option<&'static str> {
+    let trusted = invariant || kernel_clock().trim() == "tsc";
+    (!trusted).then_some("the counter is not invariant and the kernel does not use it as its clock")
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -141,6 +145,19 @@ mod tests {
         // A century does not overflow.
         let century = Nanos::from_secs(3_155_760_000);
         assert_eq!(tsc.to_nanos(tsc.to_cycles(century)), century);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_counter_that_is_not_invariant_is_replaced_by_the_clock() {
+        assert_eq!(not_trusted(true, || unreachable!("nobody has to be asked")), None);
+        assert_eq!(not_trusted(false, || "tsc\n".into()), None);
+        let reason = not_trusted(false, || "hpet\n".into()).expect("neither of them trusts it");
+        let tsc = Tsc::clock(reason);
+        assert_eq!((tsc.source(), tsc.hertz()), (Source::Clock(reason), 1_000_000_000));
+        let (before, counted, after) = (monotonic_now(), tsc.now(), monotonic_now());
+        assert!((before.0..=after.0).contains(&counted.0));
+        assert_eq!(tsc.to_nanos(counted).0, counted.0);
     }
 
     #[test]

@@ -211,6 +211,8 @@ pub fn samples(reports: &[&Report]) -> Columns {
     table.count("cycles", each().map(|(_, s)| s.cycles.map(|cycles| cycles.spent)));
     table.count("passed", each().map(|(_, s)| s.cycles.map(|cycles| cycles.passed)));
     table.count("refused", each().map(|(_, s)| s.cycles.map(|cycles| cycles.refused)));
+    table.number("fair_cycles", each().map(|(_, s)| s.core.map(|core| core.fair_cycles)));
+    table.count("flows", each().map(|(_, s)| s.core.map(|core| core.flows.into())));
     let accepted: Vec<Option<DelayStats>> =
         each().map(|(_, s)| s.acceptance.as_ref().and_then(Delays::stats)).collect();
     let accept = ["accept_mean_us", "accept_p50_us", "accept_p99_us", "accept_max_us"];

@@ -15,21 +15,22 @@ const ALIKE: f64 = 1.5;
 pub struct Account {
     /// The step's name.
     pub step: String,
-    /// Classes with cheap packets, and classes with dear ones if there are some.
+    /// Flows with cheap packets, and flows with dear ones if there are some.
     pub kinds: Vec<Kind>,
-    /// Jain's index of the cycles of the classes that lost packets; `None` if fewer than two did.
+    /// Jain's index of the cycles of the flows that lost packets; `None` if fewer than two did. Flows of a simulated core that are counted together
+    /// are told apart window by window: the index is never too good.
     pub jain: Option<f64>,
     /// Cycles that the router has in a second.
     pub hertz: f64,
 }
 
-/// The classes of one kind together. Packets and cycles are per second.
+/// The flows of one kind together. Packets and cycles are per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kind {
     /// Whether their packets are the dear ones.
     pub dear: bool,
-    /// How many classes there are.
-    pub classes: usize,
+    /// How many flows there are: classes, or what a class of a simulated core holds.
+    pub flows: u32,
     /// Packets that their sources sent.
     pub offered: f64,
     /// Packets that were lost before the router saw them: its receive ring was full.
@@ -53,7 +54,7 @@ impl Kind {
     #[must_use]
     pub fn name(&self) -> String {
         let kind = if self.dear { "heavy" } else { "light" };
-        if self.classes == 1 { kind.to_owned() } else { format!("{} {kind}", self.classes) }
+        if self.flows == 1 { kind.to_owned() } else { format!("{} {kind}", self.flows) }
     }
 }
 
@@ -62,14 +63,7 @@ impl Kind {
 pub fn accounts(run: &Run) -> Vec<Account> {
     let steps = run.step_stats();
     let dear = dear_classes(&steps);
-    // A class of a simulated core is many flows: what is fair among classes says nothing about flows.
-    let by_flow = run.samples.iter().all(|sample| sample.core.is_none());
-    let of = |step| {
-        let mut account = account(step, &dear)?;
-        account.jain = account.jain.filter(|_| by_flow);
-        Some(account)
-    };
-    steps.iter().filter_map(of).collect()
+    steps.iter().filter_map(|step| account(step, &dear)).collect()
 }
 
 fn measured(step: &StepStats) -> impl Iterator<Item = (&ClassStats, f64)> {
@@ -99,14 +93,15 @@ fn dear_classes(steps: &[StepStats]) -> Vec<&str> {
 
 fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
     let mut kinds = [Kind::default(), Kind { dear: true, ..Kind::default() }];
-    let (mut hertz, mut backlogged) = (0.0, Vec::new());
+    let (mut hertz, mut backlogged) = (0.0, Cycles::default());
     for (class, _) in measured(step) {
         let cycles = class.cycles?;
         let kind = &mut kinds[usize::from(dear.contains(&class.class.as_str()))];
         // Packets of sources that nobody counted cannot be missed.
         let offered = class.offered.unwrap_or(cycles.passed + cycles.refused);
         let lost = (offered - cycles.passed - cycles.refused).max(0.0);
-        kind.classes += 1;
+        let flows = class.core.map_or(1, |core| core.flows.max(1));
+        kind.flows += flows;
         kind.offered += offered;
         kind.lost += lost;
         kind.refused += cycles.refused;
@@ -114,17 +109,29 @@ fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
         kind.cycles += cycles.spent;
         hertz = cycles.hertz;
         if lost + cycles.refused > BACKLOGGED * offered {
-            backlogged.push(cycles.spent);
+            backlogged.flows += flows;
+            backlogged.sum += cycles.spent;
+            backlogged.squares += class.core.map_or(cycles.spent * cycles.spent, |core| core.squares);
         }
     }
-    let kinds: Vec<_> = kinds.into_iter().filter(|kind| kind.classes > 0).collect();
-    (!kinds.is_empty()).then(|| Account { step: step.step.clone(), kinds, jain: jain(&backlogged), hertz })
+    let kinds: Vec<_> = kinds.into_iter().filter(|kind| kind.flows > 0).collect();
+    (!kinds.is_empty()).then(|| Account { step: step.step.clone(), kinds, jain: backlogged.jain(), hertz })
 }
 
-/// Jain, Chiu, Hawe 1984.
-fn jain(values: &[f64]) -> Option<f64> {
-    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
-    (values.len() > 1 && squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
+/// Cycles per second of some flows.
+#[derive(Default)]
+struct Cycles {
+    flows: u32,
+    sum: f64,
+    squares: f64,
+}
+
+impl Cycles {
+    /// Jain, Chiu, Hawe 1984.
+    fn jain(&self) -> Option<f64> {
+        let known = self.flows > 1 && self.squares > 0.0;
+        known.then(|| self.sum * self.sum / (f64::from(self.flows) * self.squares))
+    }
 }
 
 /// The accounts as a table for the terminal; empty if the run has not measured cycles.
@@ -157,7 +164,7 @@ pub fn table(run: &Run) -> String {
                 grouped(kind.lost),
                 grouped(kind.refused),
                 grouped(kind.passed),
-                grouped(kind.passed / kind.classes as f64),
+                grouped(kind.passed / f64::from(kind.flows)),
                 grouped(kind.each()),
                 format!("{:.0} %", kind.cycles / all.max(1e-9) * 100.0),
                 first(account.jain.map_or_else(|| "–".to_owned(), |jain| format!("{jain:.3}"))),
@@ -171,7 +178,7 @@ pub fn table(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{CycleSample, Sample, StepMark};
+    use crate::run::{CoreSample, CycleSample, Sample, StepMark};
 
     /// Two cheap flows of 10 cycles and a dear one of 100, in one window of a second.
     fn run(offered: u64, passed: [u64; 3], refused: [u64; 3]) -> Run {
@@ -198,11 +205,32 @@ mod tests {
         let accounts = accounts(&run(50, [40, 40, 4], [0, 0, 30]));
         let [account] = accounts.as_slice() else { panic!("{accounts:?}") };
         let [light, heavy] = account.kinds.as_slice() else { panic!("{account:?}") };
-        assert_eq!((light.classes, light.offered, light.lost, light.passed), (2, 100.0, 20.0, 80.0));
-        assert_eq!((heavy.classes, heavy.lost, heavy.refused, heavy.passed), (1, 16.0, 30.0, 4.0));
+        assert_eq!((light.flows, light.offered, light.lost, light.passed), (2, 100.0, 20.0, 80.0));
+        assert_eq!((heavy.flows, heavy.lost, heavy.refused, heavy.passed), (1, 16.0, 30.0, 4.0));
         assert!((heavy.each() - 100.0).abs() < 1e-9);
         // All three lost something, and each has 400 cycles.
         assert!((account.jain.unwrap() - 1.0).abs() < 1e-12, "{account:?}");
+    }
+
+    /// A class of a simulated core is many flows: they are counted, and what is unfair among them shows.
+    #[test]
+    fn flows_that_are_counted_together_are_told_apart() {
+        let index = |shares: [[f64; 3]; 2]| {
+            let mut run = run(50, [40, 40, 4], [0, 0, 30]);
+            run.samples.retain(|sample| sample.class != "c1");
+            for (sample, shares) in run.samples.iter_mut().zip(shares) {
+                let squares = shares.iter().map(|x| x * x).sum();
+                sample.core = Some(CoreSample { fair_cycles: 400.0, flows: 3, squares });
+            }
+            let accounts = accounts(&run);
+            assert_eq!(accounts[0].kinds[0].name(), "3 light");
+            assert_eq!(accounts[0].kinds[1].flows, 3);
+            accounts[0].jain.unwrap()
+        };
+        let third = 400.0 / 3.0;
+        assert!((index([[third; 3], [third; 3]]) - 1.0).abs() < 1e-9);
+        // 2 x 400 cycles in all: 640 000 / (6 x 320 000).
+        assert!((index([[400.0, 0.0, 0.0], [400.0, 0.0, 0.0]]) - 1.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

@@ -174,6 +174,12 @@ pub struct Sample {
 pub struct CoreSample {
     /// What max-min water filling gives the class, of what arrived in the window.
     pub fair_cycles: f64,
+    /// Flows of the class.
+    #[serde(default)]
+    pub flows: u32,
+    /// The squares of the cycles of each of its flows, added up.
+    #[serde(default)]
+    pub squares: f64,
 }
 
 /// Cycles of a class in one window, of the whole router.

@@ -70,7 +70,8 @@ pub struct ClassStats {
     pub accepted: Option<f64>,
     /// Flows that waited at the ends of the windows, on average; `None` if nobody looked.
     pub waiting: Option<f64>,
-    /// Per second: what water filling would have given it on a polled core; `None` elsewhere.
+    /// Per second: what water filling would have given it on a polled core; `None` elsewhere. The squares are those of rates, and not too small: what
+    /// a flow gets in a step lies at or below the root of the mean square of its windows.
     pub core: Option<CoreSample>,
 }
 
@@ -272,7 +273,10 @@ impl ClassSum {
         }
         add_known(&mut self.waiting, sample.waiting);
         if let Some(core) = sample.core {
-            self.core.get_or_insert_default().fair_cycles += core.fair_cycles;
+            let sum = self.core.get_or_insert_default();
+            sum.fair_cycles += core.fair_cycles;
+            sum.flows = core.flows;
+            sum.squares += core.squares;
         }
         if let Some(delays) = &sample.end_to_end {
             self.end_to_end.get_or_insert_default().merge(delays);
@@ -310,10 +314,11 @@ impl ClassSum {
                 refused_cycles: rate(sum.refused_cycles),
                 hertz: sum.hertz as f64,
             }),
-            core: self
-                .core
-                .filter(|_| self.seconds > 0.0)
-                .map(|sum| CoreSample { fair_cycles: sum.fair_cycles / self.seconds }),
+            core: self.core.filter(|_| self.seconds > 0.0).map(|sum| CoreSample {
+                fair_cycles: sum.fair_cycles / self.seconds,
+                flows: sum.flows,
+                squares: sum.squares * f64::from(self.windows) / (self.seconds * self.seconds),
+            }),
         }
     }
 }

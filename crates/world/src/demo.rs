@@ -1,6 +1,7 @@
-//! The testbed of the LCT papers, the same load through several disciplines: what both worlds show of it.
+//! Demonstrations, and the first of them: the testbed of the LCT papers, the same load through several disciplines.
 //!
-//! The demo is a set of scenario files, built in; each can also be run by itself with `evenkeel lab` and `evenkeel sim`.
+//! A demo is a set of scenario files, built in; each can also be run by itself with `evenkeel lab` and `evenkeel sim`. What both worlds show of it, and
+//! how, is here; what tells one demo from another is [`Show`]. The [other](crate::fairdrop_demo) is of FairDrop.
 
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,39 @@ impl DemoOutcome {
 /// The demo's scenarios with the names of their columns.
 pub type Scenarios = Vec<(&'static str, Scenario)>;
 
+/// Scenarios with the names of their columns.
+type Named<'a> = &'a [(&'static str, Scenario)];
+
+/// What tells one demo from another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Show {
+    /// The report's name and title.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What is done, in words.
+    pub(crate) introduction: fn(Named<'_>, World) -> String,
+    /// The numbers, for the terminal.
+    pub(crate) table: fn(&[Run]) -> String,
+    /// What is to be seen in them.
+    pub(crate) seen: fn(Named<'_>, &[Run]) -> Vec<String>,
+}
+
+/// Disciplines compared.
+const DISCIPLINES: Show = Show {
+    name: "demo",
+    title: "The same load through FIFO, WFQ/ALTQ and LCT-UC",
+    introduction,
+    table: |runs| table::compare(runs, STEP),
+    seen: |scenarios, runs| {
+        let links = describe::used_links(&scenarios[0].1);
+        sentences(runs, links.iter().find_map(|(.., link)| link.rate).unwrap_or(BitRate::ZERO))
+    },
+};
+
 /// What was measured so far.
 #[derive(Debug)]
 pub struct Demo {
+    show: Show,
     scenarios: Scenarios,
     world: World,
     runs: Vec<Run>,
@@ -70,16 +101,28 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// A demo of `scenarios` in `world` of which nothing was measured.
-    #[must_use]
-    pub fn new(scenarios: Scenarios, world: World) -> Self {
-        Self { scenarios, world, runs: Vec::new(), judgements: Vec::new(), warnings: Vec::new() }
+    /// The demo of disciplines in `world`, of which nothing was measured.
+    ///
+    /// # Errors
+    /// What is wrong with a built-in scenario: a mistake in this program.
+    pub fn disciplines(world: World) -> Result<Self, Diagnostics> {
+        Ok(Self::new(DISCIPLINES, scenarios()?, world))
     }
 
-    /// What is offered, and what each discipline was told.
+    pub(crate) fn new(show: Show, scenarios: Scenarios, world: World) -> Self {
+        Self { show, scenarios, world, runs: Vec::new(), judgements: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// What is to be run.
+    #[must_use]
+    pub fn scenarios(&self) -> &Scenarios {
+        &self.scenarios
+    }
+
+    /// What is done, in words.
     #[must_use]
     pub fn introduction(&self) -> String {
-        introduction(&self.scenarios, self.world)
+        (self.show.introduction)(&self.scenarios, self.world)
     }
 
     /// Takes in what came out of the next scenario.
@@ -96,14 +139,12 @@ impl Demo {
     /// # Errors
     /// A file cannot be written.
     pub fn finish(self, folder: &Path, quiet: bool) -> Result<DemoOutcome, WriteError> {
-        let Self { scenarios, runs, judgements, warnings, .. } = self;
-        println!("{}", table::compare(&runs, STEP));
-        let links = describe::used_links(&scenarios[0].1);
-        let rate = links.iter().find_map(|(.., link)| link.rate).unwrap_or(BitRate::ZERO);
-        let seen = sentences(&runs, rate);
+        let Self { show, scenarios, runs, judgements, warnings, .. } = self;
+        println!("{}", (show.table)(&runs));
+        let seen = (show.seen)(&scenarios, &runs);
         let report = Report {
-            name: "demo".into(),
-            title: "The same load through FIFO, WFQ/ALTQ and LCT-UC".into(),
+            name: show.name.into(),
+            title: show.title.into(),
             source: scenarios[0].1.source.clone(),
             notes: seen.join("\n\n"),
             seed: Some(scenarios[0].1.seed),

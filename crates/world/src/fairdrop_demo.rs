@@ -2,14 +2,14 @@
 //!
 //! On real packets both halves are steps of one scenario each: the paper's ratio of costs by burning cycles, and real encryption.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evenkeel_config::Diagnostics;
+use evenkeel_report::Run;
 use evenkeel_report::cycles::{Account, accounts, table};
-use evenkeel_report::{Judgement, Report, Run, WriteError, judge};
 use evenkeel_scenario::{Scenario, World};
 
-use crate::demo::{DemoOutcome, Scenarios};
+use crate::demo::{Demo, Show};
 
 /// The built-in scenarios for real packets: name, file name, text.
 const LAB: [(&str, &str, &str); 2] = [
@@ -35,11 +35,22 @@ const SIM: [(&str, &str, &str); 2] = [
     ("FairDrop", "scenarios/fairdrop/demo.toml", include_str!("../../../scenarios/fairdrop/demo.toml")),
 ];
 
-/// The built-in scenarios of a world, checked.
+/// Without FairDrop and with it.
+const SHOW: Show = Show {
+    name: "demo-fairdrop",
+    title: "Two heavy flows on one core, without and with FairDrop",
+    introduction,
+    table: |runs| {
+        runs.iter().map(|run| format!("{}\n{}", run.name, table(run))).collect::<Vec<_>>().join("\n")
+    },
+    seen: |_, runs| runs.iter().filter_map(sentence).collect(),
+};
+
+/// The demo in a world, of which nothing was measured.
 ///
 /// # Errors
-/// What is wrong with one of them: a mistake in this program.
-pub fn scenarios(world: World) -> Result<Scenarios, Diagnostics> {
+/// What is wrong with a built-in scenario: a mistake in this program.
+pub fn demo(world: World) -> Result<Demo, Diagnostics> {
     let built_in = match world {
         World::Lab => LAB.as_slice(),
         World::Sim => SIM.as_slice(),
@@ -47,88 +58,25 @@ pub fn scenarios(world: World) -> Result<Scenarios, Diagnostics> {
     let parse = |(name, file, text): &(&'static str, &str, &str)| {
         Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
     };
-    built_in.iter().map(parse).collect()
+    let scenarios = built_in.iter().map(parse).collect::<Result<_, _>>()?;
+    Ok(Demo::new(SHOW, scenarios, world))
 }
 
-/// What was measured so far.
-#[derive(Debug)]
-pub struct FairDropDemo {
-    scenarios: Scenarios,
-    world: World,
-    runs: Vec<Run>,
-    judgements: Vec<Judgement>,
-    warnings: Vec<String>,
-}
-
-impl FairDropDemo {
-    /// A demo of `scenarios` in `world` of which nothing was measured.
-    #[must_use]
-    pub fn new(scenarios: Scenarios, world: World) -> Self {
-        Self { scenarios, world, runs: Vec::new(), judgements: Vec::new(), warnings: Vec::new() }
+/// What is done, in words.
+fn introduction(scenarios: &[(&str, Scenario)], world: World) -> String {
+    let mut text = match world {
+        World::Lab => {
+            "20 flows through one worker of a router. Each host is a network namespace of this machine; the packets are real.\n"
+        }
+        World::Sim => {
+            "20 flows through one polled core, in virtual time, with the rates and costs that were published.\n"
+        }
     }
-
-    /// What is done, in words.
-    #[must_use]
-    pub fn introduction(&self) -> String {
-        let mut text = match self.world {
-            World::Lab => {
-                "20 flows through one worker of a router. Each host is a network namespace of this machine; the packets are real.\n"
-            }
-            World::Sim => {
-                "20 flows through one polled core, in virtual time, with the rates and costs that were published.\n"
-            }
-        }
-        .to_owned();
-        for (name, scenario) in &self.scenarios {
-            text += &format!("  {name}: {}\n", scenario.title);
-        }
-        text + "\n"
+    .to_owned();
+    for (name, scenario) in scenarios {
+        text += &format!("  {name}: {}\n", scenario.title);
     }
-
-    /// Takes in what came out of the next scenario.
-    pub fn measured(&mut self, mut run: Run, warnings: Vec<String>) {
-        let Some((name, scenario)) = self.scenarios.get(self.runs.len()) else { return };
-        run.name = (*name).to_owned();
-        self.judgements.extend(judge::judge(scenario, &run, self.world));
-        self.warnings.extend(warnings.into_iter().map(|warning| format!("{name}: {warning}")));
-        self.runs.push(run);
-    }
-
-    /// Prints a table for each run on standard output, with what is to be seen in it unless `quiet`, and writes the report into `folder`.
-    ///
-    /// # Errors
-    /// A file cannot be written.
-    pub fn finish(self, folder: &Path, quiet: bool) -> Result<DemoOutcome, WriteError> {
-        let Self { scenarios, runs, judgements, warnings, .. } = self;
-        let mut notes = Vec::new();
-        for run in &runs {
-            println!("{}\n{}", run.name, table(run));
-            notes.extend(sentence(run));
-        }
-        let report = Report {
-            name: "demo-fairdrop".into(),
-            title: "Two heavy flows on one core, without and with FairDrop".into(),
-            source: scenarios[0].1.source.clone(),
-            notes: notes.join("\n\n"),
-            seed: Some(scenarios[0].1.seed),
-            time_scale: 1.0,
-            runs: runs.clone(),
-            judgements: judgements.clone(),
-            ..Report::default()
-        };
-        let files = evenkeel_report::write_all(folder, &report)?;
-        let page: PathBuf = files.last().cloned().unwrap_or_else(|| folder.to_owned());
-        if !quiet {
-            notes.iter().for_each(|note| println!("{note}"));
-            println!("\nReport: {}", page.display());
-        }
-        for warning in &warnings {
-            eprintln!("warning: {warning}");
-        }
-        let bad: Vec<_> = judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
-        eprint!("{}", evenkeel_report::table::judgements(&bad));
-        Ok(DemoOutcome { runs, judgements, report: page })
-    }
+    text + "\n"
 }
 
 /// What the reader sees of a run whose two steps are without and with FairDrop, from its numbers.
@@ -164,7 +112,8 @@ mod tests {
     #[test]
     fn the_built_in_scenarios_are_checked_and_short() {
         for world in [World::Lab, World::Sim] {
-            let scenarios = scenarios(world).expect("they are checked");
+            let demo = demo(world).expect("they are checked");
+            let scenarios = demo.scenarios();
             let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
             assert!(seconds <= 30.0, "{seconds} s");
             assert!(scenarios.iter().all(|(_, scenario)| !scenario.expectations.is_empty()));

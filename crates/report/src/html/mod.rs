@@ -196,15 +196,21 @@ impl Report {
             } else {
                 " Windows on darker ground (settling) do not count."
             };
-            let (panels, cut) = panels::panels(&self.runs, &panels::QUANTITIES, (router, link), &classes);
+            let (panels, cut) =
+                panels::panels(&self.runs, panels::quantities(&self.runs), (router, link), &classes);
+            let delay = match self.runs.iter().all(panels::is_core) {
+                true => "",
+                false => " Transit delay runs from arrival in the router to leaving the queue.",
+            };
             let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
             let columns = if self.runs.len() == 1 { 2 } else { self.runs.len() };
             let legend = panels::legend(&classes);
-            html += &format!(
+            html +=
+                &format!(
                 "<figure>\n{}{panels}\n{}</figure>\n",
                 panels::legend_html(&legend),
                 figures.saved(&format!(
-                    "QoStat on {place}: each point is one sampling window. Transit delay runs from arrival in the router to leaving the queue.{marks}{several}{cut}"
+                    "QoStat on {place}: each point is one sampling window.{delay}{marks}{several}{cut}"
                 ), &download::picture(&panels, columns, &legend))
             );
             if self.runs.iter().any(panels::is_core) {
@@ -213,7 +219,7 @@ impl Report {
                     "<figure>\n{}{core}\n{}</figure>\n",
                     panels::legend_html(&legend),
                     figures.saved(
-                        "What exact max-min water filling would give to each class, of the same arrivals: to hold the processing cycles against.",
+                        "What exact max-min water filling would give to each class, of the same arrivals, and what each has of that.",
                         &download::picture(&core, columns, &legend)
                     )
                 );

@@ -117,14 +117,31 @@ fn index(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// What a polled core should have given to each class.
-pub(super) const CORE: [Quantity; 1] = [Quantity {
-    title: "Max-min share of the cycles",
-    unit: "million cycles/s",
-    value: |s| s.core.map(|core| core.fair_cycles / s.window_s / 1e6),
-    text: grouped,
-    log_from: None,
-}];
+/// What a polled core should have given to each class, and what it gave.
+pub(super) const CORE: [Quantity; 2] = [
+    Quantity {
+        title: "Max-min share of the cycles",
+        unit: "million/s",
+        value: |s| s.core.map(|core| core.fair_cycles / s.window_s / 1e6),
+        text: |millions| format!("{millions:.1} million/s"),
+        log_from: None,
+    },
+    Quantity {
+        title: "Cycles, in max-min shares",
+        unit: "1 = as much as is fair",
+        value: |s| {
+            let fair = s.core?.fair_cycles;
+            s.cycles.filter(|_| fair > 0.0).map(|cycles| cycles.spent as f64 / fair)
+        },
+        text: index,
+        log_from: None,
+    },
+];
+
+/// QoStat's panels as far as a polled core has them: nothing is known of delays there, and nothing waits at its link.
+pub(super) fn quantities(runs: &[Run]) -> &'static [Quantity] {
+    if runs.iter().all(is_core) { &QUANTITIES[1..3] } else { &QUANTITIES }
+}
 
 /// Whether a run is of a polled core.
 pub(super) fn is_core(run: &Run) -> bool {

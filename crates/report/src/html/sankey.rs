@@ -135,7 +135,7 @@ mod tests {
     fn every_packet_has_a_band_and_bands_are_as_wide_as_their_rates() {
         let kind = |dear, offered, lost, refused| Kind {
             dear,
-            classes: 2,
+            flows: 2,
             offered,
             lost,
             refused,

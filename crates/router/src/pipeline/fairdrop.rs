@@ -16,6 +16,8 @@ use evenkeel_core::drop::{
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
 
 use super::cycles::Meter;
+use super::{BURST, Pipeline, sharing};
+use crate::command::CommandError;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
 
 /// A round should not take longer than a second divided by this.
@@ -141,12 +143,20 @@ impl FairDrop {
             if busy.0 > self.patience {
                 self.burst = (self.burst / 2).max(SHORTEST_BURST);
             } else if busy.0 < self.patience / 4 && waiting > 0 {
-                self.burst = (self.burst * 2).min(super::BURST);
+                self.burst = (self.burst * 2).min(BURST);
             }
             cpu.begin_batch(&Poll { now: meter.clock.now(), busy, polled: polled as u32, waiting });
         }
         for link in self.links.iter_mut().flatten() {
             link.begin_batch(now);
+        }
+    }
+
+    /// The hash of a packet that may be judged is known: what is read of its flow then arrives while the packet is classified.
+    #[inline]
+    pub(super) fn prefetch(&self, flow_hash: u64) {
+        if let Some(cpu) = &self.cpu {
+            cpu.prefetch(flow_hash);
         }
     }
 
@@ -229,6 +239,59 @@ impl FairDrop {
             })
             .collect();
         view
+    }
+}
+
+impl Pipeline {
+    /// How many frames the receive ring of a port holds, for FairDrop; at least a burst. Before the first round.
+    ///
+    /// # Errors
+    /// More than FairDrop can work with.
+    pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
+        self.ring = frames.max(BURST as u32);
+        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
+        self.build_fairdrop(config.as_ref())
+    }
+
+    /// Droppers in which nothing waits. What was counted stays.
+    pub(super) fn build_fairdrop(&mut self, config: Option<&FairDropConfig>) -> Result<(), CommandError> {
+        let machine = Machine {
+            hertz: self.meter.clock.hertz(),
+            ring: self.ring,
+            batch: BURST as u16,
+            services: self.services.len(),
+        };
+        let build = |config| {
+            FairDrop::new(config, machine, self.class_names.len(), &self.links)
+                .map_err(|error| CommandError::Invalid(error.to_string()))
+        };
+        let built = config.map(build).transpose()?;
+        let before = std::mem::replace(&mut self.fairdrop, built);
+        if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
+            now.counts_from(before);
+        }
+        self.meter.switch(self.measures || self.fairdrop.as_ref().is_some_and(FairDrop::is_on));
+        Ok(())
+    }
+
+    /// Changes a key of `[fairdrop]`; `value` as in a configuration file, without quotes. A router without the table gets one with its defaults, and `on`
+    /// as said.
+    ///
+    /// # Errors
+    /// No such key, or a value out of its range; nothing changed.
+    pub fn set_fairdrop(&mut self, key: &str, value: &str) -> Result<(), CommandError> {
+        let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
+        let known = self.fairdrop.as_ref().map(FairDrop::config);
+        let changed = match known {
+            Some(known) => known.changed(key, value, &classes),
+            None => FairDropConfig::off(&classes).changed(key, value, &classes),
+        };
+        let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
+        sharing::check_fairdrop(self.place.as_ref(), &config)?;
+        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
+            return fairdrop.set_rule(&config).map_err(|error| CommandError::Invalid(error.to_string()));
+        }
+        self.build_fairdrop(Some(&config))
     }
 }
 

@@ -136,6 +136,9 @@ impl Pipeline {
         match frame::parse(self.pool.bytes(&packet.frame)) {
             Ok(Parsed::Ip(headers)) => {
                 let flow_hash = self.hasher.hash(&headers.flow_id());
+                if let Some(fairdrop) = &self.fairdrop {
+                    fairdrop.prefetch(flow_hash);
+                }
                 let class = self.class_map.classify(&headers.flow, headers.dscp);
                 return Some((packet, Known { headers, flow_hash, class }));
             }

@@ -48,7 +48,7 @@ mod views;
 
 use std::collections::VecDeque;
 
-use evenkeel_config::{DisciplineConfig, FairDropConfig, FlowsSection, Hairpin, LinkConfig, RouterConfig};
+use evenkeel_config::{DisciplineConfig, FlowsSection, Hairpin, LinkConfig, RouterConfig};
 use evenkeel_core::admit::{Admission, RouterLists};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::control::Controller;
@@ -71,7 +71,7 @@ use counters::PortCount;
 use cycles::{CycleClock, Meter};
 pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
-use fairdrop::{FairDrop, Machine};
+use fairdrop::FairDrop;
 use forward::Packet;
 pub use packet::QueuedPacket;
 pub use round::Round;
@@ -306,57 +306,6 @@ impl Pipeline {
         }
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
-    }
-
-    /// How many frames the receive ring of a port holds, for FairDrop; at least a burst. Before the first round.
-    ///
-    /// # Errors
-    /// More than FairDrop can work with.
-    pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
-        self.ring = frames.max(BURST as u32);
-        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
-        self.build_fairdrop(config.as_ref())
-    }
-
-    /// Droppers in which nothing waits. What was counted stays.
-    fn build_fairdrop(&mut self, config: Option<&FairDropConfig>) -> Result<(), CommandError> {
-        let machine = Machine {
-            hertz: self.meter.clock.hertz(),
-            ring: self.ring,
-            batch: BURST as u16,
-            services: self.services.len(),
-        };
-        let build = |config| {
-            FairDrop::new(config, machine, self.class_names.len(), &self.links)
-                .map_err(|error| CommandError::Invalid(error.to_string()))
-        };
-        let built = config.map(build).transpose()?;
-        let before = std::mem::replace(&mut self.fairdrop, built);
-        if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
-            now.counts_from(before);
-        }
-        self.meter.switch(self.measures || self.fairdrop.as_ref().is_some_and(FairDrop::is_on));
-        Ok(())
-    }
-
-    /// Changes a key of `[fairdrop]`; `value` as in a configuration file, without quotes. A router without the table gets one with its defaults, and `on`
-    /// as said.
-    ///
-    /// # Errors
-    /// No such key, or a value out of its range; nothing changed.
-    pub fn set_fairdrop(&mut self, key: &str, value: &str) -> Result<(), CommandError> {
-        let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
-        let known = self.fairdrop.as_ref().map(FairDrop::config);
-        let changed = match known {
-            Some(known) => known.changed(key, value, &classes),
-            None => FairDropConfig::off(&classes).changed(key, value, &classes),
-        };
-        let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
-        sharing::check_fairdrop(self.place.as_ref(), &config)?;
-        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
-            return fairdrop.set_rule(&config).map_err(|error| CommandError::Invalid(error.to_string()));
-        }
-        self.build_fairdrop(Some(&config))
     }
 
     /// The frame buffers: for what feeds ports in memory.

@@ -129,11 +129,14 @@ fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: 
         refuse: f64::from(model.refuse),
     };
     let fair = budget.shares(&flows);
-    let mut fair_cycles = vec![0.0; model.flows.len()];
+    let mut cores = vec![CoreSample::default(); model.flows.len()];
     for (number, (admitted, flow)) in fair.admitted.iter().zip(&flows).enumerate() {
-        fair_cycles[kind_of(&model.flows, number)] += admitted * flow.cost * window_s;
+        let core = &mut cores[kind_of(&model.flows, number)];
+        core.fair_cycles += admitted * flow.cost * window_s;
+        core.flows += 1;
+        core.squares += (counts[number].cycles as f64).powi(2);
     }
-    let row = |((counts, kind), fair_cycles): ((&FlowCounts, _), f64)| {
+    let row = |((counts, kind), core): ((&FlowCounts, _), CoreSample)| {
         let kind: &evenkeel_scenario::core_model::CoreFlows = kind;
         Sample {
             t_s,
@@ -154,11 +157,11 @@ fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: 
                     * u64::from(model.poll + model.refuse),
                 hertz: model.clock,
             }),
-            core: Some(CoreSample { fair_cycles }),
+            core: Some(core),
             ..Sample::default()
         }
     };
-    by_kind(model, counts).iter().zip(&model.flows).zip(fair_cycles).map(row).collect()
+    by_kind(model, counts).iter().zip(&model.flows).zip(cores).map(row).collect()
 }
 
 fn topology(model: &CoreModel) -> Topology {
