@@ -169,6 +169,44 @@ proptest! {
         }
     }
 
+    /// A given clock: every flow loses the same of its queue, whoever else has one; who gets work with none is counted. Queues survive when the
+    /// clock is given, and when it no longer is.
+    #[test]
+    fn a_given_clock_serves_all_alike(steps in steps(16), weights in prop::collection::vec(1u16..1_001, 16)) {
+        let shares = weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
+        let config = table(shares, vec![1]);
+        let mut shadow = Shadow::new(&config);
+        shadow.give_clock(&config, true);
+        let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+        let (mut queues, mut started) = (vec![0.0_f64; 16], 0);
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Charge(flow, work) => {
+                    let index = place(&mut shadow, flow);
+                    started += u32::from(shadow.look(hash(flow), ShareId(flow as u8)).ahead == 0);
+                    shadow.charge(index, work * UNIT);
+                    queues[flow] += work as f64 / weights[flow];
+                }
+                Step::Drain(credit) => {
+                    prop_assert_eq!(shadow.advance(credit * UNIT), started);
+                    started = 0;
+                    queues.iter_mut().for_each(|queue| *queue = (*queue - credit as f64).max(0.0));
+                }
+            }
+            if number % 60 == 59 {
+                shadow.give_clock(&config, false);
+                prop_assert_eq!(shadow.backlogged() as usize, queues.iter().filter(|q| **q > 5e-4).count());
+                shadow.give_clock(&config, true);
+                shadow.advance(0);
+                started = 0;
+            }
+            for (flow, queue) in queues.iter().enumerate() {
+                let have = shadow.look(hash(flow), ShareId(flow as u8)).ahead as f64 / UNIT as f64;
+                prop_assert!((have - queue).abs() < 0.05, "flow {flow}: {have} instead of {queue}");
+            }
+        }
+    }
+
     /// The clock may wrap, and weights may change under backlogged flows.
     #[test]
     fn wraps_and_reweighs(steps in steps(8), start in 0u64..UNIT << 20) {
@@ -200,6 +238,20 @@ proptest! {
                 prop_assert!((have - queue).abs() < 0.05, "flow {flow}: {have} instead of {queue}");
             }
         }
+    }
+}
+
+/// Its finish time was long ago: once round the clock it must not look as if it were yet to come.
+#[test]
+fn a_given_clock_may_wrap_over_a_silent_flow() {
+    let config = table(vec![Share { weight: 1, group: 0 }], vec![1]);
+    let mut shadow = Shadow::new(&config);
+    shadow.give_clock(&config, true);
+    let index = place(&mut shadow, 0);
+    shadow.charge(index, UNIT);
+    for _ in 0..300 {
+        shadow.advance(1 << 56);
+        assert_eq!(shadow.backlog_of(index), 0);
     }
 }
 
