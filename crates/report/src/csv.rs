@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(
             first,
             "\"a, \"\"b\"\"\",test,1.000,1.000000,start,r1,sink,class1,100.0,100.0,100.0,100.0,1200,1000,1428000,\
-             200,queue_full=200,50,,,,,,,,,,,,,,"
+             200,queue_full=200,50,,,,,,,,,,,,,,,,"
         );
         assert_eq!(text.lines().count(), 1 + run.samples.len());
     }
