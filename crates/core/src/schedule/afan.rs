@@ -242,7 +242,7 @@ impl<P: Packet> Afan<P> {
     /// The name in configuration files.
     pub const NAME: &'static str = "afan";
 
-    /// The discipline with empty queues. Takes all its memory at once: about 100 bytes per flow, a packet with 16 bytes
+    /// The discipline with empty queues. Takes all its memory at once: about 130 bytes per flow, a packet with 16 bytes
     /// per place in the queues, 4 bytes per place in the shadow buffer.
     ///
     /// # Errors

@@ -174,7 +174,7 @@ impl<P: Packet> Pdrr<P> {
     /// The name in configuration files.
     pub const NAME: &'static str = "pdrr";
 
-    /// The discipline with empty queues. Takes all its memory at once: about 170 bytes per flow, and a packet with 16 bytes
+    /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow, and a packet with 16 bytes
     /// per place in the buffer.
     ///
     /// # Errors

@@ -178,7 +178,7 @@ impl<P: Packet> Pfq<P> {
     /// The name in configuration files.
     pub const NAME: &'static str = "pfq";
 
-    /// The discipline with empty queues. Takes all its memory at once: about 250 bytes per flow, and a packet with 40
+    /// The discipline with empty queues. Takes all its memory at once: about 300 bytes per flow, and a packet with 40
     /// bytes per place in the buffer.
     ///
     /// # Errors
