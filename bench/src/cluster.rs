@@ -141,6 +141,7 @@ impl Frames {
             fragment: 0,
             fragments: 1,
             checksum: None,
+            ready: None,
             members: None,
         };
         let (kept, begin) = (&mut self.frame, Instant::now());

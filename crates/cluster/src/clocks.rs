@@ -126,6 +126,30 @@ impl Clocks {
         self.divisors[class].quotient(u64::from(u32::from(length) * spread) << FRACTION)
     }
 
+    /// Goes on where `old` is, under another configuration: of each member at its place there. Who was not there begins anew, as a queue that
+    /// comes back does. If flows are something else now, so do all.
+    pub(crate) fn carry(&mut self, old: &Self, places: &[Option<usize>]) {
+        if self.per_class != old.per_class {
+            return;
+        }
+        self.clock.copy_from_slice(&old.clock);
+        self.clock_before.copy_from_slice(&old.clock);
+        let per_node = self.links * self.classes;
+        if self.per_class {
+            // Those of the first member stand for all.
+            self.finish[..per_node].copy_from_slice(&old.finish[..per_node]);
+        }
+        for (new, place) in places.iter().enumerate() {
+            let Some(place) = *place else { continue };
+            if !self.per_class {
+                let from = &old.finish[place * per_node..(place + 1) * per_node];
+                self.finish[new * per_node..(new + 1) * per_node].copy_from_slice(from);
+            }
+            let from = &old.backlogged[place * self.links..(place + 1) * self.links];
+            self.backlogged[new * self.links..(new + 1) * self.links].copy_from_slice(from);
+        }
+    }
+
     /// Begins a window: what is charged from now on can be given back.
     pub(crate) fn open(&mut self) {
         for refund in self.refunds.drain(..) {

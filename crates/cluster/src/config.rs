@@ -186,6 +186,9 @@ pub enum ConfigError {
     /// This node is not among the members.
     #[error("node {0} is not among the members")]
     NotAMember(u16),
+    /// A change that a running cluster cannot make.
+    #[error("{0} cannot change while the cluster runs")]
+    Fixed(&'static str),
     /// The frames of version 1 do not hold this cluster.
     #[error(
         "{what} takes {bytes} bytes and version 1 has no fragments: use version 2, or an mtu of at least that (at most 9000)"

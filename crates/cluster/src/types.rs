@@ -67,6 +67,13 @@ pub enum Event {
     MemberLost(NodeId),
     /// A member that was lost is heard again.
     MemberBack(NodeId),
+    /// Another configuration is in force, from the cycle after this one on.
+    Changed {
+        /// Its hash.
+        hash: u32,
+        /// The last cycle of the one before.
+        cycle: u64,
+    },
     /// A node with another configuration: its frames are refused.
     OtherConfiguration {
         /// Who.

@@ -106,6 +106,7 @@ fn what_is_built_is_parsed_also_in_fragments() {
                 fragment: 0,
                 fragments: 1,
                 checksum: Some(5),
+                ready: None,
                 members: Some(7),
             };
             let mut auth = key.map(|key| Auth::new(key, 9, 3));

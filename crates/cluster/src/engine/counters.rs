@@ -65,6 +65,8 @@ pub struct Counters {
     pub out_of_step: u64,
     /// Times it became master.
     pub takeovers: u64,
+    /// Times another configuration came into force.
+    pub changes: u64,
     /// Times the caller's clock went backwards; engine time stood still meanwhile.
     pub clock_backwards: u64,
 }

@@ -79,6 +79,7 @@ impl Engine {
             fragment: 0,
             fragments: 1,
             checksum: sums.then(|| self.scheduler.checksum()),
+            ready: if sums { None } else { self.next_hash() },
             members: Some(self.members),
         };
         self.send(&header, self.config.queues() * depth * RECORD, forwarder);
@@ -107,6 +108,7 @@ impl Engine {
             fragment: 0,
             fragments: 1,
             checksum: None,
+            ready: None,
             members: Some(self.members),
         };
         self.send(&header, length, forwarder);
@@ -134,6 +136,7 @@ impl Engine {
             self.members = header.members.unwrap_or(0) & all | 1 << member;
         }
         self.flagged |= u64::from(header.resync) << member;
+        self.hear_ready(member, header.ready);
         let peer = &mut self.peers[member];
         if !peer.inbox.put(header.fragment, parsed.offset, parsed.body) {
             self.counters.repeated += 1;

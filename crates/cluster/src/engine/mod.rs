@@ -25,6 +25,7 @@
 //!
 //! Not implemented: a cluster without any frame loss detection (the checksum cannot be switched off), more than 64 members.
 
+mod change;
 mod counters;
 mod exchange;
 mod role;
@@ -60,6 +61,12 @@ pub struct View {
     pub window_length: Nanos,
     /// Checksum of the clocks after that window.
     pub checksum: u32,
+    /// Hash of the running configuration.
+    pub configuration: u32,
+    /// Hash of the one that it is ready to change to.
+    pub next_configuration: Option<u32>,
+    /// Living members that are not ready for it, by index.
+    pub waits_for: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -122,6 +129,8 @@ struct Peer {
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: ClusterConfig,
+    /// The configuration's.
+    hash: u32,
     me: usize,
     id: NodeId,
     mac: [u8; 6],
@@ -160,6 +169,10 @@ pub struct Engine {
     /// Engine time minus the caller's.
     ahead: Nanos,
     counters: Counters,
+    /// This node under the configuration that it is ready to change to.
+    next: Option<Box<Engine>>,
+    /// Members that are ready for that too.
+    ready: u64,
 }
 
 impl Engine {
@@ -233,6 +246,9 @@ impl Engine {
             last_now: now,
             ahead: Nanos::ZERO,
             counters: Counters::default(),
+            next: None,
+            ready: 0,
+            hash: config.hash(),
             config: config.clone(),
         })
     }
@@ -241,10 +257,18 @@ impl Engine {
     pub fn on_frame<F: Forwarder>(&mut self, now: Nanos, frame: &[u8], forwarder: &mut F) {
         let now = self.engine_time(now);
         self.counters.frames += 1;
+        self.on_frame_now(now, frame, forwarder);
+    }
+
+    fn on_frame_now<F: Forwarder>(&mut self, now: Nanos, frame: &[u8], forwarder: &mut F) {
         let parsed = match self.parser.parse(frame, self.auth.as_ref()) {
             Ok(parsed) => parsed,
             Err(error) => {
-                self.refuse(error, forwarder);
+                if self.follow_change(now, error, frame, forwarder) {
+                    self.on_frame_now(now, frame, forwarder);
+                } else {
+                    self.refuse(error, forwarder);
+                }
                 return;
             }
         };
@@ -266,6 +290,10 @@ impl Engine {
             && now >= deadline
         {
             self.close(now, forwarder);
+        }
+        // A change may make this node the master. A master that is left behind does not wait: this must come before its next cycle.
+        if self.phase == Phase::Idle && (!self.is_master() || now >= self.next_open) {
+            self.change_if_ready(now, forwarder);
         }
         if self.phase == Phase::Idle && self.is_master() && now >= self.next_open {
             self.open_next(now, forwarder);
@@ -304,6 +332,9 @@ impl Engine {
             window_begin: self.window_begin.saturating_sub(self.ahead),
             window_length: self.window_end.saturating_sub(self.window_begin),
             checksum: self.scheduler.checksum(),
+            configuration: self.hash,
+            next_configuration: self.next_hash(),
+            waits_for: self.not_ready(),
         }
     }
 
@@ -354,12 +385,14 @@ impl Engine {
 
     fn refuse<F: Forwarder>(&mut self, error: FrameError, forwarder: &mut F) {
         self.counters.refuse(error);
-        if let FrameError::OtherConfiguration { node, theirs } = error {
+        if let FrameError::OtherConfiguration { node, theirs } = error
+            && self.next_hash() != Some(theirs)
+        {
             let known = self.config.index_of(NodeId(node));
             if let Some(peer) = known.map(|member| &mut self.peers[member])
                 && !std::mem::replace(&mut peer.refused, true)
             {
-                let ours = self.config.hash();
+                let ours = self.hash;
                 forwarder.event(Event::OtherConfiguration { node: NodeId(node), theirs, ours });
             }
         }

@@ -59,9 +59,20 @@ impl Auth {
         if differs == 0 { Ok(u64::from_be_bytes(counter)) } else { Err(FrameError::Forged) }
     }
 
+    /// Goes on with the counters of `old`: of each member at its place there.
+    pub(crate) fn carried(old: &Self, places: &[Option<usize>]) -> Self {
+        let last = places.iter().map(|place| place.map_or(0, |place| old.last[place])).collect();
+        Self { last, ..old.clone() }
+    }
+
+    /// Whether a counter of a member was not used yet.
+    pub(crate) fn is_fresh(&self, member: usize, counter: u64) -> bool {
+        counter > self.last[member]
+    }
+
     /// Uses up a counter of a member.
     pub(crate) fn accept(&mut self, member: usize, counter: u64) -> Result<(), FrameError> {
-        if counter <= self.last[member] {
+        if !self.is_fresh(member, counter) {
             return Err(FrameError::Replayed);
         }
         self.last[member] = counter;

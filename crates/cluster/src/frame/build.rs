@@ -92,7 +92,8 @@ impl Builder {
 
     fn v2(&mut self, header: &Header, part: &[u8]) {
         let kind = if header.kind == Kind::State { 1 } else { 2 };
-        let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6;
+        let ready = u8::from(header.ready.is_some()) << 5;
+        let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6 | ready;
         self.frame.extend([2, kind, flags, self.config.classes() as u8]);
         for word in [
             self.config.links as u16,
@@ -106,7 +107,7 @@ impl Builder {
         }
         self.frame.extend(header.cycle.to_be_bytes());
         self.frame.extend(self.hash.to_be_bytes());
-        self.frame.extend(header.checksum.unwrap_or(0).to_be_bytes());
+        self.frame.extend(header.ready.or(header.checksum).unwrap_or(0).to_be_bytes());
         self.frame.extend(header.members.unwrap_or(0).to_be_bytes());
         debug_assert_eq!(self.frame.len(), self.begin + V2_HEADER, "the header of version 2");
         self.frame.extend(part);

@@ -8,10 +8,11 @@
 //!                    6·l·N·K records: link major, then class, then position: 4 stamp, 2 length
 //!                    [4 checksum, if master and the cycle number is a multiple of checksum_every]
 //! version 1, clock:  2 header with id 63 | body as below
-//! version 2:         1 version = 2 | 1 kind (1 state, 2 clock) | 1 flags (0x80 master, 0x40 resync) | 1 classes | 2 links
+//! version 2:         1 version = 2 | 1 kind (1 state, 2 clock) | 1 flags (0x80 master, 0x40 resync, 0x20 ready) | 1 classes | 2 links
 //!                    2 records per queue | 2 id | 2 fragment | 2 fragments | 2 bytes of body in this frame
 //!                    8 cycle | 4 configuration hash | 4 checksum of the clocks | 8 set of members      (40 bytes)
 //!                    part of the body
+//!                    ready: in place of the checksum, the hash of the configuration that the sender is ready to change to
 //! clock body:        2 sender | 2 refunds R | 8·N clocks | 8·N clocks before | 8·M·N·K tags | R × (2 queue, 8 tag before)
 //! authentication:    8 counter | 16 SipHash-2-4-128 over source, all from the header on, and the counter
 //! ```
@@ -76,6 +77,8 @@ pub struct Header {
     pub fragments: u16,
     /// Checksum of the sender's clocks, if the frame carries one.
     pub checksum: Option<u32>,
+    /// Hash of the configuration that the sender is ready to change to, in version 2; such a frame has no checksum.
+    pub ready: Option<u32>,
     /// Set of members by index, in version 2.
     pub members: Option<u64>,
 }

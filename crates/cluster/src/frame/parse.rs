@@ -122,6 +122,7 @@ impl Parser {
             fragment: 0,
             fragments: 1,
             checksum,
+            ready: None,
             members: None,
         };
         Ok((length, header, 0))
@@ -177,6 +178,7 @@ impl Parser {
         if !(fits && whole && sized && ends) {
             return Err(FrameError::Dimensions);
         }
+        let ready = head[2] & 0x20 != 0;
         let length = V2_HEADER + part + auth;
         check_length(payload, length)?;
         let header = Header {
@@ -187,7 +189,8 @@ impl Parser {
             resync: head[2] & 0x40 != 0,
             fragment,
             fragments,
-            checksum: Some(word_at(28)),
+            checksum: (!ready).then(|| word_at(28)),
+            ready: ready.then(|| word_at(28)),
             members: Some(long_at(32)),
         };
         Ok((length, header, offset))
