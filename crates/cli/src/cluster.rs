@@ -51,6 +51,13 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
     for (what, count) in &cluster.refused {
         let _ = write!(text, ", {count} {what}");
     }
+    if let Some(next) = &cluster.next_configuration {
+        let waits = match cluster.waits_for.as_slice() {
+            [] => "all are ready".to_owned(),
+            ids => format!("waits for nodes {}", list(ids)),
+        };
+        let _ = write!(text, "\nnext configuration {next}: {waits}");
+    }
     text.push('\n');
     let mut table = Table::new(["link", "class", "offered", "granted", "bytes", "queued", "drops by reason"]);
     for link in &cluster.links {

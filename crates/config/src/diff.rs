@@ -76,12 +76,11 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     }
     fairdrop(&mut out, old, new);
     if old.cluster != new.cluster {
-        out.push("cluster: other settings (needs a restart)".to_owned());
+        let text = "cluster: other settings, in force when all members have them (node, port, vlan, key and links need a restart)";
+        out.push(text.to_owned());
     }
     if old.balancer != new.balancer {
-        out.push(
-            "balancer: other settings (needs a restart, except for the states of forwarders)".to_owned(),
-        );
+        out.push("balancer: other settings (needs a restart, except for its forwarders)".to_owned());
     }
     out
 }

@@ -28,10 +28,29 @@ fn hop(link: usize) -> (MacAddr, std::net::IpAddr) {
     (MacAddr([2, 0, 0, 0, 9, link as u8]), ip(&format!("10.7.0.{}", 21 + link)))
 }
 
+fn switch_port(text: &str) -> String {
+    format!("[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n{text}")
+}
+
+fn forwarder_text(id: u16, extra: &str) -> String {
+    let mut text = format!(
+        "[router]\nbuffers = 8192\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{{ dscp = 46 }}]\n\
+             [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
+             key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\n{extra}\n"
+    );
+    for link in 0..3 {
+        text += &format!(
+            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = [\"10.7.0.{}\"]\n",
+            21 + link
+        );
+    }
+    text
+}
+
 impl Node {
     fn new(text: &str, mac: MacAddr) -> Self {
-        let text = format!("[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n{text}");
-        let config = RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        let config =
+            RouterConfig::parse(&switch_port(text), "test.toml").unwrap_or_else(|error| panic!("{error}"));
         let now = Nanos::from_secs(1);
         let mut pipeline = Pipeline::new(&config, now).unwrap();
         let options = MemoryOptions { slots: 4096, mtu: 9000 };
@@ -49,18 +68,7 @@ impl Node {
     }
 
     fn forwarder(id: u16, extra: &str) -> Self {
-        let mut text = format!(
-            "[router]\nbuffers = 8192\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{{ dscp = 46 }}]\n\
-             [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
-             key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\n{extra}\n"
-        );
-        for link in 0..3 {
-            text += &format!(
-                "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = [\"10.7.0.{}\"]\n",
-                21 + link
-            );
-        }
-        Self::new(&text, MacAddr([2, 0, 0, 0, 1, id as u8]))
+        Self::new(&forwarder_text(id, extra), MacAddr([2, 0, 0, 0, 1, id as u8]))
     }
 
     fn view(&mut self, now: Nanos) -> ClusterSnapshot {
@@ -243,6 +251,55 @@ fn a_node_with_another_configuration_is_refused_and_named() {
     let view = nodes[0].view(START);
     assert!(view.refused["other_configuration"] > 0);
     assert_eq!(view.present, [1, 2]);
+}
+
+/// The same file with other settings, read again by a running forwarder.
+fn reload(node: &mut Node, id: u16, weight: u32, now: Nanos) -> Result<(), String> {
+    let text = forwarder_text(id, "l = 10").replace("voice = 3", &format!("voice = {weight}"));
+    let config = RouterConfig::parse(&switch_port(&text), "test.toml").unwrap();
+    node.pipeline.reload(now, &config).map_err(|error| error.to_string())
+}
+
+#[test]
+fn weights_change_when_all_have_read_them() {
+    let mut nodes = cluster("l = 10");
+    let mut now = START;
+    let mut go = |nodes: &mut Vec<Node>, millis: u64| {
+        let sent = run(nodes, now, Nanos::from_millis(millis), || false);
+        now += Nanos::from_millis(millis);
+        (now, sent.len())
+    };
+    let (at, _) = go(&mut nodes, 200);
+    let before = nodes[0].view(at).configuration;
+    for (index, node) in nodes.iter_mut().enumerate().take(2) {
+        reload(node, 1 + index as u16, 1, at).unwrap();
+    }
+    let (at, _) = go(&mut nodes, 50);
+    let view = nodes[0].view(at);
+    assert_eq!((view.configuration.as_str(), view.waits_for.as_slice()), (before.as_str(), [3].as_slice()));
+    reload(&mut nodes[2], 3, 1, at).unwrap();
+    let (at, _) = go(&mut nodes, 100);
+    let granted = |nodes: &mut Vec<Node>, at| {
+        let mut sums = [0; 2];
+        for node in nodes {
+            for link in node.view(at).links {
+                sums.iter_mut().zip(&link.classes).for_each(|(sum, class)| *sum += class.granted_bytes);
+            }
+        }
+        sums
+    };
+    let middle = granted(&mut nodes, at);
+    let (at, sent) = go(&mut nodes, 400);
+    let end = granted(&mut nodes, at);
+    let [rest, voice] = [end[0] - middle[0], end[1] - middle[1]];
+    assert!(sent > 900 && rest.abs_diff(voice) * 50 < rest, "{sent} sent: {rest} to {voice}, were 1 to 3");
+    for node in &mut nodes {
+        let view = node.view(at);
+        assert!(view.configuration != before && view.next_configuration.is_none() && view.out_of_step == 0);
+        assert_conserved(&node.pipeline.snapshot(at, &mut node.ports));
+    }
+    let error = reload(&mut nodes[0], 2, 1, at).unwrap_err();
+    assert!(error.contains("[cluster]") && error.contains("restart"), "{error}");
 }
 
 #[test]

@@ -40,10 +40,6 @@ impl BalancerRole {
         })
     }
 
-    pub(super) fn section(&self) -> &BalancerSection {
-        &self.section
-    }
-
     fn set_state(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
         let mut forwarders = self.section.forwarders.clone();
         let Some(forwarder) = forwarders.iter_mut().find(|forwarder| forwarder.id == id) else {
@@ -164,21 +160,23 @@ impl Pipeline {
         self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
     }
 
-    /// Takes over the states, weights and addresses of forwarders.
+    /// Takes over the forwarders. Flows of one that is not there any more go to others, as of one that is out.
     pub(super) fn reload_balancer(&mut self, wanted: Option<&BalancerSection>) -> Result<(), CommandError> {
-        let ids = |section: &BalancerSection| -> Vec<u16> {
-            section.forwarders.iter().map(|forwarder| forwarder.id).collect()
-        };
         match (&mut self.balancer, wanted) {
             (None, None) => Ok(()),
             (Some(role), Some(wanted)) => {
                 let fixed =
                     |section: &BalancerSection| (section.port, section.seed, section.flows, section.idle);
-                if fixed(role.section()) != fixed(wanted) || ids(role.section()) != ids(wanted) {
-                    let what = "[balancer], except its forwarders' states, weights and addresses,".to_owned();
+                if fixed(&role.section) != fixed(wanted) {
+                    let what = "[balancer], except its forwarders,".to_owned();
                     return Err(CommandError::NeedsRestart { what });
                 }
                 set_targets(&mut role.balancer, &wanted.forwarders)?;
+                let known = |forwarder: &BalancerForwarder| {
+                    let at = role.section.forwarders.iter().position(|old| old.id == forwarder.id);
+                    at.map_or((0, 0), |at| role.sent[at])
+                };
+                role.sent = wanted.forwarders.iter().map(known).collect();
                 role.section = wanted.clone();
                 Ok(())
             }

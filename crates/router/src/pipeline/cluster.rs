@@ -48,11 +48,25 @@ struct Around {
     news: Vec<Event>,
     /// By link.
     ports: Vec<u16>,
+    pace: Pace,
+    /// Under the configuration that the engine is ready to change to.
+    next_pace: Pace,
+    limit: usize,
+    late: u64,
+}
+
+/// How granted packets follow each other.
+#[derive(Clone, Copy)]
+struct Pace {
     rate: BitRate,
     overhead: u16,
     per_packet: Nanos,
-    limit: usize,
-    late: u64,
+}
+
+impl Pace {
+    fn of(section: &ClusterSection) -> Self {
+        Self { rate: section.rate, overhead: section.overhead, per_packet: section.per_packet }
+    }
 }
 
 struct Queue {
@@ -94,10 +108,10 @@ impl Forwarder for Acting<'_> {
             // What a port's fall has taken away meanwhile is not sent.
             let Some(packet) = around.queues[queue].take() else { break };
             left = left.saturating_sub(u32::from(length(&packet)));
-            let wire = Bytes(u64::from(length(&packet)) + u64::from(around.overhead));
+            let wire = Bytes(u64::from(length(&packet)) + u64::from(around.pace.overhead));
             let port = around.ports[grant.link];
             around.granted.push_back(Granted { at, queue, port, packet });
-            at += around.rate.time_for(wire).max(around.per_packet);
+            at += around.pace.rate.time_for(wire).max(around.pace.per_packet);
         }
     }
 
@@ -109,6 +123,9 @@ impl Forwarder for Acting<'_> {
     }
 
     fn event(&mut self, event: Event) {
+        if let Event::Changed { .. } = event {
+            self.around.pace = self.around.next_pace;
+        }
         // Steps are lost and gained with every lost frame; they are counted.
         if !matches!(event, Event::LostStep | Event::InStep) && self.around.news.last() != Some(&event) {
             self.around.news.push(event);
@@ -209,9 +226,8 @@ impl ClusterRole {
                 outbox: Vec::new(),
                 news: Vec::new(),
                 ports: section.links.iter().map(|link| link.port).collect(),
-                rate: section.rate,
-                overhead: section.overhead,
-                per_packet: section.per_packet,
+                pace: Pace::of(section),
+                next_pace: Pace::of(section),
                 limit: section.limit as usize,
                 late: 0,
             },
@@ -220,8 +236,37 @@ impl ClusterRole {
         })
     }
 
-    pub(super) fn section(&self) -> &ClusterSection {
-        &self.section
+    /// Refuses what cannot change while the router runs.
+    fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
+        let fixed = |section: &ClusterSection| {
+            let ClusterSection { node, port, vlan, key, weights, links, .. } = section;
+            (*node, *port, *vlan, *key, weights.len(), links.clone())
+        };
+        if fixed(&self.section) == fixed(wanted) {
+            return Ok(());
+        }
+        Err(CommandError::NeedsRestart { what: "node, port, vlan, key and links of [cluster]".to_owned() })
+    }
+
+    /// Other settings: `limit` at once, all else when all members are ready for it.
+    fn prepare(&mut self, now: Nanos, wanted: &ClusterSection) -> Result<(), CommandError> {
+        if self.section == *wanted {
+            return Ok(());
+        }
+        let config = engine_config(wanted);
+        let invalid = |error| CommandError::Invalid(format!("cluster: {error}"));
+        match &mut self.engine {
+            Some(engine) => engine.prepare(&config, now).map_err(invalid)?,
+            None => {
+                config.validate().map_err(invalid)?;
+                self.around.pace = Pace::of(wanted);
+            }
+        }
+        self.around.next_pace = Pace::of(wanted);
+        self.around.limit = wanted.limit as usize;
+        self.engine_config = config;
+        self.section = wanted.clone();
+        Ok(())
     }
 
     /// `first` is the time since 1970 at `now` zero, nanoseconds: counters of an earlier life are below.
@@ -269,7 +314,6 @@ impl ClusterRole {
     pub(super) fn view(&self, links: &[String], classes: &[String]) -> ClusterSnapshot {
         let mut view = ClusterSnapshot {
             node: self.section.node,
-            configuration: format!("{:08x}", self.engine_config.hash()),
             granted_waiting: self.around.granted.len() as u64,
             late: self.around.late,
             ..ClusterSnapshot::default()
@@ -279,8 +323,14 @@ impl ClusterRole {
             view.master = now.master.map(|id| id.0);
             view.cycle = now.cycle.unwrap_or(0);
             view.in_step = now.in_step;
-            let present = |(at, id): (usize, &u16)| (now.present >> at & 1 == 1).then_some(*id);
-            view.present = self.section.members.iter().enumerate().filter_map(present).collect();
+            let those = |set: u64| -> Vec<u16> {
+                let inside = |(at, id): (usize, &NodeId)| (set >> at & 1 == 1).then_some(id.0);
+                engine.config().members.iter().enumerate().filter_map(inside).collect()
+            };
+            view.present = those(now.present);
+            view.configuration = format!("{:08x}", now.configuration);
+            view.next_configuration = now.next_configuration.map(|hash| format!("{hash:08x}"));
+            view.waits_for = those(now.waits_for);
             view.count(engine.counters());
         }
         for (at, link) in self.section.links.iter().enumerate() {
@@ -424,6 +474,27 @@ impl Pipeline {
         }
     }
 
+    /// Refuses changes of `[cluster]` that need a restart.
+    pub(super) fn check_cluster(&self, wanted: Option<&ClusterSection>) -> Result<(), CommandError> {
+        match (&self.cluster, wanted) {
+            (None, None) => Ok(()),
+            (Some(role), Some(wanted)) => role.check(wanted),
+            _ => Err(CommandError::NeedsRestart { what: "[cluster]".to_owned() }),
+        }
+    }
+
+    /// Gets ready for another configuration of the cluster.
+    pub(super) fn reload_cluster(
+        &mut self,
+        now: Nanos,
+        wanted: Option<&ClusterSection>,
+    ) -> Result<(), CommandError> {
+        match (&mut self.cluster, wanted) {
+            (Some(role), Some(wanted)) => role.prepare(now, wanted),
+            _ => Ok(()),
+        }
+    }
+
     /// What a person should hear of the cluster.
     pub fn drain_news(&mut self, mut tell: impl FnMut(&str)) {
         let Some(role) = &mut self.cluster else { return };
@@ -433,6 +504,9 @@ impl Pipeline {
                 Event::FollowsMaster(id) => format!("cluster: node {} opens the cycles from now on", id.0),
                 Event::SecondMaster(id) => {
                     format!("cluster: node {} claims to be master and is not obeyed", id.0)
+                }
+                Event::Changed { hash, cycle } => {
+                    format!("cluster: configuration {hash:08x} is in force from cycle {} on", cycle + 1)
                 }
                 Event::LostStep => "cluster: out of step".to_owned(),
                 Event::InStep => "cluster: in step".to_owned(),

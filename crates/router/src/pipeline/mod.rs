@@ -465,14 +465,13 @@ impl Pipeline {
         if self.flows.lists != config.flows.lists {
             return restart("the global list of [flows]");
         }
-        if self.cluster.as_ref().map(ClusterRole::section) != config.cluster.as_ref() {
-            return restart("[cluster]");
-        }
-        self.reload_balancer(config.balancer.as_ref())?;
+        self.check_cluster(config.cluster.as_ref())?;
         self.disciplines.check(config)?;
         if self.place.is_some() {
             config.check_workers().map_err(CommandError::Invalid)?;
         }
+        self.reload_balancer(config.balancer.as_ref())?;
+        self.reload_cluster(now, config.cluster.as_ref())?;
         self.flows = config.flows.clone();
         for (at, wanted) in config.links.iter().enumerate() {
             self.reconfigure(now, at, wanted.clone())?;

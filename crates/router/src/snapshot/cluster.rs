@@ -14,6 +14,10 @@ pub struct ClusterSnapshot {
     pub node: u16,
     /// The hash of what all members must agree upon.
     pub configuration: String,
+    /// The hash of the configuration that it is ready to change to.
+    pub next_configuration: Option<String>,
+    /// Living members that are not ready for that.
+    pub waits_for: Vec<u16>,
     /// The master it obeys, maybe itself.
     pub master: Option<u16>,
     /// The cycle whose exchange was last opened.
