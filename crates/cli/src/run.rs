@@ -13,12 +13,14 @@ use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError
 use crate::args::RunArgs;
 use crate::check;
 use crate::failure::{Failure, Outcome};
+use crate::membership::{self, Merged};
 
 /// How often the worker is looked after.
 const LOOK: Nanos = Nanos::from_millis(500);
 
 pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let config = check::load(&args.file, &disciplines)?;
+    membership::built(&args.file, &config)?;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
@@ -38,8 +40,10 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let handle =
         Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &config, &error))?;
     let handle = Arc::new(handle);
-    let server = Server::start(socket, &config, Arc::clone(&handle))
+    let merged = Merged::new(&handle, &config);
+    let server = Server::start(socket, &config, Arc::clone(&merged))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
+    let client = merged.start(&config).map_err(system("starting the thread of [membership]"))?;
     if let Ok(snapshot) = handle.snapshot() {
         let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
         println!("\nseed {}{drawn}", snapshot.seed);
@@ -48,6 +52,7 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
 
     let asked = wait(&signals, &handle, &args.file, socket);
+    drop(client);
     server.stop();
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;

@@ -21,7 +21,7 @@ fn ports_and_classes() -> &'static str {
      match = [{ protocol = \"udp\", destination_port = 5001 }]\n"
 }
 
-fn forwarder(id: usize, seed: u64) -> String {
+fn forwarder(id: usize, seed: u64, membership: &str) -> String {
     let mut text = format!(
         "[router]\nname = \"f{id}\"\n{}[cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\n\
          key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\nt_br = \"4ms\"\nl = 24\np = 12\nlimit = 400\nseed = {seed}\n",
@@ -34,15 +34,15 @@ fn forwarder(id: usize, seed: u64) -> String {
             21 + link
         );
     }
-    text
+    text + membership
 }
 
-fn balancer() -> String {
+fn balancer(membership: &str) -> String {
     let mut text = format!("[router]\nname = \"b\"\n{}[balancer]\nport = \"switch\"\n", ports_and_classes());
     for id in 1..=3 {
         let _ = write!(text, "[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
     }
-    text
+    text + membership
 }
 
 /// Counts of one (link, class).
@@ -67,7 +67,12 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
-        let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src"];
+        Self::with("")
+    }
+
+    /// `membership` is added to the file of each router.
+    fn with(membership: &str) -> Self {
+        let nodes = ["sw", "f1", "f2", "f3", "n0", "n1", "n2", "lb", "src", "ed"];
         let net = TestNet::new(&nodes);
         net.ip("sw", "link add br0 type bridge");
         net.ip("sw", "link set br0 up");
@@ -80,6 +85,7 @@ impl Cluster {
             ("n2", 23, "02:03"),
             ("lb", 1, "03:01"),
             ("src", 9, "04:01"),
+            ("ed", 2, "05:01"),
         ];
         for (node, address, mac) in hosts {
             net.wire((node, "eth0"), ("sw", node));
@@ -109,9 +115,9 @@ impl Cluster {
             net,
         };
         for id in 1..=3 {
-            cluster.start(&format!("f{id}"), &forwarder(id, 1));
+            cluster.start(&format!("f{id}"), &forwarder(id, 1, membership));
         }
-        cluster.start("lb", &balancer());
+        cluster.start("lb", &balancer(membership));
         cluster.traffic();
         cluster
     }
@@ -227,13 +233,13 @@ impl Cluster {
         self.counts().iter().zip(before).map(|(now, before)| now - before).collect()
     }
 
-    /// Whether voice has three times what the rest has, on each link, within `tolerance`.
-    fn assert_shares(&self, what: &str, counts: &[u64], tolerance: f64) {
+    /// Whether voice has this part of each link, within `tolerance`.
+    fn assert_share(&self, what: &str, counts: &[u64], part: f64, tolerance: f64) {
         for link in 0..LINKS {
             let (rest, voice) = (counts[2 * link] as f64, counts[2 * link + 1] as f64);
             let share = voice / (rest + voice);
-            println!("{what}: link {link}: {rest} and {voice} packets, voice has {share:.4} of 0.75");
-            assert!((share / 0.75 - 1.0).abs() <= tolerance, "{what}: {counts:?}");
+            println!("{what}: link {link}: {rest} and {voice} packets, voice has {share:.4} of {part}");
+            assert!((share / part - 1.0).abs() <= tolerance, "{what}: {counts:?}");
         }
     }
 }
@@ -281,7 +287,7 @@ fn three_processes_behind_a_bridge_are_one_router() {
     cluster.offer(Duration::from_micros(600));
     std::thread::sleep(Duration::from_millis(1_000));
     let counts = cluster.during(Duration::from_secs(3));
-    cluster.assert_shares("backlogged", &counts, 0.01);
+    cluster.assert_share("backlogged", &counts, 0.75, 0.01);
     let full = 3.0 * 10e6 / 8.0 / 1_038.0 * LINKS as f64;
     let used = counts.iter().sum::<u64>() as f64 / full;
     println!("use of the links: {used:.3}");
@@ -301,9 +307,167 @@ fn three_processes_behind_a_bridge_are_one_router() {
     assert!(cluster.log("f2").contains("node 1 is silent"), "{}", cluster.log("f2"));
 
     // It comes back with another configuration: refused, and named.
-    cluster.start("f1", &forwarder(1, 7));
+    cluster.start("f1", &forwarder(1, 7, ""));
     eventually("node 1 is named", || cluster.log("f2").contains("node 1 has another configuration"));
     assert_eq!(master(&cluster, "f3"), Some(2));
     let refused = &cluster.show("f2")["cluster"]["refused"];
     assert!(refused["other_configuration"].as_u64() > Some(0), "{refused}");
+}
+
+#[cfg(not(feature = "etcd"))]
+#[test]
+fn etcd_leads_and_is_not_missed() {
+    let how = "this build has no etcd: cargo test -p evenkeel --features etcd --test cluster (Debian packages protobuf-compiler, libprotobuf-dev, etcd-server)";
+    evenkeel_netns::testing::skip("etcd_leads_and_is_not_missed", how);
+}
+
+/// A real etcd in a namespace of its own.
+#[cfg(feature = "etcd")]
+mod etcd {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    const AT: &str = "10.7.0.2:2379";
+
+    fn base64(bytes: &[u8]) -> String {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for three in bytes.chunks(3) {
+            let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
+                << (8 * (3 - three.len()));
+            for digit in 0..4 {
+                let at = (word >> (18 - 6 * digit) & 63) as usize;
+                text.push(if digit <= three.len() { char::from(DIGITS[at]) } else { '=' });
+            }
+        }
+        text
+    }
+
+    impl Cluster {
+        /// (Re)starts it on the data it has.
+        fn etcd(&mut self) {
+            let url = format!("http://{AT}");
+            let mut command = Command::new("etcd");
+            command.args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+                "--log-level",
+                "error",
+            ]);
+            command.args(["--listen-peer-urls", "http://127.0.0.1:2380", "--data-dir"]);
+            command.arg(self.folder.path().join("etcd")).env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            sys::die_with_parent(&mut command);
+            sys::spawn_in_netns(&mut command, &self.net.name("ed")).unwrap();
+            self.processes.push(("ed".to_owned(), command.spawn().unwrap()));
+        }
+
+        /// Writes a key by etcd's own gateway for HTTP.
+        fn put(&self, key: &str, value: &str) {
+            let body = format!(
+                "{{\"key\":\"{}\",\"value\":\"{}\"}}",
+                base64(format!("/evenkeel/{key}").as_bytes()),
+                base64(value.as_bytes())
+            );
+            let request = format!(
+                "POST /v3/kv/put HTTP/1.1\r\nHost: {AT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            let namespace = self.net.name("ed");
+            let done = std::thread::spawn(move || {
+                sys::enter_netns(&namespace).unwrap();
+                let mut answer = String::new();
+                eventually("etcd takes a value", || {
+                    answer.clear();
+                    let Ok(mut stream) = TcpStream::connect(AT) else { return false };
+                    stream.write_all(request.as_bytes()).is_ok()
+                        && stream.read_to_string(&mut answer).is_ok()
+                        && answer.starts_with("HTTP/1.1 200")
+                });
+            });
+            done.join().unwrap();
+        }
+
+        fn configurations(&self) -> Vec<String> {
+            let of = |node: &&str| self.show(node)["cluster"]["configuration"].as_str().unwrap().to_owned();
+            ["f1", "f2", "f3"].iter().map(of).collect()
+        }
+
+        /// Waits until all forwarders have another configuration than `than`, the same; which.
+        fn another(&self, what: &str, than: &str) -> String {
+            eventually(what, || {
+                let all = self.configurations();
+                all[0] != than && all.iter().all(|one| *one == all[0])
+            });
+            self.configurations().remove(0)
+        }
+    }
+
+    #[test]
+    fn etcd_leads_and_is_not_missed() {
+        let name = "etcd_leads_and_is_not_missed";
+        if !available(name) || !evenkeel_netns::testing::has_tool(name, "etcd", "etcd-server") {
+            return;
+        }
+        let membership = format!("[membership]\nendpoints = [\"http://{AT}\"]\nlease = \"2s\"\n");
+        let mut cluster = Cluster::with(&membership);
+        cluster.net.ip("ed", "link set lo up");
+        eventually("all follow node 1 without etcd", || {
+            ["f1", "f2", "f3"].iter().all(|node| cluster.show(node)["cluster"]["master"] == 1)
+        });
+        let of_file = cluster.configurations().remove(0);
+        cluster.offer(Duration::from_micros(600));
+        cluster.etcd();
+        for id in 1..=3 {
+            cluster.put(&format!("members/{id}/mac"), &format!("02:00:00:00:01:0{id}"));
+        }
+        cluster.put("weights/voice", "1");
+        let equal = cluster.another("the weights of etcd are in force", &of_file);
+        std::thread::sleep(Duration::from_millis(700));
+        let counts = cluster.during(Duration::from_millis(1_500));
+        cluster.assert_share("weights of etcd", &counts, 0.5, 0.02);
+        let before: u64 = counts.iter().sum();
+
+        // What cannot be is named, and changes nothing.
+        cluster.put("weights/voice", "70000");
+        eventually("the wrong value is named", || {
+            let log = cluster.log("f2");
+            log.contains("weights/voice = \"70000\"") && log.contains("1 to 65535")
+        });
+        assert_eq!(cluster.configurations(), [equal.as_str(); 3]);
+
+        // etcd dies: after more than a lease, everything is as it was.
+        let abstained = |cluster: &Cluster| cluster.show("f2")["cluster"]["abstained"].as_u64().unwrap();
+        let abstained_before = abstained(&cluster);
+        cluster.kill("ed");
+        eventually("its death is told", || cluster.log("f2").contains("the router goes on with what it has"));
+        std::thread::sleep(Duration::from_millis(1_500));
+        let counts = cluster.during(Duration::from_millis(1_500));
+        cluster.assert_share("without etcd", &counts, 0.5, 0.02);
+        let without: u64 = counts.iter().sum();
+        assert!(without * 20 > before * 19, "{without} packets without etcd, {before} with it");
+        assert_eq!(cluster.configurations(), [equal.as_str(); 3]);
+        println!("abstained: {abstained_before} before, {} after", abstained(&cluster));
+        assert_eq!(cluster.show("lb")["balancer"]["moved"], 0);
+
+        // It is back, on its data: the value is mended, and nobody was lost meanwhile.
+        cluster.etcd();
+        cluster.put("weights/voice", "3");
+        let back = cluster.another("the mended weights are in force", &equal);
+        assert_eq!(back, of_file, "members and weights are those of the file again");
+        std::thread::sleep(Duration::from_millis(700));
+        let counts = cluster.during(Duration::from_millis(1_500));
+        cluster.assert_share("etcd is back", &counts, 0.75, 0.02);
+        assert_eq!(cluster.show("lb")["balancer"]["moved"], 0, "no lease was held against anybody");
+
+        // A forwarder dies: its lease tells the balancer.
+        cluster.kill("f3");
+        eventually("the balancer has it out", || {
+            cluster.show("lb")["balancer"]["forwarders"][2]["state"] == "out"
+        });
+    }
 }

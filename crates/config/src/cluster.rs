@@ -389,7 +389,7 @@ fn key_of(text: &str) -> Option<[u8; 16]> {
 }
 
 /// An address of a station, not of a group.
-fn mac_of(text: &str) -> Option<[u8; 6]> {
+pub(crate) fn mac_of(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut parts = text.split([':', '-']);
     for byte in &mut mac {

@@ -12,6 +12,7 @@ use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
+use crate::membership::MembershipSection;
 use crate::service::ServiceConfig;
 
 /// A whole `router.toml`.
@@ -35,6 +36,8 @@ pub struct RouterConfig {
     pub cluster: Option<ClusterSection>,
     /// `[balancer]`: this router is a balancer.
     pub balancer: Option<BalancerSection>,
+    /// `[membership]`: parts of these come from etcd.
+    pub membership: Option<MembershipSection>,
 }
 
 /// `[router]`.

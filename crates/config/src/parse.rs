@@ -14,6 +14,7 @@ use crate::control::control_of;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
+use crate::membership::membership_of;
 use crate::model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
 use crate::quantity::size_text;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
@@ -118,8 +119,23 @@ pub fn router_from_table(
         let message = "a router is a forwarder ([cluster]) or a balancer ([balancer]), not both";
         reader.fail(&table.at, table.path.clone(), message);
     }
+    let membership = match fields.table("membership") {
+        Some(table) => Some(membership_of(reader, table, cluster.is_some() || balancer.is_some())?),
+        None => None,
+    };
     let flows = flows_of(fields.table("flows")?)?;
-    let config = RouterConfig { router, flows, ports, services, classes, links, fairdrop, cluster, balancer };
+    let config = RouterConfig {
+        router,
+        flows,
+        ports,
+        services,
+        classes,
+        links,
+        fairdrop,
+        cluster,
+        balancer,
+        membership,
+    };
     check_admissions(reader, &fields, &config);
     crate::workers::check(reader, &fields, &config);
     Some(config)

@@ -67,6 +67,12 @@ pub static FILE: Section = Section {
             presence: Presence::Optional("none"),
             doc: "This router is a balancer.",
         },
+        Key {
+            name: "membership",
+            kind: Kind::Table(&cluster::MEMBERSHIP),
+            presence: Presence::Optional("this file alone"),
+            doc: "Members and weights come from etcd.",
+        },
     ],
 };
 
@@ -786,5 +792,6 @@ pub static ALL: &[&Section] = &[
     &cluster::CLUSTER,
     &cluster::LINK,
     &cluster::BALANCER,
+    &cluster::MEMBERSHIP,
     &cluster::FORWARDER,
 ];

@@ -12,7 +12,7 @@ use crate::{Namespaces, shell, sweep};
 ///
 /// # Panics
 /// If `EVENKEEL_NO_SKIP` is set: where everything is there, a skipped test is a failed one.
-fn skip(test: &str, why: &str) {
+pub fn skip(test: &str, why: &str) {
     assert!(std::env::var_os("EVENKEEL_NO_SKIP").is_none(), "{test}: must not be skipped: {why}");
     let _ = writeln!(std::io::stderr(), "\nskipped: {test}: {why}");
 }

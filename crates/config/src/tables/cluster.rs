@@ -304,6 +304,33 @@ pub static FORWARDER: Section = Section {
     ],
 };
 
+/// `[membership]`.
+pub static MEMBERSHIP: Section = Section {
+    heading: "[membership]",
+    doc: "Members, weights of classes and the balancers' forwarders come from etcd and change live; what this file says of them holds until etcd has \
+          said something, and whenever that does not fit. Needs an evenkeel built with the feature `etcd`. See docs/cluster-live.md.",
+    keys: &[
+        Key {
+            name: "endpoints",
+            kind: Kind::List(&Kind::Text),
+            presence: Presence::Required,
+            doc: "Where etcd is: `[\"http://10.0.0.1:2379\"]`. The packet path never waits for it.",
+        },
+        Key {
+            name: "prefix",
+            kind: Kind::Text,
+            presence: Presence::Default("\"/evenkeel\""),
+            doc: "What the keys of this cluster begin with.",
+        },
+        Key {
+            name: "lease",
+            kind: Kind::Time { min: Nanos(1_000_000_000), max: Nanos(3_600_000_000_000) },
+            presence: Presence::Default("\"10s\""),
+            doc: "A router that is not heard of for so long is not alive: balancers send nothing to such a forwarder. Whole seconds.",
+        },
+    ],
+};
+
 /// The states of a forwarder at a balancer.
 pub const STATE: Kind = Kind::Choice(&[
     ("active", "new flows and those it has"),

@@ -1,0 +1,75 @@
+//! `[membership]`: what etcd says is laid over the file, whichever of both is new.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use evenkeel_config::RouterConfig;
+use evenkeel_control::Target;
+use evenkeel_membership::{Merger, lock};
+use evenkeel_router::{Command, CommandError, Handle, Reply};
+
+use crate::failure::Failure;
+
+/// Refuses a file that asks for what this build does not have.
+pub(crate) fn built(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
+    if config.membership.is_none() || evenkeel_membership::BUILT_IN {
+        return Ok(());
+    }
+    let text = "[membership]: this evenkeel was built without etcd: build it with --features etcd (Debian packages protobuf-compiler and \
+                libprotobuf-dev), or take the section out: members and weights are then the file's";
+    Err(Failure::new(3, format!("{}: {text}", file.display())))
+}
+
+/// The router, behind what merges.
+pub(crate) struct Merged {
+    handle: Arc<Handle>,
+    merger: Arc<Mutex<Merger>>,
+}
+
+impl Merged {
+    pub(crate) fn new(handle: &Arc<Handle>, config: &RouterConfig) -> Arc<Self> {
+        Arc::new(Self { handle: Arc::clone(handle), merger: Merger::shared(config) })
+    }
+
+    /// Follows etcd, if the file says so, until what this returns is dropped.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn start(&self, config: &RouterConfig) -> io::Result<Option<evenkeel_membership::Client>> {
+        let Some(section) = &config.membership else { return Ok(None) };
+        let handle = Arc::clone(&self.handle);
+        let send = move |config: &RouterConfig| {
+            let reload = Command::Reload(Box::new(config.clone()));
+            handle.send(reload).map(drop).map_err(|error| error.to_string())
+        };
+        let report = |text: &str| eprintln!("evenkeel: {text}");
+        evenkeel_membership::Client::start(section, Arc::clone(&self.merger), Box::new(send), report)
+            .map(Some)
+    }
+
+    /// Nothing to follow: [`built`] has seen to that.
+    #[cfg(not(feature = "etcd"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in the build with etcd")]
+    pub(crate) fn start(&self, _config: &RouterConfig) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Target for Merged {
+    fn send(&self, command: Command) -> Result<Reply, CommandError> {
+        let Command::Reload(config) = command else { return self.handle.send(command) };
+        let mut refused = None;
+        let mut apply =
+            |merged: &RouterConfig| match self.handle.send(Command::Reload(Box::new(merged.clone()))) {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    let text = error.to_string();
+                    refused = Some(error);
+                    Err(text)
+                }
+            };
+        match lock(&self.merger).rebase(&config, &mut apply) {
+            Ok(()) => Ok(Reply::Done),
+            Err(text) => Err(refused.unwrap_or(CommandError::Invalid(text))),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Members, weights and roles of a cluster from etcd, at human speed.
+//!
+//! The router's file is the base; what etcd says is laid over it ([`evenkeel_config::overlay`]) and handed on as one whole, checked configuration, which
+//! the cluster brings into force in band. The client has a thread of its own and never touches the packet path: if etcd is away, slow or says what cannot
+//! be, the router goes on with what it has.
+//!
+//! A router tells that it is alive by a key on a lease. When a forwarder's key goes while etcd is there, balancers give it nothing until it is back. After
+//! etcd was away, nobody counts as gone before one lease is over: all come back at their own time. Failover among forwarders does not wait for
+//! any of this; it is in band, within a few cycles.
+//!
+//! Not implemented: TLS and passwords of etcd (let it listen inside only).
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "etcd")]
+mod client;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evenkeel_config::{Refusal, RouterConfig, overlay};
+
+#[cfg(feature = "etcd")]
+pub use client::Client;
+
+/// Whether this build can talk to etcd.
+pub const BUILT_IN: bool = cfg!(feature = "etcd");
+
+/// What etcd said last, by key after the prefix and its slash.
+pub type Keys = BTreeMap<String, String>;
+
+/// The file of a router and what is laid over it.
+#[derive(Debug)]
+pub struct Merger {
+    base: RouterConfig,
+    keys: Keys,
+    gone: BTreeSet<u16>,
+    /// Forwarders that were alive at some time.
+    seen: BTreeSet<u16>,
+    running: RouterConfig,
+}
+
+/// Takes a configuration over: gives it to the router, and says why it did not take it.
+pub type Apply<'a> = &'a mut dyn FnMut(&RouterConfig) -> Result<(), String>;
+
+impl Merger {
+    /// Nothing is laid over `base` yet.
+    #[must_use]
+    pub fn new(base: &RouterConfig) -> Self {
+        Self {
+            base: base.clone(),
+            keys: Keys::new(),
+            gone: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            running: base.clone(),
+        }
+    }
+
+    /// The same for several threads.
+    #[must_use]
+    pub fn shared(base: &RouterConfig) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self::new(base)))
+    }
+
+    /// The file was read again. What etcd said last is laid over it.
+    ///
+    /// # Errors
+    /// `[membership]` differs, which needs a restart; keys that do not fit the file; or what `apply` says. Then nothing has changed.
+    pub fn rebase(&mut self, base: &RouterConfig, apply: Apply<'_>) -> Result<(), String> {
+        if base.membership != self.base.membership {
+            return Err("[membership] cannot change while the router runs: restart it".to_owned());
+        }
+        let merged = overlay(base, &self.keys, &self.gone).map_err(|refused| said(&refused))?;
+        apply(&merged)?;
+        (self.base, self.running) = (base.clone(), merged);
+        Ok(())
+    }
+
+    /// What etcd says now. With `leases`, a forwarder that was alive and has no key any more is gone. `true`: something has changed.
+    ///
+    /// # Errors
+    /// Each wrong key with its value and what is valid, or what `apply` says. Then the router goes on as before.
+    pub fn keys(&mut self, keys: Keys, leases: bool, apply: Apply<'_>) -> Result<bool, String> {
+        let alive: BTreeSet<u16> =
+            keys.keys().filter_map(|key| key.strip_prefix("alive/forwarder/")?.parse().ok()).collect();
+        let mut gone: BTreeSet<u16> = self.seen.difference(&alive).copied().collect();
+        if !leases {
+            gone.retain(|id| self.gone.contains(id));
+        }
+        self.seen.extend(alive);
+        let merged = overlay(&self.base, &keys, &gone).map_err(|refused| said(&refused))?;
+        let changed = merged != self.running;
+        if changed {
+            apply(&merged)?;
+        }
+        (self.keys, self.gone, self.running) = (keys, gone, merged);
+        Ok(changed)
+    }
+
+    /// The key, after prefix and slash, by which this router says that it is alive.
+    #[must_use]
+    pub fn alive_key(&self) -> String {
+        match &self.base.cluster {
+            Some(cluster) => format!("alive/forwarder/{}", cluster.node),
+            None => format!("alive/balancer/{}", self.base.router.name),
+        }
+    }
+}
+
+/// Nothing that is done under this lock can leave what it guards half changed.
+pub fn lock(merger: &Mutex<Merger>) -> MutexGuard<'_, Merger> {
+    merger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn said(refused: &[Refusal]) -> String {
+    let all: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    format!("etcd says what cannot be, and none of it is used: {}", all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n\
+         [membership]\nendpoints = [\"http://10.0.0.1:2379\"]\n";
+
+    fn keys(alive: &[u16], extra: &[(&str, &str)]) -> Keys {
+        let mut keys = Keys::new();
+        for id in 1..=2 {
+            keys.insert(format!("members/{id}/mac"), format!("02:00:00:00:00:0{id}"));
+        }
+        keys.extend(alive.iter().map(|id| (format!("alive/forwarder/{id}"), String::new())));
+        keys.extend(extra.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        keys
+    }
+
+    fn states(config: &RouterConfig) -> Vec<(u16, &'static str)> {
+        config.balancer.iter().flat_map(|of| &of.forwarders).map(|one| (one.id, one.state.name())).collect()
+    }
+
+    #[test]
+    fn who_was_alive_and_is_not_gets_nothing_once_leases_count() {
+        let base = RouterConfig::parse(BALANCER, "r.toml").unwrap();
+        let mut merger = Merger::new(&base);
+        let mut last = Vec::new();
+        let mut say = |merger: &mut Merger, keys, leases| {
+            let changed = merger.keys(keys, leases, &mut |config| {
+                last = states(config);
+                Ok(())
+            });
+            (changed.unwrap(), last.clone())
+        };
+        let both = vec![(1, "active"), (2, "active")];
+        assert_eq!(
+            say(&mut merger, keys(&[], &[]), true),
+            (true, both.clone()),
+            "never seen: as the keys say"
+        );
+        assert_eq!(say(&mut merger, keys(&[1, 2], &[]), true), (false, both.clone()));
+        assert_eq!(
+            say(&mut merger, keys(&[1], &[]), false),
+            (false, both.clone()),
+            "etcd has just come back"
+        );
+        let out = vec![(1, "active"), (2, "out")];
+        assert_eq!(say(&mut merger, keys(&[1], &[]), true), (true, out.clone()));
+        assert_eq!(
+            say(&mut merger, keys(&[], &[]), false),
+            (false, out),
+            "who was gone stays gone, nobody else goes"
+        );
+        assert_eq!(say(&mut merger, keys(&[1, 2], &[]), false), (true, both));
+    }
+
+    #[test]
+    fn what_is_refused_leaves_everything_as_it_was() {
+        let base = RouterConfig::parse(BALANCER, "r.toml").unwrap();
+        let mut merger = Merger::new(&base);
+        let mut taken = 0;
+        let mut apply = |_: &RouterConfig| {
+            taken += 1;
+            Ok(())
+        };
+        merger.keys(keys(&[1], &[]), true, &mut apply).unwrap();
+        let bad = merger.keys(keys(&[1], &[("members/1/weight", "999")]), true, &mut apply).unwrap_err();
+        assert!(bad.contains("members/1/weight = \"999\"") && bad.contains("1 to 256"), "{bad}");
+        assert_eq!(merger.keys, keys(&[1], &[]));
+        let mut other = base.clone();
+        other.membership = None;
+        let refused = merger.rebase(&other, &mut apply).unwrap_err();
+        assert!(refused.contains("[membership]"), "{refused}");
+        merger.rebase(&base, &mut apply).unwrap();
+        assert_eq!(taken, 2, "the keys once, the file once");
+        let refused =
+            merger.keys(keys(&[1], &[("members/1/weight", "9")]), true, &mut |_| Err("busy".to_owned()));
+        assert_eq!(refused, Err("busy".to_owned()));
+        assert_eq!(states(&merger.running), [(1, "active"), (2, "active")]);
+        assert_eq!(merger.alive_key(), format!("alive/balancer/{}", base.router.name));
+    }
+}
