@@ -8,13 +8,16 @@ packages=(
   ca-certificates   # cargo fetches crates over TLS
   pkg-config
   binutils          # nm, for the purity check of the core
+  etcd-server       # members of clusters, in a test
   d-itg             # traffic source of the lab, by name
   frr               # BGP beside the router
   ethtool           # shows the offloads the tests look at
   iperf3            # traffic source of the lab, and TCP through the router
   iproute2          # namespaces and veth pairs
   iputils-ping
+  libprotobuf-dev   # with protobuf-compiler: builds the client of etcd
   procps
+  protobuf-compiler
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
   python3-scapy
   tcpdump           # looks for bad checksums
