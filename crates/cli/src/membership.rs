@@ -49,8 +49,8 @@ impl Merged {
     /// Nothing to follow: [`built`] has seen to that.
     #[cfg(not(feature = "etcd"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in the build with etcd")]
-    pub(crate) fn start(&self, _config: &RouterConfig) -> io::Result<()> {
-        Ok(())
+    pub(crate) fn start(&self, _config: &RouterConfig) -> io::Result<Option<std::convert::Infallible>> {
+        Ok(None)
     }
 }
 

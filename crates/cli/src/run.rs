@@ -43,7 +43,6 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let merged = Merged::new(&handle, &config);
     let server = Server::start(socket, &config, Arc::clone(&merged))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
-    let client = merged.start(&config).map_err(system("starting the thread of [membership]"))?;
     if let Ok(snapshot) = handle.snapshot() {
         let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
         println!("\nseed {}{drawn}", snapshot.seed);
@@ -51,8 +50,10 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     }
     println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
 
-    let asked = wait(&signals, &handle, &args.file, socket);
-    drop(client);
+    let asked = {
+        let _client = merged.start(&config).map_err(system("starting the thread of [membership]"))?;
+        wait(&signals, &handle, &args.file, socket)
+    };
     server.stop();
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;

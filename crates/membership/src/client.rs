@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use etcd_client::{ConnectOptions, GetOptions, PutOptions, WatchOptions};
 use evenkeel_config::{MembershipSection, RouterConfig};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::{Keys, Merger, lock};
 
@@ -128,6 +128,8 @@ impl Session {
         let mut watch = within("watching", client.watch(all, Some(options))).await?;
         let stop = Arc::clone(&self.stop);
         let mut trusted = false;
+        let mut beat = interval(lease_time / 4);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.notified() => {
@@ -144,7 +146,7 @@ impl Session {
                         self.read(&mut client, trusted).await?;
                     }
                 }
-                () = sleep(lease_time / 4) => {
+                _ = beat.tick() => {
                     within("keeping the lease", keeper.keep_alive()).await?;
                     let left = within("keeping the lease", kept.message()).await?.map_or(0, |kept| kept.ttl());
                     if left <= 0 {
