@@ -74,7 +74,7 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// Starts the generator with frames of `size` bytes (check sequence not counted): UDP packets of 64 flows from four sources.
+    /// A generator of frames of `size` bytes (check sequence not counted): UDP packets of 64 flows from four sources.
     pub(crate) fn generate(&self, size: u16) -> Generator {
         let router = self.net.output("r", "cat /sys/class/net/in/address");
         let router = router.trim().split(':').map(|part| u8::from_str_radix(part, 16).expect("an address"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
@@ -36,16 +37,20 @@ fn open(interface: &str, frames: &[Vec<u8>]) -> (Box<dyn Port>, FramePool) {
     (Box::new(port), filled(BURST))
 }
 
-/// A thread that sends from `interface` in a namespace until it is dropped.
+/// How often a generator that rests looks whether it should go on.
+const REST: Duration = Duration::from_micros(500);
+
+/// A thread that sends from `interface` in a namespace when it is told to, until it is dropped.
 pub(crate) struct Generator {
     stop: Arc<AtomicBool>,
+    sending: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
     task: String,
 }
 
 impl Generator {
-    /// Sends `frames` in turn, from CPU `cpu`; returns once it does.
+    /// Will send `frames` in turn, from CPU `cpu`; returns once it could.
     pub(crate) fn start(
         namespace: String,
         interface: &'static str,
@@ -53,10 +58,11 @@ impl Generator {
         frames: Vec<Vec<u8>>,
     ) -> Self {
         let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let sending = Arc::new(AtomicBool::new(false));
         let (ready, started) = sync_channel(1);
-        let shared = (Arc::clone(&stop), Arc::clone(&sent));
+        let shared = (Arc::clone(&stop), Arc::clone(&sending), Arc::clone(&sent));
         let thread = std::thread::spawn(move || {
-            let (stop, sent) = shared;
+            let (stop, sending, sent) = shared;
             sys::enter_netns(&namespace).expect("the namespace is there");
             sys::pin_to_cpu(cpu).expect("there are two CPUs");
             // A buffer that comes back still holds its frame: nothing is copied again.
@@ -66,6 +72,10 @@ impl Generator {
             ready.send(format!("/proc/{}", task.display())).expect("the starter waits");
             let mut burst = VecDeque::with_capacity(BURST);
             while !stop.load(Ordering::Relaxed) {
+                if !sending.load(Ordering::Relaxed) {
+                    std::thread::sleep(REST);
+                    continue;
+                }
                 while burst.len() < BURST
                     && let Some(mut frame) = pool.alloc()
                 {
@@ -77,7 +87,12 @@ impl Generator {
             }
         });
         let task = started.recv().expect("the generator starts");
-        Self { stop, sent, thread: Some(thread), task }
+        Self { stop, sending, sent, thread: Some(thread), task }
+    }
+
+    /// Whether it sends: with all it has, or not at all.
+    pub(crate) fn send(&self, on: bool) {
+        self.sending.store(on, Ordering::Relaxed);
     }
 
     /// Frames that the interface has taken so far.

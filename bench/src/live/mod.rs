@@ -34,9 +34,9 @@ const COUNTED: Duration = Duration::from_millis(500);
 /// A turn in which a thread waited for its CPU longer than this part of the time is repeated.
 const DISTURBED: f64 = 0.03;
 /// How often at most.
-const TRIES: usize = 3;
+const TRIES: usize = 2;
 /// No turn is repeated after this: the whole is to end within six minutes.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Part of the frames at the sink that their forwarder's own counter must know of: the two are not read at the same instant. It may know
 /// of more, those lost on the way to the sink.
 const OWNED: f64 = 0.9;
@@ -134,13 +134,14 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patie
     let turns: RefCell<Vec<Vec<Turn>>> = RefCell::new(vec![Vec::new(); chosen.len()]);
     let refused = RefCell::new(Vec::new());
     let repeated = RefCell::new(0);
+    let generator = bed.generate(size);
     let mut cases: Vec<timing::Case<'_>> = Vec::new();
     for (index, (name, case)) in chosen.iter().enumerate() {
-        let (turns, refused, repeated) = (&turns, &refused, &repeated);
+        let (turns, refused, repeated, generator) = (&turns, &refused, &repeated, &generator);
         let run = move || {
             let mut best: Option<Turn> = None;
             for _ in 0..TRIES {
-                match turn(evenkeel, bed, size, *case) {
+                match turn(evenkeel, bed, generator, *case) {
                     Ok(turn) => {
                         if best.is_none_or(|best| turn.waited < best.waited) {
                             best = Some(turn);
@@ -168,8 +169,10 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patie
     drop(cases);
     print(size, &rounds, &turns.into_inner());
     println!("  {} turns were repeated because something else ran on their CPU", repeated.into_inner());
-    for why in refused.borrow().iter() {
-        println!("  refused: {why}");
+    let refused = refused.into_inner();
+    for (index, why) in refused.iter().enumerate().filter(|(index, why)| !refused[..*index].contains(why)) {
+        let times = refused[index..].iter().filter(|other| *other == why).count();
+        println!("  refused ({times} times): {why}");
     }
     // What is not ours may be missing, or not work with this kernel: that was told above.
     let ours = |(index, (_, spread)): (usize, (&str, Option<Spread>))| {
@@ -179,7 +182,7 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patie
 }
 
 /// One case, once.
-fn turn(evenkeel: &Path, bed: &Bed, size: u16, case: Case) -> Result<Turn, String> {
+fn turn(evenkeel: &Path, bed: &Bed, generator: &Generator, case: Case) -> Result<Turn, String> {
     let plain = Linux { own_cpu: false, htb: false };
     bed.linux(if let Case::Linux(how) = case { how } else { plain });
     // testpmd's packet sockets leave the kernel a copy of each frame; and what the kernel forwarded could not be told from what it or the bare ports did.
@@ -195,12 +198,13 @@ fn turn(evenkeel: &Path, bed: &Bed, size: u16, case: Case) -> Result<Turn, Strin
     };
     let worker =
         testpmd.as_ref().map(Testpmd::worker).or_else(|| bare.as_ref().map(|bare| bare.task().to_owned()));
-    let generator = bed.generate(size);
+    generator.send(true);
     sleep(WARM_UP);
-    let before = Reading::now(bed, &generator, router.as_mut(), worker.as_deref())?;
+    let before = Reading::now(bed, generator, router.as_mut(), worker.as_deref());
     sleep(COUNTED);
-    let after = Reading::now(bed, &generator, router.as_mut(), worker.as_deref())?;
-    drop(generator);
+    let after = Reading::now(bed, generator, router.as_mut(), worker.as_deref());
+    generator.send(false);
+    let (before, after) = (before?, after?);
 
     let time = after.counts.at - before.counts.at;
     let arrived = after.counts.arrived - before.counts.arrived;

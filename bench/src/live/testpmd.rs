@@ -15,6 +15,7 @@ const START: Duration = Duration::from_secs(10);
 /// A running testpmd; killed when dropped.
 pub(crate) struct Testpmd {
     child: Child,
+    namespace: String,
 }
 
 impl Testpmd {
@@ -38,7 +39,7 @@ impl Testpmd {
         let child = sys::die_with_parent(&mut command).spawn().map_err(|error| {
             format!("dpdk-testpmd: {error} (Debian package dpdk-dev; scripts/setup.sh bench)")
         })?;
-        let mut testpmd = Self { child };
+        let mut testpmd = Self { child, namespace: bed.router() };
         let begin = Instant::now();
         loop {
             let said = fs::read_to_string(&log).unwrap_or_default();
@@ -74,6 +75,12 @@ impl Drop for Testpmd {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Its program stays behind, and no other could take its place; the packet sockets had none.
+        for interface in ["in", "out"] {
+            let mut detach = Command::new("ip");
+            detach.args(["-n", &self.namespace, "link", "set", "dev", interface, "xdp", "off"]);
+            let _ = detach.stderr(Stdio::null()).status();
+        }
         // The kernel frees the receive queue of an AF_XDP socket a little after it is closed.
         sleep(Duration::from_millis(300));
     }
