@@ -314,20 +314,9 @@ impl Fib {
         Some(self.prefixes.longest(destination)?.decide(destination, flow_hash))
     }
 
-    /// [`Fib::lookup`] of a burst: `each` gets every packet's place and decision. What different look-ups read is read side by side, which in a
-    /// table larger than the cache takes a fraction of the time. No allocation.
-    ///
-    /// # Panics
-    /// If there are fewer hashes than destinations.
-    pub fn lookup_burst(
-        &self,
-        destinations: &[IpAddr],
-        flow_hashes: &[u64],
-        mut each: impl FnMut(usize, Option<Decision>),
-    ) {
-        self.prefixes.longest_of(destinations, |at, routes| {
-            each(at, routes.map(|routes| routes.decide(destinations[at], flow_hashes[at])));
-        });
+    /// Reads what the look-ups of a burst of destinations will read, side by side: worth its time where the table is larger than the cache.
+    pub fn read_ahead(&self, destinations: &[IpAddr]) {
+        self.prefixes.read_ahead(destinations);
     }
 
     /// The next hops among which a look-up of `destination` chooses by hash; empty where there is no choice.

@@ -228,6 +228,22 @@ pub fn source_mac(frame: &[u8]) -> Option<MacAddr> {
     header.last_chunk::<6>().map(|mac| MacAddr(*mac))
 }
 
+/// Where an IP packet without VLAN tag wants to go, unchecked: what [`parse`] will say if it finds nothing wrong. For reading tables ahead.
+#[inline]
+#[must_use]
+pub fn destination_ip(frame: &[u8]) -> Option<IpAddr> {
+    let (header, packet) = frame.split_first_chunk::<ETHERNET_HEADER>()?;
+    match be16(header[12], header[13]) {
+        ethertype::IPV4 => {
+            packet.get(16..20)?.first_chunk::<4>().map(|address| IpAddr::V4((*address).into()))
+        }
+        ethertype::IPV6 => {
+            packet.get(24..40)?.first_chunk::<16>().map(|address| IpAddr::V6((*address).into()))
+        }
+        _ => None,
+    }
+}
+
 #[inline]
 fn be16(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])

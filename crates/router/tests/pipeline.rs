@@ -617,6 +617,29 @@ fn no_change_of_discipline_loses_a_packet_or_reorders_a_flow() {
 }
 
 #[test]
+fn a_table_that_is_read_ahead_forwards_alike() {
+    let mut bed = Bed::new(3, "");
+    let via = |port: u16, host| Route::via(NextHop::gateway(PortIndex(port), host), 0);
+    for i in 0..20_000_u32 {
+        let prefix = format!("100.{}.{}.0/24", i / 256, i % 256).parse().unwrap();
+        bed.pipeline.fib_mut().insert(prefix, via(1 + (i % 2) as u16, v4(1 + i as usize % 2, 2)));
+    }
+    for i in 0..40 {
+        let to = ip(&format!("100.{}.{}.9", i, 5 * i));
+        bed.inject(0, &udp((host_mac(0), router_mac(0)), v4(0, 2), to, Udp::default()));
+        bed.send_v6(0, 1, Udp::default());
+    }
+    // Neither is IP, and one is cut off.
+    bed.inject(0, &[&router_mac(0).0[..], &host_mac(0).0, &[0x08, 0x00, 0x45]].concat());
+    bed.inject(0, &[&router_mac(0).0[..], &host_mac(0).0, &[0x88, 0xb5, 1, 2, 3]].concat());
+    bed.round();
+    bed.round();
+    // Third bytes are even and odd in turn, and so are the routes.
+    assert_eq!((bed.received(1).len(), bed.received(2).len()), (60, 20));
+    assert_eq!(bed.dropped(0, "truncated"), 1);
+}
+
+#[test]
 fn stopping_accounts_for_everything_that_was_held() {
     let rest = "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let mut bed = Bed::new(2, rest);

@@ -133,6 +133,8 @@ proptest! {
         let Ok(Parsed::Ip(h)) = frame::parse(&frame) else {
             return Err(TestCaseError::fail(format!("refused: {:?}", frame::parse(&frame))));
         };
+        let untagged = h.vlan.is_none().then_some(h.flow.destination);
+        prop_assert_eq!(frame::destination_ip(&frame), untagged);
         let flow = (h.protocol, h.flow.source_port, h.flow.destination_port);
         prop_assert_eq!(flow, by_recipe(&recipe));
         prop_assert_eq!(flow, by_etherparse(&frame, &h)?);

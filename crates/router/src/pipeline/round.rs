@@ -1,7 +1,9 @@
 //! One round: what the ports have received goes as far as it can, and what has left the links goes out.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use evenkeel_core::Nanos;
-use evenkeel_net::PortIndex;
+use evenkeel_net::{PortIndex, frame};
 use evenkeel_ports::{FramePool, Port};
 
 use super::cluster::ClusterRole;
@@ -10,6 +12,13 @@ use super::egress::TX_QUEUE;
 use super::fairdrop::FairDrop;
 use super::forward::Packet;
 use super::{BURST, Pipeline, PortSlot};
+
+/// Routes whose tree takes more than the nearer caches have.
+const LARGE_TABLE: usize = 20_000;
+/// Packets for which reading ahead is not worth its time.
+const FEW: usize = 4;
+/// Packets whose routes are read side by side.
+const AHEAD: usize = 32;
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -78,6 +87,7 @@ impl Pipeline {
         {
             fairdrop.begin(now, round.received, waiting, &mut self.meter);
         }
+        self.read_routes_ahead();
         let mut inbox = std::mem::take(&mut self.inbox);
         for packet in inbox.drain(..) {
             self.receive(packet);
@@ -90,6 +100,24 @@ impl Pipeline {
         while self.advance(horizon, ports, &mut round) {}
         self.round_measured(&round);
         round
+    }
+
+    /// Has the routes of all packets of a burst read side by side, where the table is too large for the nearer caches.
+    #[inline]
+    fn read_routes_ahead(&mut self) {
+        if self.fib.len() < LARGE_TABLE || self.inbox.len() < FEW {
+            return;
+        }
+        for packets in self.inbox.chunks(AHEAD) {
+            let mut destinations = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); AHEAD];
+            let mut count = 0;
+            for destination in packets.iter().filter_map(|p| frame::destination_ip(self.pool.bytes(&p.frame)))
+            {
+                destinations[count] = destination;
+                count += 1;
+            }
+            self.fib.read_ahead(&destinations[..count]);
+        }
     }
 
     /// Closes the accounts of a round, and tells FairDrop what the classes of processing took.
