@@ -33,10 +33,10 @@ impl Bare {
             let opened = sys::enter_netns(&namespace).and_then(|()| sys::pin_to_cpu(ROUTER_CPU));
             let mut pool = FramePool::new(BUFFERS);
             let ports = opened.map_err(|error| error.to_string()).and_then(|()| {
-                let mut open = |name| {
-                    AfXdpPort::open(name, AfXdpOptions::default(), &mut pool, &[])
-                        .map_err(|error| error.to_string())
-                };
+                // As a router in mode `busy` has them.
+                let options = AfXdpOptions { stamp_every: 8, ..AfXdpOptions::default() };
+                let mut open =
+                    |name| AfXdpPort::open(name, options, &mut pool, &[]).map_err(|error| error.to_string());
                 Ok((open("in")?, open("out")?))
             });
             let (mut from, mut to) = match ports {

@@ -61,9 +61,10 @@ impl Testpmd {
         let pid = self.child.id();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let mut tasks = tasks.map(|task| task.path().display().to_string());
-        let name = format!("lcore-worker-{ROUTER_CPU}");
+        // "lcore-worker-1" or, before 23.03, "rte-worker-1".
+        let name = format!("-worker-{ROUTER_CPU}");
         let named = |task: &String| {
-            fs::read_to_string(format!("{task}/comm")).is_ok_and(|comm| name.starts_with(comm.trim()))
+            fs::read_to_string(format!("{task}/comm")).is_ok_and(|comm| comm.trim().ends_with(&name))
         };
         tasks
             .find(|task| !task.ends_with(&format!("/{pid}")) && named(task))
