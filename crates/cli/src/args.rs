@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Lab(WorldArgs),
     /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
     Sim(SimArgs),
-    /// Show disciplines side by side (the LCT testbed), or `fairdrop`: on real packets as root, else in the simulator.
+    /// Show disciplines side by side (the LCT testbed), `fairdrop` or `cluster`: on real packets as root, else in the simulator.
     Demo(DemoArgs),
     /// Make pages from saved results: one for each scenario, with every world and seed in the same figures, and an index.
     Report(ReportArgs),
@@ -93,6 +93,8 @@ pub(crate) enum Format {
     Sweep,
     /// scenario.toml with `[[case]]`: a cluster
     Cluster,
+    /// scenario.toml with `[switch]`: a cluster of processes
+    Live,
 }
 
 /// Arguments of `report`.
@@ -422,6 +424,8 @@ pub(crate) enum Shown {
     Disciplines,
     /// Two heavy flows among twenty on one core, without and with FairDrop.
     Fairdrop,
+    /// Three forwarders behind a switch as one router: shares, loss, a stranger, a forwarder more, one less, a killed master.
+    Cluster,
 }
 
 /// Arguments of `demo`.

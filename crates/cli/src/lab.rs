@@ -12,6 +12,7 @@ use evenkeel_scenario::Scenario;
 use crate::args::{DemoArgs, Shown, WorldArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
+use crate::live;
 use crate::out::print;
 
 impl From<LabError> for Failure {
@@ -21,6 +22,9 @@ impl From<LabError> for Failure {
 }
 
 pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
+    if live::is_live(&args.file) {
+        return live::lab(args);
+    }
     let scenario = check::load_scenario(&args.file, disciplines)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.all_without {
@@ -85,6 +89,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     let show = match args.what {
         Shown::Disciplines => evenkeel_lab::demo,
         Shown::Fairdrop => evenkeel_lab::demo_fairdrop,
+        Shown::Cluster => return live::demo(args),
     };
     let outcome = show(&DemoOptions {
         out_dir: args.out.clone(),
@@ -100,7 +105,7 @@ pub(crate) fn own_path() -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::new(1, format!("cannot find this program's own file: {error}")))
 }
 
-fn progress(quiet: bool) -> bool {
+pub(crate) fn progress(quiet: bool) -> bool {
     !quiet && std::io::stderr().is_terminal()
 }
 

@@ -16,6 +16,7 @@ mod ctl;
 mod cycles;
 mod failure;
 mod lab;
+mod live;
 mod membership;
 mod out;
 mod reference;

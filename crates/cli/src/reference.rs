@@ -1,6 +1,7 @@
 //! `evenkeel reference`: the formats' references, generated from the tables that read them.
 
 use evenkeel_sim::cluster::ClusterScenario;
+use evenkeel_world::live::LiveScenario;
 
 use crate::args::Format;
 use crate::failure::Outcome;
@@ -16,5 +17,7 @@ pub(crate) fn reference(format: Format, json_schema: bool) -> Outcome {
         (Format::Sweep, true) => evenkeel_sweep::tables::schema(),
         (Format::Cluster, false) => ClusterScenario::reference_markdown(),
         (Format::Cluster, true) => ClusterScenario::schema(),
+        (Format::Live, false) => LiveScenario::reference_markdown(),
+        (Format::Live, true) => LiveScenario::schema(),
     })
 }

@@ -9,11 +9,13 @@ use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, TrafficKind};
 use evenkeel_sim::cluster::{ClusterScenario, describe};
+use evenkeel_world::live::LiveScenario;
 use serde_json::{Value, json};
 
 use crate::args::{ScenarioArgs, ScenarioCommand};
 use crate::check;
 use crate::failure::{Failure, Outcome};
+use crate::live::is_live;
 use crate::out::{print, print_json};
 use crate::sim::is_cluster;
 
@@ -24,6 +26,10 @@ pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcom
         ScenarioCommand::Show { file } if is_cluster(file) => {
             let scenario = ClusterScenario::load(file)?;
             if args.json { print_json(&cluster_json(&scenario)) } else { print(&show_cluster(&scenario)) }
+        }
+        ScenarioCommand::Show { file } if is_live(file) => {
+            let scenario = LiveScenario::load(file)?;
+            if args.json { print_json(&live_json(&scenario)) } else { print(&show_live(&scenario)) }
         }
         ScenarioCommand::Show { file } => {
             let scenario = check::load_scenario(file, disciplines)?;
@@ -36,10 +42,15 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
     let mut code = 0;
     let mut values = Vec::new();
     for file in files {
-        if is_cluster(file) {
-            match ClusterScenario::load(file) {
-                Ok(s) if as_json => values.push(json!({ "file": file, "ok": true, "name": s.name })),
-                Ok(s) => drop(print(&format!("{}: no errors ({})\n", file.display(), s.name))?),
+        if is_cluster(file) || is_live(file) {
+            let name = if is_live(file) {
+                LiveScenario::load(file).map(|s| s.name)
+            } else {
+                ClusterScenario::load(file).map(|s| s.name)
+            };
+            match name {
+                Ok(name) if as_json => values.push(json!({ "file": file, "ok": true, "name": name })),
+                Ok(name) => drop(print(&format!("{}: no errors ({name})\n", file.display()))?),
                 Err(errors) if as_json => values.push(failed(file, &errors, &mut code)),
                 Err(errors) => {
                     code = 2;
@@ -75,6 +86,26 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut values = Vec::new();
     let mut code = 0;
     for file in &files {
+        if is_live(file) {
+            match LiveScenario::load(file) {
+                Ok(s) => {
+                    let seconds = seconds(&s);
+                    table.row([
+                        file.display().to_string(),
+                        s.title.clone(),
+                        format!("{seconds:.0}"),
+                        s.expectations.len().to_string(),
+                        s.ablations.len().to_string(),
+                    ]);
+                    values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": seconds }));
+                }
+                Err(errors) => {
+                    code = 2;
+                    eprintln!("{errors}");
+                }
+            }
+            continue;
+        }
         if is_cluster(file) {
             let s = match ClusterScenario::load(file) {
                 Ok(s) => s,
@@ -124,6 +155,66 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
 fn failed(file: &Path, errors: &Diagnostics, code: &mut u8) -> Value {
     *code = 2;
     json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() })
+}
+
+/// How long traffic runs in all steps.
+fn seconds(s: &LiveScenario) -> f64 {
+    s.steps.iter().map(|step| (step.settle + step.time).as_secs_f64()).sum()
+}
+
+fn show_live(s: &LiveScenario) -> String {
+    let [balancers, forwarders, hops] = s.nodes;
+    let mut text = format!("{}: {}\n{}\n", s.name, s.title, s.notes.trim());
+    let _ = writeln!(
+        text,
+        "\n{balancers} balancers, {forwarders} forwarders, {hops} next hops at one switch that sends {} to each; packets of {}, classes {}\n",
+        rate_text(s.rate),
+        size_text(s.size),
+        s.classes.join(", ")
+    );
+    let mut steps = Table::new(["step", "seconds", "offered", "what"]);
+    for step in &s.steps {
+        let node = |word: &str, node: Option<u16>| node.map(|node| format!("{word} {node}"));
+        let loss = (step.loss > 0.0).then(|| format!("loses {} of the exchange frames", step.loss));
+        let what = [
+            (!step.told.is_empty()).then(|| step.told.clone()),
+            step.absent.as_ref().map(|absent| format!("without {absent:?}")),
+            node("add", step.add),
+            node("drain", step.drain),
+            node("kill", step.kill),
+            loss,
+            step.intruder.then(|| "a stranger".to_owned()),
+        ];
+        let what: Vec<_> = what.into_iter().flatten().collect();
+        let seconds = (step.settle + step.time).as_secs_f64();
+        steps.row([step.name.clone(), format!("{seconds}"), format!("{}", step.offer), what.join("; ")]);
+    }
+    text += &steps.render();
+    let mut claims = Table::new(["expectation", "step", "claim"]);
+    for claim in &s.expectations {
+        claims.row([claim.name.clone(), s.steps[claim.step].name.clone(), claim.claim.clone()]);
+    }
+    let _ = write!(text, "\n{}", claims.render());
+    for (name, _, fails) in &s.ablations {
+        let _ = writeln!(text, "without {name}: {} must fail", fails.join(", "));
+    }
+    text
+}
+
+fn live_json(s: &LiveScenario) -> Value {
+    let steps = s.steps.iter().map(|step| {
+        json!({ "name": step.name, "duration_s": (step.settle + step.time).as_secs_f64(), "offered": step.offer, "settings": step.told })
+    });
+    let claims = s
+        .expectations
+        .iter()
+        .map(|claim| json!({ "name": claim.name, "step": s.steps[claim.step].name, "claim": claim.claim }));
+    let without = s.ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
+    json!({
+        "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
+        "balancers": s.nodes[0], "forwarders": s.nodes[1], "next_hops": s.nodes[2], "classes": s.classes,
+        "steps": steps.collect::<Vec<_>>(), "expectations": claims.collect::<Vec<_>>(), "without": without.collect::<Vec<_>>(),
+    })
 }
 
 fn show_cluster(s: &ClusterScenario) -> String {

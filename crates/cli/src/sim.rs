@@ -15,6 +15,7 @@ use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::lab::{file_name, print_summary};
+use crate::live;
 use crate::out::print;
 
 impl From<SimError> for Failure {
@@ -85,6 +86,9 @@ pub(crate) fn is_cluster(file: &Path) -> bool {
 pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
     if is_cluster(&args.world.file) {
         return cluster(args);
+    }
+    if live::is_live(&args.world.file) {
+        return live::sim(args);
     }
     let scenario = check::load_scenario(&args.world.file, disciplines)?;
     let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
@@ -177,6 +181,7 @@ pub(crate) fn demo(args: &DemoArgs, because: Option<&str>) -> Outcome {
     let mut demo = match args.what {
         Shown::Fairdrop => fairdrop_demo::demo(World::Sim)?,
         Shown::Disciplines => Demo::disciplines(World::Sim)?,
+        Shown::Cluster => return live::demo_sim(args),
     };
     if !args.quiet {
         print(&demo.introduction())?;

@@ -68,3 +68,23 @@ fn the_demo_says_that_it_is_simulated() {
     assert!(text.contains("it was the ring"), "{text}");
     assert!(folder.path().join("report.html").is_file());
 }
+
+#[test]
+fn a_live_cluster_runs_in_virtual_time_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = |name: &str| folder.path().join(name).to_str().expect("a name").to_owned();
+    let file = scenario("stsdr/live.toml");
+    let file = file.to_str().expect("a name");
+    let first = evenkeel(&["sim", file, "--json", "--out", &out("first")]);
+    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stderr));
+    assert_eq!(first.stdout, evenkeel(&["sim", file, "--json", "--out", &out("second")]).stdout);
+    // Equal weights give other shares; old states used without a word give two forwarders one link.
+    let without = evenkeel(&["sim", file, "--all-without", "--out", &out("without")]);
+    let said = String::from_utf8_lossy(&without.stdout);
+    assert_eq!(without.status.code(), Some(0), "{said}");
+    assert!(said.contains("shares:") && said.contains("no-collisions:"), "{said}");
+    let demo = evenkeel(&["demo", "cluster", "--sim", "--out", &out("demo")]);
+    let said = String::from_utf8_lossy(&demo.stdout);
+    assert!(demo.status.success() && said.contains("carries at least 95 %"), "{said}");
+    assert!(folder.path().join("demo/report.html").is_file());
+}

@@ -2,7 +2,7 @@
 //!
 //! [`run`] makes one namespace per node, joins them with veth pairs, starts one `evenkeel run` process per router, drives
 //! real UDP sources and sinks through them, treats packets on wires that ask for it, applies the timed steps over the control socket, samples the routers' counters, and
-//! writes the results. [`demo`] runs the scenarios that are built in, side by side.
+//! writes the results. [`run_live`] does so for a whole cluster at one switch. [`demo`] runs the scenarios that are built in, side by side.
 //!
 //! Nothing is left behind: namespaces and processes go when the run ends, fails, panics or is interrupted, and what a killed lab
 //! left is swept away by the next one. Needs root.
@@ -16,6 +16,7 @@ mod error;
 mod fixture;
 mod flow;
 mod limits;
+mod live;
 mod plan;
 mod progress;
 pub mod qualify;
@@ -35,6 +36,7 @@ use evenkeel_world::{describe, payload, sampling};
 
 pub use demo::{DemoOptions, DemoOutcome, demo, demo_fairdrop};
 pub use error::LabError;
+pub use live::run_live;
 pub use run::{Outcome, run};
 
 /// How a scenario is run, as opposed to what is run.

@@ -119,6 +119,23 @@ impl RouterProcess {
         self.answer(&format!("{link}: {knob} = {value}"), done)
     }
 
+    /// Sends a request that is answered with nothing.
+    ///
+    /// # Errors
+    /// [`LabError::Refused`], or the router is gone.
+    pub(crate) fn request(&mut self, what: &str, request: &Request) -> Result<(), LabError> {
+        let done = self.client.as_mut().map(|client| client.send(request));
+        self.answer(what, done)
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.client = None;
+        // One that has ended already has nothing to be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     fn answer<T>(&mut self, command: &str, answer: Option<Result<T, ClientError>>) -> Result<T, LabError> {
         match answer {
             Some(Ok(value)) => Ok(value),

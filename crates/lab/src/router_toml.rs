@@ -2,6 +2,8 @@
 //!
 //! Every value is written out, defaults too, so that the file says what was measured.
 
+mod cluster;
+
 use evenkeel_config::diff::settings;
 use evenkeel_config::{
     DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, Mode, OuterDf, RouterConfig,
@@ -52,6 +54,12 @@ pub(crate) fn text(config: &RouterConfig) -> String {
             fairdrop.entries(&names).iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
         let table: Table = body.parse().expect("every entry is a key and its value in TOML");
         file.insert("fairdrop".into(), Value::Table(table));
+    }
+    if let Some(section) = &config.cluster {
+        file.insert("cluster".into(), cluster::cluster(section, &config.ports, &names));
+    }
+    if let Some(section) = &config.balancer {
+        file.insert("balancer".into(), cluster::balancer(section, &config.ports));
     }
     file.to_string()
 }

@@ -36,6 +36,7 @@ pub(crate) enum ProgramKind {
 pub(crate) enum AttachType {
     Xdp = 37,
     TcxIngress = 46,
+    TcxEgress = 47,
 }
 
 /// `BPF_F_MMAPABLE`: the map's values can be mapped into memory.

@@ -7,6 +7,7 @@
 //! | [`af_packet`], [`af_xdp`], [`memory`], [`pcap`] | back ends: a Linux interface, one with zero to one copies per frame, a pair of queues, a capture file |
 //! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
 //! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
+//! | [`lose`] | loses frames of a VLAN at random, for tests |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
 //! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
 //!
@@ -17,6 +18,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod error;
 pub mod guard;
+pub mod lose;
 pub mod memory;
 pub mod offload;
 pub mod pcap;

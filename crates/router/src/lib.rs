@@ -20,5 +20,6 @@ mod worker;
 
 pub use command::{Command, CommandError, Reply};
 pub use own::{Boxed, Build, Disciplines, Setup};
+pub use pipeline::cluster_config;
 pub use snapshot::Snapshot;
 pub use start::{Handle, Options, Router, StartError, StopError};

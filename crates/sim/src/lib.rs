@@ -10,6 +10,7 @@ mod connection;
 mod engine;
 mod header;
 pub mod host;
+mod live;
 mod network;
 pub mod polled;
 mod port;
@@ -20,6 +21,7 @@ mod source;
 pub mod tcp;
 
 pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
+pub use live::run_live;
 
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Run};

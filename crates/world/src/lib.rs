@@ -4,6 +4,7 @@
 //! - [`describe`] puts a scenario into words, parameters and a drawing;
 //! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
 //! - [`wires`] makes what a wire does to packets, [`recording`] reads schedules from capture files;
+//! - [`live`] are scenarios of a whole cluster at one switch;
 //! - [`demo`] is what `evenkeel demo` shows in both;
 //! - [`Acceptance`] measures how long flows wait to be let in, or to go on after a failure;
 //! - [`checks`] says whether the counters of a router add up.
@@ -17,6 +18,7 @@ pub mod describe;
 pub mod fairdrop_demo;
 #[cfg(test)]
 mod fixture;
+pub mod live;
 pub mod payload;
 pub mod recording;
 pub mod sampling;

@@ -20,6 +20,19 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts the calling thread before all ordinary threads of the machine (`SCHED_RR` at its lowest priority), or among them again; threads and processes that it
+/// starts later inherit it. Not for threads that poll: the kernel stops such threads for 50 ms of each second.
+///
+/// # Errors
+/// Needs CAP_SYS_NICE.
+pub fn set_precedence(first: bool) -> io::Result<()> {
+    let (policy, sched_priority) = if first { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
+    let parameters = libc::sched_param { sched_priority };
+    // SAFETY: the parameters outlive the call; zero is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) })?;
+    Ok(())
+}
+
 /// Ties the calling thread to one processor.
 ///
 /// # Errors

@@ -160,7 +160,8 @@ impl Queue {
 }
 
 /// What the engines of all members must agree upon.
-pub(super) fn engine_config(section: &ClusterSection) -> ClusterConfig {
+#[must_use]
+pub fn cluster_config(section: &ClusterSection) -> ClusterConfig {
     // Links are known by their places: a member whose links have other names is not of this cluster.
     let names = section.links.iter().flat_map(|link| link.name.bytes().chain([0]));
     let names = names.fold(0, |hash, byte| mix64(hash ^ u64::from(byte)));
@@ -212,7 +213,7 @@ pub(super) fn engine_config(section: &ClusterSection) -> ClusterConfig {
 
 impl ClusterRole {
     pub(super) fn new(section: &ClusterSection) -> Result<Self, CommandError> {
-        let engine_config = engine_config(section);
+        let engine_config = cluster_config(section);
         engine_config.validate().map_err(|error| CommandError::Invalid(format!("cluster: {error}")))?;
         let classes = section.weights.len();
         let queues = section.links.len() * classes;
@@ -253,7 +254,7 @@ impl ClusterRole {
         if self.section == *wanted {
             return Ok(());
         }
-        let config = engine_config(wanted);
+        let config = cluster_config(wanted);
         let invalid = |error| CommandError::Invalid(format!("cluster: {error}"));
         match &mut self.engine {
             Some(engine) => engine.prepare(&config, now).map_err(invalid)?,

@@ -67,6 +67,7 @@ use crate::mirror::NeighbourRequest;
 use crate::own::Disciplines;
 use balancer::BalancerRole;
 use cluster::ClusterRole;
+pub use cluster::cluster_config;
 use counters::PortCount;
 use cycles::{CycleClock, Meter};
 pub use egress::OutgoingLink;

@@ -1,0 +1,233 @@
+//! The keys of a live cluster scenario.
+
+use evenkeel_config::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::{BitRate, Bytes, Nanos};
+
+const NAME: Kind = Kind::Name(30);
+const STEP_TIME: Kind = Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(3_600) };
+static STEP_NAME: Kind = NAME;
+static NODE: Kind = integer(1, 64);
+
+const fn integer(min: u64, max: u64) -> Kind {
+    Kind::Integer { min, max, unit: "" }
+}
+
+const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Key {
+    Key { name, kind, presence: Presence::Required, doc }
+}
+
+const fn default(name: &'static str, kind: Kind, value: &'static str, doc: &'static str) -> Key {
+    Key { name, kind, presence: Presence::Default(value), doc }
+}
+
+const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Key {
+    Key { name, kind, presence: Presence::Optional(absent), doc }
+}
+
+static SWITCH: Section = Section {
+    heading: "[switch]",
+    doc: "One Ethernet switch, and everything at it: balancers 1, 2, …, forwarders 1, 2, …, next hops and the links to them, a source for each balancer.",
+    keys: &[
+        default("balancers", integer(1, 4), "2", "Balancers."),
+        default("forwarders", integer(1, 8), "3", "Forwarders."),
+        default("next_hops", integer(1, 8), "3", "Next hops: each is the end of one outgoing link."),
+        required(
+            "rate",
+            Kind::Rate { min: BitRate(100_000), max: BitRate(1_000_000_000) },
+            "What the switch sends to each next hop, Ethernet headers included (14 bytes a packet).",
+        ),
+        default(
+            "size",
+            Kind::Size { min: Bytes(60), max: Bytes(1_500) },
+            "\"1000B\"",
+            "Length of each IP packet of the traffic.",
+        ),
+        default("flows", integer(1, 10_000), "20", "Flows of each source, class and next hop."),
+    ],
+};
+
+static CLASS: Section = Section {
+    heading: "[[class]]",
+    doc: "A class of traffic. Its packets are told from others' by their destination port. Weights: `weight` of `[cluster]`.",
+    keys: &[required("name", NAME, "Its name. Unique.")],
+};
+
+static STEP: Section = Section {
+    heading: "[[step]]",
+    doc: "A part of the run. Traffic begins, `settle` goes by, then comes what the step does, then `for`; then the queues are emptied.",
+    keys: &[
+        required("name", NAME, "Its name. Unique."),
+        required(
+            "for",
+            Kind::Time { min: Nanos::from_millis(10), max: Nanos::from_secs(3_600) },
+            "How long is measured.",
+        ),
+        default("settle", STEP_TIME, "\"500ms\"", "How long traffic runs before."),
+        required(
+            "offer",
+            Kind::Number { min: 0.01, max: 10.0 },
+            "Load of each link in parts of what it carries, every class the same.",
+        ),
+        optional(
+            "cluster",
+            Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
+            "those of the step before",
+            "Settings that override those of the file's `[cluster]`: all forwarders are started anew.",
+        ),
+        default(
+            "wfq",
+            Kind::Switch,
+            "true",
+            "`false`: the forwarders have no `[cluster]`; what is too much is dropped by the switch.",
+        ),
+        default(
+            "loss",
+            Kind::Number { min: 0.0, max: 0.9 },
+            "0",
+            "Part of the exchange frames that each forwarder does not get.",
+        ),
+        default(
+            "intruder",
+            Kind::Switch,
+            "false",
+            "Whether a stranger at the switch sends forged and replayed exchange frames, one of each per 2 ms.",
+        ),
+        optional(
+            "absent",
+            Kind::List(&NODE),
+            "none",
+            "Forwarders that do not run and get nothing, from the beginning of this step.",
+        ),
+        optional("add", NODE, "none", "A forwarder that is started, then gets new flows."),
+        optional("drain", NODE, "none", "A forwarder that gets no new flows from then on."),
+        optional(
+            "kill",
+            NODE,
+            "none",
+            "A forwarder whose process is killed (SIGKILL). The balancers are told 300 ms later.",
+        ),
+        default(
+            "new_flows",
+            Kind::Switch,
+            "false",
+            "Whether as many flows as there are begin anew when the step has done what it does.",
+        ),
+    ],
+};
+
+/// What an expectation can be of, and what that is.
+pub(super) const MEASURES: &[(&str, &str)] = &[
+    (
+        "share_error",
+        "largest relative difference of a class's part of the bytes of a link from its weight's part, over links and classes, %",
+    ),
+    ("throughput", "bytes that reached the next hops, in parts of what the links carry"),
+    ("relative_throughput", "that, in parts of the step `to`"),
+    (
+        "collisions",
+        "packets that a forwarder sent on a link which another had used in the same cycle, as captured at the switch",
+    ),
+    ("cycles", "cycles whose packets were captured: what `collisions` was counted over"),
+    ("silence_ms", "longest time without a packet on any link, ms"),
+    (
+        "silence_cycles",
+        "that, in cycles: the longest before the step did what it does; in the simulator the mean of the step before",
+    ),
+    ("masters", "nodes that opened cycles"),
+    ("moved", "established flows that went to another forwarder, except those of a killed one"),
+    ("lost", "packets sent that did not arrive"),
+    (
+        "lost_elsewhere",
+        "of these, packets that the switch had not last seen on their way to the killed forwarder",
+    ),
+    ("new_flows_there", "part of the new flows that went to the forwarder that was added or drained"),
+    ("injected", "forged and replayed frames that were sent"),
+    ("refused", "forged and replayed frames that the forwarders counted, in parts of what was sent to them"),
+    ("takeovers", "times that a forwarder became master"),
+    ("missing", "exchange frames that did not come to a forwarder"),
+];
+
+static EXPECT: Section = Section {
+    heading: "[[expect]]",
+    doc: "A claim on one number of one step.",
+    keys: &[
+        required("name", NAME, "Its name. Unique."),
+        required("claim", Kind::Text, "The claim in words."),
+        required("step", NAME, "The step."),
+        required(
+            "of",
+            Kind::Choice(MEASURES),
+            "The number. In the simulator there are `share_error`, `throughput`, `relative_throughput`, `collisions`, `silence_ms` and `silence_cycles`.",
+        ),
+        optional("to", NAME, "needed for `relative_throughput`", "The step to compare with."),
+        required(
+            "is",
+            Kind::Choice(&[("at-least", "is not below"), ("at-most", "is not above")]),
+            "How it must relate.",
+        ),
+        required("value", Kind::Number { min: 0.0, max: 1e12 }, "What to compare with."),
+        default("note", Kind::Text, "\"\"", "What else to know."),
+    ],
+};
+
+static WITHOUT: Section = Section {
+    heading: "[[without]]",
+    doc: "A mechanism switched off.",
+    keys: &[
+        required("name", NAME, "Its name. Unique."),
+        required(
+            "cluster",
+            Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
+            "Settings that override those of all steps.",
+        ),
+        required(
+            "fails",
+            Kind::List(&STEP_NAME),
+            "The expectations that must fail then. Only their steps are run.",
+        ),
+    ],
+};
+
+/// A live cluster scenario.
+pub(super) static FILE: Section = Section {
+    heading: "live cluster scenario",
+    doc: "Balancers and forwarders behind one switch, each a process and a namespace of its own.",
+    keys: &[
+        required("name", Kind::Text, "Its name, path-like."),
+        required("title", Kind::Text, "One line for headings."),
+        default("source", Kind::Text, "\"\"", "What it reproduces."),
+        default("notes", Kind::Text, "\"\"", "What the reader must know."),
+        default(
+            "seed",
+            Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
+            "1",
+            "Seed of the simulation.",
+        ),
+        required("switch", Kind::Table(&SWITCH), "The switch and what is at it."),
+        required(
+            "class",
+            Kind::Tables { section: &CLASS, min: 1, max: 8 },
+            "The classes; the first gets what is not of another.",
+        ),
+        required(
+            "cluster",
+            Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
+            "`[cluster]` of the forwarders as in a `router.toml`, without `node`, `members`, `port` and `link`, which follow from `[switch]`.",
+        ),
+        required(
+            "step",
+            Kind::Tables { section: &STEP, min: 1, max: 100 },
+            "The parts of the run, one after the other.",
+        ),
+        optional("expect", Kind::Tables { section: &EXPECT, min: 0, max: 1000 }, "nothing", "The claims."),
+        optional(
+            "without",
+            Kind::Tables { section: &WITHOUT, min: 0, max: 20 },
+            "none",
+            "Runs in which they must fail.",
+        ),
+    ],
+};
+
+/// Every table, in the order of the reference.
+pub(super) static ALL: &[&Section] = &[&FILE, &SWITCH, &CLASS, &STEP, &EXPECT, &WITHOUT];
