@@ -133,7 +133,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     let scenario = built_in()?;
     if !args.quiet {
         print(&format!(
-            "{}\nEach balancer, forwarder and next hop is a namespace of this machine; the packets are real. About 40 s.\n\n",
+            "{}\nEach balancer, forwarder and next hop is a namespace of this machine; the packets are real. About 50 s.\n\n",
             scenario.notes.trim()
         ))?;
     }
