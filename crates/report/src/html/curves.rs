@@ -79,8 +79,9 @@ mod tests {
             Plot { title: "B", unit: "us", axis: "load", curves: vec![curve("y")] },
         ];
         let page = curves_page("T", "two\nlines", "file", &plots);
-        assert_eq!(page.matches("class=\"line l0\"").count(), 1);
-        assert_eq!(page.matches("class=\"line l1\"").count(), 2);
+        // Each once more in the legend.
+        assert_eq!(page.matches("class=\"line l0\"").count(), 1 + 1);
+        assert_eq!(page.matches("class=\"line l1\"").count(), 2 + 1);
         assert!(page.contains(">offered</text>") && page.contains(">load</text>"));
         assert!(!page.contains("time, s"));
     }
