@@ -1,7 +1,7 @@
 //! Demonstrations, and the first of them: the testbed of the LCT papers, the same load through several disciplines.
 //!
 //! A demo is a set of scenario files, built in; each can also be run by itself with `evenkeel lab` and `evenkeel sim`. What both worlds show of it, and
-//! how, is here; what tells one demo from another is [`Show`]. The [other](crate::fairdrop_demo) is of FairDrop.
+//! how, is here; what tells one demo from another is `Show`. The [other](crate::fairdrop_demo) is of FairDrop.
 
 use std::path::{Path, PathBuf};
 
