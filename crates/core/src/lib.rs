@@ -58,6 +58,7 @@ pub mod drop;
 pub mod flow_table;
 pub mod link;
 pub mod measure;
+mod out_of_range;
 pub mod packet;
 pub mod queue;
 pub mod reason;
@@ -67,6 +68,7 @@ pub mod shape;
 pub mod share;
 pub mod units;
 
+pub use out_of_range::OutOfRange;
 pub use packet::{Class, FlowKey, Packet};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};

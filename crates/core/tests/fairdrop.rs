@@ -1,8 +1,9 @@
 //! FairDrop's droppers from outside: bad input, absurd measurements, changes of cost, a full table, no allocation.
 
+use evenkeel_core::OutOfRange;
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FairDropError, FlowTableConfig, Poll,
-    ProcessingClass, Rule, Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass, Rule,
+    Share, ShareId,
 };
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos, Reason};
 
@@ -20,7 +21,7 @@ fn values_out_of_range_are_refused_by_name() {
     let cpu = |change: &dyn Fn(&mut CpuConfig)| {
         let mut config = CpuConfig::default();
         change(&mut config);
-        let FairDropError::OutOfRange { key, .. } = CpuFairDrop::new(config).unwrap_err();
+        let OutOfRange { key, .. } = CpuFairDrop::new(config).unwrap_err();
         key
     };
     assert_eq!(cpu(&|c| c.costs = vec![Cycles(0)]), "costs");

@@ -2,7 +2,8 @@
 
 mod wire;
 
-use evenkeel_core::link::{Link, LinkConfig, LinkError, Refill, RingConfig};
+use evenkeel_core::OutOfRange;
+use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
@@ -444,7 +445,7 @@ fn configurations_are_checked_at_both_ends_of_each_range() {
         assert_eq!(with(change, low), Ok(()));
         assert_eq!(with(change, high), Ok(()));
         for wrong in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
-            let LinkError::OutOfRange { key, value, min, max, .. } = with(change, wrong).unwrap_err();
+            let OutOfRange { key, value, min, max, .. } = with(change, wrong).unwrap_err();
             assert_eq!((key, value, min, max), (name, wrong, low, high));
         }
     }

@@ -16,9 +16,10 @@
 //!
 //! Complexity: as the shadow's. Lengths count what the wire takes: header, check sequence, preamble and gap included.
 
-use super::config::{BandwidthConfig, FairDropError, FlowTableConfig, ShareId};
+use super::config::{BandwidthConfig, FlowTableConfig, ShareId};
 use super::fairdrop::{FlowView, Ticket};
 use super::shadow::{FRACTION, Looked, Shadow};
+use crate::out_of_range::OutOfRange;
 use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos};
 
@@ -58,7 +59,7 @@ pub struct BandwidthView {
 /// }
 /// let mbps = admitted.map(|packets| packets * 1_500 * 8 / 1_000_000);
 /// assert!((69..=71).contains(&mbps[0]) && (29..=30).contains(&mbps[1]), "{mbps:?}");
-/// # Ok::<(), evenkeel_core::drop::FairDropError>(())
+/// # Ok::<(), evenkeel_core::OutOfRange>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct BandwidthFairDrop {
@@ -82,7 +83,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range.
-    pub fn new(config: BandwidthConfig) -> Result<Self, FairDropError> {
+    pub fn new(config: BandwidthConfig) -> Result<Self, OutOfRange> {
         config.check()?;
         let shadow = Shadow::new(&config.table);
         let buffer = u128::from(config.buffer.0 * 8) << FRACTION;
@@ -150,7 +151,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range; nothing changes then.
-    pub fn set(&mut self, now: Nanos, config: &BandwidthConfig) -> Result<(), FairDropError> {
+    pub fn set(&mut self, now: Nanos, config: &BandwidthConfig) -> Result<(), OutOfRange> {
         let changed = BandwidthConfig { table: self.config.table.clone(), ..config.clone() };
         changed.check()?;
         self.begin_batch(now);
@@ -163,7 +164,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A rate out of its range; nothing changes then.
-    pub fn set_rate(&mut self, now: Nanos, rate: BitRate) -> Result<(), FairDropError> {
+    pub fn set_rate(&mut self, now: Nanos, rate: BitRate) -> Result<(), OutOfRange> {
         let changed = BandwidthConfig { rate, ..self.config.clone() };
         self.set(now, &changed)
     }
@@ -172,7 +173,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range, or another number of groups; nothing changes then.
-    pub fn set_shares(&mut self, table: &FlowTableConfig) -> Result<(), FairDropError> {
+    pub fn set_shares(&mut self, table: &FlowTableConfig) -> Result<(), OutOfRange> {
         let table = FlowTableConfig { flows: self.config.table.flows, ..table.clone() };
         table.check()?;
         self.shadow.reweigh(&table)?;

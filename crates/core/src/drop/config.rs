@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::out_of_range::{OutOfRange, within};
 use crate::units::{BitRate, Bytes, Cycles, Nanos};
 
 /// What a packet is put through (plain forwarding, encryption, a long ACL ...): packets of one class cost alike. The index of a row in
@@ -55,8 +56,8 @@ impl FlowTableConfig {
     /// Whether every value lies in its range.
     ///
     /// # Errors
-    /// [`FairDropError`] for the first that does not.
-    pub fn check(&self) -> Result<(), FairDropError> {
+    /// [`OutOfRange`] for the first that does not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
         let weights = (1, u64::from(Self::MAX_WEIGHT), "");
         within("flows", self.flows.into(), (Self::MIN_FLOWS.into(), Self::MAX_FLOWS.into(), "flows"))?;
         within("groups", self.groups.len() as u64, (1, Self::MAX_GROUPS as u64, "groups"))?;
@@ -200,8 +201,8 @@ impl CpuConfig {
     /// Whether every value lies in its range.
     ///
     /// # Errors
-    /// [`FairDropError`] for the first that does not.
-    pub fn check(&self) -> Result<(), FairDropError> {
+    /// [`OutOfRange`] for the first that does not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
         self.table.check()?;
         within("costs", self.costs.len() as u64, (1, Self::MAX_CLASSES as u64, "rows"))?;
         self.costs.iter().try_for_each(|c| within("costs", c.0, (1, Self::MAX_CYCLES.0, "cycles")))?;
@@ -216,8 +217,8 @@ impl Rule {
     /// Whether every value lies in its range.
     ///
     /// # Errors
-    /// [`FairDropError`] for the first that does not.
-    pub fn check(&self) -> Result<(), FairDropError> {
+    /// [`OutOfRange`] for the first that does not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
         let cycles = (1, CpuConfig::MAX_CYCLES.0, "cycles");
         let factors = |down: u16, up: u16| {
             within("down", down.into(), (1, 999, "thousandths"))?;
@@ -280,52 +281,12 @@ impl BandwidthConfig {
     /// Whether every value lies in its range.
     ///
     /// # Errors
-    /// [`FairDropError`] for the first that does not.
-    pub fn check(&self) -> Result<(), FairDropError> {
+    /// [`OutOfRange`] for the first that does not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
         self.table.check()?;
         within("rate", self.rate.0, (1_000, 1_000_000_000_000, "bit/s"))?;
         within("theta", self.theta.into(), (1, 1_000, "thousandths"))?;
         within("threshold", self.threshold.0, (Self::MIN_THRESHOLD.0, 1_000_000_000, "bytes"))?;
         within("buffer", self.buffer.0, (0, 1_000_000_000, "bytes"))
-    }
-}
-
-/// A value that no dropper can work with.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FairDropError {
-    /// A value outside its range.
-    OutOfRange {
-        /// Which.
-        key: &'static str,
-        /// What was given.
-        value: u64,
-        /// The smallest valid value.
-        min: u64,
-        /// The largest valid value.
-        max: u64,
-        /// The unit of all three; empty for plain numbers.
-        unit: &'static str,
-    },
-}
-
-impl fmt::Display for FairDropError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::OutOfRange { key, value, min, max, unit } = self;
-        let space = if unit.is_empty() { "" } else { " " };
-        write!(f, "fairdrop: {key} {value}{space}{unit} is out of range: {min} to {max}{space}{unit}")
-    }
-}
-
-impl core::error::Error for FairDropError {}
-
-pub(super) fn within(
-    key: &'static str,
-    value: u64,
-    (min, max, unit): (u64, u64, &'static str),
-) -> Result<(), FairDropError> {
-    if (min..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(FairDropError::OutOfRange { key, value, min, max, unit })
     }
 }

@@ -33,9 +33,10 @@
 
 use alloc::vec::Vec;
 
-use super::config::{CpuConfig, FairDropError, ProcessingClass, Rule, ShareId};
+use super::config::{CpuConfig, ProcessingClass, Rule, ShareId};
 use super::level::{Level, Pressure};
 use super::shadow::{FRACTION, Looked, MAX_WORK, Shadow};
+use crate::out_of_range::OutOfRange;
 use crate::reason::Reason;
 use crate::units::Cycles;
 
@@ -152,7 +153,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range.
-    pub fn new(config: CpuConfig) -> Result<Self, FairDropError> {
+    pub fn new(config: CpuConfig) -> Result<Self, OutOfRange> {
         config.check()?;
         let mut costs = [Cost::NONE; CpuConfig::MAX_CLASSES];
         for (cost, configured) in costs.iter_mut().zip(&config.costs) {
@@ -440,7 +441,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range; nothing changes then.
-    pub fn set_rule(&mut self, rule: Rule) -> Result<(), FairDropError> {
+    pub fn set_rule(&mut self, rule: Rule) -> Result<(), OutOfRange> {
         rule.check()?;
         self.settle();
         self.config.rule = rule;
@@ -452,7 +453,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range, or another number of groups; nothing changes then.
-    pub fn set_shares(&mut self, table: &super::FlowTableConfig) -> Result<(), FairDropError> {
+    pub fn set_shares(&mut self, table: &super::FlowTableConfig) -> Result<(), OutOfRange> {
         let table = super::FlowTableConfig { flows: self.config.table.flows, ..table.clone() };
         table.check()?;
         self.shadow.reweigh(&table)?;

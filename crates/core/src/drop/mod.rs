@@ -28,7 +28,5 @@ mod table;
 mod tests;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
-pub use config::{
-    BandwidthConfig, CpuConfig, FairDropError, FlowTableConfig, ProcessingClass, Rule, Share, ShareId,
-};
+pub use config::{BandwidthConfig, CpuConfig, FlowTableConfig, ProcessingClass, Rule, Share, ShareId};
 pub use fairdrop::{CpuFairDrop, CpuView, FlowView, Poll, Ticket};

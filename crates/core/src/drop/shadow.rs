@@ -39,10 +39,11 @@
 
 use alloc::vec::Vec;
 
-use super::config::{FairDropError, FlowTableConfig, ProcessingClass, ShareId, within};
+use super::config::{FlowTableConfig, ProcessingClass, ShareId};
 use super::departures::Departures;
 use super::fairdrop::FlowView;
 use super::table::{Flow, IDLE, Table};
+use crate::out_of_range::{OutOfRange, within};
 
 /// Bits of fraction of work and of virtual time.
 pub(super) const FRACTION: u32 = 16;
@@ -295,7 +296,7 @@ impl Shadow {
     ///
     /// # Errors
     /// The number of groups would change.
-    pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), FairDropError> {
+    pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), OutOfRange> {
         let groups = self.groups.len() as u64;
         within("groups", config.groups.len() as u64, (groups, groups, "groups"))?;
         self.rebuild(config, self.given);

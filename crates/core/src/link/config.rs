@@ -1,7 +1,6 @@
 //! What a link is told to be, and the ranges it must lie in.
 
-use core::fmt;
-
+use crate::out_of_range::{OutOfRange, within};
 use crate::shape::ShaperConfig;
 use crate::units::{BitRate, Bytes, Nanos};
 
@@ -46,34 +45,6 @@ pub struct LinkConfig {
     pub shaper: Option<ShaperConfig>,
 }
 
-/// Why a link cannot be as it was told. Nothing changed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum LinkError {
-    /// A value lies outside of its valid range.
-    OutOfRange {
-        /// The key in configuration files.
-        key: &'static str,
-        /// The value asked for, in `unit`.
-        value: u64,
-        /// The smallest valid value.
-        min: u64,
-        /// The largest valid value.
-        max: u64,
-        /// The unit of all three; empty for plain numbers.
-        unit: &'static str,
-    },
-}
-
-impl fmt::Display for LinkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::OutOfRange { key, value, min, max, unit } = self;
-        let space = if unit.is_empty() { "" } else { " " };
-        write!(f, "{key} {value}{space}{unit} is out of range: {min} to {max}{space}{unit}")
-    }
-}
-
-impl core::error::Error for LinkError {}
-
 impl LinkConfig {
     /// Slowest rate of a wire or shaper.
     pub const MIN_RATE: BitRate = BitRate(1_000);
@@ -99,8 +70,8 @@ impl LinkConfig {
     /// Whether every value lies in its range.
     ///
     /// # Errors
-    /// [`LinkError::OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), LinkError> {
+    /// [`OutOfRange`] for the first that does not.
+    pub fn check(&self) -> Result<(), OutOfRange> {
         let rates = (Self::MIN_RATE.0, Self::MAX_RATE.0, "bit/s");
         if let Some(rate) = self.rate {
             within("rate", rate.0, rates)?;
@@ -112,17 +83,5 @@ impl LinkConfig {
             within("shaper.burst", shaper.burst.0, (Self::MIN_BURST.0, Self::MAX_BURST.0, "bytes"))?;
         }
         Ok(())
-    }
-}
-
-pub(super) fn within(
-    key: &'static str,
-    value: u64,
-    (min, max, unit): (u64, u64, &'static str),
-) -> Result<(), LinkError> {
-    if (min..=max).contains(&value) {
-        Ok(())
-    } else {
-        Err(LinkError::OutOfRange { key, value, min, max, unit })
     }
 }

@@ -33,9 +33,10 @@ mod wire;
 use alloc::vec::Vec;
 
 pub use crate::shape::ShaperConfig;
-pub use config::{LinkConfig, LinkError, Refill, RingConfig};
+pub use config::{LinkConfig, Refill, RingConfig};
 
 use crate::measure::Qostat;
+use crate::out_of_range::{OutOfRange, within};
 use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::schedule::{DropSink, Knob, KnobError, Scheduler, Treated, Wake};
@@ -139,11 +140,11 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// others count as class 0. A shaper starts with a full bucket.
     ///
     /// # Errors
-    /// [`LinkError`] if a value is out of its range.
-    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, LinkError> {
+    /// [`OutOfRange`] if a value is out of its range.
+    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, OutOfRange> {
         config.check()?;
         let range = (1, u64::from(LinkConfig::MAX_CLASSES), "");
-        config::within("classes", u64::from(classes), range)?;
+        within("classes", u64::from(classes), range)?;
         Ok(Self {
             config,
             scheduler,
@@ -248,13 +249,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// new one starts with a full bucket. Without a rate the ring's packets leave while the port has room.
     ///
     /// # Errors
-    /// [`LinkError`] if a value is out of its range; nothing changed then.
+    /// [`OutOfRange`] if a value is out of its range; nothing changed then.
     pub fn reconfigure(
         &mut self,
         now: Nanos,
         config: LinkConfig,
         sink: &mut impl LinkSink<P>,
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), OutOfRange> {
         config.check()?;
         let now = self.arrive_at(now, sink);
         match (&mut self.shaper, config.shaper) {

@@ -10,10 +10,8 @@
 //! those that waited for a neighbour are not judged again.
 
 use evenkeel_config::{FairDropConfig, LinkConfig};
-use evenkeel_core::drop::{
-    BandwidthFairDrop, CpuFairDrop, FairDropError, Poll, ProcessingClass, ShareId, Ticket,
-};
-use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
+use evenkeel_core::drop::{BandwidthFairDrop, CpuFairDrop, Poll, ProcessingClass, ShareId, Ticket};
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, OutOfRange, Reason};
 
 use super::cycles::Meter;
 use super::{BURST, Pipeline, sharing};
@@ -58,7 +56,7 @@ impl FairDrop {
         machine: Machine,
         classes: usize,
         links: &[LinkConfig],
-    ) -> Result<Self, FairDropError> {
+    ) -> Result<Self, OutOfRange> {
         let mut fairdrop = Self {
             config: config.clone(),
             cpu: None,
@@ -78,7 +76,7 @@ impl FairDrop {
         Ok(fairdrop)
     }
 
-    fn for_link(&self, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, FairDropError> {
+    fn for_link(&self, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, OutOfRange> {
         match rate.filter(|_| self.config.on && self.config.bandwidth) {
             Some(rate) => BandwidthFairDrop::new(self.config.bandwidth_config(rate)).map(Some),
             None => Ok(None),
@@ -108,7 +106,7 @@ impl FairDrop {
     }
 
     /// Only the rule changes: flows keep what they are charged for.
-    pub(super) fn set_rule(&mut self, config: &FairDropConfig) -> Result<(), FairDropError> {
+    pub(super) fn set_rule(&mut self, config: &FairDropConfig) -> Result<(), OutOfRange> {
         if let Some(cpu) = &mut self.cpu {
             cpu.set_rule(config.rule)?;
         }
@@ -122,7 +120,7 @@ impl FairDrop {
         now: Nanos,
         at: usize,
         rate: Option<BitRate>,
-    ) -> Result<(), FairDropError> {
+    ) -> Result<(), OutOfRange> {
         let dropper = match (self.links.get_mut(at).and_then(Option::take), rate) {
             (Some(mut known), Some(rate)) => {
                 known.set_rate(now, rate)?;
