@@ -35,7 +35,7 @@ fn values_out_of_range_are_refused_by_name() {
     assert_eq!(cpu(&|c| c.table.shares[0].group = 1), "shares.group");
     let link = BandwidthConfig { threshold: Bytes(1_537), ..BandwidthConfig::new(BitRate(1_000_000)) };
     let error = BandwidthFairDrop::new(link).unwrap_err();
-    assert_eq!(error.to_string(), "fairdrop: threshold 1537 bytes is out of range: 1538 to 1000000000 bytes");
+    assert_eq!(error.to_string(), "threshold 1537 bytes is out of range: 1538 to 1000000000 bytes");
     let mut live = two_classes(Rule::default());
     assert!(live.set_rule(Rule::Kappa { kappa: 1 }).is_err());
     assert_eq!(live.config().rule, Rule::default());

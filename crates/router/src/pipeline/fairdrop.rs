@@ -240,6 +240,11 @@ impl FairDrop {
     }
 }
 
+/// What a dropper cannot be, as an answer to a command.
+fn refused(error: OutOfRange) -> CommandError {
+    CommandError::Invalid(format!("fairdrop: {error}"))
+}
+
 impl Pipeline {
     /// How many frames the receive ring of a port holds, for FairDrop; at least a burst. Before the first round.
     ///
@@ -259,10 +264,8 @@ impl Pipeline {
             batch: BURST as u16,
             services: self.services.len(),
         };
-        let build = |config| {
-            FairDrop::new(config, machine, self.class_names.len(), &self.links)
-                .map_err(|error| CommandError::Invalid(error.to_string()))
-        };
+        let build =
+            |config| FairDrop::new(config, machine, self.class_names.len(), &self.links).map_err(refused);
         let built = config.map(build).transpose()?;
         let before = std::mem::replace(&mut self.fairdrop, built);
         if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
@@ -287,7 +290,7 @@ impl Pipeline {
         let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
         sharing::check_fairdrop(self.place.as_ref(), &config)?;
         if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
-            return fairdrop.set_rule(&config).map_err(|error| CommandError::Invalid(error.to_string()));
+            return fairdrop.set_rule(&config).map_err(refused);
         }
         self.build_fairdrop(Some(&config))
     }

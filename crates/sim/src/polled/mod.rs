@@ -172,7 +172,7 @@ impl PolledCore {
             let buffer = u128::from(link.buffer.0 * 8) * u128::from(model.clock);
             Ok(Out { fair: fair.transpose()?, waiting: 0, rate: link.rate.0, buffer, drained: 0 })
         });
-        let refused = |error: evenkeel_core::OutOfRange| error.to_string();
+        let refused = |error: evenkeel_core::OutOfRange| format!("fairdrop: {error}");
         Ok(Self {
             clock: model.clock,
             now: 0,
