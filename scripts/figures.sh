@@ -87,9 +87,11 @@ for world in $worlds; do
   if [ "$world" = sim ]; then
     batch "$sim_jobs" "$scratch/failed" <"$scratch/plan"
   else
-    # A router that fills a core, and is measured by its cycles, runs alone.
-    grep -v '/fairdrop/' "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
-    grep '/fairdrop/' "$scratch/plan" | batch 1 "$scratch/again-alone"
+    # Alone run: a router that fills a core, and is measured by its cycles; five of them, which take turns of a millisecond; a control that takes
+    # a source that falls behind for congestion.
+    alone='/fairdrop/|stsdr/live|lct/control'
+    grep -vE "$alone" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
+    grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
     cat "$scratch/again-alone" >>"$scratch/again"
     # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails a second time, alone.
     [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
