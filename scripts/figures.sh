@@ -93,9 +93,12 @@ for world in $worlds; do
     grep -vE "$alone" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
     grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
     cat "$scratch/again-alone" >>"$scratch/again"
-    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails a second time, alone.
-    [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
-    batch 1 "$scratch/failed" <"$scratch/again"
+    # A neighbour, on the host or beside it, can slow a run down for seconds; what is really wrong fails two more times, alone.
+    for _ in 1 2; do
+      [ ! -s "$scratch/again" ] || echo "repeated alone: $(cut -f 2,3 "$scratch/again" | tr '\t\n' ' ;')"
+      batch 1 "$scratch/failed" <"$scratch/again"
+      cp "$scratch/failed" "$scratch/again"
+    done
   fi
   while IFS= read -r line; do
     bad=$((bad + 1))

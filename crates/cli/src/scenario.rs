@@ -266,7 +266,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            if entry.file_name() != "published" && entry.file_name() != "maps" {
+            if !["published", "maps", "sweeps"].iter().any(|other| entry.file_name() == *other) {
                 collect(&path, files)?;
             }
         } else if path.extension().is_some_and(|extension| extension == "toml") {
