@@ -15,7 +15,7 @@ cores=$(nproc)
 sim_jobs=${SIM_JOBS:-$cores}
 # A lab sleeps most of its time: two of them leave each other room on two cores.
 lab_jobs=${LAB_JOBS:-$((cores < 2 ? 1 : 2))}
-[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/fairdrop/lab-light-load.toml scenarios/fairdrop/lab-paper.toml
+[ $# -gt 0 ] || set -- scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/stsdr/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml scenarios/fairdrop/lab-both.toml scenarios/fairdrop/lab-light-load.toml scenarios/fairdrop/lab-paper.toml
 [ -x "$evenkeel" ] || cargo build --locked --quiet -p evenkeel
 
 file_name() { # scenario, mechanism
