@@ -28,10 +28,13 @@
 //! that an insertion is about to touch, and [`sweep`](Table::sweep) goes round the whole table a few entries at a time, so that
 //! a full table frees stale entries in bounded work per arrival.
 //!
-//! **Bursts.** [`prefetch`](Table::prefetch) reads what a look-up will read. Called for all packets of a burst before the first
-//! look-up, the reads wait for memory together instead of one after the other.
+//! **Bursts.** [`prefetch`](Table::prefetch) reads ahead what a look-up will read. Called for all packets of a burst before the first
+//! look-up, the reads wait for memory together instead of one after the other. Where the chain begins has to be known for that;
+//! [`prefetch_bucket`](Table::prefetch_bucket), called for all packets before, has it read ahead as well.
 //!
 //! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a later one: whoever keeps ids must forget them on removal.
+
+mod index;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -40,7 +43,9 @@ use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
 
 use crate::packet::{FlowKey, is_control};
+use crate::prefetch;
 use crate::schedule::{KnobError, in_range};
+use index::Index;
 
 /// Valid capacities, in entries.
 pub const CAPACITY_RANGE: RangeInclusive<u32> = 1..=16_777_216;
@@ -225,6 +230,7 @@ pub struct Table<K, V> {
     seed: u64,
     /// Where `sweep` goes on.
     hand: u32,
+    index: Option<Index>,
 }
 
 /// A table of flows.
@@ -242,7 +248,13 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         let (min, max) = (u64::from(*CAPACITY_RANGE.start()), u64::from(*CAPACITY_RANGE.end()));
         in_range("flows", u64::from(capacity), min..=max, "flows")?;
         let places = (0..capacity).map(|at| free_place(at, capacity)).collect();
-        Ok(Self { places, free: 0, len: 0, seed, hand: 0 })
+        Ok(Self { places, free: 0, len: 0, seed, hand: 0, index: None })
+    }
+
+    /// The same table, looked up faster, for another eleven bytes per place.
+    pub(crate) fn indexed(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+        let table = Self::new(capacity, seed)?;
+        Ok(Self { index: Some(Index::new(capacity)), ..table })
     }
 
     /// Entries it can hold.
@@ -272,33 +284,76 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// All memory of the table, in bytes: constant from construction on.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.places.len() * Self::BYTES_PER_ENTRY
+        self.places.len() * Self::BYTES_PER_ENTRY + self.index.as_ref().map_or(0, Index::memory)
+    }
+
+    #[inline]
+    fn mixed(&self, hash: u64) -> u64 {
+        (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     #[inline]
     fn bucket(&self, hash: u64) -> usize {
-        let mixed = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (((mixed >> 32) * self.places.len() as u64) >> 32) as usize
+        (((self.mixed(hash) >> 32) * self.places.len() as u64) >> 32) as usize
     }
 
-    /// Reads what a look-up of `hash` will read, so that it is in the cache by then.
+    /// Reads ahead where the chain of the bucket of `hash` begins. [`prefetch`](Self::prefetch) waits for that.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        match &self.index {
+            Some(index) => index.prefetch(self.bucket(hash) as u32),
+            None => prefetch::element(&self.places, self.bucket(hash)),
+        }
+    }
+
+    /// Reads ahead what a look-up of `hash` will read, so that it is in the cache by then.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
+        self.prefetch_place(self.first(hash));
+    }
+
+    /// Reads ahead the place of this number.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, place: usize) {
+        prefetch::element(&self.places, place);
+    }
+
+    /// The number of the place where a search for `hash` looks first: of the entry that is looked for, or of another one. Beyond
+    /// all places if there is none.
+    #[inline]
+    pub(crate) fn first(&self, hash: u64) -> usize {
         let bucket = self.bucket(hash);
-        let head = self.places[bucket].head as usize;
-        // Chosen without a branch, which would wait for the head: then reads of several packets would not overlap.
-        let first = if head < self.places.len() { head } else { bucket };
-        // Both ends of a place: of one line they are the same.
-        if size_of::<Place<K, V>>() > 64 {
-            core::hint::black_box(self.places[first].head);
+        match &self.index {
+            Some(index) => {
+                let mut candidates = index.candidates(bucket as u32, index::tag(self.mixed(hash)));
+                candidates.next().map_or(self.places.len(), |place| place as usize)
+            }
+            None => self.places[bucket].head as usize,
         }
-        core::hint::black_box(self.places[first].next);
     }
 
     /// The entry of `key`, whose hash is `hash`.
     #[must_use]
     #[inline]
     pub fn find(&self, hash: u64, key: &K) -> Option<EntryId> {
+        if let Some(index) = &self.index {
+            let bucket = self.bucket(hash) as u32;
+            for at in index.candidates(bucket, index::tag(self.mixed(hash))) {
+                if let Some(Place { held: Held::Entry { key: held, .. }, .. }) = self.places.get(at as usize)
+                    && held == key
+                {
+                    return Some(EntryId(at));
+                }
+            }
+            if index.is_complete(bucket) {
+                return None;
+            }
+        }
+        self.walk(hash, key)
+    }
+
+    /// The same by the chain.
+    fn walk(&self, hash: u64, key: &K) -> Option<EntryId> {
         let mut at = self.places[self.bucket(hash)].head;
         // `NIL` and `END | bucket` lie beyond all places.
         while let Some(place) = self.places.get(at as usize) {
@@ -335,6 +390,10 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         }
         let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
         self.places[at as usize].next = if head == NIL { END | bucket } else { head };
+        let tag = index::tag(self.mixed(hash));
+        if let Some(index) = &mut self.index {
+            index.insert(bucket, tag, at);
+        }
         self.len += 1;
         Ok(EntryId(at))
     }
@@ -349,6 +408,9 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         let mut end = next;
         while end & END == 0 {
             end = self.places[end as usize].next;
+        }
+        if let Some(index) = &mut self.index {
+            index.remove(end & !END, id.0);
         }
         let head = &mut self.places[(end & !END) as usize].head;
         if *head == id.0 {
@@ -451,6 +513,9 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         for (at, place) in self.places.iter_mut().enumerate() {
             *place = free_place(at as u32, capacity);
         }
+        if let Some(index) = &mut self.index {
+            index.clear();
+        }
         (self.free, self.len, self.hand) = (0, 0, 0);
     }
 
@@ -488,8 +553,12 @@ mod tests {
     #[test]
     fn it_agrees_with_a_map_whatever_the_hash() {
         // All in one bucket, few buckets, many buckets.
-        for (capacity, hash_mask) in [(1, 0), (7, 0), (64, 3), (64, u64::MAX)] {
-            let mut table: Table<u64, u64> = Table::new(capacity, 99).unwrap();
+        let sizes = [(1, 0), (7, 0), (64, 0), (64, 3), (64, u64::MAX), (90, 1 << 30), (90, u64::MAX)];
+        for ((capacity, hash_mask), indexed) in
+            sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
+        {
+            let make = if indexed { Table::indexed } else { Table::new };
+            let mut table: Table<u64, u64> = make(capacity, 99).unwrap();
             let mut map = BTreeMap::new();
             let mut state = u64::from(capacity);
             for step in 0..20_000u64 {
@@ -589,6 +658,7 @@ mod tests {
         for multiplier in [1, 0x1_0000_0000, 0x9e37_79b9_7f4a_7c15u64] {
             let mut table: Table<u64, ()> = Table::new(10_000, 0xfeed).unwrap();
             for key in 0..10_000 {
+                table.prefetch_bucket(key);
                 table.prefetch(key);
                 table.insert(key.wrapping_mul(multiplier), key, ()).unwrap();
             }

@@ -20,11 +20,19 @@
 //! | S_mk, sent against a grant | `Cells::sent` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | G_mk, granted since the start | `Table::granted` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | P, for whatever comes | `Table::pot` | 2^-16 bytes on the wire |
+//! | n_m, elastic flows that wait at a worker, times wire bytes per IP byte | `Cells::flows` | 2^-16 |
+//! | FB, sent to each elastic flow that always waits | `Table::level` | bytes of IP packets |
+//! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
 //! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S within what the link sends in a few windows or in the
 //! patience, whichever is longer: a worker that stands still does not hoard. The bytes C·W are filled into the demands of the classes by weight, and those of a class
 //! into its workers alike. What nobody demands is every worker's in equal parts, for whatever arrives before the window is over; then it is lost, as time on a
 //! wire is. Grants that a queue no longer needs, because its packets were dropped, are taken back.
+//!
+//! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What has priority is granted first, in equal parts of what is there;
+//! the rest is filled into the workers' elastic demands by weighted max-min, a worker's weight being the number n of its elastic flows that wait. So each of them gets the same, FB,
+//! whatever worker it is on, and FB is what the fair rate of the whole link is measured by. A priority packet does not wait for a grant: a worker sends up to
+//! D = C·W/M ahead of it, and asks for it in the next window before anybody's elastic packets.
 //!
 //! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own; each is a whole statement, so no two need to fit together. A new
 //! table is written where nobody reads, and one compare-and-swap makes it the current one: the loser's is forgotten. Who reads his row checks
@@ -32,16 +40,17 @@
 //!
 //! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants follow the weights within 2^-16 bytes per
 //! class and window while demands last. A packet that meets an empty queue may wait for a window before it is granted anything.
-//! The sum over workers exceeds C by no more than a largest packet per worker and class, and by what stalled workers still had.
+//! The sum over workers exceeds C by no more than a largest packet per worker and class, and by what stalled workers still had; by flows also by the sum of
+//! all D, the bytes of one window. Elastic flows that always wait get the same within a largest packet per flow and the quantum of their discipline.
 //!
-//! **Cost.** Two stores per packet. A window costs whoever opens it M·K reads of others' cells and at most K² steps.
+//! **Cost.** Two stores per packet, three by flows. A window costs whoever opens it M·K reads of others' cells and at most K² steps; by flows M² at most.
 //!
-//! Not implemented: grants by flow or by tag, groups of workers.
+//! Not implemented: grants by tag, groups of workers.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::units::{BitRate, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// Fractions of a byte that are counted.
 const UNIT: u128 = 1 << 16;
@@ -63,18 +72,18 @@ struct Line([AtomicU64; 16]);
 
 /// A row of cells with lines of its own.
 #[derive(Debug)]
-struct Row(Vec<Line>);
+pub(crate) struct Row(Vec<Line>);
 
 impl Row {
-    fn new(cells: usize) -> Self {
+    pub(crate) fn new(cells: usize) -> Self {
         Self((0..cells.div_ceil(16)).map(|_| Line::default()).collect())
     }
 
-    fn get(&self, at: usize) -> u64 {
+    pub(crate) fn get(&self, at: usize) -> u64 {
         self.0[at / 16].0[at % 16].load(Ordering::Relaxed)
     }
 
-    fn set(&self, at: usize, value: u64) {
+    pub(crate) fn set(&self, at: usize, value: u64) {
         self.0[at / 16].0[at % 16].store(value, Ordering::Relaxed);
     }
 }
@@ -85,6 +94,8 @@ struct Table {
     head: Row,
     /// By worker and class.
     granted: Row,
+    /// By worker, [`Told::Free`] when the window was opened.
+    free: Row,
 }
 
 const OPENED: usize = 0;
@@ -95,10 +106,61 @@ const CARRY: usize = 3;
 /// What the filling left, in units.
 const SPARE: usize = 4;
 const CONTENDED: usize = 5;
+/// FB: whole bytes, and what is beyond them in 2^-16.
+const LEVEL: usize = 6;
+const LEVEL_PART: usize = 7;
+/// D.
+const AHEAD: usize = 8;
+/// For how long the link was busy, and what all had sent then, in units.
+const BUSY: usize = 9;
+const SENT: usize = 10;
+const HEAD: usize = 11;
 
-/// What a worker says of itself: `target` and `sent` of each class, alternating.
+/// What a worker says of itself: `target` and `sent` of each column, alternating, then, where flows share, what [`Told`] names.
 #[derive(Debug)]
 struct Cells(Row);
+
+/// What a worker says of itself besides its columns.
+#[derive(Clone, Copy)]
+enum Told {
+    /// n.
+    Flows,
+    /// All that it sent, on whatever grant, in units.
+    Sent,
+    /// Bytes taken in with priority.
+    Priority,
+    /// Bytes of the first packets of flows that it admitted.
+    First,
+    /// What each of its elastic flows was sent without a grant, in 2^-16 bytes of IP packets.
+    Free,
+}
+
+const TOLD: usize = 5;
+
+/// The column of what goes first, where flows share.
+pub(crate) const URGENT: usize = 0;
+/// The column of the others.
+pub(crate) const ELASTIC: usize = 1;
+
+/// How a worker divides the bytes of a window.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sharing {
+    /// By weights of classes, then workers alike.
+    Classes,
+    /// What is urgent first, then by the workers' elastic flows.
+    Flows,
+}
+
+/// What all workers of a link together were measured to have done. Monotone, but for the idle time, which may fall by what was sent ahead.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Together {
+    /// FB: bytes of IP packets that an elastic flow that always has packets was sent.
+    pub fair_bytes: Bytes,
+    /// Bytes of IP packets taken in with priority.
+    pub priority_bytes: Bytes,
+    /// For how long the link was busy.
+    pub busy: Nanos,
+}
 
 /// The common part of a link.
 #[derive(Debug)]
@@ -132,21 +194,35 @@ pub struct Part {
     demand: Vec<u64>,
     grant: Vec<u64>,
     by_class: Vec<(u64, u64)>,
+    by_worker: Vec<(u64, u64)>,
+    sharing: Sharing,
+    /// D of this window.
+    ahead: i64,
+    /// FB as of this window, and whether somebody waited for more when it was opened.
+    level: Bytes,
+    contended: bool,
+    /// What it has told last of each [`Told`].
+    flows: u64,
+    all: u64,
+    priority: u64,
+    free: u64,
 }
 
 impl SharedLink {
-    /// A link without a rate, of `classes` columns, for 1 to [`MAX_WORKERS`] workers. `patience`: for how long a worker that does not come still gets its share.
+    /// A link without a rate, of `classes` columns (at least two are made), for 1 to [`MAX_WORKERS`] workers. `patience`: for how long a worker that does not come still gets its share.
     #[must_use]
     pub fn new(workers: usize, classes: usize, patience: Nanos) -> Self {
         let workers = workers.clamp(1, MAX_WORKERS);
-        let classes = classes.max(1);
-        let table = || Table { head: Row::new(6), granted: Row::new(workers * classes) };
+        // A discipline that shares by flows can come in at any time: it needs two columns.
+        let classes = classes.max(2);
+        let table =
+            || Table { head: Row::new(HEAD), granted: Row::new(workers * classes), free: Row::new(workers) };
         Self {
             workers,
             classes,
             patience,
             rate: AtomicU64::new(0),
-            cells: (0..workers).map(|_| Cells(Row::new(2 * classes))).collect(),
+            cells: (0..workers).map(|_| Cells(Row::new(2 * classes + TOLD))).collect(),
             tables: (0..workers).map(|_| [table(), table()]).collect(),
             current: AtomicU64::new(0),
         }
@@ -202,10 +278,84 @@ impl SharedLink {
             weights: alloc::vec![1; classes],
             demand: alloc::vec![0; self.workers * classes],
             grant: alloc::vec![0; self.workers * classes],
-            by_class: alloc::vec![(0, 0); classes.max(self.workers)],
+            by_class: alloc::vec![(0, 0); classes],
+            by_worker: alloc::vec![(0, 0); self.workers],
+            sharing: Sharing::Classes,
+            ahead: 0,
+            level: self.level(),
+            contended: false,
+            flows: 0,
+            all: self.told(worker, Told::Sent),
+            priority: self.told(worker, Told::Priority),
+            free: self.told(worker, Told::Free),
         };
         (0..classes).for_each(|class| self.publish_target(&part, class));
+        self.tell(worker, Told::Flows, 0);
         part
+    }
+
+    /// The part of a worker whose flows share, as [`SharedLink::part`].
+    pub(crate) fn part_by_flows(&self, worker: usize) -> Part {
+        Part { sharing: Sharing::Flows, ..self.part(worker) }
+    }
+
+    fn tell(&self, worker: usize, what: Told, value: u64) {
+        self.cells[worker].0.set(2 * self.classes + what as usize, value);
+    }
+
+    fn told(&self, worker: usize, what: Told) -> u64 {
+        self.cells[worker].0.get(2 * self.classes + what as usize)
+    }
+
+    fn all_told(&self, what: Told) -> u64 {
+        (0..self.workers).fold(0, |sum, worker| sum.wrapping_add(self.told(worker, what)))
+    }
+
+    /// Reads the current table, and again if it was replaced meanwhile.
+    fn read<T>(&self, what: impl Fn(&Table) -> T) -> T {
+        loop {
+            let current = self.current.load(Ordering::Acquire);
+            let value = what(self.table(current));
+            fence(Ordering::Acquire);
+            if self.current.load(Ordering::Relaxed) == current {
+                return value;
+            }
+        }
+    }
+
+    fn level(&self) -> Bytes {
+        Bytes(self.read(|table| table.head.get(LEVEL)))
+    }
+
+    /// For how long the link takes to send `units`; without a rate, no time.
+    fn time_of(&self, units: u64) -> u64 {
+        let rate = u128::from(self.rate.load(Ordering::Relaxed));
+        let bits = u128::from(units) * BYTE;
+        bits.checked_div(rate * UNIT).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
+    }
+
+    /// What all workers together have done, by the discipline that shares by flows.
+    #[must_use]
+    pub fn together(&self) -> Together {
+        let [level, busy, sent] = self.read(|table| [LEVEL, BUSY, SENT].map(|at| table.head.get(at)));
+        // What was sent since the window was opened counts too: the next may be opened long after.
+        let since = self.all_told(Told::Sent).wrapping_sub(sent);
+        Together {
+            fair_bytes: Bytes(level),
+            priority_bytes: Bytes(self.all_told(Told::Priority)),
+            busy: Nanos(busy.saturating_add(self.time_of(since))),
+        }
+    }
+
+    /// A worker admitted a flow whose first packet is `length` long.
+    pub(crate) fn flow_entered(&self, worker: usize, length: Bytes) {
+        let before = self.told(worker, Told::First);
+        self.tell(worker, Told::First, before.wrapping_add(length.0));
+    }
+
+    /// Bytes of first packets of all flows that the other workers admitted, wrapping.
+    pub(crate) fn entered_elsewhere(&self, worker: usize) -> u64 {
+        self.all_told(Told::First).wrapping_sub(self.told(worker, Told::First))
     }
 
     fn publish_target(&self, part: &Part, class: usize) {
@@ -244,7 +394,8 @@ impl SharedLink {
         let budget = u64::try_from(earned / BYTE).unwrap_or(u64::MAX).saturating_add(before.head.get(SPARE));
         let most = u128::from(rate) * u128::from(unused) * UNIT / BYTE;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let left = self.divide(part, before, table, budget, most);
+        let mut level = 0;
+        let left = self.divide(part, before, table, budget, most, &mut level);
         let contended = part.by_class[..self.classes].iter().any(|(_, demand)| *demand > 0);
         table.head.set(OPENED, at.0);
         table.head.set(WINDOW, window.0);
@@ -252,15 +403,45 @@ impl SharedLink {
         table.head.set(SPARE, if contended { left } else { 0 });
         table.head.set(CARRY, (earned % BYTE) as u64);
         table.head.set(CONTENDED, u64::from(contended));
+        // What elastic flows were sent without a grant the fictitious one would have been sent, too.
+        let mut free = 0;
+        for worker in 0..self.workers {
+            let told = self.told(worker, Told::Free);
+            free = free.max(told.wrapping_sub(before.free.get(worker)));
+            table.free.set(worker, told);
+        }
+        level += free;
+        if part.sharing == Sharing::Flows {
+            let part_before = before.head.get(LEVEL_PART) + level % (1 << 16);
+            table.head.set(LEVEL, before.head.get(LEVEL) + (level >> 16) + (part_before >> 16));
+            table.head.set(LEVEL_PART, part_before % (1 << 16));
+            let ahead = u128::from(rate) * u128::from(window.0) * UNIT / BYTE / self.workers as u128;
+            table.head.set(AHEAD, u64::try_from(ahead).unwrap_or(u64::MAX));
+            let sent = self.all_told(Told::Sent);
+            let busy = self.time_of(sent.wrapping_sub(before.head.get(SENT)));
+            table.head.set(BUSY, before.head.get(BUSY).saturating_add(busy));
+            table.head.set(SENT, sent);
+        } else {
+            [LEVEL, LEVEL_PART, BUSY, SENT].iter().for_each(|at| table.head.set(*at, before.head.get(*at)));
+        }
         let new = number << 8 | part.worker as u64;
         // Somebody else may have been faster: then his table counts.
         let _ = self.current.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Fills `budget` into the demands, and writes the new sums. Returns what is left; `by_class` has the demands that are.
-    fn divide(&self, part: &mut Part, before: &Table, table: &Table, budget: u64, most: i64) -> u64 {
+    /// `level` is what an elastic flow got that always waits, in 2^-16 bytes of IP packets.
+    fn divide(
+        &self,
+        part: &mut Part,
+        before: &Table,
+        table: &Table,
+        budget: u64,
+        most: i64,
+        level: &mut u64,
+    ) -> u64 {
         let (classes, workers) = (self.classes, self.workers);
-        let Part { demand, grant, by_class, weights, .. } = part;
+        let Part { demand, grant, by_class, weights, by_worker, sharing, .. } = part;
         by_class[..classes].iter_mut().zip(&*weights).for_each(|(class, weight)| *class = (*weight, 0));
         for worker in 0..workers {
             let cells = &self.cells[worker].0;
@@ -277,11 +458,34 @@ impl SharedLink {
             }
         }
         let mut left = budget;
-        if by_class[..classes].iter().any(|(_, demand)| *demand > 0) {
+        if *sharing == Sharing::Flows {
+            // Beyond the two columns there is at most what a discipline by class has overdrawn before.
+            for (_, asked) in &mut by_class[..classes] {
+                let met = (*asked).min(left);
+                *asked -= met;
+                left -= met;
+            }
+        } else if by_class[..classes].iter().any(|(_, demand)| *demand > 0) {
             left = fill(&mut by_class[..classes], budget);
         }
         let mut rest = left;
         for (class, (_, open)) in by_class[..classes].iter().enumerate() {
+            if *sharing == Sharing::Flows && class == ELASTIC {
+                let demands = || (0..workers).map(|worker| demand[worker * classes + ELASTIC]);
+                for (worker, (asks, entry)) in demands().zip(by_worker.iter_mut()).enumerate() {
+                    // A worker that has just begun may have more to send than it has said flows of.
+                    *entry = (self.told(worker, Told::Flows).max(1 << 16), asks);
+                }
+                let budget = demands().fold(0, u64::saturating_add) - *open;
+                rest += fill(by_worker, budget);
+                for (worker, (asks, (weight, open))) in demands().zip(by_worker.iter()).enumerate() {
+                    let gets = asks - *open;
+                    *level = (*level).max(((u128::from(gets) << 16) / u128::from(*weight)) as u64);
+                    let at = worker * classes + ELASTIC;
+                    grant[at] = grant[at].wrapping_add(gets);
+                }
+                continue;
+            }
             let all: u64 = (0..workers).map(|w| demand[w * classes + class]).fold(0, u64::saturating_add);
             let mut budget = all - *open;
             // Max-min over the workers of the class: the level rises until it has used its bytes.
@@ -320,6 +524,11 @@ impl SharedLink {
                 part.credit[class] = table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
             }
             let pot = table.head.get(POT);
+            if part.sharing == Sharing::Flows {
+                part.ahead = i64::try_from(table.head.get(AHEAD)).unwrap_or(i64::MAX);
+                part.level = Bytes(table.head.get(LEVEL));
+                part.contended = table.head.get(CONTENDED) != 0;
+            }
             let until = table.head.get(OPENED).saturating_add(table.head.get(WINDOW));
             fence(Ordering::Acquire);
             if self.current.load(Ordering::Relaxed) == current {
@@ -385,6 +594,73 @@ impl Part {
             self.pot -= units;
             self.gone(link, class, bytes);
         }
+    }
+}
+
+/// What a worker does whose flows share.
+impl Part {
+    /// FB as of the present window.
+    pub(crate) fn level(&self) -> Bytes {
+        self.level
+    }
+
+    /// Whether somebody waited for more than there was when the present window was opened.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// What is left of what may be sent ahead of grants with priority; what is overdrawn beyond is taken from what elastic packets may send now.
+    fn overdrawn(&self) -> i64 {
+        self.credit[URGENT].saturating_add(self.ahead)
+    }
+
+    /// Whether a packet with priority may go.
+    pub(crate) fn may_send_urgent(&self, now: Nanos) -> bool {
+        let ahead = self.overdrawn();
+        ahead > 0 || ahead.saturating_add(self.credit[ELASTIC].max(0)) > 0 || self.may_send_any(now)
+    }
+
+    /// Whether an elastic packet may go.
+    pub(crate) fn may_send_elastic(&self, now: Nanos) -> bool {
+        self.credit[ELASTIC].saturating_add(self.overdrawn().min(0)) > 0 || self.may_send_any(now)
+    }
+
+    /// What waits in a column, in bytes on the wire.
+    pub(crate) fn waits(&mut self, link: &SharedLink, column: usize, bytes: u64) {
+        self.target[column] = self.sent[column].wrapping_add(bytes << 16);
+        link.publish_target(self, column);
+    }
+
+    /// A packet of a column is sent; the caller says what waits then.
+    pub(crate) fn sent_by_flow(&mut self, link: &SharedLink, column: usize, bytes: u64, now: Nanos) {
+        let units = bytes << 16;
+        self.all = self.all.wrapping_add(units);
+        link.tell(self.worker, Told::Sent, self.all);
+        if self.credit[column] <= 0 && self.may_send_any(now) {
+            self.pot -= units as i64;
+            if column == ELASTIC {
+                self.free = self.free.wrapping_add((units << 16) / self.flows.max(1 << 16));
+                link.tell(self.worker, Told::Free, self.free);
+            }
+            return;
+        }
+        self.credit[column] -= units as i64;
+        self.sent[column] = self.sent[column].wrapping_add(units);
+        link.publish_sent(self, column);
+    }
+
+    /// How many elastic flows wait, each counted as the bytes that it has on the wire for one of its IP packets, in 2^-16.
+    pub(crate) fn tell_flows(&mut self, link: &SharedLink, weight: u64) {
+        if weight != self.flows {
+            self.flows = weight;
+            link.tell(self.worker, Told::Flows, weight);
+        }
+    }
+
+    /// All bytes that were taken in with priority.
+    pub(crate) fn tell_priority(&mut self, link: &SharedLink, more: Bytes) {
+        self.priority = self.priority.wrapping_add(more.0);
+        link.tell(self.worker, Told::Priority, self.priority);
     }
 }
 

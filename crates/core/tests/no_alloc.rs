@@ -2,6 +2,8 @@
 
 mod wire;
 
+use std::sync::Arc;
+
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::buffer::BufferLimit;
@@ -9,9 +11,11 @@ use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Knob};
 use evenkeel_core::shape::ShaperConfig;
+use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Weight};
 use wire::{TestPacket, packet};
 
@@ -41,7 +45,15 @@ fn enqueue_advance_and_set_do_not_allocate() {
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
     // Fewer places than flows: some find the list full, others push idle ones out.
     let (flows, buffer) = (150, BufferLimit::Packets(200));
+    let shared = |discipline| {
+        let link = SharedLink::new(2, 1, Nanos::from_millis(5));
+        link.set_rate(Some(BitRate::from_mbps(100)));
+        AnyScheduler::SharedFlows(Box::new(SharedFlows::new(discipline, Arc::new(link), 1).unwrap()))
+    };
     let disciplines = [
+        shared(FlowDiscipline::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
+        shared(FlowDiscipline::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
+        shared(FlowDiscipline::Afan(AfanConfig { flows, ..AfanConfig::default() })),
         AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, buffer, ..PfqConfig::default() }).unwrap()),
         AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap()),
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),

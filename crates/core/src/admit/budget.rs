@@ -24,9 +24,16 @@
 //! half of `flood_share` among the priority packets. One whose flows come again later is believed: it takes up to m / (m + 1) of max_PL, and costs its
 //! sender two intervals of memory for each flow.
 //!
-//! Constant time. Source: this project's.
+//! **Several workers** on one link have one budget: what the others let in counts as used here, and what is let in here is told to them, without a
+//! lock; two who let a flow in at the same instant may both take the last of it. In a flood each worker has its part of `flood_share` for itself: whether flows come
+//! again each sees of its own only.
+//!
+//! Constant time; with several workers, a read of each one's count for a flow that is let in or refused. Source: this project's.
+
+use alloc::sync::Arc;
 
 use super::BudgetConfig;
+use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 /// Fewer admissions than this in the memory of about eight intervals are no flood.
@@ -37,6 +44,28 @@ pub const CALM: u32 = 8;
 pub const MATURE: usize = 3;
 /// One flow in the decaying sums.
 const ONE: u64 = 256;
+
+/// The other workers that let flows in to the same link.
+#[derive(Clone, Debug)]
+pub(super) struct Peers {
+    link: Arc<SharedLink>,
+    worker: usize,
+    /// What they have let in that is known here.
+    known: u64,
+}
+
+impl Peers {
+    pub(super) fn new(link: Arc<SharedLink>, worker: usize) -> Self {
+        let known = link.entered_elsewhere(worker);
+        Self { link, worker, known }
+    }
+
+    /// What first packets the others have let in since the last call.
+    fn entered(&mut self) -> u64 {
+        let entered = self.link.entered_elsewhere(self.worker);
+        entered.wrapping_sub(core::mem::replace(&mut self.known, entered))
+    }
+}
 
 /// The budget of the present interval.
 #[derive(Clone, Debug)]
@@ -54,6 +83,7 @@ pub(super) struct Budget {
     /// Intervals since the budget refused a flow.
     calm: u32,
     flood: bool,
+    peers: Option<Peers>,
 }
 
 impl Budget {
@@ -70,6 +100,7 @@ impl Budget {
             fresh: [0; MATURE],
             calm: 0,
             flood: false,
+            peers: None,
         };
         budget.renew(now, interval, rate, free);
         budget
@@ -79,8 +110,23 @@ impl Budget {
         self.config = config;
     }
 
+    pub(super) fn share(&mut self, peers: Option<Peers>) {
+        self.peers = peers;
+    }
+
+    /// Takes up what others have let in, which is used here too; in a flood each counts its own.
+    pub(super) fn follow_peers(&mut self) {
+        if let Some(peers) = &mut self.peers {
+            let entered = peers.entered();
+            if !self.flood {
+                self.used = self.used.saturating_add(entered);
+            }
+        }
+    }
+
     /// PL was estimated: `free` is max_PL - PL.
     pub(super) fn renew(&mut self, now: Nanos, interval: Nanos, rate: BitRate, free: Ppm) {
+        self.follow_peers();
         if self.flood {
             self.flood = self.proved * 2 < self.admitted.max(1) && self.calm < CALM;
             self.calm = self.calm.saturating_add(1);
@@ -96,6 +142,9 @@ impl Budget {
         let most =
             if self.flood { self.config.flood_share.min(self.config.share) } else { self.config.share };
         self.allowed = free.min(most).of(rate.bytes_in(interval).0);
+        if let (true, Some(peers)) = (self.flood, &self.peers) {
+            self.allowed /= peers.link.workers() as u64;
+        }
         (self.from, self.interval) = (now, interval);
     }
 
@@ -112,6 +161,9 @@ impl Budget {
     /// A flow was admitted with a first packet of this length.
     pub(super) fn spend(&mut self, length: Bytes) {
         self.used = self.used.saturating_add(length.0);
+        if let Some(peers) = &self.peers {
+            peers.link.flow_entered(peers.worker, length);
+        }
         self.fresh[0] = self.fresh[0].saturating_add(ONE);
     }
 

@@ -205,6 +205,7 @@ impl Admission {
             && !waited
         {
             // Half of the list is kept from flows that have not proved themselves, or a flood would fill it before it is told.
+            budget.follow_peers();
             let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
             let crowded = unproved > half;
             let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));

@@ -30,6 +30,10 @@
 //! **Time.** Estimates happen at timer instants: the caller calls [`Admission::tick`] at [`Admission::next_tick`], also
 //! while nothing arrives. A caller that is late gets one estimate over the longer interval.
 //!
+//! **Several workers** of one link have an admission each, for the flows that they meet: lists, histories and ECCM's clock are a worker's own, estimates
+//! and the budget are the link's ([`Admission::share`]). All open and close within an interval of the estimate of each other. PUF, MFAN and the flushing family need all
+//! flows in one place, and one worker.
+//!
 //! **Memory and cost.** All tables have their size from the configuration. Constant expected time per packet; no allocation, except by
 //! `new`, `set`, `view` and `explain`. A clearing passes over the whole list. Hashes are seeded by the caller.
 //!
@@ -54,6 +58,7 @@ mod protected;
 mod second_link;
 pub mod view;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use budget::{CALM, FLOOD_FLOWS, MATURE};
@@ -66,8 +71,9 @@ use crate::measure::Histogram;
 use crate::packet::FlowKey;
 use crate::reason::Reason;
 use crate::schedule::{Meters, Treated};
+use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
-use budget::Budget;
+use budget::{Budget, Peers};
 use eccm::Eccm;
 use emergency::Emergency;
 use estimate::Estimates;
@@ -90,9 +96,11 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// From a discipline's meters and the idle time of its wire.
+    /// From a discipline's meters and the idle time of its wire, as of `now`. Where several workers share the link, both are of all workers, and the wire
+    /// of one of them does not count.
     #[must_use]
-    pub const fn new(meters: &Meters, idle: Nanos) -> Self {
+    pub fn new(meters: &Meters, idle: Nanos, now: Nanos) -> Self {
+        let idle = meters.busy.map_or(idle, |busy| now.saturating_sub(busy));
         Self { fair_bytes: meters.fair_bytes, priority_bytes: meters.priority_bytes, idle }
     }
 }
@@ -155,6 +163,8 @@ pub struct Admission {
     seed: u64,
     random: u64,
     estimates: Estimates,
+    /// Other workers that let flows in to the same link.
+    peers: Option<Peers>,
     fair_due: Nanos,
     load_due: Nanos,
     forced: Option<Forced>,
@@ -188,6 +198,7 @@ impl Admission {
             seed,
             random: fold(seed, 1),
             estimates: Estimates::new(config.rate, now, &nothing),
+            peers: None,
             fair_due: now.saturating_add(config.fair_rate_interval),
             load_due: now.saturating_add(config.load_interval),
             forced: None,
@@ -268,6 +279,9 @@ impl Admission {
             (Some(wanted), None) => Some(Budget::new(wanted, now, config.load_interval, config.rate, free)),
             (None, _) => None,
         };
+        if let Some(budget) = &mut self.budget {
+            budget.share(self.peers.clone());
+        }
         self.estimates.fair = self.estimates.fair.min(config.rate);
         self.fair_due = self.fair_due.min(now.saturating_add(config.fair_rate_interval));
         self.load_due = self.load_due.min(now.saturating_add(config.load_interval));
@@ -278,6 +292,15 @@ impl Admission {
             eccm.estimated(now, congested, false);
         }
         Ok(())
+    }
+
+    /// From now on it decides about the flows of this worker of several: what the others let in counts against the budget of first packets; `None`: about all
+    /// flows. Fair rate and priority load are those of the whole link if what is [`Observed`] is, as the disciplines of `schedule::shared_flows` have it.
+    pub fn share(&mut self, place: Option<(Arc<SharedLink>, usize)>) {
+        self.peers = place.map(|(link, worker)| Peers::new(link, worker));
+        if let Some(budget) = &mut self.budget {
+            budget.share(self.peers.clone());
+        }
     }
 
     /// Changes knobs while packets flow: pass a changed copy of [`config`](Self::config). Thresholds hold at once, intervals from the
@@ -301,6 +324,12 @@ impl Admission {
     #[inline]
     pub fn prefetch(&self, flow_hash: u64) {
         self.list.prefetch(flow_hash);
+    }
+
+    /// Reads ahead what [`prefetch`](Self::prefetch) has to know first: for all packets of a burst before that, if there are many flows.
+    #[inline]
+    pub fn prefetch_bucket(&self, flow_hash: u64) {
+        self.list.prefetch_bucket(flow_hash);
     }
 
     /// Learns how the scheduler treated the packet that [`decide`](Self::decide) has just passed: the flow's class, and the GPFL. Before

@@ -162,6 +162,10 @@ impl ProtectedList {
         self.table.memory() + order
     }
     #[inline]
+    pub(super) fn prefetch_bucket(&self, hash: u64) {
+        self.table.prefetch_bucket(hash);
+    }
+    #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }

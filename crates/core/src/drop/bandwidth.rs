@@ -14,12 +14,17 @@
 //! | TH | `threshold` | bits |
 //! | theta C | `rate`, `theta` | bits per second |
 //!
-//! Complexity: as the shadow's. Lengths count what the wire takes: header, check sequence, preamble and gap included.
+//! Several workers that send on one link judge together: see `together.rs`.
+//!
+//! Complexity: as the shadow's; with several workers, a batch reads three cells of each. Lengths count what the wire takes: header, check sequence, preamble and gap included.
+
+use alloc::sync::Arc;
 
 use super::config::{BandwidthConfig, FlowTableConfig, ShareId};
 use super::fairdrop::{FlowView, Ticket};
 use super::shadow::{FRACTION, Looked, Shadow};
-use crate::out_of_range::OutOfRange;
+use super::together::{Elsewhere, SharedShadow};
+use crate::out_of_range::{OutOfRange, within};
 use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos};
 
@@ -70,6 +75,10 @@ pub struct BandwidthFairDrop {
     rest: u64,
     /// All queues together may be this long, bits with [`FRACTION`] bits.
     buffer: u128,
+    /// The workers' shadows of the link, and whose this is.
+    peers: Option<(Arc<SharedShadow>, usize)>,
+    /// What the others have, as of this batch.
+    elsewhere: Elsewhere,
     judged: u64,
     charged: u64,
     refused: u64,
@@ -87,7 +96,19 @@ impl BandwidthFairDrop {
         config.check()?;
         let shadow = Shadow::new(&config.table);
         let buffer = u128::from(config.buffer.0 * 8) << FRACTION;
-        Ok(Self { config, shadow, last: None, rest: 0, buffer, judged: 0, charged: 0, refused: 0 })
+        let elsewhere = Elsewhere::default();
+        let (last, rest, peers) = (None, 0, None);
+        Ok(Self { config, shadow, last, rest, buffer, peers, elsewhere, judged: 0, charged: 0, refused: 0 })
+    }
+
+    /// From now on it judges for one of several workers that send on the link: its flows have their shares of it among all of theirs.
+    ///
+    /// # Errors
+    /// It has groups: their weights would count once for each worker.
+    pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) -> Result<(), OutOfRange> {
+        within("groups", self.shadow.groups.len() as u64, (1, 1, "groups"))?;
+        self.peers = Some((shadows, worker));
+        Ok(())
     }
 
     /// Before the first [`judge`](Self::judge) of a batch: the shadow is served up to `now`. The first call sets the start.
@@ -96,11 +117,22 @@ impl BandwidthFairDrop {
         // More than an hour empties everything that fits.
         let time = now.saturating_sub(last).0.min(3_600 * Nanos::SECOND.0);
         let per_time = (u128::from(self.config.rate.0) * u128::from(self.config.theta)) << FRACTION;
-        let work = per_time * u128::from(time) + u128::from(self.rest);
+        let mut work = per_time * u128::from(time);
+        let own = self.shadow.weights();
+        if let Some((shadows, worker)) = &self.peers {
+            let rate = (u128::from(self.config.rate.0) * u128::from(self.config.theta) / 1_000) as u64;
+            self.elsewhere = shadows.elsewhere(*worker, now, rate, own);
+            // Divided first, so that nothing overflows: what is lost is far below a bit.
+            work = work / u128::from((own + self.elsewhere.weights).max(1)) * u128::from(own);
+        }
+        work += u128::from(self.rest);
         self.rest = (work % SCALE) as u64;
         self.shadow.drain(u64::try_from(work / SCALE).unwrap_or(u64::MAX));
         let threshold = self.config.threshold.0 << (3 + FRACTION);
-        let weights = self.shadow.weights().max(1);
+        let weights = (self.shadow.weights() + self.elsewhere.weights).max(1);
+        if let Some((shadows, worker)) = &self.peers {
+            shadows.tell(*worker, now, self.shadow.weights(), (self.shadow.work() >> FRACTION) as u64);
+        }
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
             let due = match groups {
@@ -120,7 +152,8 @@ impl BandwidthFairDrop {
     pub fn judge(&mut self, flow_hash: u64, share: ShareId) -> Result<Ticket, Reason> {
         let Looked { index, ahead, limit } = self.shadow.look(flow_hash, share);
         self.judged += 1;
-        if ahead <= limit || self.shadow.work() <= self.buffer {
+        let elsewhere = u128::from(self.elsewhere.work) << FRACTION;
+        if ahead <= limit || self.shadow.work() + elsewhere <= self.buffer {
             return Ok(Ticket(index));
         }
         let flow = &mut self.shadow.table.flows[index as usize];

@@ -26,7 +26,9 @@ mod shadow;
 mod table;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{BandwidthConfig, CpuConfig, FlowTableConfig, ProcessingClass, Rule, Share, ShareId};
 pub use fairdrop::{CpuFairDrop, CpuView, FlowView, Poll, Ticket};
+pub use together::SharedShadow;

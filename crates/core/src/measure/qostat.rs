@@ -65,10 +65,36 @@ impl ClassMeter {
         self.dropped.iter().sum()
     }
 
+    /// The scheduler gave a packet that had been in the router for `delay`.
+    #[inline]
+    fn gave(&mut self, length: Bytes, delay: Nanos) {
+        self.out_packets += 1;
+        self.out_bytes += length;
+        self.delay_sum = Nanos(self.delay_sum.0.wrapping_add(delay.0));
+        self.delay_max = self.delay_max.max(delay);
+        self.delay.record(delay);
+    }
+
     /// Mean transit delay; `None` if nothing was given out.
     #[must_use]
     pub fn delay_mean(&self) -> Option<Nanos> {
         self.delay_sum.0.checked_div(self.out_packets).map(Nanos)
+    }
+
+    /// Counts what `other` has counted too: of packets that this meter has not seen.
+    pub fn merge(&mut self, other: &Self) {
+        self.in_packets += other.in_packets;
+        self.in_bytes += other.in_bytes;
+        self.out_packets += other.out_packets;
+        self.out_bytes += other.out_bytes;
+        self.sent_packets += other.sent_packets;
+        self.sent_bytes += other.sent_bytes;
+        for (mine, theirs) in self.dropped.iter_mut().zip(&other.dropped) {
+            *mine += theirs;
+        }
+        self.delay_sum = Nanos(self.delay_sum.0.wrapping_add(other.delay_sum.0));
+        self.delay_max = self.delay_max.max(other.delay_max);
+        self.delay.merge(&other.delay);
     }
 
     /// What happened after `earlier`, an older copy of the same meter. The longest delay of the window is known to
@@ -123,6 +149,16 @@ impl Qostat {
         self.classes.get(class.index()).unwrap_or(&self.classes[0])
     }
 
+    /// Counts what `other` has counted too; `place` says where each of its classes belongs here.
+    pub(crate) fn merge(&mut self, other: &Self, place: impl Fn(Class) -> Class) {
+        for (at, theirs) in other.classes.iter().enumerate() {
+            self.meter(place(Class(at as u16))).merge(theirs);
+        }
+        for (mine, theirs) in self.calls.iter_mut().zip(other.calls) {
+            *mine += theirs;
+        }
+    }
+
     /// What happened after `earlier`, an older copy of the same meters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -148,13 +184,21 @@ impl Qostat {
 
     /// The scheduler gave a packet.
     pub(crate) fn given<P: Packet>(&mut self, at: Nanos, packet: &P) {
-        let delay = at.saturating_sub(packet.arrival());
+        let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
+        self.meter(packet.class()).gave(length, delay);
+    }
+
+    /// A packet was given to the link, found its queue alone with packets, and left at once.
+    #[inline]
+    pub(crate) fn passed<P: Packet>(&mut self, at: Nanos, packet: &P) {
+        self.called(1);
+        let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
         let meter = self.meter(packet.class());
-        meter.out_packets += 1;
-        meter.out_bytes += packet.ip_len();
-        meter.delay_sum = Nanos(meter.delay_sum.0.wrapping_add(delay.0));
-        meter.delay_max = meter.delay_max.max(delay);
-        meter.delay.record(delay);
+        meter.in_packets += 1;
+        meter.in_bytes += length;
+        meter.sent_packets += 1;
+        meter.sent_bytes += length;
+        meter.gave(length, delay);
     }
 
     /// A packet left the wire.

@@ -32,6 +32,9 @@
 //! Choices where the sources are silent: each queue has its own limit, so elastic packets never displace streaming ones.
 //! A flow without a place in the table is elastic and passes undrawn.
 //!
+//! **Several workers on a link.** Of each worker's queues most may be empty while the link is full. There a flow has priority only for Q bytes beyond what the elastic
+//! flows of all workers were sent each meanwhile (this project's rule).
+//!
 //! Not implemented: the fair rate by m_fair, smoothing (admission's), a random entry to leave the shadow buffer.
 
 use alloc::vec::Vec;
@@ -40,7 +43,7 @@ use core::ops::RangeInclusive;
 use super::buffer::{DEFAULT_FLOWS, check_flows, check_start_limit, may_start};
 use super::flow_list::Flips;
 use super::slab::{NIL, Queue, Slab};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
+use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
 use crate::flow_table::{EntryId, FlowTable};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -161,6 +164,8 @@ struct Flow {
     priority: Bytes,
     /// Bytes in EQ.
     waiting: Bytes,
+    /// FB up to which the flow has had priority on a link that others use.
+    until: u64,
     /// m_i: packets in the shadow buffer.
     shadow: u32,
     /// The window in which it was last sent an elastic packet, and the number of windows is counted from 1.
@@ -174,7 +179,7 @@ struct Flow {
 impl Flow {
     const fn new(behind: u64) -> Self {
         let (priority, waiting) = (Bytes::ZERO, Bytes::ZERO);
-        Self { priority, waiting, shadow: 0, window: 0, behind, flips: Flips::NEW }
+        Self { priority, waiting, until: 0, shadow: 0, window: 0, behind, flips: Flips::NEW }
     }
 
     fn is_idle(&self, window: u64) -> bool {
@@ -236,6 +241,10 @@ pub struct Afan<P> {
     /// pb.
     priority_bytes: Bytes,
     flips: u64,
+    /// Others use the link: that nothing of a flow waits here does not say that it sends less than they do.
+    crowded: bool,
+    /// What each elastic flow of the whole link was sent, where others use it.
+    level: u64,
 }
 
 impl<P: Packet> Afan<P> {
@@ -270,6 +279,8 @@ impl<P: Packet> Afan<P> {
             fair_part: 0,
             priority_bytes: Bytes::ZERO,
             flips: 0,
+            crowded: false,
+            level: 0,
         })
     }
 
@@ -290,6 +301,20 @@ impl<P: Packet> Afan<P> {
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count)
+    }
+
+    /// What waits, for [`super::shared_flows`]. Elastic flows are those that were sent packets of late: which of them wait is not kept.
+    #[inline]
+    pub(super) fn waiting(&self) -> Waiting {
+        let backlog = |queue: &Queue| Backlog { packets: u64::from(queue.packets), bytes: queue.bytes };
+        let flows = if self.elastic.is_empty() { 0 } else { self.seen.max(self.seen_before).max(1) };
+        Waiting { urgent: backlog(&self.priority), elastic: backlog(&self.elastic), flows: flows as u32 }
+    }
+
+    /// Other workers use the link, too, or not: then, as in one worker, what waits says who is elastic. `level` is what each elastic flow of all workers was
+    /// sent since the start: if they do, a flow has priority for Q bytes beyond it and no more.
+    pub(super) fn set_crowded(&mut self, crowded: bool, level: Bytes) {
+        (self.crowded, self.level) = (crowded, level.0);
     }
 
     /// The flow of a packet; `None` if there is no room for it.
@@ -396,6 +421,8 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
                 let streaming = flow.waiting == Bytes::ZERO
                     && flow.behind <= self.placeless_out
                     && flow.priority + length <= self.config.quantum
+                    && (!self.crowded
+                        || flow.until.saturating_sub(self.level) + length.0 <= self.config.quantum.0)
                     && may_start(self.config.start_limit, self.priority.bytes, length);
                 (streaming, flow.shadow)
             }
@@ -420,6 +447,8 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             self.slab.push(&mut self.priority, packet, place);
             if let Some(flow) = flow {
                 flow.priority += length;
+                let from = if self.crowded { flow.until.max(self.level) } else { self.level };
+                flow.until = from + length.0;
             }
             Treated::Priority
         } else {
@@ -525,6 +554,10 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
         let id = self.flows.find(hash, &flow.into());
         id.map_or(Bytes::ZERO, |id| self.flows.value(id).priority + self.flows.value(id).waiting)
+    }
+
+    fn prefetch_bucket(&self, hash: u64) {
+        self.flows.prefetch_bucket(hash);
     }
 
     fn prefetch(&self, hash: u64) {

@@ -67,6 +67,14 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
         }
     }
 
+    fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
+        self.queue.is_empty().then_some(Treated::Queued)
+    }
+
+    fn bypasses(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         self.queue.pop()
     }

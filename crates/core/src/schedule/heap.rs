@@ -66,6 +66,11 @@ impl<K: Ord + Copy> Heap<K> {
         }
     }
 
+    /// The members, in no order.
+    pub(super) fn members(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heap.iter().map(|(_, member)| *member)
+    }
+
     /// Takes all out.
     pub(super) fn clear(&mut self) {
         self.heap.clear();

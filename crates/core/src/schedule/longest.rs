@@ -3,6 +3,9 @@
 //! Queues are kept in lists by their length, 32 lists per power of two. A queue that grows into a longer list moves at once; one
 //! that shrinks stays where it was, and moves when the search finds it: each such move is paid by a packet that has left,
 //! so a search takes constant time on average and serving packets costs nothing.
+//!
+//! In which list a queue is, the caller keeps with the queue ([`Place`]), where it is at hand: a queue that does not grow into a longer list
+//! costs no access to memory here.
 
 use alloc::vec::Vec;
 
@@ -13,8 +16,15 @@ use crate::units::Bytes;
 const STEPS: u32 = 32;
 /// Lengths up to 2^40 bytes are told apart.
 const LISTS: usize = (36 * STEPS) as usize;
-/// In no list.
-const OUT: u16 = u16::MAX;
+
+/// The list that a queue is in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Place(u16);
+
+impl Place {
+    /// In no list.
+    pub(super) const OUT: Self = Self(u16::MAX);
+}
 
 /// The list of a length: exact below 64 bytes, then 32 per power of two.
 fn list_of(length: Bytes) -> u16 {
@@ -30,7 +40,6 @@ pub(super) struct Longest {
     /// Bit of each list that has members.
     busy: [u64; LISTS.div_ceil(64)],
     links: Links,
-    list: Vec<u16>,
 }
 
 impl Longest {
@@ -39,56 +48,54 @@ impl Longest {
             lists: alloc::vec![Chain::EMPTY; LISTS],
             busy: [0; LISTS.div_ceil(64)],
             links: Links::new(queues),
-            list: alloc::vec![OUT; queues as usize],
         }
     }
 
-    /// `queue` has grown to `length`.
+    /// `queue`, which is at `place`, has grown to `length`.
     #[inline]
-    pub(super) fn grown(&mut self, queue: u32, length: Bytes) {
+    pub(super) fn grown(&mut self, queue: u32, place: &mut Place, length: Bytes) {
         let list = list_of(length);
-        let before = self.list[queue as usize];
-        if before == OUT || before < list {
-            self.forget(queue);
-            self.put(queue, list);
+        if *place == Place::OUT || place.0 < list {
+            self.forget(queue, place);
+            self.put(queue, place, list);
         }
     }
 
-    fn put(&mut self, queue: u32, list: u16) {
-        self.list[queue as usize] = list;
+    fn put(&mut self, queue: u32, place: &mut Place, list: u16) {
+        *place = Place(list);
         self.links.push(&mut self.lists[usize::from(list)], queue);
         self.busy[usize::from(list) / 64] |= 1 << (list % 64);
     }
 
-    /// `queue` is empty, or another one gets its number.
-    pub(super) fn forget(&mut self, queue: u32) {
-        let list = core::mem::replace(&mut self.list[queue as usize], OUT);
-        if list == OUT {
-            return;
-        }
-        let chain = &mut self.lists[usize::from(list)];
+    /// `queue`, which is at `place`, is empty, or another one gets its number.
+    pub(super) fn forget(&mut self, queue: u32, place: &mut Place) {
+        let Place(list) = core::mem::replace(place, Place::OUT);
+        let Some(chain) = self.lists.get_mut(usize::from(list)) else { return };
         self.links.unlink(chain, queue);
         if chain.head().is_none() {
             self.busy[usize::from(list) / 64] &= !(1 << (list % 64));
         }
     }
 
-    /// The longest queue by the lengths that `length` tells; the one longest in its list among equals. `None` if all are empty.
-    pub(super) fn find(&mut self, length: impl Fn(u32) -> Bytes) -> Option<u32> {
-        loop {
-            let word = self.busy.iter().rposition(|bits| *bits != 0)?;
-            let top = (word * 64) as u16 + (63 - self.busy[word].leading_zeros()) as u16;
-            let queue = self.lists[usize::from(top)].head()?;
-            let now = length(queue);
-            let list = list_of(now);
-            if list == top && now > Bytes::ZERO {
-                return Some(queue);
-            }
-            self.forget(queue);
-            if now > Bytes::ZERO {
-                self.put(queue, list);
-            }
+    /// The queue to look at: the one longest in the last list. `None` if all are empty. It is the longest if [`confirm`](Self::confirm)
+    /// says so; else the next to look at may be.
+    pub(super) fn candidate(&self) -> Option<u32> {
+        let word = self.busy.iter().rposition(|bits| *bits != 0)?;
+        let top = word * 64 + 63 - self.busy[word].leading_zeros() as usize;
+        self.lists[top].head()
+    }
+
+    /// Whether the [candidate](Self::candidate), at `place`, whose length is `now`, still is where its length belongs; else it is moved there.
+    pub(super) fn confirm(&mut self, candidate: u32, place: &mut Place, now: Bytes) -> bool {
+        let list = list_of(now);
+        if place.0 == list && now > Bytes::ZERO {
+            return true;
         }
+        self.forget(candidate, place);
+        if now > Bytes::ZERO {
+            self.put(candidate, place, list);
+        }
+        false
     }
 }
 
@@ -115,7 +122,7 @@ mod tests {
     #[test]
     fn it_finds_the_longest() {
         let mut lengths = [0u64; 50];
-        let mut longest = Longest::new(50);
+        let (mut longest, mut places) = (Longest::new(50), [Place::OUT; 50]);
         let mut state = 1u64;
         for _ in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -123,12 +130,19 @@ mod tests {
             let amount = 40 + (state >> 20) % 1_460;
             if state >> 63 == 0 {
                 lengths[queue] += amount;
-                longest.grown(queue as u32, Bytes(lengths[queue]));
+                longest.grown(queue as u32, &mut places[queue], Bytes(lengths[queue]));
             } else {
                 lengths[queue] = lengths[queue].saturating_sub(amount);
             }
             let most = *lengths.iter().max().unwrap();
-            match longest.find(|q| Bytes(lengths[q as usize])) {
+            let found = loop {
+                let Some(candidate) = longest.candidate() else { break None };
+                let at = candidate as usize;
+                if longest.confirm(candidate, &mut places[at], Bytes(lengths[at])) {
+                    break Some(candidate);
+                }
+            };
+            match found {
                 None => assert_eq!(most, 0),
                 Some(found) => {
                     let found = lengths[found as usize];

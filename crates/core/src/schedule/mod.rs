@@ -19,6 +19,7 @@ mod longest;
 pub mod pdrr;
 pub mod pfq;
 pub mod shared;
+pub mod shared_flows;
 mod slab;
 pub mod wfq_altq;
 
@@ -197,6 +198,17 @@ pub struct Backlog {
     pub bytes: Bytes,
 }
 
+/// What waits in a discipline by flows.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// With priority: it goes first.
+    urgent: Backlog,
+    /// The rest.
+    elastic: Backlog,
+    /// How many flows the rest is of.
+    flows: u32,
+}
+
 /// What admission and views read of a discipline. Fields that a discipline does not have are `None`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Meters {
@@ -213,6 +225,9 @@ pub struct Meters {
     pub flows: Option<u32>,
     /// How often a flow changed between streaming (priority) and elastic since the start.
     pub class_flips: Option<u64>,
+    /// For how long the link was busy, where several workers share it: the wire of one of them does not tell. The other counts of bytes are of all
+    /// workers then.
+    pub busy: Option<Nanos>,
 }
 
 /// A discipline: takes packets in and says which goes next.
@@ -224,6 +239,18 @@ pub trait Scheduler<P: Packet> {
     /// Takes the packet in and says how it was treated. Whatever is dropped for it, it or another, goes to `dropped`
     /// with the reason. When another packet was dropped for it the answer is still `Queued`.
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated;
+
+    /// Lets a packet pass in which nothing has to be decided: nothing waits, and `enqueue` followed by `dequeue` at the same instant would give
+    /// this very packet. Does the accounts that the discipline keeps of all its packets, and says how it was treated; what it keeps of single flows only
+    /// while something waits, it need not touch. `None`: nothing changed, use the two calls. Disciplines without such a way keep this default.
+    fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
+        None
+    }
+
+    /// Whether [`bypass`](Self::bypass) is worth a try: nothing waits. State of flows need not be fetched then.
+    fn bypasses(&self) -> bool {
+        false
+    }
 
     /// The next packet to send at `now`; `None` if empty or if all that waits is held. May drop.
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P>;
@@ -250,6 +277,11 @@ pub trait Scheduler<P: Packet> {
     /// What admission and views read.
     fn meters(&self) -> Meters;
 
+    /// All that waits, as [`meters`](Self::meters) says too: asked in every round of a router.
+    fn backlog(&self) -> Backlog {
+        self.meters().backlog
+    }
+
     /// How many queues have packets. Constant time: the link counts it at every call (QoStat).
     fn busy_queues(&self) -> usize;
 
@@ -261,8 +293,13 @@ pub trait Scheduler<P: Packet> {
         Bytes::ZERO
     }
 
-    /// Reads what `enqueue` of a packet of this flow hash will read. Called for all packets of a burst first, they wait
-    /// for memory together.
+    /// Reads ahead where the search for the flow of this hash begins: the first of two steps. Neither changes anything, and neither has to be
+    /// called. With many flows a burst costs least if `prefetch_bucket` is called for all its packets, then [`prefetch`](Self::prefetch) for all,
+    /// and then `enqueue`: in each step all packets wait for memory together, and each finds there what the one before asked for. What `dequeue`
+    /// will read, disciplines read ahead themselves: they know who is next.
+    fn prefetch_bucket(&self, _hash: u64) {}
+
+    /// Reads ahead what `enqueue` of a packet of this flow hash will read: the second step, and the one to call where there is only one.
     fn prefetch(&self, _hash: u64) {}
 
     /// The discipline's name in configuration files.
@@ -283,8 +320,10 @@ pub enum AnyScheduler<P: Packet> {
     Pdrr(pdrr::Pdrr<P>),
     /// Approximate flow-aware networking.
     Afan(afan::Afan<P>),
-    /// One worker's part of a link that several share.
+    /// One worker's part of a link that several share by classes.
     Shared(shared::Shared<P>),
+    /// One worker's part of a link that several share by flows.
+    SharedFlows(Box<shared_flows::SharedFlows<P>>),
     /// Somebody's own.
     Boxed(Box<dyn Scheduler<P> + Send>),
 }
@@ -299,6 +338,7 @@ macro_rules! delegate {
             Self::Pdrr($inner) => $call,
             Self::Afan($inner) => $call,
             Self::Shared($inner) => $call,
+            Self::SharedFlows($inner) => $call,
             Self::Boxed($inner) => $call,
         }
     };
@@ -307,6 +347,12 @@ macro_rules! delegate {
 impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         delegate!(self, s => s.enqueue(now, packet, dropped))
+    }
+    fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
+        delegate!(self, s => s.bypass(now, packet))
+    }
+    fn bypasses(&self) -> bool {
+        delegate!(self, s => s.bypasses())
     }
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
         delegate!(self, s => s.dequeue(now, dropped))
@@ -329,6 +375,9 @@ impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
     fn meters(&self) -> Meters {
         delegate!(self, s => s.meters())
     }
+    fn backlog(&self) -> Backlog {
+        delegate!(self, s => s.backlog())
+    }
     fn busy_queues(&self) -> usize {
         delegate!(self, s => s.busy_queues())
     }
@@ -340,6 +389,9 @@ impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
     }
     fn prefetch(&self, hash: u64) {
         delegate!(self, s => s.prefetch(hash));
+    }
+    fn prefetch_bucket(&self, hash: u64) {
+        delegate!(self, s => s.prefetch_bucket(hash));
     }
     fn name(&self) -> &'static str {
         delegate!(self, s => s.name())

@@ -6,7 +6,7 @@
 //! | symbol | field | unit |
 //! |---|---|---|
 //! | PQ, the priority queue | `Pdrr::priority` | – |
-//! | AFL, the list of active flows | the chain `used` of `Pdrr::flows` | – |
+//! | AFL, the list of active flows | `Pdrr::turns`, and the flows in use of `Pdrr::flows` | – |
 //! | FIFO of flow i | `Flow::fifo` | – |
 //! | Q | `PdrrConfig::quantum` | bytes |
 //! | DC_i | `Flow::deficit` | bytes, negative after priority packets |
@@ -45,10 +45,10 @@ use core::ops::RangeInclusive;
 use super::buffer::{
     BufferLimit, DEFAULT_BUFFER, DEFAULT_FLOWS, Victim, check_flows, check_start_limit, may_start,
 };
-use super::flow_list::{Flips, FlowList};
-use super::longest::Longest;
-use super::slab::{NIL, Queue, Slab};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
+use super::flow_list::{Flips, FlowList, Ring};
+use super::longest::{Longest, Place};
+use super::slab::{NIL, Queue, Slab, Unlinked, counted};
+use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
@@ -111,8 +111,9 @@ impl PdrrConfig {
     }
 }
 
-/// What is known of a flow.
+/// What is known of a flow: one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Flow {
     /// Packets that wait for the flow's turn.
     fifo: Queue,
@@ -120,29 +121,40 @@ struct Flow {
     deficit: i64,
     /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it is not active: what it has, negative.
     offered: i64,
-    /// The list's epoch while it is active.
-    epoch: u64,
     /// When its FIFO ran empty.
     emptied: Nanos,
     flips: Flips,
     /// The round in which it ceased to be active.
     round: u32,
+    /// Where it is among the longest.
+    place: Place,
     /// A packet went to the FIFO since it became active: none may go to the priority queue, or it would overtake.
     elastic: bool,
 }
+
+const _: () = assert!(size_of::<Flow>() == 64);
 
 impl Flow {
     const NEW: Self = Self {
         fifo: Queue::EMPTY,
         deficit: 0,
         offered: 0,
-        epoch: 0,
         emptied: Nanos::ZERO,
         flips: Flips::NEW,
         round: 0,
+        place: Place::OUT,
         elastic: false,
     };
+
+    /// Whether the head of its FIFO is within its deficit.
+    fn may_send(&self) -> bool {
+        !self.fifo.is_empty() && i64::from(self.fifo.head_len()) <= self.deficit
+    }
 }
+
+/// So many turns ahead of the present one the state of a flow is read ahead, so many the first packet of its FIFO, and so many the
+/// second: each takes about as long as two or three packets, so that all are there in time.
+const AHEAD: [usize; 3] = [12, 8, 4];
 
 /// The discipline. Knobs: [`Knob::Quantum`], [`Knob::Buffer`], [`Knob::Victim`], [`Knob::AflLinger`], [`Knob::StartLimit`].
 #[derive(Clone, Debug)]
@@ -152,10 +164,12 @@ pub struct Pdrr<P> {
     slab: Slab<P, u32>,
     /// PQ.
     priority: Queue,
-    /// Active flows; the chain is the AFL, the fictitious flow its extra member.
+    /// Those in use are the active ones.
     flows: FlowList<Flow>,
+    /// AFL, in the order of turns. The fictitious flow is one of them: the number after the last flow's.
+    turns: Ring,
     longest: Longest,
-    /// The flow in service, which is not in the chain.
+    /// The flow in service, which is not in the AFL.
     current: Option<EntryId>,
     /// What waits in FIFOs.
     elastic: Backlog,
@@ -168,26 +182,31 @@ pub struct Pdrr<P> {
     /// pb.
     priority_bytes: Bytes,
     flips: u64,
+    /// Others use the link: that nothing waits here does not make it idle.
+    crowded: bool,
+    /// Bytes of a round that passed elsewhere.
+    passed: u64,
 }
 
 impl<P: Packet> Pdrr<P> {
     /// The name in configuration files.
     pub const NAME: &'static str = "pdrr";
 
-    /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow, and a packet with 16 bytes
-    /// per place in the buffer.
+    /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow, and a packet, rounded
+    /// up to 64, with 16 bytes per place in the buffer.
     ///
     /// # Errors
     /// [`KnobError::OutOfRange`] if a number is out of range.
     pub fn new(config: PdrrConfig) -> Result<Self, KnobError> {
         config.check()?;
-        let mut flows = FlowList::new(config.flows, config.seed)?;
-        flows.push(flows.extra());
+        let mut turns = Ring::new(config.flows + 1);
+        turns.push(config.flows);
         Ok(Self {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows,
+            flows: FlowList::new(config.flows, config.seed, Flow::NEW)?,
+            turns,
             longest: Longest::new(config.flows),
             current: None,
             elastic: Backlog::default(),
@@ -196,6 +215,8 @@ impl<P: Packet> Pdrr<P> {
             round: 0,
             priority_bytes: Bytes::ZERO,
             flips: 0,
+            crowded: false,
+            passed: 0,
         })
     }
 
@@ -208,12 +229,12 @@ impl<P: Packet> Pdrr<P> {
     /// DC of an active flow, in bytes.
     #[must_use]
     pub fn deficit(&self, flow: &FlowKey, hash: u64) -> Option<i64> {
-        let state = self.flows.get(self.flows.find(hash, &flow.into())?);
-        (state.epoch == self.flows.epoch()).then_some(state.deficit)
+        let id = self.flows.find(hash, &flow.into()).filter(|id| self.flows.in_use(*id))?;
+        Some(self.flows.get(id).deficit)
     }
 
     /// How often a flow changed between streaming and elastic since it has a place in the list. A flow keeps its place
-    /// until the list is full and it has been inactive for longest.
+    /// until the list is full and it has been inactive for long.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count)
@@ -221,11 +242,14 @@ impl<P: Packet> Pdrr<P> {
 
     /// The longest flow FIFO, within a thirty-second, loses a packet. Whether there was one.
     fn shed(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> bool {
-        let flows = &self.flows;
-        let Some(victim) = self.longest.find(|q| flows.get(EntryId::from_link(q)).fifo.bytes) else {
-            return false;
+        let id = loop {
+            let Some(candidate) = self.longest.candidate() else { return false };
+            let id = EntryId::from_link(candidate);
+            let flow = self.flows.get_mut(id);
+            if self.longest.confirm(candidate, &mut flow.place, flow.fifo.bytes) {
+                break id;
+            }
         };
-        let id = EntryId::from_link(victim);
         let fifo = &self.flows.get(id).fifo;
         let at = match self.config.victim {
             Victim::Head => fifo.head(),
@@ -241,7 +265,7 @@ impl<P: Packet> Pdrr<P> {
         let flow = self.flows.get_mut(id);
         let (packet, _) = self.slab.take(&mut flow.fifo, at)?;
         self.elastic.packets -= 1;
-        self.elastic.bytes -= packet.ip_len();
+        self.elastic.bytes -= Bytes(counted(&packet).into());
         if flow.fifo.is_empty() {
             flow.emptied = now;
             self.busy -= 1;
@@ -249,15 +273,19 @@ impl<P: Packet> Pdrr<P> {
         Some(packet)
     }
 
+    /// The number of the fictitious flow.
+    fn fictitious(&self) -> u32 {
+        self.config.flows
+    }
+
     /// Nothing waits any more: no flow is active.
     fn purge(&mut self) {
-        let fictitious = self.flows.extra();
-        self.flows.unlink(fictitious);
-        if let Some(id) = self.current.take() {
-            self.flows.push(id.link());
-        }
-        self.flows.end_all();
-        self.flows.push(fictitious);
+        let fictitious = self.fictitious();
+        let in_service = self.current.take().map(EntryId::link);
+        let active = self.turns.iter().filter(|flow| *flow != fictitious).chain(in_service);
+        self.flows.end_all(active);
+        self.turns.clear();
+        self.turns.push(fictitious);
     }
 
     /// The place of a packet's flow. `None` if the list is full.
@@ -267,7 +295,9 @@ impl<P: Packet> Pdrr<P> {
         let longest = &mut self.longest;
         match self.flows.find(hash, &key) {
             Some(id) => Some(id),
-            None => self.flows.insert(hash, key, Flow::NEW, |old| longest.forget(old.link())),
+            None => {
+                self.flows.insert(hash, key, Flow::NEW, |id, old| longest.forget(id.link(), &mut old.place))
+            }
         }
     }
 
@@ -276,12 +306,28 @@ impl<P: Packet> Pdrr<P> {
         self.current = None;
         let flow = self.flows.get_mut(id);
         if flow.fifo.is_empty() {
-            flow.epoch = 0;
             let quantum = self.config.quantum.0 as i64;
             (flow.offered, flow.round) = ((flow.offered - quantum).clamp(-quantum, 0), self.round);
             self.flows.end(id);
         } else {
-            self.flows.push(id.link());
+            self.turns.push(id.link());
+        }
+    }
+
+    /// Reads ahead what the next turns will read.
+    #[inline]
+    fn read_ahead(&self) {
+        if !self.flows.is_long() {
+            return;
+        }
+        self.flows.prefetch_state(self.turns.ahead(AHEAD[0]));
+        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[1])) {
+            self.slab.prefetch(flow.fifo.head());
+        }
+        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[2]))
+            && flow.fifo.packets > 1
+        {
+            self.slab.prefetch_next(flow.fifo.head());
         }
     }
 
@@ -289,18 +335,17 @@ impl<P: Packet> Pdrr<P> {
     fn turn(&mut self) -> EntryId {
         loop {
             if let Some(id) = self.current {
-                let flow = self.flows.get(id);
-                let head = self.slab.packet(flow.fifo.head());
-                if head.is_some_and(|packet| cost(packet) <= flow.deficit) {
+                if self.flows.get(id).may_send() {
                     return id;
                 }
                 self.end_turn(id);
             }
-            let Some(member) = self.flows.pop() else { continue };
-            if member == self.flows.extra() {
+            let Some(member) = self.turns.pop() else { continue };
+            self.read_ahead();
+            if member == self.fictitious() {
                 self.fair_bytes += self.config.quantum;
                 self.round = self.round.wrapping_add(1);
-                self.flows.push(member);
+                self.turns.push(member);
             } else {
                 let id = EntryId::from_link(member);
                 self.flows.get_mut(id).deficit += self.config.quantum.0 as i64;
@@ -309,22 +354,57 @@ impl<P: Packet> Pdrr<P> {
         }
     }
 
+    /// What waits, for [`super::shared_flows`].
+    #[inline]
+    pub(super) fn waiting(&self) -> Waiting {
+        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
+        Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
+    }
+
+    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits, so the turns of all active flows come with every
+    /// quantum of it.
+    pub(super) fn pass(&mut self, bytes: Bytes) {
+        if self.busy > 0 {
+            return;
+        }
+        self.passed += bytes.0;
+        let rounds = self.passed / self.config.quantum.0;
+        // No turn comes while a priority packet waits.
+        if rounds == 0 || !self.priority.is_empty() {
+            return;
+        }
+        self.passed %= self.config.quantum.0;
+        if let Some(id) = self.current {
+            self.end_turn(id);
+        }
+        while let Some(member) = self.turns.pop() {
+            if member != self.fictitious() {
+                self.end_turn(EntryId::from_link(member));
+            }
+        }
+        self.turns.push(self.fictitious());
+        self.round = self.round.wrapping_add(rounds as u32);
+    }
+
+    /// Whether others use the link, so that it is not idle when nothing waits here.
+    pub(super) fn set_crowded(&mut self, crowded: bool) {
+        self.crowded = crowded;
+        if !crowded && self.busy == 0 && self.priority.is_empty() && self.flows.len() > 0 {
+            self.purge();
+        }
+    }
+
     /// How many visits of its flow pass before the head of a FIFO goes.
     fn rounds(&self, flow: &Flow) -> Option<(i64, Bytes)> {
         let head = self.slab.packet(flow.fifo.head())?;
-        let lacks = (cost(head) - flow.deficit).max(1);
+        let lacks = (i64::from(flow.fifo.head_len()) - flow.deficit).max(1);
         Some(((lacks as u64).div_ceil(self.config.quantum.0) as i64, head.ip_len()))
     }
 }
 
-/// What a packet takes off the deficit.
-fn cost(packet: &impl Packet) -> i64 {
-    i64::from(u32::try_from(packet.ip_len().0).unwrap_or(u32::MAX))
-}
-
 impl<P: Packet> Scheduler<P> for Pdrr<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let length = packet.ip_len();
+        let length = Bytes(counted(&packet).into());
         loop {
             let (held, bytes) = (
                 self.elastic.packets as u32 + self.priority.packets,
@@ -339,20 +419,22 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             }
         }
         let place = self.place(&packet);
-        let (epoch, linger) = (self.flows.epoch(), self.config.afl_linger);
         if let Some(id) = place {
             // Looked at once: this is the path of every packet.
-            let flow = self.flows.get_mut(id);
-            let begins = flow.epoch != epoch;
+            let begins = !self.flows.in_use(id);
             if begins {
-                flow.epoch = epoch;
-                flow.elastic &= now.saturating_sub(flow.emptied) < linger;
+                self.flows.begin(id);
+                self.turns.push(id.link());
+            }
+            let flow = self.flows.get_mut(id);
+            if begins {
+                flow.elastic &= now.saturating_sub(flow.emptied) < self.config.afl_linger;
                 flow.deficit = 0;
                 // Of a flow that was active when nothing waited any more this is what it had offered.
                 let recent = self.round.wrapping_sub(flow.round) <= 1;
                 flow.offered = if recent { flow.offered.min(0) } else { 0 };
             }
-            flow.offered += cost(&packet);
+            flow.offered += length.0 as i64;
             // The first packet is within the quantum always.
             let within = begins || flow.offered <= self.config.quantum.0 as i64;
             let streaming =
@@ -362,15 +444,12 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 flow.elastic = true;
                 self.busy += usize::from(flow.fifo.is_empty());
                 self.slab.push(&mut flow.fifo, packet, id.link());
-                self.longest.grown(id.link(), flow.fifo.bytes);
+                self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
                 self.elastic.packets += 1;
                 self.elastic.bytes += length;
             } else {
                 self.slab.push(&mut self.priority, packet, id.link());
                 self.priority_bytes += length;
-            }
-            if begins {
-                self.flows.begin(id);
             }
             return if streaming { Treated::Priority } else { Treated::Queued };
         }
@@ -379,32 +458,50 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         Treated::Priority
     }
 
+    /// A first packet of a flow that is not active, as no flow is while nothing waits. What the flow has to spare stays as it is.
+    fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
+        let length = packet.ip_len();
+        if !self.bypasses()
+            || !self.config.buffer.fits(0, Bytes::ZERO, length)
+            || !may_start(self.config.start_limit, Bytes::ZERO, length)
+        {
+            return None;
+        }
+        self.priority_bytes += length;
+        Some(Treated::Priority)
+    }
+
+    fn bypasses(&self) -> bool {
+        // A flow that is elastic for a while after it ran empty has to be looked up.
+        self.busy == 0 && self.priority.is_empty() && self.config.afl_linger == Nanos::ZERO
+    }
+
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let packet = if let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
+        let at = if let Some(Unlinked { at, length, meta: flow }) = self.slab.unlink(&mut self.priority) {
             if flow != NIL {
-                self.flows.get_mut(EntryId::from_link(flow)).deficit -= cost(&packet);
+                self.flows.get_mut(EntryId::from_link(flow)).deficit -= length.0 as i64;
             }
-            packet
+            at
         } else {
             if self.busy == 0 {
                 return None;
             }
             let id = self.turn();
             let flow = self.flows.get_mut(id);
-            let (packet, _) = self.slab.pop(&mut flow.fifo)?;
-            flow.deficit -= cost(&packet);
+            let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
+            flow.deficit -= length.0 as i64;
             self.elastic.packets -= 1;
-            self.elastic.bytes -= packet.ip_len();
+            self.elastic.bytes -= length;
             if flow.fifo.is_empty() {
                 flow.emptied = now;
                 self.busy -= 1;
             }
-            packet
+            at
         };
-        if self.busy == 0 && self.priority.is_empty() {
+        if self.busy == 0 && self.priority.is_empty() && !self.crowded {
             self.purge();
         }
-        Some(packet)
+        self.slab.release(at)
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -417,13 +514,12 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         }
         let in_service = self.current.map(|id| self.flows.get(id));
         if let Some(flow) = in_service
+            && flow.may_send()
             && let Some(head) = self.slab.packet(flow.fifo.head())
-            && cost(head) <= flow.deficit
         {
             return Some(head.ip_len());
         }
-        let extra = self.flows.extra();
-        let waiting = self.flows.members().filter(|member| *member != extra);
+        let waiting = self.turns.iter().filter(|member| *member != self.fictitious());
         let waiting = waiting.map(|member| self.flows.get(EntryId::from_link(member)));
         // The first of the smallest.
         waiting
@@ -456,20 +552,20 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             into(packet);
         }
         if let Some(id) = self.current.take() {
-            self.flows.push(id.link());
+            self.turns.push(id.link());
         }
-        while let Some(member) = self.flows.pop() {
-            if member == self.flows.extra() {
+        while let Some(member) = self.turns.pop() {
+            if member == self.fictitious() {
                 continue;
             }
             let flow = self.flows.get_mut(EntryId::from_link(member));
             while let Some((packet, _)) = self.slab.pop(&mut flow.fifo) {
                 into(packet);
             }
-            (flow.epoch, flow.elastic) = (0, false);
+            flow.elastic = false;
             self.flows.end(EntryId::from_link(member));
         }
-        self.flows.push(self.flows.extra());
+        self.turns.push(self.fictitious());
         (self.elastic, self.busy) = (Backlog::default(), 0);
     }
 
@@ -497,6 +593,10 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
         self.flows.find(hash, &flow.into()).map_or(Bytes::ZERO, |id| self.flows.get(id).fifo.bytes)
+    }
+
+    fn prefetch_bucket(&self, hash: u64) {
+        self.flows.prefetch_bucket(hash);
     }
 
     fn prefetch(&self, hash: u64) {

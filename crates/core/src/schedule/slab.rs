@@ -1,20 +1,31 @@
-//! Packets of many queues in one store, with room taken at construction: doubly linked, so that any packet can go.
+//! Packets of many queues in one store, with room taken at construction: linked, so that any packet can go.
+//!
+//! Packets and links lie apart: links are short, many of them fit into a line of the cache, and the ends of queues are changed
+//! without touching a packet. Each packet begins at a line.
 
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
+use crate::prefetch;
 use crate::units::Bytes;
 
 /// No node, no flow.
 pub(super) const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Node<P, M> {
-    packet: Option<P>,
-    meta: M,
+#[repr(align(64))]
+struct Slot<P>(Option<P>);
+
+#[derive(Clone, Debug)]
+#[repr(align(16))]
+struct Link<M> {
+    /// The packet before; of the first one of a queue it is not valid.
     prev: u32,
-    /// The next packet of the same queue, or the next free node.
+    /// The next packet of the same queue, or the next free node; of the last one of a queue it is not valid.
     next: u32,
+    /// The length of the next packet, see [`Queue::head_len`].
+    next_len: u32,
+    meta: M,
 }
 
 /// A queue in a [`Slab`].
@@ -22,12 +33,13 @@ struct Node<P, M> {
 pub(super) struct Queue {
     head: u32,
     tail: u32,
+    head_len: u32,
     pub(super) packets: u32,
     pub(super) bytes: Bytes,
 }
 
 impl Queue {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, packets: 0, bytes: Bytes::ZERO };
+    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, head_len: 0, packets: 0, bytes: Bytes::ZERO };
 
     pub(super) const fn is_empty(&self) -> bool {
         self.head == NIL
@@ -42,86 +54,152 @@ impl Queue {
     pub(super) const fn tail(&self) -> u32 {
         self.tail
     }
+
+    /// Bytes of the first packet as they are [`counted`]; 0 if there is none. Known without reading the packet.
+    pub(super) const fn head_len(&self) -> u32 {
+        self.head_len
+    }
+}
+
+/// The first node of a queue, taken out of it.
+pub(super) struct Unlinked<M> {
+    /// The node.
+    pub(super) at: u32,
+    /// What the queue has counted for it.
+    pub(super) length: Bytes,
+    pub(super) meta: M,
+}
+
+/// What queues count for a packet: its bytes, and 2^32 - 1 for whatever is longer, which no IP packet is.
+pub(super) fn counted(packet: &impl Packet) -> u32 {
+    u32::try_from(packet.ip_len().0).unwrap_or(u32::MAX)
 }
 
 /// The store. `M` is what a discipline keeps with each packet. All operations take constant time; `push` does not
 /// allocate while no more packets are held than were reserved.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<P, M> {
-    nodes: Vec<Node<P, M>>,
+    slots: Vec<Slot<P>>,
+    links: Vec<Link<M>>,
     free: u32,
 }
 
 impl<P: Packet, M: Copy> Slab<P, M> {
     pub(super) fn new(packets: u32) -> Self {
-        Self { nodes: Vec::with_capacity(packets as usize), free: NIL }
+        let packets = packets as usize;
+        Self { slots: Vec::with_capacity(packets), links: Vec::with_capacity(packets), free: NIL }
     }
 
     /// Makes room for `packets` packets in all.
     pub(super) fn reserve(&mut self, packets: u32) {
-        self.nodes.reserve_exact((packets as usize).saturating_sub(self.nodes.len()));
+        let more = (packets as usize).saturating_sub(self.slots.len());
+        self.slots.reserve_exact(more);
+        self.links.reserve_exact(more);
     }
 
     /// Appends a packet to `queue`; gives its node.
+    #[inline]
     pub(super) fn push(&mut self, queue: &mut Queue, packet: P, meta: M) -> u32 {
+        let len = counted(&packet);
         queue.packets += 1;
-        queue.bytes += packet.ip_len();
-        let node = Node { packet: Some(packet), meta, prev: queue.tail, next: NIL };
-        let at = match self.nodes.get_mut(self.free as usize) {
-            Some(free) => {
-                let at = core::mem::replace(&mut self.free, free.next);
-                *free = node;
+        queue.bytes += Bytes(len.into());
+        let at = self.free;
+        let at = match self.links.get_mut(at as usize) {
+            Some(link) => {
+                self.free = link.next;
+                (link.prev, link.meta) = (queue.tail, meta);
+                self.slots[at as usize].0 = Some(packet);
                 at
             }
             None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
+                self.slots.push(Slot(Some(packet)));
+                self.links.push(Link { prev: queue.tail, next: NIL, next_len: 0, meta });
+                (self.links.len() - 1) as u32
             }
         };
-        match self.nodes.get_mut(queue.tail as usize) {
-            Some(tail) => tail.next = at,
-            None => queue.head = at,
-        }
+        // Without a branch, which nobody could predict: the only packet of a queue points at itself, and nobody looks.
+        let first = queue.head == NIL;
+        let before = &mut self.links[if first { at } else { queue.tail } as usize];
+        (before.next, before.next_len) = (at, len);
+        (queue.head, queue.head_len) = if first { (at, len) } else { (queue.head, queue.head_len) };
         queue.tail = at;
         at
     }
 
     /// Takes the packet of `node`, which is in `queue`.
     pub(super) fn take(&mut self, queue: &mut Queue, at: u32) -> Option<(P, M)> {
-        let node = self.nodes.get_mut(at as usize)?;
-        let packet = node.packet.take()?;
-        let (meta, prev, next) = (node.meta, node.prev, node.next);
-        node.next = core::mem::replace(&mut self.free, at);
-        match self.nodes.get_mut(prev as usize) {
-            Some(prev) => prev.next = next,
-            None => queue.head = next,
+        if at == queue.head {
+            return self.pop(queue);
         }
-        match self.nodes.get_mut(next as usize) {
-            Some(next) => next.prev = prev,
-            None => queue.tail = prev,
+        let link = self.links.get(at as usize)?.clone();
+        let packet = self.release(at)?;
+        let Link { meta, prev, next, next_len } = link;
+        if at == queue.tail {
+            queue.tail = prev;
+        } else {
+            self.links[next as usize].prev = prev;
+            let before = &mut self.links[prev as usize];
+            (before.next, before.next_len) = (next, next_len);
         }
         queue.packets -= 1;
-        queue.bytes -= packet.ip_len();
+        queue.bytes -= Bytes(counted(&packet).into());
         Some((packet, meta))
     }
 
     /// Takes the first packet of `queue`.
+    #[inline]
     pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<(P, M)> {
-        self.take(queue, queue.head)
+        let Unlinked { at, meta, .. } = self.unlink(queue)?;
+        Some((self.release(at)?, meta))
+    }
+
+    /// Takes the node of the first packet out of `queue`, not the packet out of the node: nothing waits for it to be read.
+    /// [`release`](Self::release) has to follow.
+    #[inline]
+    pub(super) fn unlink(&mut self, queue: &mut Queue) -> Option<Unlinked<M>> {
+        let (at, length) = (queue.head, Bytes(queue.head_len.into()));
+        let link = self.links.get(at as usize)?;
+        let next = if at == queue.tail { (NIL, NIL, 0) } else { (link.next, queue.tail, link.next_len) };
+        (queue.head, queue.tail, queue.head_len) = next;
+        queue.packets -= 1;
+        queue.bytes -= length;
+        Some(Unlinked { at, length, meta: link.meta })
+    }
+
+    /// Takes the packet out of a node that is in no queue; the node is free.
+    #[inline]
+    pub(super) fn release(&mut self, at: u32) -> Option<P> {
+        self.links.get_mut(at as usize)?.next = core::mem::replace(&mut self.free, at);
+        self.slots[at as usize].0.take()
+    }
+
+    /// Reads ahead what [`take`](Self::take) of a node will read; `NIL` is as good as none.
+    #[inline]
+    pub(super) fn prefetch(&self, at: u32) {
+        prefetch::element(&self.links, at as usize);
+        prefetch::element(&self.slots, at as usize);
+    }
+
+    /// Reads ahead the node behind `at`, which is read itself for that; the last one of a queue has any.
+    #[inline]
+    pub(super) fn prefetch_next(&self, at: u32) {
+        if let Some(link) = self.links.get(at as usize) {
+            self.prefetch(link.next);
+        }
     }
 
     /// The packet of a node.
     pub(super) fn packet(&self, at: u32) -> Option<&P> {
-        self.nodes.get(at as usize)?.packet.as_ref()
+        self.slots.get(at as usize)?.0.as_ref()
     }
 
     /// What is kept with the packet of a node.
     pub(super) fn meta(&self, at: u32) -> Option<&M> {
-        self.nodes.get(at as usize).map(|node| &node.meta)
+        self.links.get(at as usize).map(|link| &link.meta)
     }
 
     /// What is kept with the packet of a node, to change.
     pub(super) fn meta_mut(&mut self, at: u32) -> Option<&mut M> {
-        self.nodes.get_mut(at as usize).map(|node| &mut node.meta)
+        self.links.get_mut(at as usize).map(|link| &mut link.meta)
     }
 }

@@ -147,7 +147,7 @@ impl World {
             self.link.advance(at, &mut self.left);
             if self.admission.next_tick() <= at {
                 let meters = self.link.scheduler().meters();
-                self.admission.tick(at, &Observed::new(&meters, self.link.idle_time(at)));
+                self.admission.tick(at, &Observed::new(&meters, self.link.idle_time(at), at));
             }
             self.collect();
             for index in 0..self.sources.len() {

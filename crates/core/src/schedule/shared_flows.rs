@@ -1,0 +1,303 @@
+//! One worker's queues of a link that several workers share by flows: PFQ, PDRR or AFAN over all workers together.
+//!
+//! Source: see [`crate::share`], which decides how much this worker may send; the queueing, the rule of who has priority, and drops are the
+//! discipline's own, [`Pfq`], [`Pdrr`] or [`Afan`]. A flow always meets the same worker, so its state is that worker's. What is common is
+//!
+//! - the rate, by grants: priority packets of all workers first, then each worker by the number of its elastic flows that wait, so that an elastic
+//!   flow gets the same wherever it is;
+//! - time: where nothing elastic waits here but elsewhere it does, rounds (PDRR) and virtual time (PFQ) go on at the pace of the others' flows, and the
+//!   flows here stay active until their turn would have come. Or a flow alone on its worker would find it empty with each packet, and
+//!   have priority at any rate;
+//! - the meters: fair rate and priority load are those of the whole link ([`SharedLink::together`]).
+//!
+//! | symbol | field | unit |
+//! |---|---|---|
+//! | grants, T, S | `part` | 2^-16 bytes on the wire |
+//! | C, W, what the others have | `link` | – |
+//! | n | `Waiting::flows` | flows |
+//! | wire bytes per IP byte of elastic packets | `ratio` | 2^-16 |
+//!
+//! A packet with priority goes before all others of its worker, ahead of its grant if need be; an elastic one when its worker has grants left, or as long as
+//! something is left of what nobody asked for. Disciplines count IP bytes and the link bytes on its wire: n counts a flow as the wire bytes that it has for
+//! one of its IP bytes, so that flows are equal in IP bytes over all workers, as they are within one.
+//!
+//! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says, and where nothing elastic waits, what the flows cost that
+//! cease to be active in it.
+//!
+//! Bound: flows that always wait get the same within what their discipline grants between two of one worker, a largest packet per worker, and what changes of n
+//! within a window miss. A packet with priority waits for the others of its worker that came before it, one packet on the wire, and, if more than C·W/M have come to
+//! this worker within a window, for the end of that window. On the real wire, the packets of the other workers come on top: at most one of each, and what all have
+//! sent ahead, C·W.
+//!
+//! On a link without a rate each worker serves its flows alone.
+//!
+//! Not implemented: buffers in common; each worker has the whole of the configured one, and drops from its own longest flow.
+
+use alloc::sync::Arc;
+
+use super::afan::{Afan, AfanConfig};
+use super::pdrr::{Pdrr, PdrrConfig};
+use super::pfq::{Pfq, PfqConfig};
+use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake};
+use crate::packet::{Class, ETHERNET_WIRE_OVERHEAD, FlowKey, Packet};
+use crate::share::{ELASTIC, Part, SharedLink, URGENT};
+use crate::units::{Bytes, Nanos};
+
+/// Wire bytes per IP byte are those of about so many IP bytes that were sent last.
+const REMEMBERED: u64 = 1 << 17;
+/// 1 as a ratio.
+const ONE: u64 = 1 << 16;
+
+/// Which discipline, and its configuration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FlowDiscipline {
+    /// Priority fair queueing.
+    Pfq(PfqConfig),
+    /// Priority deficit round robin.
+    Pdrr(PdrrConfig),
+    /// Approximate flow-aware networking.
+    Afan(AfanConfig),
+}
+
+#[derive(Debug)]
+enum Queues<P> {
+    Pfq(Pfq<P>),
+    Pdrr(Pdrr<P>),
+    Afan(Afan<P>),
+}
+
+macro_rules! each {
+    ($self:expr, $inner:ident => $call:expr) => {
+        match $self {
+            Queues::Pfq($inner) => $call,
+            Queues::Pdrr($inner) => $call,
+            Queues::Afan($inner) => $call,
+        }
+    };
+}
+
+/// The discipline. Knobs: those of its queues.
+#[derive(Debug)]
+pub struct SharedFlows<P> {
+    queues: Queues<P>,
+    link: Arc<SharedLink>,
+    part: Part,
+    /// FB up to which time has passed here.
+    level: Bytes,
+    /// What was said to wait, by column.
+    told: [Backlog; 2],
+    /// Of the elastic packets sent of late: bytes on the wire, IP bytes, and their ratio.
+    wire: u64,
+    ip: u64,
+    ratio: u64,
+    /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find that.
+    held_until: Nanos,
+}
+
+impl<P: Packet> SharedFlows<P> {
+    /// The queues of `worker`, empty.
+    ///
+    /// # Errors
+    /// As [`Pfq::new`], [`Pdrr::new`] and [`Afan::new`].
+    ///
+    /// # Panics
+    /// The link has no such worker.
+    pub fn new(discipline: FlowDiscipline, link: Arc<SharedLink>, worker: usize) -> Result<Self, KnobError> {
+        let queues = match discipline {
+            FlowDiscipline::Pfq(config) => Queues::Pfq(Pfq::new(config)?),
+            FlowDiscipline::Pdrr(config) => Queues::Pdrr(Pdrr::new(config)?),
+            FlowDiscipline::Afan(config) => Queues::Afan(Afan::new(config)?),
+        };
+        let part = link.part_by_flows(worker);
+        Ok(Self {
+            queues,
+            level: part.level(),
+            part,
+            link,
+            told: [Backlog::default(); 2],
+            wire: 0,
+            ip: 0,
+            ratio: ONE,
+            held_until: Nanos::ZERO,
+        })
+    }
+
+    #[inline]
+    fn waiting(&self) -> Waiting {
+        each!(&self.queues, queues => queues.waiting())
+    }
+
+    /// Takes over the grants of a new window, and what has happened elsewhere meanwhile, if the present window is over.
+    #[inline]
+    fn follow(&mut self, now: Nanos) {
+        if now >= self.part.until() && self.link.is_paced() {
+            self.turn(now);
+        }
+    }
+
+    fn turn(&mut self, now: Nanos) {
+        self.part.at(&self.link, now);
+        self.held_until = Nanos::ZERO;
+        let level = self.part.level();
+        let passed = level - core::mem::replace(&mut self.level, level);
+        let crowded = self.part.is_contended();
+        match &mut self.queues {
+            Queues::Pfq(queues) => {
+                queues.pass(passed);
+                queues.set_crowded(crowded);
+            }
+            Queues::Pdrr(queues) => {
+                queues.pass(passed);
+                queues.set_crowded(crowded);
+            }
+            Queues::Afan(queues) => queues.set_crowded(crowded, level),
+        }
+        self.ratio = (self.wire << 16).checked_div(self.ip).unwrap_or(ONE);
+        let flows = self.waiting().flows;
+        self.part.tell_flows(&self.link, u64::from(flows) * self.ratio);
+    }
+
+    /// Tells the others what waits here now.
+    #[inline]
+    fn tell(&mut self, waiting: &Waiting) {
+        for (column, backlog) in [(URGENT, waiting.urgent), (ELASTIC, waiting.elastic)] {
+            if self.told[column] != backlog {
+                self.told[column] = backlog;
+                let bytes = backlog.bytes.0 + backlog.packets * ETHERNET_WIRE_OVERHEAD.0;
+                self.part.waits(&self.link, column, bytes);
+            }
+        }
+        self.part.tell_flows(&self.link, u64::from(waiting.flows) * self.ratio);
+    }
+
+    /// Whether the next packet, which is one with priority if any waits, may go.
+    #[inline]
+    fn may_send(&self, urgent: bool, now: Nanos) -> bool {
+        if urgent { self.part.may_send_urgent(now) } else { self.part.may_send_elastic(now) }
+    }
+
+    fn is_empty(waiting: &Waiting) -> bool {
+        waiting.urgent.packets == 0 && waiting.elastic.packets == 0
+    }
+}
+
+impl<P: Packet> Scheduler<P> for SharedFlows<P> {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+        // Who is active depends on what has happened elsewhere.
+        self.follow(now);
+        let length = packet.ip_len();
+        let treated = each!(&mut self.queues, queues => queues.enqueue(now, packet, dropped));
+        if treated == Treated::Priority {
+            self.part.tell_priority(&self.link, length);
+        }
+        let waiting = self.waiting();
+        self.tell(&waiting);
+        treated
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let waiting = self.waiting();
+        if Self::is_empty(&waiting) {
+            return None;
+        }
+        let urgent = waiting.urgent.packets > 0;
+        let paced = self.link.is_paced();
+        if paced {
+            if !urgent && now < self.held_until {
+                return None;
+            }
+            self.follow(now);
+            if !self.may_send(urgent, now) {
+                self.held_until = self.part.until();
+                return None;
+            }
+        }
+        let packet = each!(&mut self.queues, queues => queues.dequeue(now, dropped))?;
+        let (wire, ip) = (packet.wire_len().0, packet.ip_len().0);
+        if !urgent {
+            (self.wire, self.ip) = (self.wire + wire, self.ip + ip);
+            if self.ip > REMEMBERED {
+                (self.wire, self.ip) = (self.wire / 2, self.ip / 2);
+            }
+        }
+        if paced {
+            let column = if urgent { URGENT } else { ELASTIC };
+            self.part.sent_by_flow(&self.link, column, wire, now);
+            // What waits is told against what was sent: also where that is what it was.
+            self.told[column].packets = u64::MAX;
+        }
+        let waiting = self.waiting();
+        self.tell(&waiting);
+        Some(packet)
+    }
+
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        let waiting = self.waiting();
+        if Self::is_empty(&waiting) {
+            return None;
+        }
+        let sendable = !self.link.is_paced() || self.may_send(waiting.urgent.packets > 0, now);
+        Some(if sendable { now } else { self.part.until().max(now) })
+    }
+
+    fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+        each!(&mut self.queues, queues => queues.tick(now))
+    }
+
+    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+        let urgent = self.waiting().urgent.packets > 0;
+        if self.link.is_paced() && !self.may_send(urgent, now) {
+            return None;
+        }
+        each!(&self.queues, queues => queues.peek_len(now))
+    }
+
+    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        each!(&mut self.queues, queues => queues.set(now, knob))
+    }
+
+    fn drain(&mut self, into: &mut dyn FnMut(P)) {
+        each!(&mut self.queues, queues => queues.drain(into));
+        let waiting = self.waiting();
+        self.tell(&waiting);
+    }
+
+    fn meters(&self) -> Meters {
+        let own = each!(&self.queues, queues => queues.meters());
+        let together = self.link.together();
+        // A link without a rate is not shared, but who may enter it is decided by the load of all.
+        let fair_bytes = if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
+        let busy = self.link.is_paced().then_some(together.busy);
+        Meters { fair_bytes, priority_bytes: Some(together.priority_bytes), busy, ..own }
+    }
+
+    /// Without a look at what the others have.
+    fn backlog(&self) -> Backlog {
+        let Waiting { urgent, elastic, .. } = self.waiting();
+        Backlog { packets: urgent.packets + elastic.packets, bytes: urgent.bytes + elastic.bytes }
+    }
+
+    fn busy_queues(&self) -> usize {
+        each!(&self.queues, queues => queues.busy_queues())
+    }
+
+    fn class_backlog(&self, class: Class) -> Backlog {
+        each!(&self.queues, queues => queues.class_backlog(class))
+    }
+
+    fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
+        each!(&self.queues, queues => queues.flow_backlog(flow, hash))
+    }
+
+    fn prefetch_bucket(&self, hash: u64) {
+        each!(&self.queues, queues => queues.prefetch_bucket(hash));
+    }
+
+    fn prefetch(&self, hash: u64) {
+        each!(&self.queues, queues => queues.prefetch(hash));
+    }
+
+    fn name(&self) -> &'static str {
+        each!(&self.queues, queues => queues.name())
+    }
+}

@@ -1,0 +1,164 @@
+//! The short way of an idle link without a rate: nobody can tell it from the long one by what the link does or counts.
+
+mod wire;
+
+use evenkeel_core::link::{Link, LinkConfig};
+use evenkeel_core::schedule::buffer::BufferLimit;
+use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler};
+use proptest::prelude::*;
+use wire::{Out, TestPacket, assert_conserved, packet};
+
+/// A discipline that never lets a packet pass by.
+struct Long<S>(S);
+
+impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Long<S> {
+    fn enqueue(&mut self, now: Nanos, packet: TestPacket, dropped: &mut dyn DropSink<TestPacket>) -> Treated {
+        self.0.enqueue(now, packet, dropped)
+    }
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<TestPacket>) -> Option<TestPacket> {
+        self.0.dequeue(now, dropped)
+    }
+    fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        self.0.next_wake(now)
+    }
+    fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+        self.0.peek_len(now)
+    }
+    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+        self.0.set(now, knob)
+    }
+    fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
+        self.0.drain(into);
+    }
+    fn meters(&self) -> Meters {
+        self.0.meters()
+    }
+    fn busy_queues(&self) -> usize {
+        self.0.busy_queues()
+    }
+    fn class_backlog(&self, class: Class) -> Backlog {
+        self.0.class_backlog(class)
+    }
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// A packet of a flow arrives this much later.
+    Arrive { gap: u64, flow: u16, length: u64 },
+    /// The caller looks in this much later.
+    Advance { gap: u64 },
+    /// The port says how many frames it can take.
+    Room(usize),
+    /// The link gets a rate, or loses it.
+    Rate(Option<BitRate>),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (0u64..2_000, 0u16..4, 64u64..1_500).prop_map(|(gap, flow, length)| Op::Arrive { gap, flow, length }),
+        3 => (0u64..5_000).prop_map(|gap| Op::Advance { gap }),
+        4 => prop_oneof![Just(usize::MAX), 0usize..6].prop_map(Op::Room),
+        1 => prop_oneof![Just(None), Just(Some(BitRate::from_mbps(10_000)))].prop_map(Op::Rate),
+    ]
+}
+
+/// Does the same to a link with the short way and to one without. `alike` compares them after each step.
+fn both_ways<S: Scheduler<TestPacket>>(
+    build: impl Fn() -> S,
+    ops: &[Op],
+    alike: impl Fn(&Link<TestPacket, S>, &Out, &Link<TestPacket, Long<S>>, &Out),
+) {
+    let mut short = Link::new(LinkConfig::default(), build(), 4).unwrap();
+    let mut long = Link::new(LinkConfig::default(), Long(build()), 4).unwrap();
+    let (mut short_out, mut long_out) = (Out::default(), Out::default());
+    let mut now = Nanos::ZERO;
+    for (id, op) in (0..).zip(ops) {
+        match *op {
+            Op::Arrive { gap, flow, length } => {
+                now += Nanos(gap);
+                let packet = packet(id, flow, Bytes(length), now);
+                let _ = short.enqueue(now, packet.clone(), &mut short_out);
+                let _ = long.enqueue(now, packet, &mut long_out);
+            }
+            Op::Advance { gap } => {
+                now += Nanos(gap);
+                short.advance(now, &mut short_out);
+                long.advance(now, &mut long_out);
+            }
+            Op::Room(room) => (short_out.room, long_out.room) = (room, room),
+            Op::Rate(rate) => {
+                let config = LinkConfig { rate, ..*short.config() };
+                short.reconfigure(now, config, &mut short_out).unwrap();
+                long.reconfigure(now, config, &mut long_out).unwrap();
+            }
+        }
+        assert_conserved(&short, &short_out);
+        alike(&short, &short_out, &long, &long_out);
+    }
+}
+
+/// Same packets at the same instants, same meters.
+fn exactly<S: Scheduler<TestPacket>>(
+    short: &Link<TestPacket, S>,
+    short_out: &Out,
+    long: &Link<TestPacket, Long<S>>,
+    long_out: &Out,
+) {
+    assert_eq!(short_out.sent, long_out.sent);
+    assert_eq!(short_out.dropped, long_out.dropped);
+    assert_eq!(short.qostat(), long.qostat());
+    assert_eq!((short.held(), short.next_wake()), (long.held(), long.next_wake()));
+    assert_eq!(short.scheduler().meters().priority_bytes, long.scheduler().meters().priority_bytes);
+}
+
+proptest! {
+    #[test]
+    fn fifo_and_pfq_are_the_same_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
+        both_ways(|| Fifo::new(FifoConfig { limit: 5 }).unwrap(), &ops, exactly);
+        let pfq = || Pfq::new(PfqConfig { buffer: BufferLimit::Packets(5), ..PfqConfig::default() }).unwrap();
+        both_ways(pfq, &ops, exactly);
+    }
+
+    /// A flow that passes an idle link keeps what it has to spare, so its next packets may go before others: how many leave when is the same.
+    #[test]
+    fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
+        let pdrr = || Pdrr::new(PdrrConfig { buffer: BufferLimit::Packets(5), ..PdrrConfig::default() }).unwrap();
+        both_ways(pdrr, &ops, |short, short_out, long, long_out| {
+            let unpaced = short.config().rate.is_none();
+            if unpaced {
+                assert_eq!(short_out.sent.len(), long_out.sent.len());
+            }
+            assert_eq!(short.qostat().class(Class(0)).in_packets, long.qostat().class(Class(0)).in_packets);
+        });
+    }
+}
+
+#[test]
+fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
+    let now = Nanos::ZERO;
+    let one = packet(0, 0, Bytes(1_000), now);
+    let mut idle = Pdrr::new(PdrrConfig::default()).unwrap();
+    assert!(idle.bypasses());
+    assert_eq!(idle.bypass(now, &one), Some(Treated::Priority));
+    assert_eq!(idle.meters().priority_bytes, Some(Bytes(1_000)));
+    assert_eq!(idle.meters().backlog, Backlog::default());
+
+    let mut busy = Pdrr::new(PdrrConfig::default()).unwrap();
+    let _ = busy.enqueue(now, one.clone(), &mut |_, _| unreachable!("there is room"));
+    assert_eq!((busy.bypasses(), busy.bypass(now, &one)), (false, None));
+
+    // A flow that ran empty a moment ago has to be looked up; a packet that the buffer does not take has to be dropped.
+    let afl_linger = Nanos::from_millis(1);
+    let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
+    assert_eq!(lingering.bypass(now, &one), None);
+    let buffer = BufferLimit::Bytes(Bytes(1_500));
+    let mut small = Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
+    assert_eq!(small.bypass(now, &packet(1, 0, Bytes(1_501), now)), None);
+}
