@@ -106,7 +106,12 @@ pub enum RouteKind {
     Unreachable,
     /// Drop, answer "administratively prohibited".
     Prohibit,
+    /// This table knows no way: go on with the next rule (Linux: `throw`).
+    Throw,
 }
+
+/// The MTU of a route that has none of its own: that of its port holds.
+pub const NO_ROUTE_MTU: u32 = u32::MAX;
 
 /// A route of the table.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -115,6 +120,8 @@ pub struct Route {
     pub kind: RouteKind,
     /// Preference among routes of one prefix: the lowest wins.
     pub metric: u32,
+    /// The longest IP packet that it takes, bytes, where that is less than its port's MTU; [`NO_ROUTE_MTU`] for no bound of its own.
+    pub mtu: u32,
 }
 
 /// The order of the routes of one prefix, and the name of a route among them: there is at most one of each precedence.
@@ -131,13 +138,13 @@ impl Route {
     #[must_use]
     pub fn via(next_hop: NextHop, metric: u32) -> Self {
         let hops = NextHops::new(vec![next_hop]).expect("there is one next hop");
-        Self { kind: RouteKind::Unicast(hops), metric }
+        Self { metric, ..Self::of(RouteKind::Unicast(hops)) }
     }
 
-    /// A route without next hops. Metric 0.
+    /// A route of metric 0 with no MTU of its own.
     #[must_use]
     pub const fn of(kind: RouteKind) -> Self {
-        Self { kind, metric: 0 }
+        Self { kind, metric: 0, mtu: NO_ROUTE_MTU }
     }
 
     /// Its place among the routes of one prefix.
@@ -158,6 +165,8 @@ pub enum Decision {
         port: PortIndex,
         /// Whose Ethernet address to send it to.
         next_hop: IpAddr,
+        /// The longest IP packet that the route takes, bytes; [`NO_ROUTE_MTU`]: as long as the port takes.
+        mtu: u32,
     },
     /// It is for the machine itself.
     Local,
@@ -175,9 +184,11 @@ pub enum Decision {
 
 /// The routes of one prefix.
 #[derive(Clone, Eq, Hash, PartialEq)]
-struct Routes {
+pub(crate) struct Routes {
     /// What the best of them says: the common look-up ends here.
     active: Active,
+    /// Its MTU.
+    mtu: u32,
     /// Best first; never empty in the table.
     all: Vec<Route>,
 }
@@ -187,12 +198,13 @@ enum Active {
     Only(NextHop),
     Several(NextHops),
     Fixed(Decision),
+    Nothing,
 }
 
 impl Routes {
     /// None yet.
     const fn new() -> Self {
-        Self { active: Active::Fixed(Decision::Blackhole), all: Vec::new() }
+        Self { active: Active::Nothing, mtu: NO_ROUTE_MTU, all: Vec::new() }
     }
 
     /// To be called after every change of `all`.
@@ -200,6 +212,7 @@ impl Routes {
         let Some(best) = self.all.first() else {
             return;
         };
+        self.mtu = best.mtu;
         self.active = match &best.kind {
             RouteKind::Unicast(hops) => match hops.as_slice() {
                 [only] => Active::Only(*only),
@@ -211,18 +224,42 @@ impl Routes {
             RouteKind::Blackhole => Active::Fixed(Decision::Blackhole),
             RouteKind::Unreachable => Active::Fixed(Decision::Unreachable),
             RouteKind::Prohibit => Active::Fixed(Decision::Prohibit),
+            RouteKind::Throw => Active::Nothing,
         };
     }
 
-    /// What to do with a packet of a flow.
+    /// What to do with a packet of a flow; `None`: this table does not say.
     #[inline]
-    fn decide(&self, destination: IpAddr, flow_hash: u64) -> Decision {
+    pub(crate) fn decide(&self, destination: IpAddr, flow_hash: u64) -> Option<Decision> {
         let hop = match &self.active {
             Active::Only(hop) => hop,
             Active::Several(hops) => hops.select(flow_hash),
-            Active::Fixed(decision) => return *decision,
+            Active::Fixed(decision) => return Some(*decision),
+            Active::Nothing => return None,
         };
-        Decision::Forward { port: hop.port, next_hop: hop.gateway.unwrap_or(destination) }
+        Some(Decision::Forward {
+            port: hop.port,
+            next_hop: hop.gateway.unwrap_or(destination),
+            mtu: self.mtu,
+        })
+    }
+
+    /// Whether it says that packets are dropped: such an answer is final, whatever a rule suppresses.
+    pub(crate) const fn refuses(&self) -> bool {
+        matches!(self.active, Active::Fixed(Decision::Blackhole | Decision::Unreachable | Decision::Prohibit))
+    }
+
+    /// Whether it leaves the decision to the next table.
+    pub(crate) const fn throws(&self) -> bool {
+        matches!(self.active, Active::Nothing)
+    }
+
+    /// The next hops among which a flow's hash chooses; empty where there is no choice.
+    pub(crate) fn choices(&self) -> &[NextHop] {
+        match &self.active {
+            Active::Several(hops) => hops.as_slice(),
+            _ => &[],
+        }
     }
 }
 
@@ -306,12 +343,17 @@ impl Fib {
         }
     }
 
-    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses among several next hops.
+    /// What to do with a packet to `destination`; `None`: no route of this table leads there. `flow_hash` chooses among several next hops.
     /// No allocation.
     #[inline]
     #[must_use]
     pub fn lookup(&self, destination: IpAddr, flow_hash: u64) -> Option<Decision> {
-        Some(self.prefixes.longest(destination)?.decide(destination, flow_hash))
+        self.prefixes.longest(destination)?.decide(destination, flow_hash)
+    }
+
+    /// The routes that a look-up of `destination` ends at, and the length of their prefix.
+    pub(crate) fn longest(&self, destination: IpAddr) -> Option<(u8, &Routes)> {
+        self.prefixes.longest_with_prefix(destination).map(|(prefix, routes)| (prefix.len(), routes))
     }
 
     /// Reads what the look-ups of a burst of destinations will read, side by side: worth its time where the table is larger than the cache.
@@ -322,10 +364,7 @@ impl Fib {
     /// The next hops among which a look-up of `destination` chooses by hash; empty where there is no choice.
     #[must_use]
     pub fn choices(&self, destination: IpAddr) -> &[NextHop] {
-        match self.prefixes.longest(destination).map(|routes| &routes.active) {
-            Some(Active::Several(hops)) => hops.as_slice(),
-            _ => &[],
-        }
+        self.prefixes.longest(destination).map_or(&[], Routes::choices)
     }
 
     /// The prefix and route that a look-up of `destination` ends at, for people who ask why.

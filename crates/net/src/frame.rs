@@ -174,6 +174,7 @@ impl Headers {
     ///
     /// # Errors
     /// [`Reason::MartianSource`] or [`Reason::MartianDestination`].
+    #[inline]
     pub fn check_transit(&self) -> Result<(), Reason> {
         if !is_routable(self.flow.source) {
             return Err(Reason::MartianSource);
@@ -186,6 +187,7 @@ impl Headers {
 }
 
 /// Whether `address` can be that of one host beyond the link it is seen on.
+#[inline]
 pub(crate) fn is_routable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {
@@ -228,6 +230,17 @@ pub fn source_mac(frame: &[u8]) -> Option<MacAddr> {
     header.last_chunk::<6>().map(|mac| MacAddr(*mac))
 }
 
+/// Destination and source of a frame as numbers, as [`MacAddr::bits`] has them: for comparing them with others without taking them apart. `None` if
+/// the frame ends before its Ethernet header does.
+#[inline]
+#[must_use]
+pub fn station_bits(frame: &[u8]) -> Option<(u64, u64)> {
+    let header = frame.first_chunk::<ETHERNET_HEADER>()?;
+    let destination = u64::from_be_bytes(*header.first_chunk()?) >> 16;
+    let source = u64::from_be_bytes(*header.last_chunk()?) >> 16;
+    Some((destination, source))
+}
+
 /// Where an IP packet without VLAN tag wants to go, unchecked: what [`parse`] will say if it finds nothing wrong. For reading tables ahead.
 #[inline]
 #[must_use]
@@ -262,6 +275,59 @@ fn be16(high: u8, low: u8) -> u16 {
 ///   hop-by-hop header that is not the first.
 #[inline]
 pub fn parse(frame: &[u8]) -> Result<Parsed, Reason> {
+    match parse_usual(frame) {
+        Some(headers) => Ok(Parsed::Ip(headers)),
+        None => parse_any(frame),
+    }
+}
+
+/// What nearly all frames begin with: Ethernet without tags, IPv4 without options, ports.
+const PLAIN: usize = ETHERNET_HEADER + 20 + 4;
+
+/// [`parse`] for what is nearly always there: a whole TCP or UDP packet in IPv4 without options and tags, with nothing wrong. `None`: something is
+/// not as usual, and [`parse`] finds out what.
+#[inline]
+#[must_use]
+pub fn parse_usual(frame: &[u8]) -> Option<Headers> {
+    let head: &[u8; PLAIN] = frame.first_chunk()?;
+    let total_len = usize::from(be16(head[16], head[17]));
+    let flags = be16(head[20], head[21]);
+    let protocol = head[23];
+    let usual = (head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45)
+        && (PLAIN - ETHERNET_HEADER..=frame.len() - ETHERNET_HEADER).contains(&total_len)
+        && flags & 0x3fff == 0
+        && matches!(protocol, protocol::TCP | protocol::UDP);
+    let (_, ip) = head.split_first_chunk::<ETHERNET_HEADER>()?;
+    if !usual || checksum::sum_20(ip.first_chunk()?).fold() != 0xffff {
+        return None;
+    }
+    Some(Headers {
+        l3: ETHERNET_HEADER as u16,
+        l4: ETHERNET_HEADER as u16 + 20,
+        ip_len: total_len as u32,
+        version: IpVersion::V4,
+        dscp: head[15] >> 2,
+        ecn: head[15] & 3,
+        ttl: head[22],
+        protocol,
+        flow: FlowKey {
+            source: IpAddr::V4(Ipv4Addr::new(head[26], head[27], head[28], head[29])),
+            destination: IpAddr::V4(Ipv4Addr::new(head[30], head[31], head[32], head[33])),
+            protocol,
+            source_port: be16(head[34], head[35]),
+            destination_port: be16(head[36], head[37]),
+            flow_label: 0,
+        },
+        dont_fragment: flags & 0x4000 != 0,
+        fragment: Fragment::No,
+        vlan: None,
+        link_group: head[0] & 1 != 0,
+    })
+}
+
+/// [`parse`] of any frame.
+#[inline(never)] // keeps the usual case small
+fn parse_any(frame: &[u8]) -> Result<Parsed, Reason> {
     let Some((header, mut rest)) = frame.split_first_chunk::<ETHERNET_HEADER>() else {
         return Err(Reason::Truncated);
     };
@@ -498,5 +564,56 @@ mod extension {
             next = following;
         }
         Err(Reason::BadExtensionHeader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The short way says nothing that the whole parser would not say. Frames are usual ones with some bytes changed; often the checksum is right.
+        #[test]
+        fn the_usual_packet_is_what_any_packet_is(
+            mut frame in prop::collection::vec(any::<u8>(), PLAIN..80),
+            tcp in any::<bool>(),
+            changes in prop::collection::vec((0usize..PLAIN, any::<u8>()), 0..3),
+            cut in 0usize..80,
+            right in any::<bool>(),
+        ) {
+            frame[12..18].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 0]);
+            let total_len = (frame.len() - ETHERNET_HEADER) as u16;
+            frame[16..18].copy_from_slice(&total_len.to_be_bytes());
+            frame[20] &= 0x40;
+            frame[21] = 0;
+            frame[23] = if tcp { protocol::TCP } else { protocol::UDP };
+            for (at, byte) in changes {
+                frame[at] = byte;
+            }
+            if right {
+                frame[24..26].fill(0);
+                let sum = checksum::sum(&frame[14..34]).checksum();
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            frame.truncate(cut.max(1));
+            if let Some(headers) = parse_usual(&frame) {
+                prop_assert_eq!(parse_any(&frame), Ok(Parsed::Ip(headers)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_packet_takes_the_short_way() {
+        let mut frame = [0; 60];
+        frame[12..16].copy_from_slice(&[0x08, 0, 0x45, 0xb8]);
+        frame[16..18].copy_from_slice(&46u16.to_be_bytes());
+        frame[22..24].copy_from_slice(&[64, protocol::UDP]);
+        frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = checksum::sum(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert!(parse_usual(&frame).is_some_and(|headers| headers.dscp == 46));
+        frame[15] = 0;
+        assert_eq!((parse_usual(&frame), parse(&frame)), (None, Err(Reason::BadChecksum)));
     }
 }

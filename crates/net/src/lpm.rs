@@ -151,13 +151,15 @@ enum Found {
 /// Prefixes and a number for each.
 #[derive(Clone)]
 pub(crate) struct Lpm<K> {
-    /// By the first bits of an address: their node. Zero: none, which is the first of the nodes, and empty.
+    /// By the first bits of an address: their node. Zero, or as long as it is empty: none, which is the first of the nodes, and empty.
     roots: Vec<u32>,
     nodes: Blocks<Node>,
     values: Blocks<u32>,
-    /// The prefixes of less than [`FIRST`] bits, numbered as [`Node::inner`] has it: the number of each plus one; zero: there is none.
+    /// The prefixes of less than [`FIRST`] bits, numbered as [`Node::inner`] has it: the number of each plus one; zero, or beyond the end: there is
+    /// none.
     short: Vec<u32>,
-    /// By the first bits of an address: the longest of them that it lies in, as its number plus one; the default route left out.
+    /// By the first bits of an address: the longest of them that it lies in, as its number plus one; the default route left out. Empty as long as there
+    /// are none.
     covering: Vec<u32>,
     key: PhantomData<K>,
 }
@@ -166,14 +168,13 @@ impl<K> Default for Lpm<K> {
     fn default() -> Self {
         let mut nodes = Blocks::default();
         nodes.insert(0, 0, 0, Node::default());
-        // The system hands out zeros as soon as they are read or written, and no earlier.
-        let zeros = || vec![0; 1 << FIRST];
+        // Tables by the first bits are made when they are needed: a table of a few routes stays small.
         Self {
-            roots: zeros(),
+            roots: Vec::new(),
             nodes,
             values: Blocks::default(),
-            short: zeros(),
-            covering: zeros(),
+            short: Vec::new(),
+            covering: Vec::new(),
             key: PhantomData,
         }
     }
@@ -196,13 +197,13 @@ impl<K: Bits> Lpm<K> {
             return Some((self.value(&self.nodes.all[index as usize], at), len as u8));
         }
         let len =
-            (0..FIRST).rev().find(|len| self.short[1 << len | address.first() >> (FIRST - len)] != 0)?;
+            (0..FIRST).rev().find(|len| self.short(1 << len | address.first() >> (FIRST - len)) != 0)?;
         Some((self.longest_short(address)?, len as u8))
     }
 
     #[inline]
     fn find(&self, address: K) -> Found {
-        let mut index = self.roots[address.first()];
+        let mut index = self.root(address.first());
         let (mut best, mut depth) = (Found::Short, 0);
         loop {
             let node = &self.nodes.all[index as usize];
@@ -220,10 +221,20 @@ impl<K: Bits> Lpm<K> {
 
     #[inline]
     fn longest_short(&self, address: K) -> Option<u32> {
-        match self.covering[address.first()] {
-            0 => self.short[1].checked_sub(1),
-            number => Some(number - 1),
+        match self.covering.get(address.first()) {
+            None | Some(0) => self.short(1).checked_sub(1),
+            Some(number) => Some(number - 1),
         }
+    }
+
+    #[inline]
+    fn root(&self, first: usize) -> u32 {
+        self.roots.get(first).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn short(&self, place: usize) -> u32 {
+        self.short.get(place).copied().unwrap_or(0)
     }
 
     #[inline]
@@ -246,7 +257,7 @@ impl<K: Bits> Lpm<K> {
         let count = addresses.len();
         let mut at_node = [0; LANES];
         for (index, address) in at_node.iter_mut().zip(addresses) {
-            *index = self.roots[address.first()];
+            *index = self.root(address.first());
         }
         let mut lanes: [u8; LANES] = core::array::from_fn(|lane| lane as u8);
         let (mut left, mut depth) = (count, 0);
@@ -283,9 +294,9 @@ impl<K: Bits> Lpm<K> {
     pub(crate) fn get(&self, bits: K, len: u8) -> Option<u32> {
         let (depth, at) = match place(bits, len) {
             Ok(place) => place,
-            Err(short) => return self.short[short].checked_sub(1),
+            Err(short) => return self.short(short).checked_sub(1),
         };
-        let mut node = &self.nodes.all[self.roots[bits.first()] as usize];
+        let mut node = &self.nodes.all[self.root(bits.first()) as usize];
         for down in 0..depth {
             node = &self.nodes.all[node.child(bits.five(down))? as usize];
         }
@@ -299,6 +310,9 @@ impl<K: Bits> Lpm<K> {
             Err(short) => return self.set_short(short, value + 1),
         };
         let root = bits.first();
+        if self.roots.is_empty() {
+            self.roots = vec![0; 1 << FIRST];
+        }
         if self.roots[root] == 0 {
             self.roots[root] = self.nodes.insert(0, 0, 0, Node::default());
         }
@@ -383,20 +397,31 @@ impl<K: Bits> Lpm<K> {
 
     /// Sets or removes (zero) a prefix of less than [`FIRST`] bits; gives the number that it had.
     fn set_short(&mut self, place: usize, value: u32) -> Option<u32> {
+        if place >= self.short.len() {
+            if value == 0 {
+                return None;
+            }
+            // All prefixes of that length: the default route alone takes two words.
+            self.short.resize(2 << place.ilog2(), 0);
+        }
         let before = core::mem::replace(&mut self.short[place], value);
         let len = place.ilog2();
         if len > 0 {
+            if self.covering.is_empty() {
+                self.covering = vec![0; 1 << FIRST];
+            }
             // What lies under it sees it wherever no longer one covers it.
             let (first, count) = ((place << (FIRST - len)) & ((1 << FIRST) - 1), 1 << (FIRST - len));
-            let shorter = |len: u32| self.short[place >> len];
+            let shorter = |len: u32| self.short(place >> len);
             let covers = (0..len).map(shorter).find(|value| *value != 0).unwrap_or(0);
             self.covering[first..first + count].fill(covers);
             for longer in len + 1..FIRST {
                 let more = longer - len;
                 for at in place << more..(place + 1) << more {
-                    if self.short[at] != 0 {
+                    let short = self.short(at);
+                    if short != 0 {
                         let first = (at << (FIRST - longer)) & ((1 << FIRST) - 1);
-                        self.covering[first..first + (1 << (FIRST - longer))].fill(self.short[at]);
+                        self.covering[first..first + (1 << (FIRST - longer))].fill(short);
                     }
                 }
             }

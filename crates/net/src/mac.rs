@@ -17,6 +17,9 @@ impl MacAddr {
         self.0[0] & 1 != 0
     }
 
+    /// The bit of [`bits`](Self::bits) that [`is_group`](Self::is_group) tells.
+    pub const GROUP_BIT: u64 = 1 << 40;
+
     /// As a number, the first byte highest: for comparing with many at once.
     #[must_use]
     pub const fn bits(self) -> u64 {

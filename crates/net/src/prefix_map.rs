@@ -222,10 +222,15 @@ impl<T: Clone + Eq + Hash> PrefixMap<T> {
         self.len == 0
     }
 
-    /// How many different values they have.
+    /// The different values that they have, in no particular order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.values.all.iter().filter(|kept| kept.users > 0).map(|kept| &kept.value)
+    }
+
+    /// How many different values they have. O(that number).
     #[must_use]
     pub fn different(&self) -> usize {
-        self.values.all.iter().filter(|kept| kept.users > 0).count()
+        self.values().count()
     }
 
     /// Bytes of memory that it has, what values own elsewhere left out.

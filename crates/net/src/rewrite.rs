@@ -13,11 +13,20 @@ use crate::frame::{Headers, IpVersion};
 /// [`Reason::TtlExpired`] if it is 0 or 1, [`Reason::Truncated`] if the frame is shorter than `headers` says. Nothing changed.
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8], headers: &mut Headers) -> Result<u8, Reason> {
-    let l3 = usize::from(headers.l3);
-    let Some(ip) = frame.get_mut(l3..).and_then(<[u8]>::first_chunk_mut::<20>) else {
+    headers.ttl = decrement_ttl_at(frame, headers.l3, headers.version)?;
+    Ok(headers.ttl)
+}
+
+/// [`decrement_ttl`] for who knows no more than where the IP header is, and its version.
+///
+/// # Errors
+/// As [`decrement_ttl`].
+#[inline]
+pub fn decrement_ttl_at(frame: &mut [u8], l3: u16, version: IpVersion) -> Result<u8, Reason> {
+    let Some(ip) = frame.get_mut(usize::from(l3)..).and_then(<[u8]>::first_chunk_mut::<20>) else {
         return Err(Reason::Truncated);
     };
-    let at = match headers.version {
+    let at = match version {
         IpVersion::V4 => 8,
         IpVersion::V6 => 7,
     };
@@ -26,8 +35,7 @@ pub fn decrement_ttl(frame: &mut [u8], headers: &mut Headers) -> Result<u8, Reas
         return Err(Reason::TtlExpired);
     }
     ip[at] = old - 1;
-    headers.ttl = old - 1;
-    if headers.version == IpVersion::V4 {
+    if version == IpVersion::V4 {
         let word = |ttl: u8| u16::from_be_bytes([ttl, ip[9]]);
         let checksum = u16::from_be_bytes([ip[10], ip[11]]);
         let checksum = checksum::update(checksum, word(old), word(old - 1));

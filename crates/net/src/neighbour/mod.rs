@@ -166,6 +166,8 @@ pub struct NeighbourTable<H> {
     room: WaitingRoom<H>,
     /// Slots of neighbours to ask for; each at most once.
     asks: Vec<u32>,
+    /// The slot that was found last: many packets go to the same neighbour. It need not be that of a neighbour any more.
+    last: u32,
 }
 
 impl<H> NeighbourTable<H> {
@@ -194,18 +196,28 @@ impl<H> NeighbourTable<H> {
             slots: Slots::new(config.unresolved),
             room: WaitingRoom::new(config.total),
             asks: Vec::with_capacity(capacity),
+            last: 0,
         })
     }
 
     /// The Ethernet address of a neighbour, if it is known; it is marked as used.
     #[inline]
     pub fn mac(&mut self, port: PortIndex, address: IpAddr) -> Option<MacAddr> {
+        if let Some(slot) = self.slots.find(self.last)
+            && slot.address == address
+            && slot.port == port
+            && let Status::Known(known) = slot.status
+        {
+            slot.used = true;
+            return Some(known.mac);
+        }
         let at = *self.index.get(&key(port, address))?;
         let slot = self.slots.get_mut(at);
         let Status::Known(known) = slot.status else {
             return None;
         };
         slot.used = true;
+        self.last = at;
         Some(known.mac)
     }
 

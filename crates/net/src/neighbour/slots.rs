@@ -86,6 +86,12 @@ impl Slots {
         &self.all[at as usize]
     }
 
+    /// A slot that may not be there yet.
+    #[inline]
+    pub(super) fn find(&mut self, at: u32) -> Option<&mut Slot> {
+        self.all.get_mut(at as usize)
+    }
+
     pub(super) fn get_mut(&mut self, at: u32) -> &mut Slot {
         &mut self.all[at as usize]
     }

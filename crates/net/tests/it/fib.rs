@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_net::fib::{Decision, Fib, NextHop, NextHops, Precedence, Route, RouteKind};
+use evenkeel_net::fib::{Decision, Fib, NO_ROUTE_MTU, NextHop, NextHops, Precedence, Route, RouteKind};
 use evenkeel_net::{PortIndex, Prefix};
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn via(port: u16, gateway: &str, metric: u32) -> Route {
 }
 
 fn forward(port: u16, next_hop: &str) -> Option<Decision> {
-    Some(Decision::Forward { port: PortIndex(port), next_hop: address(next_hop) })
+    Some(Decision::Forward { port: PortIndex(port), next_hop: address(next_hop), mtu: NO_ROUTE_MTU })
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn removal_uncovers_the_next_best() {
     assert_eq!(fib.remove(p, main(10)), None, "gone already");
     assert_eq!(fib.remove(prefix("10.0.0.0/9"), main(20)), None, "another prefix");
     // A route to the machine itself goes first, whatever its metric, and hides no other for ever.
-    let local = Route { kind: RouteKind::Local, metric: 99 };
+    let local = Route { metric: 99, ..Route::of(RouteKind::Local) };
     fib.insert(p, local.clone());
     assert_eq!(fib.lookup(address("10.0.0.1"), 0), Some(Decision::Local));
     assert_eq!(fib.remove(p, local.precedence()), Some(local));
@@ -122,11 +122,11 @@ fn flows_are_spread_by_weight_and_stay() {
     }
     assert_eq!(hops.select(0).port, PortIndex(0));
     assert_eq!(hops.select(u64::MAX).port, PortIndex(2));
-    let route = Route { kind: RouteKind::Unicast(hops.clone()), metric: 5 };
+    let route = Route { metric: 5, ..Route::of(RouteKind::Unicast(hops.clone())) };
     let mut fib: Fib = [(Prefix::ALL_V4, route)].into_iter().collect();
     for hash in [0, u64::MAX / 5, u64::MAX] {
         let port = hops.select(hash).port;
-        let expected = Decision::Forward { port, next_hop: address("192.0.2.77") };
+        let expected = Decision::Forward { port, next_hop: address("192.0.2.77"), mtu: NO_ROUTE_MTU };
         assert_eq!(fib.lookup(address("192.0.2.77"), hash), Some(expected));
     }
     fib.insert(Prefix::ALL_V4, via(7, "192.0.2.1", 4));
@@ -192,7 +192,7 @@ proptest! {
             match operation {
                 Operation::Insert(p, metric, port, local) => {
                     let route = if local {
-                        Route { kind: RouteKind::Local, metric }
+                        Route { metric, ..Route::of(RouteKind::Local) }
                     } else {
                         Route::via(NextHop::connected(PortIndex(port)), metric)
                     };
@@ -223,7 +223,7 @@ proptest! {
                 prop_assert_eq!(fib.explain(destination), best.map(|(p, r)| (*p, r)));
                 let expected = best.map(|(_, route)| match &route.kind {
                     RouteKind::Unicast(hops) => {
-                        Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination }
+                        Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination, mtu: NO_ROUTE_MTU }
                     }
                     _ => Decision::Local,
                 });

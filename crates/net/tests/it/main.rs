@@ -9,5 +9,6 @@ mod icmp;
 mod neighbour;
 mod no_alloc;
 mod oracles;
+mod policy;
 mod rewrite;
 mod service;

@@ -30,7 +30,7 @@ fn forwarding_waiting_fragmenting_and_answering_do_not_allocate() {
         })
         .collect();
     let hops = || NextHops::new((0..3).map(|port| NextHop::connected(PortIndex(port))).collect()).unwrap();
-    let route = || Route { kind: RouteKind::Unicast(hops()), metric: 0 };
+    let route = || Route::of(RouteKind::Unicast(hops()));
     let fib: Fib = [(Prefix::ALL_V4, route()), (Prefix::ALL_V6, route())].into_iter().collect();
     let hasher = FlowHasher::new(1);
     let mut neighbours: NeighbourTable<u32> = NeighbourTable::new(WaitConfig::default(), 1).unwrap();
@@ -48,7 +48,7 @@ fn forwarding_waiting_fragmenting_and_answering_do_not_allocate() {
             let frame = &mut frame_buffer[..original.len()];
             frame.copy_from_slice(original);
             let Ok(Parsed::Ip(mut h)) = frame::parse(frame) else { panic!("valid") };
-            let Some(Decision::Forward { port, next_hop }) =
+            let Some(Decision::Forward { port, next_hop, .. }) =
                 fib.lookup(h.flow.destination, hasher.hash(&h.flow))
             else {
                 panic!("there is a default route");
