@@ -36,5 +36,5 @@ mod mapping;
 mod netlink;
 
 pub use error::PortError;
-pub use pool::{Frame, FramePool};
+pub use pool::{Frame, FramePool, Umem};
 pub use port::{Port, PortCounters, PortState, RxFrame};

@@ -38,9 +38,15 @@ impl Wire {
         self.len == self.slots.len()
     }
 
+    /// A place of the ring; `at` is less than twice its length. A division would cost as much as a small copy.
+    #[inline]
+    fn wrapped(&self, at: usize) -> usize {
+        if at < self.slots.len() { at } else { at - self.slots.len() }
+    }
+
     /// The caller has checked that there is room and that the frame fits.
     fn push(&mut self, frame: &[u8], partial_checksum: bool) {
-        let at = (self.head + self.len) % self.slots.len();
+        let at = self.wrapped(self.head + self.len);
         self.bytes[at * self.slot..at * self.slot + frame.len()].copy_from_slice(frame);
         self.slots[at] = (frame.len() as u32, partial_checksum);
         self.len += 1;
@@ -54,7 +60,7 @@ impl Wire {
     }
 
     fn pop(&mut self) {
-        self.head = (self.head + 1) % self.slots.len();
+        self.head = self.wrapped(self.head + 1);
         self.len -= 1;
     }
 }

@@ -87,6 +87,19 @@ impl PortCounters {
         self.dropped[reason.index()] += 1;
     }
 
+    /// Adds what another port, which this one took the place of, has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.rx_frames += other.rx_frames;
+        self.rx_bytes += other.rx_bytes;
+        self.tx_frames += other.tx_frames;
+        self.tx_bytes += other.tx_bytes;
+        self.ring_loss += other.ring_loss;
+        self.tx_blocked += other.tx_blocked;
+        for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
+            *mine += theirs;
+        }
+    }
+
     /// How many frames were let fall for `reason`.
     #[must_use]
     pub const fn dropped_for(&self, reason: Reason) -> u64 {
@@ -184,6 +197,14 @@ pub trait Port: Send {
     fn reopen(&mut self) -> Result<bool, PortError> {
         Ok(false)
     }
+
+    /// From now on no frame is received any more, as far as the kernel can be told: what it has handed over already can still be fetched. For a port that is
+    /// about to be closed. [`Port::reopen`] takes it back.
+    fn stop_receiving(&mut self) {}
+
+    /// Gives the kernel the interface back, and `pool` every buffer that the kernel had, where it had some: the port is [`PortState::Gone`] then, until
+    /// [`Port::reopen`]. A port whose buffers are its own stays as it is.
+    fn close(&mut self, _pool: &mut FramePool) {}
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -237,6 +258,12 @@ impl<P: Port + ?Sized> Port for Box<P> {
     }
     fn reopen(&mut self) -> Result<bool, PortError> {
         (**self).reopen()
+    }
+    fn stop_receiving(&mut self) {
+        (**self).stop_receiving();
+    }
+    fn close(&mut self, pool: &mut FramePool) {
+        (**self).close(pool);
     }
 }
 

@@ -43,9 +43,10 @@ pub struct AfPacketOptions {
     pub qdisc_bypass: bool,
     /// Size of the socket's send buffer, bytes, 65536..=1073741823: what the driver may hold before sending blocks.
     pub send_buffer: u32,
-    /// Share what is received with the other ports of this namespace that were opened on the same interface with this set, by the kernel's symmetric hash of
-    /// addresses and ports: both directions of a flow come by one of them, and fragments by their addresses. At most 256.
-    pub fanout: bool,
+    /// Share what is received with the other ports of this namespace that were opened on the same interface with the same number, by the kernel's symmetric hash of
+    /// addresses and ports: both directions of a flow come by one of them, and fragments by their addresses. At most 256. The number tells two groups at one interface apart,
+    /// of which each receives everything: 0 or 1.
+    pub fanout: Option<u8>,
 }
 
 impl Default for AfPacketOptions {
@@ -56,7 +57,7 @@ impl Default for AfPacketOptions {
             promiscuous: false,
             qdisc_bypass: false,
             send_buffer: 4 << 20,
-            fanout: false,
+            fanout: None,
         }
     }
 }
@@ -81,6 +82,9 @@ const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
 /// Distinguishes the numbers of our fanout groups from those that other programs take at random or from 1 upwards.
 const FANOUT_GROUPS: u32 = 0x4556;
+
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`.
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
 /// How far a receive stamp may lie in the past before it is taken for nonsense (the clock was set).
 const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
@@ -201,7 +205,7 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
             .map_err(failed("becoming promiscuous"))?;
     }
     let ring = Ring::create(fd, options.ring_frames, options.max_frame)?;
-    if options.fanout {
+    if options.fanout.is_some() {
         // Between binding and joining it would receive what the group has already.
         refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
     }
@@ -217,11 +221,13 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
     if result < 0 {
         return Err(failed("binding a packet socket")(io::Error::last_os_error()));
     }
-    if options.fanout {
+    if let Some(number) = options.fanout {
         // A number that all workers know without telling each other, and that a re-created interface does not share with what it was.
-        let group = FANOUT_GROUPS ^ (ifindex & 0xffff);
+        let group = FANOUT_GROUPS ^ (ifindex & 0x7fff) ^ u32::from(number & 1) << 15;
         let value = (libc::PACKET_FANOUT_HASH << 16) | group;
-        set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+        // What a group ignores is its own option. Older kernels have none: they keep what a member sends from its group, but not what others send.
+        set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &(value | FANOUT_IGNORE_OUTGOING << 16))
+            .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
             .map_err(failed("joining the fanout group"))?;
         set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
             .map_err(failed("receiving from the fanout group"))?;

@@ -39,7 +39,7 @@ use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 use crate::sys::{Poller, take_error};
 use shared::Sockets;
 pub use shared::{XdpCommon, XdpPart};
-use socket::XdpSocket;
+use socket::{XdpSocket, patiently};
 
 /// What the kernel keeps free before a frame that it receives, bytes of each buffer.
 const KERNEL_HEADROOM: usize = 256;
@@ -160,6 +160,8 @@ pub struct AfXdpPort {
     /// Losses of sockets that are closed.
     lost_before: u64,
     counters: PortCounters,
+    /// No frames are wanted any more: see [`Port::stop_receiving`].
+    stopped: bool,
 }
 
 /// The program at work, and what it looks into. Dropping it gives the kernel all frames again.
@@ -188,7 +190,7 @@ impl Hook {
         let code = program::assemble(&station, local.map(), &sockets, stamped);
         let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
         let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        let (link, native) = match program.link(interface.index, AttachType::Xdp, NATIVE) {
+        let (link, native) = match patiently(|| program.link(interface.index, AttachType::Xdp, NATIVE)) {
             Ok(link) => (link, true),
             Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
             Err(error) if options.native_only => {
@@ -227,11 +229,22 @@ struct Queue {
     sending: u32,
     /// What has not been fetched yet came after this, as far as known.
     since: Nanos,
+    /// The program knows the socket: frames of the queue come to it, and no longer to the kernel.
+    seated: bool,
 }
 
 impl Queue {
     fn lend(&mut self, index: u32) {
         self.lent[index as usize / 64] |= 1 << (index % 64);
+    }
+
+    /// Has the program hand over what comes by queue `number`.
+    fn seat(&mut self, sockets: &Sockets, name: &str, number: u32) -> Result<(), PortError> {
+        if !self.seated {
+            sockets.seat(name, number, &self.socket)?;
+            self.seated = true;
+        }
+        Ok(())
     }
 
     fn returned(&mut self, index: u32) {
@@ -296,7 +309,9 @@ impl AfXdpPort {
         pool: &mut FramePool,
         local: &[IpAddr],
     ) -> Result<Self, PortError> {
-        Self::open_as(interface, options, pool, local, None)
+        let mut port = Self::open_beside(interface, options, pool.umem(), local, None)?;
+        port.begin(pool)?;
+        Ok(port)
     }
 
     /// As [`AfXdpPort::open`], for one of several workers, each with a pool of its own: this port has every `workers`-th receive queue, and sends by the first
@@ -311,18 +326,24 @@ impl AfXdpPort {
         local: &[IpAddr],
         part: XdpPart,
     ) -> Result<Self, PortError> {
-        Self::open_as(interface, options, pool, local, Some(part))
+        let mut port = Self::open_beside(interface, options, pool.umem(), local, Some(part))?;
+        port.begin(pool)?;
+        Ok(port)
     }
 
-    fn open_as(
+    /// Opens a port with the memory of a pool that another thread works with. Until the first burst, which must come with that pool, the kernel goes on receiving
+    /// what comes by the interface: it has no buffers of ours yet. `part`: see [`AfXdpPort::open_part`]; `None`: for the only worker.
+    ///
+    /// # Errors
+    /// As [`AfXdpPort::open`] and [`AfXdpPort::open_part`].
+    pub fn open_beside(
         interface: &str,
         options: AfXdpOptions,
-        pool: &mut FramePool,
+        umem: Umem,
         local: &[IpAddr],
         part: Option<XdpPart>,
     ) -> Result<Self, PortError> {
         options.check()?;
-        let umem = pool.umem();
         if !matches!(umem.buffer(), 2048 | 4096) {
             let range = "2048 or 4096 bytes with AF_XDP";
             return Err(PortError::OutOfRange { knob: "buffer_size", value: umem.buffer() as u64, range });
@@ -331,7 +352,7 @@ impl AfXdpPort {
         let found = control.interface(interface)?;
         let Attached { hook, sockets, queues, ring, joined } =
             attach(interface, &control, &found, &options, &umem, local, part.as_ref())?;
-        let mut this = Self {
+        Ok(Self {
             name: interface.to_owned(),
             checksums: driver(&control, interface)? == "veth",
             options,
@@ -352,9 +373,17 @@ impl AfXdpPort {
             local: local.to_vec(),
             lost_before: 0,
             counters: PortCounters::default(),
-        };
-        this.refill(pool);
-        Ok(this)
+            stopped: false,
+        })
+    }
+
+    /// Lends the kernel buffers to receive into, and then has it hand over what comes.
+    fn begin(&mut self, pool: &mut FramePool) -> Result<(), PortError> {
+        for (queue, number) in self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues)) {
+            queue.refill(pool, self.umem.buffer(), self.ring);
+            queue.seat(&self.sockets, &self.name, number)?;
+        }
+        Ok(())
     }
 
     /// What the driver took.
@@ -368,14 +397,13 @@ impl AfXdpPort {
         }
     }
 
-    fn refill(&mut self, pool: &mut FramePool) {
-        for queue in &mut self.queues {
-            queue.refill(pool, self.umem.buffer(), self.ring);
-        }
-    }
-
     /// Looks at the interface as it is now, by its number. It may have been renamed; the port's name stays.
     fn look(&mut self) {
+        if self.queues.is_empty() {
+            // Closed: whatever the interface is like, this port has nothing of it.
+            self.state = PortState::Gone;
+            return;
+        }
         let found = self
             .control
             .name_of(self.interface.index)
@@ -400,6 +428,15 @@ impl AfXdpPort {
 
     fn lost(&self) -> u64 {
         self.lost_before + self.queues.iter().map(|queue| queue.socket.lost()).sum::<u64>()
+    }
+
+    /// Closes the socket of a queue. The kernel has none of its buffers any more then.
+    fn orphan(&mut self, old: Queue) {
+        let lent = old.lent.clone();
+        drop(old);
+        for (word, bits) in lent.into_iter().enumerate() {
+            self.orphans.extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| word as u32 * 64 + bit));
+        }
     }
 
     /// Makes the kernel send what lies in the transmit ring, as far as it takes it now.
@@ -444,6 +481,14 @@ struct Attached {
     joined: Option<Poller>,
 }
 
+/// The receive queues of a port, of so many.
+fn numbers(part: Option<&XdpPart>, queues: u32) -> Vec<u32> {
+    match part {
+        Some(part) => part.queues(queues).collect(),
+        None => (0..queues).collect(),
+    }
+}
+
 /// The program, unless it is another worker's, and a socket for every receive queue of this port.
 fn attach(
     name: &str,
@@ -477,17 +522,13 @@ fn attach(
             (Some(hook), Arc::new(sockets))
         }
     };
-    let numbers: Vec<u32> = match part {
-        Some(part) => part.queues(sockets.queues).collect(),
-        None => (0..sockets.queues).collect(),
-    };
+    let numbers = numbers(part, sockets.queues);
     let ring = options.ring_of(numbers.len());
     let mut queues = Vec::with_capacity(numbers.len());
     for number in numbers {
         let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
-        sockets.seat(name, number, &socket)?;
         let lent = vec![0; umem.buffers().div_ceil(64)];
-        queues.push(Queue { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO });
+        queues.push(Queue { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false });
     }
     let joined = if queues.len() > 1 {
         let what = || format!("joining the queues of {name}");
@@ -575,6 +616,10 @@ impl Port for AfXdpPort {
             queue.reclaim(pool, buffer);
             queue.refill(pool, buffer, self.ring);
         }
+        if !self.stopped && self.queues.iter().any(|queue| !queue.seated) {
+            // Refused, the kernel goes on receiving, and it is tried again with the next burst.
+            let _ = self.begin(pool);
+        }
         let received = out.len() - first;
         if self.queues.len() > 1 {
             out[first..].sort_by_key(|frame| frame.arrival);
@@ -637,7 +682,7 @@ impl Port for AfXdpPort {
     fn fd(&self) -> Option<RawFd> {
         Some(match &self.joined {
             Some(joined) => joined.as_fd().as_raw_fd(),
-            None => self.queues[0].socket.fd().as_raw_fd(),
+            None => self.queues.first()?.socket.fd().as_raw_fd(),
         })
     }
 
@@ -675,7 +720,37 @@ impl Port for AfXdpPort {
         Ok(())
     }
 
+    fn stop_receiving(&mut self) {
+        self.stopped = true;
+        for (queue, number) in self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues)) {
+            if std::mem::take(&mut queue.seated) {
+                // What comes by a queue that is not in the map is the kernel's. One that is gone with its interface is in no map.
+                let _ = self.sockets.map.remove(&number.to_ne_bytes());
+            }
+        }
+    }
+
+    fn close(&mut self, pool: &mut FramePool) {
+        self.stop_receiving();
+        if self.unsent {
+            self.kick();
+        }
+        self.lost_before = self.lost();
+        if let Some(part) = self.part.as_ref().filter(|part| part.leads()) {
+            part.common.put(None);
+        }
+        (self.hook, self.joined) = (None, None);
+        for old in std::mem::take(&mut self.queues) {
+            self.orphan(old);
+        }
+        for index in self.orphans.drain(..) {
+            pool.returned(index);
+        }
+        (self.unsent, self.state) = (false, PortState::Gone);
+    }
+
     fn reopen(&mut self) -> Result<bool, PortError> {
+        self.stopped = false;
         for queue in &self.queues {
             take_error(queue.socket.fd().as_fd());
         }
@@ -693,14 +768,8 @@ impl Port for AfXdpPort {
         self.sockets = sockets;
         self.ring = ring;
         self.joined = joined;
-        // With the old sockets closed the kernel has none of their buffers any more.
         for old in std::mem::replace(&mut self.queues, queues) {
-            let lent = old.lent.clone();
-            drop(old);
-            for (word, bits) in lent.into_iter().enumerate() {
-                self.orphans
-                    .extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| word as u32 * 64 + bit));
-            }
+            self.orphan(old);
         }
         self.unsent = false;
         self.checksums = driver(&control, &self.name)? == "veth";

@@ -16,9 +16,9 @@ use crate::sys::{new_fd, set_option};
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// A queue stays taken for 100 to 200 ms after the socket that had it was closed.
-const BIND_ATTEMPTS: u32 = 40;
-const BIND_PAUSE: Duration = Duration::from_millis(25);
+/// A queue stays taken for 100 to 200 ms after the socket that had it was closed; a program until the kernel comes to it.
+const ATTEMPTS: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// Where one receive queue of an interface hands its frames over.
 #[derive(Debug)]
@@ -171,18 +171,24 @@ fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    let mut attempts = 0;
-    loop {
+    patiently(|| {
         // SAFETY: `address` is readable for `length` bytes.
         let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
-        if result >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
+        if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    })
+}
+
+/// Tries again while the kernel has not yet let go of what was closed: queues and programs are given up by workers of its own, which a loaded machine
+/// keeps waiting.
+pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut attempts = 0;
+    loop {
         attempts += 1;
-        if error.raw_os_error() != Some(libc::EBUSY) || attempts == BIND_ATTEMPTS {
-            return Err(error);
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && attempts < ATTEMPTS => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
         }
-        std::thread::sleep(BIND_PAUSE);
     }
 }

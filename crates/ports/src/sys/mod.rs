@@ -14,8 +14,8 @@ pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
 pub use notifier::Notifier;
 pub use poller::{Event, Poller};
 pub use process::{
-    allow_as_many_files_as_possible, die_with_parent, drop_cpu_affinity, is_root, pin_to_cpu, set_precedence,
-    set_timer_slack,
+    allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity, is_root, pin_to_cpu,
+    set_precedence, set_timer_slack,
 };
 pub use signals::{Signal, Signals, hear_signals};
 pub use timer::Timer;

@@ -63,6 +63,8 @@ macro_rules! pass_on {
             self.inner.set_local(addresses)
         }
         fn reopen(&mut self) -> Result<bool, $crate::PortError> { self.inner.reopen() }
+        fn stop_receiving(&mut self) { self.inner.stop_receiving(); }
+        fn close(&mut self, pool: &mut $crate::FramePool) { self.inner.close(pool); }
     };
 }
 use pass_on;
