@@ -292,11 +292,16 @@ pub(crate) enum CtlCommand {
         /// active, draining (no new flows, those it has stay) or out (its flows go to others).
         state: String,
     },
-    /// Make the running router as a router.toml says: links and classes.
+    /// Make the running router as a router.toml says, without losing what waits in it.
     Reload {
         /// The file.
         file: PathBuf,
+        /// Undo it after this time (30s), unless `evenkeel ctl confirm` comes before.
+        #[arg(long, value_name = "TIME", value_parser = interval)]
+        confirm: Option<Duration>,
     },
+    /// Keep what `reload --confirm` changed.
+    Confirm,
 }
 
 /// Arguments of `bench`.

@@ -10,6 +10,7 @@ use evenkeel_control::{Client, ClientError, Request, script};
 use evenkeel_core::BitRate;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
+use evenkeel_router::snapshot::{RoutingSnapshot, TableSnapshot};
 use serde_json::json;
 
 use crate::admission;
@@ -62,9 +63,12 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         CtlCommand::Balancer { forwarder, state } => {
             change(&Request::Balancer { forwarder: *forwarder, state: state.clone() })
         }
-        CtlCommand::Reload { file } => {
-            change(&Request::Reload { text: read(file)?, file: file.display().to_string() })
-        }
+        CtlCommand::Reload { file, confirm } => change(&Request::Reload {
+            text: read(file)?,
+            file: file.display().to_string(),
+            confirm_ms: confirm.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        }),
+        CtlCommand::Confirm => change(&Request::Confirm),
         CtlCommand::Watch { interval, count, link } => {
             let format = if args.json { Format::Json } else { Format::Csv };
             let mut client = connect()?;
@@ -119,6 +123,26 @@ fn run_script(file: &Path, client: &mut Client, json: bool) -> Outcome {
     }
 }
 
+/// Tables and rules, where there are others than the kernel's own, and what is not followed of them.
+fn routing(routing: &RoutingSnapshot) -> String {
+    let mut text = String::new();
+    if routing.by_rules || routing.tables.len() > 1 {
+        let table = |table: &TableSnapshot| format!("{} ({} routes)", table.name, table.routes);
+        let tables: Vec<String> = routing.tables.iter().map(table).collect();
+        let _ = writeln!(text, "tables: {}", tables.join(", "));
+        for rule in &routing.rules {
+            let _ = writeln!(text, "rule {rule}");
+        }
+    }
+    for what in &routing.not_followed {
+        let _ = writeln!(text, "not followed: {what}");
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
 /// Ports and links as tables.
 fn show(snapshot: &Snapshot) -> String {
     let uptime = snapshot.uptime_ns as f64 / 1e9;
@@ -132,6 +156,7 @@ fn show(snapshot: &Snapshot) -> String {
         snapshot.buffers.lent,
         snapshot.seed
     );
+    text += &routing(&snapshot.routing);
     let mut ports = Table::new([
         "port",
         "interface",

@@ -55,6 +55,15 @@ impl Merged {
 }
 
 impl Target for Merged {
+    fn undone(&self, result: Result<(), CommandError>) {
+        match result {
+            Ok(()) => eprintln!("evenkeel: nobody confirmed the change: it was undone"),
+            Err(error) => {
+                eprintln!("evenkeel: nobody confirmed the change, and it cannot be undone: {error}");
+            }
+        }
+    }
+
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
         let Command::Reload(config) = command else { return self.handle.send(command) };
         let mut refused = None;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::key_line;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
@@ -37,8 +37,7 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
-    let handle =
-        Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &config, &error))?;
+    let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, &config);
     let server = Server::start(socket, &config, Arc::clone(&merged))
@@ -67,21 +66,17 @@ fn runtime_dir(args: &RunArgs) -> PathBuf {
 }
 
 /// Names the line of the interface that is missing or cannot do it, and which there are if it is missing.
-fn not_started(file: &Path, config: &RouterConfig, error: &StartError) -> Failure {
-    let (StartError::MissingInterface { port: name, .. } | StartError::NoXdp { port: name, .. }) = error
-    else {
+fn not_started(file: &Path, error: &StartError) -> Failure {
+    let Some((port, key)) = error.port() else {
         return Failure::new(error.exit_code(), format!("{}: {error}", file.display()));
     };
-    let port = config.ports.iter().find(|port| port.name == *name);
-    let interface = port.map_or(name.as_str(), |port| port.interface.as_str());
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    let quoted = format!("\"{interface}\"");
-    let line = text.lines().position(|line| line.contains("interface") && line.contains(&quoted));
-    let place = line.map_or_else(String::new, |line| format!("{}:", line + 1));
+    let line = key_line(&text, "port", Some(port), key);
+    let place = line.map_or_else(String::new, |line| format!("{line}:"));
     let known =
         if matches!(error, StartError::MissingInterface { .. }) { interfaces() } else { String::new() };
     Failure {
-        text: format!("{}:{place} port.interface: {error}{known}", file.display()),
+        text: format!("{}:{place} port.{key}: {error}{known}", file.display()),
         code: error.exit_code(),
     }
 }
@@ -121,7 +116,7 @@ fn reload(file: &Path, socket: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut client = Client::connect(socket).map_err(|error| error.to_string())?;
     client
-        .send(&Request::Reload { text, file: file.display().to_string() })
+        .send(&Request::Reload { text, file: file.display().to_string(), confirm_ms: None })
         .map_err(|error| error.to_string())
 }
 

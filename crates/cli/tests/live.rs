@@ -282,10 +282,13 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     eventually("both have the discipline and the rate of the file", || links(&live) == both(20, "fifo"));
     for (wrong, says) in [
         (
-            TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "pdrr\""),
-            ":19: link.discipline: kind = \"pdrr\" works with workers = 1 only",
+            TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "lct\""),
+            ":19: link.discipline: kind = \"lct\" works with workers = 1 only",
         ),
-        (TWO_WORKERS.replace("workers = 2", "workers = 3"), "restart"),
+        (
+            TWO_WORKERS.replace("workers = 2", "workers = 2\nseed = 1"),
+            "router.toml:4: router.seed cannot change while the router runs",
+        ),
     ] {
         std::fs::write(&file, wrong).unwrap();
         let output = live.ctl(&["reload", &file.display().to_string()]);

@@ -145,6 +145,30 @@ impl LinkAdmission {
         self.second_link.as_ref()
     }
 
+    /// The first of its mechanisms that needs all flows of the link in one place, and why: with several workers it is refused.
+    #[must_use]
+    pub fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+        if self.per_user.0 {
+            return Some((
+                "per_user = true",
+                "flows of one user fall on several workers, and each would count its own",
+            ));
+        }
+        if self.flushing.0 {
+            return Some((
+                "flushing",
+                "the list is cleared at one instant, and each worker has a part of it",
+            ));
+        }
+        if self.second_link.is_some() {
+            return Some((
+                "second_link",
+                "the load of the second link is measured by whoever sends flows there",
+            ));
+        }
+        None
+    }
+
     /// With one key changed.
     ///
     /// # Errors

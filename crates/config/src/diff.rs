@@ -17,13 +17,13 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     router(&mut out, old, new);
     for port in &new.ports {
         match old.ports.iter().find(|known| known.name == port.name) {
-            None => out.push(format!("port {} is new (needs a restart)", port.name)),
+            None => out.push(format!("port {} is new", port.name)),
             Some(known) if known.interface != port.interface => out.push(format!(
-                "port {}: interface {} becomes {} (needs a restart)",
+                "port {}: interface {} becomes {}",
                 port.name, known.interface, port.interface
             )),
             Some(known) if old.io_of(known) != new.io_of(port) => out.push(format!(
-                "port {}: io {} becomes {} (needs a restart)",
+                "port {}: io {} becomes {}",
                 port.name,
                 old.io_of(known).name(),
                 new.io_of(port).name()
@@ -32,10 +32,10 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         }
     }
     for port in old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name)) {
-        out.push(format!("port {} goes (needs a restart)", port.name));
+        out.push(format!("port {} goes", port.name));
     }
     if old.flows.lists != new.flows.lists {
-        out.push("flows: another global list (needs a restart)".to_owned());
+        out.push("flows: another global list, which begins empty".to_owned());
     }
     let emergency = |config: &RouterConfig| {
         (config.flows.emergency_sources.clone(), config.flows.emergency_destinations.clone())
@@ -111,32 +111,34 @@ fn value(out: &mut Vec<String>, what: &str, was: String, is: String) {
 
 fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     let (old, new) = (&old.router, &new.router);
-    let mut restart = |key: &str, was: String, is: String| {
+    let mut changes = |key: &str, was: String, is: String| {
         if was != is {
-            out.push(format!("router.{key}: {was} becomes {is} (needs a restart)"));
+            let needs = if matches!(key, "control" | "seed") { " (needs a restart)" } else { "" };
+            out.push(format!("router.{key}: {was} becomes {is}{needs}"));
         }
     };
-    restart("name", old.name.clone(), new.name.clone());
-    restart("mode", format!("{:?}", old.mode).to_lowercase(), format!("{:?}", new.mode).to_lowercase());
-    restart("io", old.io.name().to_owned(), new.io.name().to_owned());
-    restart("control", old.control.display().to_string(), new.control.display().to_string());
-    restart("buffers", old.buffers.to_string(), new.buffers.to_string());
-    restart("buffer_size", size_text(old.buffer_size), size_text(new.buffer_size));
-    restart(
+    changes("name", old.name.clone(), new.name.clone());
+    changes("mode", old.mode.name().to_owned(), new.mode.name().to_owned());
+    changes("spin", time_text(old.spin), time_text(new.spin));
+    changes("io", old.io.name().to_owned(), new.io.name().to_owned());
+    changes("control", old.control.display().to_string(), new.control.display().to_string());
+    changes("buffers", old.buffers.to_string(), new.buffers.to_string());
+    changes("buffer_size", size_text(old.buffer_size), size_text(new.buffer_size));
+    changes(
         "hairpin",
         format!("{:?}", old.hairpin).to_lowercase(),
         format!("{:?}", new.hairpin).to_lowercase(),
     );
-    restart("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
-    restart("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
-    restart("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
+    changes("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
+    changes("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
+    changes("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
     let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
-    restart("cpu", cpu(old.cpu), cpu(new.cpu));
-    restart("workers", old.workers.to_string(), new.workers.to_string());
-    restart("cpus", format!("{:?}", old.cpus), format!("{:?}", new.cpus));
-    restart("cycles", old.cycles.to_string(), new.cycles.to_string());
+    changes("cpu", cpu(old.cpu), cpu(new.cpu));
+    changes("workers", old.workers.to_string(), new.workers.to_string());
+    changes("cpus", format!("{:?}", old.cpus), format!("{:?}", new.cpus));
+    changes("cycles", old.cycles.to_string(), new.cycles.to_string());
     let seed = |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
-    restart("seed", seed(old.seed), seed(new.seed));
+    changes("seed", seed(old.seed), seed(new.seed));
 }
 
 fn links(

@@ -152,7 +152,7 @@ impl FairDropConfig {
         .collect()
     }
 
-    fn is_grouped(&self) -> bool {
+    pub(crate) fn is_grouped(&self) -> bool {
         self.table.groups.len() > 1
     }
 }

@@ -47,6 +47,8 @@ pub struct RouterSection {
     pub name: String,
     /// How the worker waits for packets.
     pub mode: Mode,
+    /// In mode `adaptive`, how long the worker waits awake for the next frame.
+    pub spin: Nanos,
     /// How frames are exchanged with the kernel by ports that do not say it themselves.
     pub io: Io,
     /// The Unix socket of the control protocol.
@@ -82,6 +84,20 @@ pub enum Mode {
     Event,
     /// It asks the ports all the time: one CPU at full load, no wake-up delay.
     Busy,
+    /// As `Busy` while frames come so often that one is worth being waited for, else as `Event`.
+    Adaptive,
+}
+
+impl Mode {
+    /// The name in configuration files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Busy => "busy",
+            Self::Adaptive => "adaptive",
+        }
+    }
 }
 
 /// How frames are exchanged with the kernel.

@@ -178,7 +178,12 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
 fn router_section(fields: &Fields) -> Option<RouterSection> {
     Some(RouterSection {
         name: fields.text("name")?.to_owned(),
-        mode: if fields.text("mode")? == "busy" { Mode::Busy } else { Mode::Event },
+        mode: match fields.text("mode")? {
+            "busy" => Mode::Busy,
+            "adaptive" => Mode::Adaptive,
+            _ => Mode::Event,
+        },
+        spin: fields.time("spin")?,
         io: Io::from_name(fields.text("io")?)?,
         control: PathBuf::from(fields.text("control")?),
         buffers: u32::try_from(fields.integer("buffers")?).ok()?,

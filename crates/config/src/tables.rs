@@ -1,6 +1,5 @@
 //! The keys of `router.toml`: name, type, range, default, meaning. Everything else follows from these tables.
 
-use evenkeel_core::control;
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::{lct, wfq_altq};
@@ -9,6 +8,7 @@ use evenkeel_core::{Bytes, Nanos};
 use crate::schema::{Key, Kind, Presence, Section};
 
 pub mod cluster;
+pub mod control;
 pub mod fairdrop;
 pub mod flow_aware;
 pub mod service;
@@ -146,7 +146,7 @@ const CPUS: Kind = Kind::List(&Kind::Integer { min: 0, max: 1023, unit: "" });
 /// `[router]`.
 pub static ROUTER: Section = Section {
     heading: "[router]",
-    doc: "The router as a whole. These cannot change while it runs.",
+    doc: "The router as a whole. `control` and `seed` cannot change while it runs.",
     keys: &[
         Key {
             name: "name",
@@ -159,9 +159,20 @@ pub static ROUTER: Section = Section {
             kind: Kind::Choice(&[
                 ("event", "sleep until a port or a timer is ready"),
                 ("busy", "ask the ports all the time: a whole CPU, no wake-up delay"),
+                (
+                    "adaptive",
+                    "as `busy` while frames come more often than every `spin` on average, else as `event`: near no CPU when idle, no \
+                              wake-up delay under load",
+                ),
             ]),
             presence: Presence::Default("\"event\""),
             doc: "How the worker waits for packets.",
+        },
+        Key {
+            name: "spin",
+            kind: Kind::Time { min: Nanos(1_000), max: Nanos::from_millis(10) },
+            presence: Presence::Default("\"100us\""),
+            doc: "In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.",
         },
         Key {
             name: "io",
@@ -229,8 +240,8 @@ pub static ROUTER: Section = Section {
             kind: Kind::Integer { min: 1, max: 64, unit: "workers" },
             presence: Presence::Default("1"),
             doc: "Threads that forward. Frames are spread over them by their flows; each has `buffers` of its own. With more than one, links have \
-                  `fifo` or `wfq-altq` by class, without admission, control and shaper, and classes no `esp`. The simulator has one \
-                  worker and takes no notice.",
+                  `fifo`, `wfq-altq` by class, `pfq`, `pdrr` or `afan`, without control and shaper, admissions no `per_user`, `flushing` and \
+                  `second_link`, and classes no `esp`. The simulator has one worker and takes no notice.",
         },
         Key {
             name: "cpus",
@@ -600,142 +611,7 @@ pub static LCT: Section = Section {
 };
 
 /// The controls by their `kind`.
-pub static CONTROLS: &[(&str, &Section)] = &[("lct", &CONTROL_LCT)];
-
-static PRESET: Kind = Kind::Choice(&[
-    ("by-name", "that of the class's name, `bulk` for other names"),
-    ("voice", "delay 5 to 50 ms, loss 1 to 10 %"),
-    ("video", "delay 10 to 100 ms, loss 0.5 to 5 %"),
-    ("interactive", "delay 20 to 400 ms, loss 1 to 20 %"),
-    ("bulk", "delay 100 ms to 2 s, loss 2 to 50 %"),
-]);
-static LIMIT_OF_DELAY: Kind = Kind::Time { min: Nanos(0), max: Nanos(60_000_000_000) };
-static LIMIT_OF_LOSS: Kind = Kind::Number { min: 0.0, max: 1.0 };
-
-/// `control = { kind = "lct" }`.
-pub static CONTROL_LCT: Section = Section {
-    heading: "control = { kind = \"lct\", … }",
-    doc: "Turns `x_delay` and the queue limits of LCT-UC so that the congestion indexes of all classes meet: the same impact of delay and \
-          loss on all. An index is 0 up to the normal limit and 1 at the degradation threshold. Needs `discipline = { kind = \"lct\" }`. \
-          See docs/lct-control.md.",
-    keys: &[
-        Key {
-            name: "on",
-            kind: Kind::Switch,
-            presence: Presence::Default("true"),
-            doc: "Whether it turns knobs; otherwise it only measures the indexes. Changes live: `evenkeel ctl set wan control off` \
-                  puts the knobs back.",
-        },
-        Key {
-            name: "interval",
-            kind: time(&control::INTERVAL_RANGE),
-            presence: Presence::Default("\"50ms\""),
-            doc: "How often it measures and turns.",
-        },
-        Key {
-            name: "gain",
-            kind: Kind::Number { min: 0.001, max: 1.0 },
-            presence: Presence::Default("0.25"),
-            doc: "Which part of a difference an interval takes away. Stable over the whole range; beyond 0.072 with `smoothing` 0.25 a \
-                  deviation swings while it decays.",
-        },
-        Key {
-            name: "smoothing",
-            kind: Kind::Number { min: 0.015625, max: 1.0 },
-            presence: Presence::Default("0.25"),
-            doc: "Weight of a new value in the moving averages of delay and loss.",
-        },
-        Key {
-            name: "hysteresis",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
-            presence: Presence::Default("0.02"),
-            doc: "Differences between indexes that are not worth acting on.",
-        },
-        Key {
-            name: "step",
-            kind: Kind::Number { min: 0.015625, max: 1.0 },
-            presence: Presence::Default("0.125"),
-            doc: "Largest relative change of a class's rate in an interval.",
-        },
-        Key {
-            name: "x_min",
-            kind: Kind::Time { min: Nanos(1), max: Nanos(*lct::X_DELAY_RANGE.end()) },
-            presence: Presence::Default("\"10us\""),
-            doc: "Smallest `x_delay` above zero.",
-        },
-        Key {
-            name: "x_max",
-            kind: Kind::Time { min: Nanos(1), max: Nanos(*lct::X_DELAY_RANGE.end()) },
-            presence: Presence::Default("\"20ms\""),
-            doc: "Largest `x_delay`: a class that has packets gets at least one through in this time, whatever its index.",
-        },
-        Key {
-            name: "limits",
-            kind: Kind::Switch,
-            presence: Presence::Default("true"),
-            doc: "Whether it turns the queue limits too. Their sum never exceeds what it was.",
-        },
-        Key {
-            name: "limit_min",
-            kind: LIMIT,
-            presence: Presence::Default("2"),
-            doc: "Smallest queue limit of a class.",
-        },
-        Key {
-            name: "limit_max",
-            kind: LIMIT,
-            presence: Presence::Default("1000"),
-            doc: "Largest queue limit of a class.",
-        },
-        Key {
-            name: "aggregate",
-            kind: Kind::Choice(&[
-                ("worst", "the larger of the two"),
-                ("mean", "their mean, delay weighted with `delay_weight`"),
-            ]),
-            presence: Presence::Default("\"worst\""),
-            doc: "How the index of a class is made of those for delay and loss.",
-        },
-        Key {
-            name: "delay_weight",
-            kind: Kind::Number { min: 0.0, max: 1.0 },
-            presence: Presence::Default("0.5"),
-            doc: "Weight of delay with `aggregate = \"mean\"`; loss has the rest.",
-        },
-        Key {
-            name: "preset",
-            kind: Kind::ByClass(&PRESET, "\"by-name\""),
-            presence: Presence::Default("\"by-name\""),
-            doc: "Where the limits of a class come from that the keys below do not give. `voice`: delay 5 to 50 ms, loss 1 to 10 %; \
-                  `video`: 10 to 100 ms, 0.5 to 5 %; `interactive`: 20 to 400 ms, 1 to 20 %; `bulk`: 100 ms to 2 s, 2 to 50 %; \
-                  `by-name`: those of the class's name, `bulk` for other names.",
-        },
-        Key {
-            name: "delay_normal",
-            kind: Kind::ByClass(&LIMIT_OF_DELAY, "\"0s\""),
-            presence: Presence::Default("\"0s\""),
-            doc: "Mean delay up to which the class feels nothing. 0: as the preset says.",
-        },
-        Key {
-            name: "delay_degraded",
-            kind: Kind::ByClass(&LIMIT_OF_DELAY, "\"0s\""),
-            presence: Presence::Default("\"0s\""),
-            doc: "Mean delay at which the service is useless. 0: as the preset says.",
-        },
-        Key {
-            name: "loss_normal",
-            kind: Kind::ByClass(&LIMIT_OF_LOSS, "0"),
-            presence: Presence::Default("0"),
-            doc: "Share of packets lost up to which the class feels nothing. 0: as the preset says.",
-        },
-        Key {
-            name: "loss_degraded",
-            kind: Kind::ByClass(&LIMIT_OF_LOSS, "0"),
-            presence: Presence::Default("0"),
-            doc: "Share of packets lost at which the service is useless. 0: as the preset says.",
-        },
-    ],
-};
+pub static CONTROLS: &[(&str, &Section)] = &[("lct", &control::LCT)];
 
 /// `kind = "own"`.
 pub static OWN: Section = Section {
@@ -780,7 +656,7 @@ pub static ALL: &[&Section] = &[
     &flow_aware::AFAN,
     &flow_aware::AFD,
     &OWN,
-    &CONTROL_LCT,
+    &control::LCT,
     &flow_aware::ADMISSION,
     &flow_aware::LISTS,
     &fairdrop::FAIRDROP,

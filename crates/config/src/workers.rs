@@ -1,10 +1,11 @@
 //! What a router with several workers cannot have.
 //!
-//! Workers share the rate of a link and the shares of its classes (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in each
-//! worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
+//! Workers share the rate of a link, and the shares of its classes or flows (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in
+//! each worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
 
 use evenkeel_core::schedule::wfq_altq::QueueSelect;
 
+use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
 use crate::model::{LinkConfig, RouterConfig};
@@ -26,15 +27,23 @@ pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
     let refuse =
         |table, what: &str, why: &str| Err((table, format!("{what} works with workers = 1 only: {why}")));
     match &link.discipline {
-        DisciplineConfig::Fifo(_) => {}
+        DisciplineConfig::Fifo(_)
+        | DisciplineConfig::Pfq(_)
+        | DisciplineConfig::Pdrr(_)
+        | DisciplineConfig::Afan(_) => {}
         DisciplineConfig::WfqAltq(config) if config.select == QueueSelect::Class => {}
         DisciplineConfig::WfqAltq(_) => {
-            return refuse("discipline", "select = \"hash-…\"", "workers share a link by class, not by flow");
+            let why =
+                "its queues are of hashes, which are not compared over workers: pfq and pdrr share by flow";
+            return refuse("discipline", "select = \"hash-…\"", why);
         }
-        other => {
-            let what = format!("kind = {:?}", other.name());
-            let why = "its queues are of one worker; several share fifo, and wfq-altq by class";
-            return refuse("discipline", &what, why);
+        DisciplineConfig::Lct(_) => {
+            let why = "it holds a class on the link, and a worker sees its own part of the class only";
+            return refuse("discipline", "kind = \"lct\"", why);
+        }
+        DisciplineConfig::Own(own) => {
+            let what = format!("kind = \"own\" ({:?})", own.name);
+            return refuse("discipline", &what, "it was made to have the link for itself");
         }
     }
     if link.shaper.is_some() {
@@ -51,9 +60,8 @@ pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
             "each worker would measure and turn its own part only",
         );
     }
-    if link.admission.is_some() {
-        let why = "it decides by what one scheduler measures of the whole link";
-        return refuse("admission", "admission", why);
+    if let Some((key, why)) = link.admission.as_ref().and_then(LinkAdmission::for_one_worker) {
+        return refuse("admission", key, why);
     }
     Ok(())
 }
@@ -72,14 +80,14 @@ pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
     }
 }
 
-/// Whether several workers can have FairDrop each: of cycles yes, of a link's bits no.
+/// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all together, but without groups.
 ///
 /// # Errors
 /// What stands in the way, in words.
 pub fn fairdrop_for_workers(fairdrop: &FairDropConfig) -> Result<(), String> {
-    if fairdrop.bandwidth {
+    if fairdrop.bandwidth && fairdrop.is_grouped() {
         return Err(
-            "bandwidth = true works with workers = 1 only: no worker knows what the others' flows send"
+            "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's share of a link would count once for each worker"
                 .into(),
         );
     }
@@ -145,6 +153,6 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
         && let Err(message) = fairdrop_for_workers(fairdrop)
     {
-        reader.fail(&fields.span("bandwidth"), fields.path_of("bandwidth"), message);
+        reader.fail(&fields.span("groups"), fields.path_of("groups"), message);
     }
 }

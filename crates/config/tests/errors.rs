@@ -268,14 +268,15 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     let link =
         |rest: &str| format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}");
     refused(&link("discipline = { kind = \"lct\" }"), "link.discipline", 6, one);
-    refused(&link("discipline = { kind = \"pfq\" }"), "link.discipline", 6, one);
     let hash = "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }";
     refused(&link(hash), "link.discipline", 6, one);
-    refused(&link("discipline = { kind = \"pdrr\" }"), "link.discipline", 6, "its queues are of one worker");
-    let admission = "discipline = { kind = \"pdrr\" }\n[link.admission]\nmin_fair_rate = \"1Mbit/s\"";
-    refused(&link(admission), "link.discipline", 6, one);
+    for key in ["per_user = true", "flushing = \"efm\""] {
+        let admission = format!("discipline = {{ kind = \"pdrr\" }}\n[link.admission]\n{key}");
+        refused(&link(&admission), "link.admission", 7, one);
+    }
     refused(&link("shaper = { rate = \"1Mbit/s\", burst = \"3kB\" }"), "link.shaper", 6, one);
-    refused("[router]\nworkers = 2\n[fairdrop]\non = true", "fairdrop.bandwidth", 3, one);
+    let classes = "[router]\nworkers = 2\n[[class]]\nname = \"x\"\n[[class]]\nname = \"y\"\n";
+    refused(&format!("{classes}[fairdrop]\ngroups = \"class\""), "fairdrop.groups", 8, one);
     refused("[router]\nworkers = 2\ncpu = 1", "router.cpu", 3, "cpus");
     refused("[router]\nworkers = 2\ncpus = [1]", "router.cpus", 3, "one for each");
     refused("[router]\nworkers = 65", "router.workers", 2, "1 to 64");
@@ -285,4 +286,12 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
                 [fairdrop]\nbandwidth = false\n";
     let config = RouterConfig::parse(text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!((config.router.workers, config.router.cpus), (2, vec![0, 1]));
+    // What they share by flows.
+    for kind in ["fifo", "pfq", "pdrr", "afan"] {
+        let admission =
+            if kind == "fifo" { "" } else { "[link.admission]\neccm = true\nglobal_list = true\n" };
+        let text = link(&format!("discipline = {{ kind = {kind:?} }}\n{admission}"));
+        let text = text + "[[port]]\nname = \"a\"\ninterface = \"eth0\"\n[fairdrop]\n";
+        RouterConfig::parse(&text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    }
 }

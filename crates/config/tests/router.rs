@@ -181,7 +181,7 @@ fn differences_are_told_one_by_one() {
     assert_eq!(
         diff(&old, &new),
         [
-            "router.mode: event becomes busy (needs a restart)",
+            "router.mode: event becomes busy",
             "link lan: rate: 10Mbit/s becomes unpaced",
             "link lan: ring: 2 slots, refilled as slots become free becomes 8 slots, refilled as slots become free",
             "link lan: x_delay.default: 0s becomes 10us",

@@ -12,7 +12,7 @@ use evenkeel_router::snapshot::FlowSnapshot;
 use crate::protocol::{Answer, Request};
 
 /// How long an answer may take: more than the router itself waits for its worker.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -68,7 +68,7 @@ impl ClientError {
 }
 
 impl Client {
-    /// Connects; gives up on an answer after 10 s.
+    /// Connects; gives up on an answer after 30 s: with a million routes workers take seconds to take the place of others.
     ///
     /// # Errors
     /// [`ClientError::Connect`].

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod confirm;
 pub mod protocol;
 pub mod script;
 pub mod server;

@@ -88,7 +88,12 @@ pub enum Request {
         text: String,
         /// Its name, for messages.
         file: String,
+        /// If it is not [confirmed](Self::Confirm) within so many milliseconds, up to an hour, the router becomes again what the file before said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirm_ms: Option<u64>,
     },
+    /// The last reload stays.
+    Confirm,
 }
 
 impl Request {
@@ -102,6 +107,7 @@ impl Request {
             | Self::Flows { .. }
             | Self::Fairdrop { .. }
             | Self::Balancer { .. }
+            | Self::Confirm
             | Self::Reload { .. } => None,
             Self::Set { link, knob, class, value } if knob == "discipline" => {
                 Some((link, knob, class.as_deref(), discipline_table(value)))

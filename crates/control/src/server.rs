@@ -1,6 +1,7 @@
 //! Answering requests: a thread per client, bounded, beside the worker.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use std::{fs, mem};
 
-use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change};
+use evenkeel_config::{Change, ForwarderState, RouterConfig, key_line, parse_change};
 use evenkeel_core::FlowKey;
 use evenkeel_router::{Command, CommandError, Reply};
 
+use crate::confirm::{self, Applied, Refused, names};
 use crate::protocol::{Answer, MAX_LINE, Request};
 
 /// Clients served at the same time; further ones are told so and hung up on.
@@ -30,6 +31,9 @@ pub trait Target: Send + Sync + 'static {
     /// # Errors
     /// Why it was not carried out; then nothing changed.
     fn send(&self, command: Command) -> Result<Reply, CommandError>;
+
+    /// A change that nobody confirmed was undone, or could not be.
+    fn undone(&self, _result: Result<(), CommandError>) {}
 }
 
 impl Target for evenkeel_router::Handle {
@@ -80,15 +84,16 @@ pub struct Server {
 
 /// What the listening thread, the clients' threads and the owner share.
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     stopping: AtomicBool,
     /// Class names in the order of the running configuration.
-    classes: Mutex<Vec<String>>,
+    pub(crate) classes: Mutex<Vec<String>>,
+    pub(crate) applied: Mutex<Applied>,
     clients: Mutex<BTreeMap<u64, UnixStream>>,
 }
 
 /// Nothing that is done under these locks can leave what they guard half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -107,8 +112,9 @@ impl Server {
         let socket = UnixListener::bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { applied: Applied::started_as(config), ..Shared::default() });
         *lock(&shared.classes) = names(config);
+        let target: Arc<dyn Target> = target;
         let listener = thread::Builder::new()
             .name("control".to_owned())
             .spawn({
@@ -139,6 +145,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        lock(&self.shared.applied).forget();
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours {
             // Wakes the listening thread out of `accept`.
@@ -154,10 +161,6 @@ impl Drop for Server {
             let _ = listener.join();
         }
     }
-}
-
-fn names(config: &RouterConfig) -> Vec<String> {
-    config.class_names().into_iter().map(str::to_owned).collect()
 }
 
 /// Removes a socket that nobody listens at any more.
@@ -180,7 +183,7 @@ fn remove_stale(path: &Path) -> Result<(), ServerError> {
     }
 }
 
-fn listen<T: Target>(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<T>) {
+fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     for id in 0u64.. {
         let accepted = socket.accept();
@@ -206,7 +209,7 @@ fn listen<T: Target>(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<T
         let (shared_too, target) = (Arc::clone(shared), Arc::clone(target));
         let spawned = thread::Builder::new().name(format!("control-{id}")).spawn(move || {
             // Ends when the client hangs up, breaks off, or the server stops.
-            let _ = serve(&stream, &shared_too, &*target);
+            let _ = serve(&stream, &shared_too, &target);
             lock(&shared_too.clients).remove(&id);
         });
         match spawned {
@@ -222,7 +225,7 @@ fn listen<T: Target>(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<T
     }
 }
 
-fn serve(stream: &UnixStream, shared: &Shared, target: &dyn Target) -> io::Result<()> {
+fn serve(stream: &UnixStream, shared: &Arc<Shared>, target: &Arc<dyn Target>) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
@@ -259,37 +262,67 @@ fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
 }
 
 /// Turns a request into a command of the router. Errors are texts for the client; then nothing changed.
-fn carry_out(request: Request, shared: &Shared, target: &dyn Target) -> Result<Answer, String> {
-    let (command, new_classes) = match request {
-        Request::Show => (Command::Show, None),
+fn carry_out(request: Request, shared: &Arc<Shared>, target: &Arc<dyn Target>) -> Result<Answer, String> {
+    let command = match request {
+        Request::Show => Command::Show,
         Request::Explain { flow, link } => {
             let flow = flow.parse::<FlowKey>().map_err(|error| error.to_string())?;
-            (Command::Explain { link, flow }, None)
+            Command::Explain { link, flow }
         }
-        Request::Flows { top, link } => (Command::Flows { link, top }, None),
-        Request::Reload { text, file } => {
+        Request::Flows { top, link } => Command::Flows { link, top },
+        Request::Reload { text, file, confirm_ms } => {
             let config = RouterConfig::parse(&text, &file).map_err(|errors| errors.to_string())?;
-            let classes = names(&config);
-            (Command::Reload(Box::new(config)), Some(classes))
+            let within = confirm_ms.map(Duration::from_millis);
+            confirm::reload(shared, target, config, within).map_err(|refused| match refused {
+                Refused::Router(error) => located(&error, &text, &file),
+                Refused::Waits => {
+                    "a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for that"
+                        .to_owned()
+                }
+                Refused::TooLong => {
+                    format!("a change waits for its confirmation 1 ms to {} s", confirm::LONGEST.as_secs())
+                }
+                Refused::Unwatched(why) => format!("it is in force, but will not be undone by itself: {why}"),
+            })?;
+            return Ok(Answer::Ok(None));
         }
-        Request::Fairdrop { key, value } => (Command::FairDrop { key, value }, None),
+        Request::Confirm => {
+            confirm::confirm(shared)?;
+            return Ok(Answer::Ok(None));
+        }
+        Request::Fairdrop { key, value } => Command::FairDrop { key, value },
         Request::Balancer { forwarder, state } => {
             let wanted = ForwarderState::from_name(&state);
             let state = wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
-            (Command::Forwarder { id: forwarder, state }, None)
+            Command::Forwarder { id: forwarder, state }
         }
-        request => (change(&request, shared)?, None),
+        request => change(&request, shared)?,
     };
     let reply = target.send(command).map_err(|error| error.to_string())?;
-    if let Some(mut classes) = new_classes {
-        mem::swap(&mut *lock(&shared.classes), &mut classes);
-    }
     Ok(match reply {
         Reply::Done => Answer::Ok(None),
         Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),
         Reply::Text(text) => Answer::Text(text),
         Reply::Flows(flows) => Answer::Flows(flows),
     })
+}
+
+/// What a router says of a file that it was to become, with the place in the file.
+fn located(error: &CommandError, text: &str, file: &str) -> String {
+    let place = match error {
+        CommandError::NeedsRestart { what, .. } => {
+            let (table, key) = what.split_once('.').unwrap_or((what, ""));
+            key_line(text, table, None, key)
+        }
+        CommandError::NotPossible(error) => {
+            error.port().and_then(|(port, key)| key_line(text, "port", Some(port), key))
+        }
+        _ => None,
+    };
+    match place {
+        Some(line) => format!("{file}:{line}: {error}"),
+        None => format!("{file}: {error}"),
+    }
 }
 
 fn change(request: &Request, shared: &Shared) -> Result<Command, String> {

@@ -170,13 +170,47 @@ fn a_reload_brings_its_own_class_names() {
     let setup = Setup::new();
     let _server = setup.start();
     let mut client = setup.client();
-    let reload = |text: &str| Request::Reload { text: text.to_owned(), file: "new.toml".to_owned() };
+    let reload =
+        |text: &str| Request::Reload { text: text.to_owned(), file: "new.toml".to_owned(), confirm_ms: None };
     let error = client.send(&reload("[[port]]\nname = 1")).unwrap_err().to_string();
     assert!(error.lines().any(|line| line.starts_with("new.toml:2: port.name: ")), "{error}");
     client.send(&reload(&CONFIG.replace("bulk", "slow"))).unwrap();
     assert_eq!(setup.asked(), ["reload [\"rest\", \"slow\"]"]);
     client.set("wan", "x_delay", Some("slow"), "1ms").unwrap();
     assert!(client.set("wan", "x_delay", Some("bulk"), "1ms").is_err());
+}
+
+#[test]
+fn a_change_that_nobody_confirms_is_undone_and_a_confirmed_one_stays() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut client = setup.client();
+    let reload = |name: &str, confirm_ms: Option<u64>| Request::Reload {
+        text: CONFIG.replace("bulk", name),
+        file: "new.toml".to_owned(),
+        confirm_ms,
+    };
+    let error = client.send(&reload("long", Some(3_600_001))).unwrap_err().to_string();
+    assert!(error.contains("3600 s") && setup.asked().is_empty(), "{error}");
+    client.send(&reload("one", Some(60_000))).unwrap();
+    let error = client.send(&reload("two", None)).unwrap_err().to_string();
+    assert!(error.contains("waits to be confirmed"), "{error}");
+    client.send(&Request::Confirm).unwrap();
+    assert!(client.send(&Request::Confirm).is_err());
+    // Undone is what the file before said, and with its classes.
+    client.send(&reload("two", Some(1))).unwrap();
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let mut asked = Vec::new();
+    while asked.len() < 3 && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+        asked.extend(setup.asked());
+    }
+    let name = |name: &str| format!("reload [\"rest\", \"{name}\"]");
+    assert_eq!(asked, [name("one"), name("two"), name("one")]);
+    assert!(client.send(&Request::Confirm).unwrap_err().to_string().contains("no change waits"));
+    client.set("wan", "x_delay", Some("one"), "1ms").unwrap();
+    // A stop undoes nothing.
+    client.send(&reload("three", Some(50))).unwrap();
 }
 
 #[test]

@@ -6,8 +6,8 @@ mod cluster;
 
 use evenkeel_config::diff::settings;
 use evenkeel_config::{
-    DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, Mode, OuterDf, RouterConfig,
-    ServiceConfig, Work, key_text, rate_text, size_text, time_text,
+    DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig,
+    Work, key_text, rate_text, size_text, time_text,
 };
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::RouterListsConfig;
@@ -70,10 +70,6 @@ fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
 
 fn router(config: &RouterConfig) -> Table {
     let section = &config.router;
-    let mode = match section.mode {
-        Mode::Event => "event",
-        Mode::Busy => "busy",
-    };
     let hairpin = match section.hairpin {
         Hairpin::Forward => "forward",
         Hairpin::Drop => "drop",
@@ -83,7 +79,8 @@ fn router(config: &RouterConfig) -> Table {
     let cpus = (!section.cpus.is_empty()).then(|| ("cpus", list()));
     [
         ("name", section.name.as_str().into()),
-        ("mode", mode.into()),
+        ("mode", section.mode.name().into()),
+        ("spin", time_text(section.spin).into()),
         ("workers", i64::from(section.workers).into()),
         ("io", section.io.name().into()),
         ("cycles", section.cycles.into()),
@@ -479,7 +476,7 @@ mod tests {
         config.links[0].rate = None;
         config.links[0].shaper =
             Some(ShaperConfig { rate: evenkeel_core::BitRate(1_234_567), burst: Bytes(1501) });
-        config.router.mode = Mode::Busy;
+        config.router.mode = evenkeel_config::Mode::Busy;
         config.router.hairpin = Hairpin::Drop;
         survives(&config);
     }

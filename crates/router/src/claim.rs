@@ -6,6 +6,11 @@
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::Duration;
+
+/// A claim just given up may live on for a moment in a child that this process is about to make.
+const ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// An interface that this process, and no other, forwards from. It is given up when dropped.
 #[derive(Debug)]
@@ -20,7 +25,16 @@ impl Claim {
     /// [`io::ErrorKind::AddrInUse`] if another router has it.
     pub(crate) fn on(interface: &str) -> io::Result<Self> {
         let address = SocketAddr::from_abstract_name(format!("evenkeel/interface/{interface}"))?;
-        Ok(Self { _socket: UnixListener::bind_addr(&address)? })
+        let mut attempts = 0;
+        loop {
+            match UnixListener::bind_addr(&address) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    std::thread::sleep(PAUSE);
+                }
+                result => return Ok(Self { _socket: result? }),
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use evenkeel_core::{BitRate, FlowKey};
 use thiserror::Error;
 
 use crate::snapshot::{FlowSnapshot, Snapshot};
+use crate::start::StartError;
 
 /// A request to the worker. Links are named by their port.
 #[derive(Clone, Debug)]
@@ -89,7 +90,7 @@ pub enum Command {
         /// What it gets.
         state: evenkeel_config::ForwarderState,
     },
-    /// Makes the running router as the file says: links and classes. Ports, buffers and mode need a restart.
+    /// Makes the running router as the file says. What cannot change while it runs is refused: [`CommandError::NeedsRestart`].
     Reload(Box<RouterConfig>),
 }
 
@@ -124,11 +125,16 @@ pub enum CommandError {
     #[error("{0}")]
     Invalid(String),
     /// The change cannot be made while the router runs.
-    #[error("{what} cannot change while the router runs: restart it")]
+    #[error("{what} cannot change while the router runs ({why}): restart it")]
     NeedsRestart {
-        /// What differs.
+        /// What differs: a key of the file, with its table.
         what: String,
+        /// Why it must stay.
+        why: &'static str,
     },
+    /// What was wanted could not be had: a port that cannot be opened, say.
+    #[error("{0}")]
+    NotPossible(Box<StartError>),
     /// The worker did not answer in time: it is overloaded or hangs. The command may still be carried out.
     #[error("the router did not answer in time")]
     NoAnswer,

@@ -9,12 +9,15 @@
 mod claim;
 mod clock;
 mod command;
+mod idle;
 mod merge;
 pub mod mirror;
 mod own;
 pub mod pipeline;
+mod prepare;
 pub mod snapshot;
 mod start;
+mod succession;
 mod team;
 mod worker;
 

@@ -1,8 +1,37 @@
 //! The counters of several workers as those of one router.
 
+use crate::command::{Command, Reply};
 use crate::snapshot::{
-    ClassSnapshot, CycleSnapshot, Drops, FairDropSnapshot, LinkSnapshot, PortSnapshot, Snapshot,
+    AdmissionSnapshot, ClassSnapshot, CycleSnapshot, Drops, FairDropSnapshot, FlowSnapshot, LinkSnapshot,
+    PortSnapshot, Snapshot,
 };
+
+/// The answers of several workers to a question about flows, each of which one of them meets: all that they tell.
+pub(crate) fn merged_replies(replies: Vec<Reply>, command: &Command) -> Reply {
+    let (mut flows, mut text, mut sentences) = (Vec::new(), String::new(), false);
+    for reply in replies {
+        match reply {
+            Reply::Flows(more) => flows.extend(more),
+            Reply::Text(more) => {
+                text.push_str(&more);
+                sentences = true;
+            }
+            Reply::Done | Reply::Snapshot(_) => {}
+        }
+    }
+    if let Command::Flows { top, .. } = command {
+        flows.sort_unstable_by(FlowSnapshot::busiest_first);
+        flows.truncate(*top);
+    }
+    match (sentences, text.is_empty()) {
+        (false, _) => Reply::Flows(flows),
+        (true, false) => Reply::Text(text),
+        (true, true) => Reply::Text(
+            "no worker remembers anything of it: its next packet is decided upon like that of a new flow\n"
+                .into(),
+        ),
+    }
+}
 
 /// The sum over the workers of a router, each as it was within the same milliseconds. What is not a count comes from the first, which
 /// looks after the interfaces. Of a single worker: its own.
@@ -35,6 +64,13 @@ fn add(all: &mut Snapshot, worker: &Snapshot) {
             *all += visited;
         }
     }
+    if let Some(removed) = &worker.removed {
+        // Each worker had its part of every port.
+        let all = all.removed.get_or_insert_default();
+        let ports = all.ports.max(removed.ports);
+        all.add(removed);
+        all.ports = ports;
+    }
     if let (Some(all), Some(fairdrop)) = (&mut all.fairdrop, &worker.fairdrop) {
         add_fairdrop(all, fairdrop);
     }
@@ -46,7 +82,7 @@ fn add_drops(all: &mut Drops, drops: &Drops) {
     }
 }
 
-fn add_port(all: &mut PortSnapshot, port: &PortSnapshot) {
+pub(crate) fn add_port(all: &mut PortSnapshot, port: &PortSnapshot) {
     // A port is up when all workers use it.
     all.up &= port.up;
     all.rx_packets += port.rx_packets;
@@ -54,6 +90,8 @@ fn add_port(all: &mut PortSnapshot, port: &PortSnapshot) {
     all.tx_packets += port.tx_packets;
     all.tx_bytes += port.tx_bytes;
     all.to_host += port.to_host;
+    all.exchange_received += port.exchange_received;
+    all.exchange_sent += port.exchange_sent;
     all.forwarded += port.forwarded;
     all.fragmented += port.fragmented;
     all.originated += port.originated;
@@ -68,11 +106,19 @@ fn add_port(all: &mut PortSnapshot, port: &PortSnapshot) {
     add_drops(&mut all.tx_dropped, &port.tx_dropped);
 }
 
-fn add_link(all: &mut LinkSnapshot, link: &LinkSnapshot) {
+pub(crate) fn add_link(all: &mut LinkSnapshot, link: &LinkSnapshot) {
     all.in_ring += link.in_ring;
     all.queued += link.queued;
+    if let (Some(all), Some(admission)) = (&mut all.admission, &link.admission) {
+        add_admission(all, admission);
+    }
     all.calls.iter_mut().zip(link.calls).for_each(|(all, calls)| *all += calls);
-    all.classes.iter_mut().zip(&link.classes).for_each(|(all, class)| add_class(all, class));
+    for class in &link.classes {
+        match all.classes.iter_mut().find(|known| known.name == class.name) {
+            Some(known) => add_class(known, class),
+            None => all.classes.push(class.clone()),
+        }
+    }
 }
 
 fn add_class(all: &mut ClassSnapshot, class: &ClassSnapshot) {
@@ -87,12 +133,42 @@ fn add_class(all: &mut ClassSnapshot, class: &ClassSnapshot) {
     all.delay_sum_ns += class.delay_sum_ns;
     all.delay_max_ns = all.delay_max_ns.max(class.delay_max_ns);
     add_drops(&mut all.dropped, &class.dropped);
-    for (lowest, packets) in &class.delay_buckets {
-        match all.delay_buckets.binary_search_by_key(lowest, |(lowest, _)| *lowest) {
-            Ok(at) => all.delay_buckets[at].1 += packets,
-            Err(at) => all.delay_buckets.insert(at, (*lowest, *packets)),
+    add_buckets(&mut all.delay_buckets, &class.delay_buckets);
+}
+
+fn add_buckets(all: &mut Vec<(u64, u64)>, buckets: &[(u64, u64)]) {
+    for (lowest, packets) in buckets {
+        match all.binary_search_by_key(lowest, |(lowest, _)| *lowest) {
+            Ok(at) => all[at].1 += packets,
+            Err(at) => all.insert(at, (*lowest, *packets)),
         }
     }
+}
+
+/// Estimates are of the whole link, and those of the first worker; the link counts as closed if it is at any of them.
+fn add_admission(all: &mut AdmissionSnapshot, admission: &AdmissionSnapshot) {
+    all.congested = all.congested.take().or_else(|| admission.congested.clone());
+    all.forced_until_ns = all.forced_until_ns.max(admission.forced_until_ns);
+    all.protected += admission.protected;
+    all.streaming += admission.streaming;
+    all.elastic += admission.elastic;
+    all.probation += admission.probation;
+    all.capacity += admission.capacity;
+    all.diverted += admission.diverted;
+    all.packets += admission.packets;
+    add_drops(&mut all.passed, &admission.passed);
+    all.diverted_packets += admission.diverted_packets;
+    add_drops(&mut all.refused, &admission.refused);
+    all.admissions += admission.admissions;
+    add_drops(&mut all.removed, &admission.removed);
+    all.class_flips += admission.class_flips;
+    all.openings += admission.openings;
+    all.clearings += admission.clearings;
+    all.flood |= admission.flood;
+    add_buckets(&mut all.accept_delay_buckets, &admission.accept_delay_buckets);
+    all.forgotten += admission.forgotten;
+    all.users.extend(admission.users.iter().cloned());
+    all.memory_bytes += admission.memory_bytes;
 }
 
 fn add_cycles(all: &mut CycleSnapshot, cycles: &CycleSnapshot) {
@@ -115,6 +191,13 @@ fn add_fairdrop(all: &mut FairDropSnapshot, fairdrop: &FairDropSnapshot) {
     all.unplaced += fairdrop.unplaced;
     all.backlogged += fairdrop.backlogged;
     all.absurd += fairdrop.absurd;
+    for (all, link) in all.links.iter_mut().zip(&fairdrop.links) {
+        all.judged += link.judged;
+        all.refused += link.refused;
+        all.unplaced += link.unplaced;
+        all.backlogged += link.backlogged;
+        all.backlog_bytes += link.backlog_bytes;
+    }
     for (all, class) in all.classes.iter_mut().zip(&fairdrop.classes) {
         all.judged += class.judged;
         all.refused_cpu += class.refused_cpu;

@@ -35,6 +35,9 @@ pub struct Snapshot {
     pub routes: u64,
     /// Neighbours known, in whatever state.
     pub neighbours: u64,
+    /// Tables and rules.
+    #[serde(default)]
+    pub routing: RoutingSnapshot,
     /// Frame buffers.
     pub buffers: BufferSnapshot,
     /// Ports in the order of the configuration.
@@ -56,9 +59,48 @@ pub struct Snapshot {
     /// What the router does as a balancer; `None`: it is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balancer: Option<BalancerSnapshot>,
+    /// What ports counted that the configuration has no more, so that sums over all ports and links never go back; `None`: none has been removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<RemovedSnapshot>,
     /// Of several workers each one's counters; the others are then their sums.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Snapshot>,
+}
+
+/// The kernel's policy routing as the router follows it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct RoutingSnapshot {
+    /// Whether rules are asked for each packet; else the table `main` says everything, with the routes of `local` in it.
+    pub by_rules: bool,
+    /// The rules of the kernel in their order, in the words of `ip rule`.
+    pub rules: Vec<String>,
+    /// The tables that have routes, and `main`, by number.
+    pub tables: Vec<TableSnapshot>,
+    /// What of the kernel's routing is not followed, of all that was met since the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_followed: Vec<String>,
+}
+
+/// A routing table.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct TableSnapshot {
+    /// Its number.
+    pub id: u32,
+    /// Its name in `/etc/iproute2/rt_tables`, or the number.
+    pub name: String,
+    /// Prefixes that have a route.
+    pub routes: u64,
+}
+
+/// The sums over the ports that were removed while the router ran, and over their links. They hold nothing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct RemovedSnapshot {
+    /// How many.
+    pub ports: u64,
+    /// Their counters; without names.
+    pub port: PortSnapshot,
+    /// Those of their links, classes by name.
+    pub link: LinkSnapshot,
 }
 
 /// Where the worker's cycles went. Idle polls are nobody's.
@@ -83,7 +125,7 @@ pub struct CycleSnapshot {
 /// Cycles of one stage: `cycles / packets` is what a packet takes there.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct StageCycles {
-    /// `fetch`, `judge`, `route`, `service`, `schedule`, `transmit`.
+    /// `fetch`, `look-ahead`, `judge`, `route`, `service`, `schedule`, `transmit`.
     pub stage: String,
     /// Packets measured.
     pub packets: u64,

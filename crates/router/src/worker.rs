@@ -1,6 +1,7 @@
 //! The worker: one thread that drives the pipeline on real ports.
 //!
-//! It sleeps in epoll until a port, the clock or somebody who wants something wakes it, or, in mode `busy`, does not sleep. A round that
+//! It sleeps in epoll until a port, the clock or somebody who wants something wakes it, or, in mode `busy`, does not sleep, or, in mode
+//! `adaptive`, sleeps when little comes ([`crate::idle`]). A round that
 //! received something is followed by another at once, so under load no time goes into sleeping and waking.
 //!
 //! **Interfaces come and go.** A port whose interface vanishes, goes down or fails drops what it holds as `link_down`, and packets to it; the
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use evenkeel_config::{Mode, RouterConfig};
+use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_net::{PortIndex, Prefix};
 use evenkeel_ports::guard::{Guard, GuardKind};
@@ -24,10 +25,12 @@ use evenkeel_ports::{Port, PortError, PortState};
 
 use crate::claim::Claim;
 use crate::command::{Command, CommandError, Reply};
+use crate::idle::Idle;
 use crate::mirror::MirrorEvent;
 use crate::mirror::decode::KernelRouteKind;
 use crate::pipeline::{LinkState, Pipeline};
 use crate::snapshot::Snapshot;
+use crate::succession::Farewell;
 use crate::team::Following;
 
 /// Sleeping and waking costs about this: a shorter wait is spent polling.
@@ -55,12 +58,34 @@ pub(crate) struct Request {
     pub(crate) reply: SyncSender<Result<Reply, CommandError>>,
 }
 
+/// What is asked of a worker.
+pub(crate) enum Asked {
+    Command(Request),
+    /// To end, and leave everything to others.
+    Farewell(Parting),
+}
+
+/// How a worker leaves everything to others. First all of them stop reading: an instant is chosen then that none has read beyond.
+pub(crate) struct Parting {
+    pub(crate) farewells: Arc<[Farewell]>,
+    pub(crate) stopped: SyncSender<()>,
+    /// Frames from that instant on are the others'.
+    pub(crate) cut: Receiver<Nanos>,
+}
+
+/// How a worker ended.
+pub(crate) enum Ended {
+    Stopped(Box<Snapshot>),
+    /// With everything that it had.
+    Left(Box<Worker>),
+}
+
 /// What a port has besides its frames.
 pub(crate) struct Attachment {
     pub(crate) name: String,
     pub(crate) interface: String,
     /// Held as long as the worker runs, also while the interface is gone.
-    pub(crate) _claim: Option<Claim>,
+    pub(crate) claim: Option<Claim>,
     /// The descriptor that the poller watches.
     pub(crate) watched: Option<i32>,
     pub(crate) guard: Option<Guard>,
@@ -80,25 +105,33 @@ pub(crate) struct Worker {
     pub(crate) ports: Vec<Box<dyn Port>>,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) following: Following,
+    /// What the others have to be told of the kernel's tables when they begin.
+    pub(crate) known: Vec<MirrorEvent>,
     /// By port, whether the first worker has made the interface ready.
     pub(crate) guarded: Arc<[AtomicBool]>,
     pub(crate) poller: Poller,
     pub(crate) timer: Timer,
-    pub(crate) commands: Receiver<Request>,
+    pub(crate) commands: Receiver<Asked>,
     pub(crate) control: Notifier,
     pub(crate) mirror_ready: Notifier,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) runtime_dir: PathBuf,
     pub(crate) report: Option<fn(&str)>,
     pub(crate) local: Vec<IpAddr>,
+    /// Whether the kernel is to wake us when a frame comes.
+    pub(crate) watches: bool,
 }
 
 impl Worker {
-    /// Watches the descriptors of the ports, the clock, the control side and the mirror.
-    pub(crate) fn watch_all(&mut self) -> io::Result<()> {
+    /// Watches the clock, the control side and the mirror.
+    pub(crate) fn watch_own(&self) -> io::Result<()> {
         self.poller.add(self.timer.fd(), TOKEN_TIMER)?;
         self.poller.add(self.control.fd(), TOKEN_CONTROL)?;
-        self.poller.add(self.mirror_ready.fd(), TOKEN_MIRROR)?;
+        self.poller.add(self.mirror_ready.fd(), TOKEN_MIRROR)
+    }
+
+    /// Watches the descriptors of the ports.
+    pub(crate) fn watch_ports(&mut self) -> io::Result<()> {
         for at in 0..self.ports.len() {
             self.watch(at)?;
         }
@@ -107,7 +140,7 @@ impl Worker {
 
     fn watch(&mut self, at: usize) -> io::Result<()> {
         self.unwatch(at);
-        if self.config.router.mode == Mode::Busy {
+        if !self.watches {
             // Nobody waits, and each frame that comes in would look for somebody to wake: that costs a quarter of the throughput.
             return Ok(());
         }
@@ -118,7 +151,7 @@ impl Worker {
         Ok(())
     }
 
-    fn unwatch(&mut self, at: usize) {
+    pub(crate) fn unwatch(&mut self, at: usize) {
         if let Some(fd) = self.attachments[at].watched.take() {
             // A descriptor that was closed has left the set by itself.
             let _ = self.poller.remove(fd);
@@ -126,21 +159,32 @@ impl Worker {
     }
 
     /// The others see what the first one sees.
-    fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         if let Some(report) = self.report.filter(|_| self.following.leads()) {
             report(text);
         }
     }
 
-    /// Forwards until it is told to stop; gives the last counters.
-    pub(crate) fn run(mut self) -> io::Result<Snapshot> {
-        let busy = self.config.router.mode == Mode::Busy;
+    /// Forwards until it is told to stop, or that others do.
+    pub(crate) fn run(mut self) -> io::Result<Ended> {
+        let section = &self.config.router;
+        let mut idle = Idle::new(section.mode, section.spin);
         let mut events = Vec::with_capacity(Poller::BATCH);
         let mut armed = None;
         let mut beat_due = Nanos::ZERO;
         while !self.stop.load(Ordering::Relaxed) {
             let now = sys::monotonic_now();
-            let news = self.take_over(now);
+            let news = match self.take_over(now) {
+                Ok(news) => news,
+                Err(Parting { farewells, stopped, cut }) => {
+                    // Whoever waits for that has made room for it.
+                    let _ = stopped.try_send(());
+                    if let Ok(cut) = cut.recv() {
+                        self.say_farewell(&farewells, cut);
+                    }
+                    return Ok(Ended::Left(Box::new(self)));
+                }
+            };
             let round = self.pipeline.round(now, &mut self.ports);
             let view = self.following.view();
             self.pipeline.drain_requests(now, |request| view.ask(request));
@@ -149,7 +193,14 @@ impl Worker {
                 self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
                 beat_due = now + BEAT;
             }
-            if busy || news || round.received > 0 || round.more {
+            if round.received > 0 {
+                idle.found(now);
+                if self.watches && !idle.wants_to_be_woken() {
+                    self.watches = false;
+                    (0..self.ports.len()).for_each(|at| self.unwatch(at));
+                }
+            }
+            if news || round.received > 0 || round.more || idle.stays_awake(now) {
                 continue;
             }
             let mut wake = self.pipeline.next_wake().unwrap_or(Nanos::MAX);
@@ -164,6 +215,14 @@ impl Worker {
             if wake <= sys::monotonic_now().saturating_add(SHORTEST_SLEEP) {
                 continue;
             }
+            idle.sleeps();
+            if !self.watches {
+                // What has come meanwhile wakes at once.
+                self.watches = true;
+                for at in 0..self.ports.len() {
+                    self.watch(at)?;
+                }
+            }
             if armed != Some(wake) {
                 if wake == Nanos::MAX {
                     self.timer.disarm()?;
@@ -175,7 +234,7 @@ impl Worker {
             self.poller.wait(&mut events, None)?;
             self.woken(&events, &mut armed);
         }
-        Ok(self.finish())
+        Ok(Ended::Stopped(Box::new(self.finish())))
     }
 
     /// Whether some guard must be told regularly that we live.
@@ -209,9 +268,13 @@ impl Worker {
         }
     }
 
-    /// Commands, news of the mirror, ports to look at again. True: there may be more.
-    fn take_over(&mut self, now: Nanos) -> bool {
-        while let Ok(request) = self.commands.try_recv() {
+    /// Commands, news of the mirror, ports to look at again. True: there may be more. `Err`: others take over.
+    fn take_over(&mut self, now: Nanos) -> Result<bool, Parting> {
+        while let Ok(asked) = self.commands.try_recv() {
+            let request = match asked {
+                Asked::Command(request) => request,
+                Asked::Farewell(parting) => return Err(parting),
+            };
             let answer = self.execute(now, request.command);
             // Whoever asked may have given up waiting.
             let _ = request.reply.try_send(answer);
@@ -240,10 +303,10 @@ impl Worker {
                 self.look_again(now, at);
             }
         }
-        batches == BATCHES_PER_ROUND
+        Ok(batches == BATCHES_PER_ROUND)
     }
 
-    fn tell_guards(&mut self) {
+    pub(crate) fn tell_guards(&mut self) {
         let local = self.pipeline.host_addresses();
         // A withdrawn route may have been a copy of an address that stays.
         if local == self.local {
@@ -286,7 +349,7 @@ impl Worker {
 
     /// Looks at the interface of a port again, and takes it (back) into use. A port whose interface cannot be guarded is down for us: the
     /// kernel forwards what comes in there, and we must not do it too.
-    fn look_again(&mut self, now: Nanos, at: usize) {
+    pub(crate) fn look_again(&mut self, now: Nanos, at: usize) {
         self.attachments[at].retry = None;
         if !self.following.leads() && !self.guarded[at].load(Ordering::Acquire) {
             self.attachments[at].retry = Some(now + RETRY_FOLLOW);
@@ -351,7 +414,7 @@ impl Worker {
     }
 
     /// The first worker tells the others whether they may use an interface.
-    fn say_guarded(&self, at: usize, guarded: bool) {
+    pub(crate) fn say_guarded(&self, at: usize, guarded: bool) {
         if self.following.leads() {
             self.guarded[at].store(guarded, Ordering::Release);
         }
@@ -378,16 +441,8 @@ impl Worker {
             }
             Command::Forwarder { id, state } => pipeline.set_forwarder(id, state)?,
             Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
+            // What it cannot do has been done otherwise.
             Command::Reload(config) => {
-                let (old, new) = (&self.config.router, &config.router);
-                let fixed = |section: &evenkeel_config::RouterSection| evenkeel_config::RouterSection {
-                    hairpin: evenkeel_config::Hairpin::Forward,
-                    ..section.clone()
-                };
-                if fixed(old) != fixed(new) {
-                    let what = "[router], except hairpin,".to_owned();
-                    return Err(CommandError::NeedsRestart { what });
-                }
                 pipeline.reload(now, &config)?;
                 self.config = *config;
             }
@@ -428,7 +483,7 @@ impl Worker {
         }
         failures.iter().for_each(|text| self.say(text));
         // Commands that came too late are answered, not left to time out.
-        while let Ok(request) = self.commands.try_recv() {
+        while let Ok(Asked::Command(request)) = self.commands.try_recv() {
             let _ = request.reply.try_send(Err(CommandError::Stopped));
         }
         last
@@ -465,10 +520,13 @@ fn concerns_host(event: &MirrorEvent) -> bool {
     match event {
         MirrorEvent::Local { .. } => true,
         // One that is gone may have been the host's.
-        MirrorEvent::Route { prefix, route } => {
+        MirrorEvent::Route { prefix, route, .. } => {
             let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
             *prefix == Prefix::host(prefix.address()) && route.as_ref().is_none_or(|route| host(route.kind))
         }
-        MirrorEvent::Link { .. } | MirrorEvent::Neighbour { .. } => false,
+        MirrorEvent::Link { .. }
+        | MirrorEvent::Neighbour { .. }
+        | MirrorEvent::Rules(_)
+        | MirrorEvent::NotFollowed(_) => false,
     }
 }

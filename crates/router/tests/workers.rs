@@ -7,6 +7,7 @@ use evenkeel_config::{RouterConfig, parse_discipline};
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};
 use evenkeel_router::CommandError;
+use evenkeel_router::pipeline::Buffers;
 
 const ROUTER: &str = "[router]\nworkers = 2\n[[class]]\nname = \"light\"\n[[class]]\nname = \"heavy\"\n\
     match = [{ dscp = [8] }]\n\
@@ -82,7 +83,7 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let lct = parse_discipline("{ kind = \"lct\" }", &["light", "heavy"]).unwrap();
     let refused = workers[0].pipeline.swap(now, "p1", lct);
     assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
-    let refused = workers[0].pipeline.set_fairdrop("on", "true");
+    let refused = workers[0].pipeline.set_fairdrop("groups", "class");
     assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
     for worker in &mut workers {
         worker.pipeline.set_fairdrop("bandwidth", "false").unwrap();
@@ -101,4 +102,174 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
         worker.pipeline.stop(worker.now);
         worker.snapshot();
     }
+}
+
+/// The worker that a flow meets: three of four the first.
+fn meets(flow: usize, workers: usize) -> usize {
+    usize::from(flow % 4 == 3) % workers
+}
+
+/// Lets time pass in steps of 100 us; each flow is a port, and sends a packet of `payload` bytes every `spacing` steps.
+fn flows_send(workers: &mut [Bed], flows: usize, spacing: usize, time: Nanos) {
+    let end = workers[0].now + time;
+    let mut step = 0;
+    while workers[0].now < end {
+        for flow in (0..flows).filter(|flow| (flow + step) % spacing == 0) {
+            let packet = Udp { port: 5000 + flow as u16, payload: 1000, ..Udp::default() };
+            let at = meets(flow, workers.len());
+            workers[at].send(0, 1, packet);
+        }
+        for worker in workers.iter_mut() {
+            worker.pass(Nanos::from_micros(100));
+        }
+        step += 1;
+    }
+}
+
+/// Packets received since the last call, by flow.
+fn by_flow(workers: &mut [Bed], flows: usize) -> Vec<f64> {
+    let mut counts = vec![0.0; flows];
+    for worker in workers {
+        for frame in worker.received(1) {
+            counts[usize::from(common::headers(&frame).flow.source_port) - 5000] += 1.0;
+        }
+    }
+    counts
+}
+
+fn several(workers: usize, rest: &str) -> Vec<Bed> {
+    let router = format!("[router]\nworkers = {workers}\n{rest}");
+    Bed::workers(2, &router)
+}
+
+/// What flows receive per second, having let the queues fill: read often, as the wire to the host is short.
+fn settled(workers: &mut [Bed], flows: usize) -> Vec<f64> {
+    let mut sum = vec![0.0; flows];
+    for part in 0..60 {
+        flows_send(workers, flows, 4, Nanos::from_millis(10));
+        let counts = by_flow(workers, flows);
+        if part >= 20 {
+            sum.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count / 0.4);
+        }
+    }
+    sum
+}
+
+#[test]
+fn flows_share_a_link_by_pdrr_and_by_fairdrop_wherever_they_are() {
+    let pdrr = "discipline = { kind = \"pdrr\" }\n";
+    let fairdrop = "discipline = { kind = \"fifo\", limit = 400 }\n[fairdrop]\ncpu = false\n";
+    for rest in [pdrr, fairdrop] {
+        for count in [1, 2] {
+            let rest = format!("[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\n{rest}");
+            let mut workers = several(count, &rest);
+            // 12 flows that offer 2.5 times what there is, nine of them at the first worker.
+            let got = settled(&mut workers, 12);
+            let fair = 100e6 / 8.0 / 1066.0 / 12.0;
+            for (flow, got) in got.iter().enumerate() {
+                assert!(
+                    (got / fair - 1.0).abs() < 0.05,
+                    "{count} workers, flow {flow}: {got} of {fair}: {rest}"
+                );
+            }
+            for worker in &mut workers {
+                worker.pipeline.stop(worker.now);
+                worker.snapshot();
+            }
+        }
+    }
+}
+
+#[test]
+fn admission_refuses_by_the_load_of_the_whole_link() {
+    let rest = "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
+                [link.admission]\nfair_rate_interval = \"100ms\"\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\n";
+    let mut protected = Vec::new();
+    for count in [1, 2] {
+        let mut workers = several(count, rest);
+        // One more flow every 200 ms: with more than ten the fair rate is too low.
+        for flows in 1..=20 {
+            for _ in 0..20 {
+                flows_send(&mut workers, flows, 4, Nanos::from_millis(10));
+                by_flow(&mut workers, flows);
+            }
+        }
+        let (mut sum, mut refused) = (0, 0);
+        for worker in &mut workers {
+            let snapshot = worker.snapshot();
+            let admission = snapshot.link("p1").unwrap().admission.clone().unwrap();
+            assert_eq!(admission.packets, admission.passed.values().sum::<u64>() + admission.refused_total());
+            assert!(admission.fair_rate_bps < 10_000_000, "{}", admission.fair_rate_bps);
+            sum += admission.protected;
+            refused += admission.refused_total();
+            // Each knows of its own flows, and says that it does.
+            let told = worker.pipeline.flows(worker.now, Some("p1"), 100).unwrap();
+            assert_eq!(told.len() as u64, admission.protected);
+            let ours = told[0].flow.parse().unwrap();
+            let text = worker.pipeline.explain(worker.now, Some("p1"), &ours).unwrap();
+            assert_eq!(text.contains(", worker "), count > 1, "{text}");
+            let other = "10.0.0.2:1->10.0.1.2:1/udp".parse().unwrap();
+            let text = worker.pipeline.explain(worker.now, Some("p1"), &other).unwrap();
+            assert_eq!(text.is_empty(), count > 1, "{text}");
+        }
+        assert!(refused > 0);
+        protected.push(sum);
+    }
+    assert!((9..=12).contains(&protected[0]) && protected[0].abs_diff(protected[1]) <= 1, "{protected:?}");
+}
+
+#[test]
+fn a_link_changes_from_classes_to_flows_and_back_while_it_is_full() {
+    let mut workers = several(
+        2,
+        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 200 }\n",
+    );
+    for kind in ["pfq", "wfq-altq", "pdrr", "fifo", "afan", "pdrr"] {
+        for turn in 0..3 {
+            flows_send(&mut workers, 12, 4, Nanos::from_millis(10));
+            by_flow(&mut workers, 12);
+            if turn == 1 {
+                let discipline = parse_discipline(&format!("{{ kind = {kind:?} }}"), &["default"]).unwrap();
+                for worker in &mut workers {
+                    worker.pipeline.swap(worker.now, "p1", discipline.clone()).unwrap();
+                }
+            }
+        }
+        for worker in &mut workers {
+            worker.snapshot();
+        }
+    }
+    let got = settled(&mut workers, 12);
+    let fair = 100e6 / 8.0 / 1066.0 / 12.0;
+    for (flow, got) in got.iter().enumerate() {
+        assert!((got / fair - 1.0).abs() < 0.05, "flow {flow}: {got} of {fair}");
+    }
+}
+
+#[test]
+fn the_budget_of_first_packets_is_one_also_after_workers_have_taken_the_place_of_one() {
+    let rest =
+        "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n[link.admission]\n";
+    // 200 flows want in at once.
+    let admitted = |workers: &mut [Bed]| -> u64 {
+        let count = workers.len();
+        for flow in 0..200 {
+            let packet = Udp { port: 6000 + flow as u16, payload: 900, ..Udp::default() };
+            workers[flow % count].send(0, 1, packet);
+        }
+        for worker in workers.iter_mut() {
+            worker.pass(Nanos::from_micros(100));
+        }
+        let admissions =
+            |worker: &mut Bed| worker.snapshot().link("p1").unwrap().admission.as_ref().unwrap().admissions;
+        workers.iter_mut().map(admissions).sum()
+    };
+    let one = admitted(&mut several(1, rest));
+    assert!((2..100).contains(&one), "{one}");
+    let mut workers = several(2, rest);
+    let old = several(1, rest).remove(0);
+    let now = workers[0].now;
+    workers[0].pipeline.inherit(now, old.pipeline, Buffers::Copied);
+    let two = admitted(&mut workers);
+    assert!(two.abs_diff(one) <= 1, "{two}, one worker {one}");
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use evenkeel_config::Change;
 use evenkeel_core::Nanos;
+use evenkeel_net::policy::MAIN_TABLE;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_router::mirror::decode::{KernelNeighbourState, KernelRouteKind};
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
@@ -156,8 +157,9 @@ fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(Mirro
     let own = [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)];
     for (address, prefix_len) in own {
         tell(MirrorEvent::Local { address, prefix_len, port: Some(port), present: true });
-        let local = MirroredRoute { kind: KernelRouteKind::Local, metric: 0, next_hops: [].into() };
-        tell(MirrorEvent::Route { prefix: Prefix::host(address), route: Some(local) });
+        let local =
+            MirroredRoute { kind: KernelRouteKind::Local, metric: 0, mtu: None, next_hops: [].into() };
+        tell(MirrorEvent::Route { table: MAIN_TABLE, prefix: Prefix::host(address), route: Some(local) });
         tell(unicast(address, prefix_len, MirroredNextHop { port: Some(port), gateway: None, weight: 1 }));
     }
 }
@@ -165,7 +167,7 @@ fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(Mirro
 /// A route that is no more.
 fn gone(destination: IpAddr, prefix_len: u8) -> MirrorEvent {
     let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
-    MirrorEvent::Route { prefix, route: None }
+    MirrorEvent::Route { table: MAIN_TABLE, prefix, route: None }
 }
 
 fn unicast(destination: IpAddr, prefix_len: u8, next_hop: MirroredNextHop) -> MirrorEvent {
@@ -188,6 +190,7 @@ fn ways(route: &Route, place: impl Fn(&str) -> Option<usize>) -> MirrorEvent {
 fn several(destination: IpAddr, prefix_len: u8, next_hops: Vec<MirroredNextHop>) -> MirrorEvent {
     // The scenario's prefixes are no longer than their addresses.
     let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
-    let route = MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, next_hops: next_hops.into() };
-    MirrorEvent::Route { prefix, route: Some(route) }
+    let route =
+        MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, mtu: None, next_hops: next_hops.into() };
+    MirrorEvent::Route { table: MAIN_TABLE, prefix, route: Some(route) }
 }

@@ -32,8 +32,7 @@ use bed::Bed;
 pub use noise::{CpuTime, calibrate, is_steady};
 pub use outcome::{FrameResult, Latency, Qualification};
 pub use search::{Found, Point, known, search};
-pub use tester::parse_mac;
-use tester::{Addresses, Place, Tester, Trial};
+pub use tester::{Addresses, Place, Tester, Trial, parse_mac};
 
 /// Loss that the non-drop rate tolerates: a part of the frames.
 pub const NDR_LOSS: f64 = 1e-5;

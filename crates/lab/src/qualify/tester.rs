@@ -74,11 +74,13 @@ impl Stamp {
 
 /// Addresses of the frames that are sent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
+pub struct Addresses {
     /// Hardware address of the device's port.
-    pub(super) device: [u8; 6],
-    pub(super) source: std::net::Ipv4Addr,
-    pub(super) destination: std::net::Ipv4Addr,
+    pub device: [u8; 6],
+    /// Source of the packets.
+    pub source: std::net::Ipv4Addr,
+    /// Their destination.
+    pub destination: std::net::Ipv4Addr,
 }
 
 /// A UDP packet of flow `flow` in a frame of `size` bytes, frame check sequence included.
@@ -105,20 +107,23 @@ fn template(from: [u8; 6], to: &Addresses, flow: u16, size: u16) -> Vec<u8> {
 
 /// What one trial gave.
 #[derive(Clone, Debug)]
-pub(super) struct Trial {
-    pub(super) sent: u64,
-    pub(super) received: u64,
+pub struct Trial {
+    /// Frames sent.
+    pub sent: u64,
+    /// Those of them that arrived in time.
+    pub received: u64,
     /// How long was sent.
-    pub(super) time: Duration,
-    pub(super) latency: Histogram,
+    pub time: Duration,
+    /// From the tester's clock before sending to the kernel's stamp of arrival.
+    pub latency: Histogram,
     /// Frames that the tester itself had no room for.
-    pub(super) tester_lost: u64,
+    pub tester_lost: u64,
     /// How long the tester had to wait for its CPU.
-    pub(super) waited: Duration,
+    pub waited: Duration,
 }
 
 /// The tester: the ports it was given stay in their namespaces, whichever thread drives them.
-pub(super) struct Tester {
+pub struct Tester {
     /// The time, monotonic: that of the stamps of arrival.
     clock: Box<dyn FnMut() -> Nanos>,
     pool: FramePool,
@@ -131,10 +136,11 @@ pub(super) struct Tester {
 
 /// Where the tester's ports are.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub struct Place {
     /// A name under `/run/netns`; `None`: the caller's own.
-    pub(super) namespace: Option<String>,
-    pub(super) interface: String,
+    pub namespace: Option<String>,
+    /// The interface.
+    pub interface: String,
 }
 
 impl Place {
@@ -153,7 +159,10 @@ impl Place {
 
 impl Tester {
     /// Opens both ports. With `xdp` the sending one is an AF_XDP port if the driver takes it: it sends faster.
-    pub(super) fn open(tx: &Place, rx: &Place, addresses: Addresses, xdp: bool) -> Result<Self, PortError> {
+    ///
+    /// # Errors
+    /// No such interface, or no right to open it.
+    pub fn open(tx: &Place, rx: &Place, addresses: Addresses, xdp: bool) -> Result<Self, PortError> {
         let mut pool = FramePool::new(8_192);
         pool.prefault();
         let packet = |place: &Place, options| {
@@ -192,7 +201,7 @@ impl Tester {
 
     /// Sends frames of `size` bytes for `time` at `rate` per second (infinite: as fast as it can), and counts those that arrived within
     /// `allowance` after the last was sent.
-    pub(super) fn trial(&mut self, size: u16, rate: f64, time: Nanos, allowance: Nanos) -> Trial {
+    pub fn trial(&mut self, size: u16, rate: f64, time: Nanos, allowance: Nanos) -> Trial {
         self.trials = self.trials.wrapping_add(1);
         let templates: Vec<Vec<u8>> =
             (0..FLOWS).map(|flow| template(self.tx.mac(), &self.addresses, flow, size)).collect();

@@ -7,13 +7,16 @@ use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_REPLACE, NetlinkBuffer, Netlink
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as KernelState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHopFlags, RouteType,
+    RouteVia,
 };
+
+use super::rules::{self, KernelRule};
 
 /// An interface index of the kernel. Zero: none.
 pub type IfIndex = u32;
@@ -33,6 +36,10 @@ pub struct KernelLink {
     pub up: bool,
     /// Administratively up: the kernel keeps the routes behind it.
     pub enabled: bool,
+    /// The interface that it is a part of: a bridge, or the device of a routing domain (VRF).
+    pub master: Option<IfIndex>,
+    /// If it is the device of a routing domain: the table of that domain.
+    pub vrf_table: Option<u32>,
 }
 
 /// An address of this machine.
@@ -74,6 +81,8 @@ pub enum KernelRouteKind {
     Unreachable,
     /// Drops them and says that it is forbidden.
     Prohibit,
+    /// Leaves them to the next rule.
+    Throw,
 }
 
 /// One entry of one of the kernel's tables.
@@ -81,12 +90,15 @@ pub enum KernelRouteKind {
 pub struct KernelRoute {
     /// Destinations.
     pub prefix: Prefix,
-    /// 255 local, 254 main.
+    /// 255 local, 254 main, 253 default, others as somebody chose.
     pub table: u32,
     /// Smaller wins.
     pub metric: u32,
     /// What happens.
     pub kind: KernelRouteKind,
+    /// Its own MTU, bytes. A lock (`mtu lock`) keeps path MTU discovery from changing it, which is about the machine's own packets: those in
+    /// transit it bounds with or without.
+    pub mtu: Option<u32>,
     /// Where to, for [`KernelRouteKind::Unicast`]; only next hops that can be used now.
     pub next_hops: Vec<KernelNextHop>,
 }
@@ -115,6 +127,39 @@ pub struct KernelNeighbour {
     pub state: KernelNeighbourState,
 }
 
+/// Something that the kernel does with packets in transit and this router does not.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum NotFollowed {
+    /// Rules that ask for a mark of the kernel's packet filter.
+    RuleMark,
+    /// Rules that suppress routes by the group of their interface.
+    RuleInterfaceGroup,
+    /// Rules that ask for something else than is known here.
+    RuleSelector,
+    /// Routes for one type of service.
+    RouteTos,
+    /// Routes for some source addresses.
+    RouteSource,
+    /// Routes that put packets into a tunnel, or labels before them.
+    RouteEncapsulation,
+    /// Routes of other types.
+    RouteType,
+}
+
+impl std::fmt::Display for NotFollowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::RuleMark => "rules by firewall mark (packets have none here: as with mark 0)",
+            Self::RuleInterfaceGroup => "suppress_ifgroup of rules (nothing is suppressed by it)",
+            Self::RuleSelector => "rules with a selector that is not known here (they match nothing)",
+            Self::RouteTos => "routes by type of service (left out)",
+            Self::RouteSource => "routes by source address (left out)",
+            Self::RouteEncapsulation => "routes into tunnels, `encap` (as unreachable)",
+            Self::RouteType => "routes of type nat and the like (left out)",
+        })
+    }
+}
+
 /// One message of the kernel.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fact {
@@ -135,6 +180,12 @@ pub enum Fact {
     },
     /// A route is gone.
     RouteGone(KernelRoute),
+    /// A rule is there.
+    Rule(KernelRule),
+    /// A rule is gone: which one is seen when all are read again.
+    RuleGone,
+    /// Something that is not followed.
+    NotFollowed(NotFollowed),
     /// A neighbour is there, or has changed.
     Neighbour(KernelNeighbour),
     /// A neighbour has been forgotten.
@@ -149,8 +200,8 @@ pub enum Fact {
     Interrupted,
 }
 
-/// Decodes a datagram of netlink messages. What does not concern a router (other families, cloned routes, tables besides
-/// local and main, routes by type of service) gives no fact. Returns how many messages could not be decoded.
+/// Decodes a datagram of netlink messages. What does not concern a router (other families, cloned routes) gives no fact. Returns how many
+/// messages could not be decoded.
 pub fn decode(datagram: &[u8], facts: &mut Vec<Fact>) -> usize {
     let mut rest = datagram;
     let mut undecodable = 0;
@@ -165,7 +216,7 @@ pub fn decode(datagram: &[u8], facts: &mut Vec<Fact>) -> usize {
         match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]) {
             Ok(message) => {
                 let replace = message.header.flags & NLM_F_REPLACE != 0;
-                facts.extend(fact(message.payload, replace));
+                fact(message.payload, replace, facts);
             }
             Err(_) => undecodable += 1,
         }
@@ -176,9 +227,9 @@ pub fn decode(datagram: &[u8], facts: &mut Vec<Fact>) -> usize {
     undecodable
 }
 
-fn fact(payload: NetlinkPayload<RouteNetlinkMessage>, replace: bool) -> Option<Fact> {
+fn fact(payload: NetlinkPayload<RouteNetlinkMessage>, replace: bool, facts: &mut Vec<Fact>) {
     use RouteNetlinkMessage as M;
-    match payload {
+    let fact = match payload {
         NetlinkPayload::Done(_) => Some(Fact::Done),
         NetlinkPayload::Error(error) => Some(Fact::Answer(error.code.map_or(0, |code| code.get()))),
         NetlinkPayload::Overrun(_) => Some(Fact::Overrun),
@@ -187,8 +238,14 @@ fn fact(payload: NetlinkPayload<RouteNetlinkMessage>, replace: bool) -> Option<F
             M::DelLink(message) => Some(Fact::LinkGone(message.header.index)),
             M::NewAddress(message) => address(&message).map(Fact::Address),
             M::DelAddress(message) => address(&message).map(Fact::AddressGone),
-            M::NewRoute(message) => route(&message).map(|route| Fact::Route { route, replace }),
-            M::DelRoute(message) => route(&message).map(Fact::RouteGone),
+            M::NewRoute(message) => {
+                let (route, not_followed) = route(&message);
+                facts.extend(not_followed.map(Fact::NotFollowed));
+                route.map(|route| Fact::Route { route, replace })
+            }
+            M::DelRoute(message) => route(&message).0.map(Fact::RouteGone),
+            M::NewRule(message) => rules::rule(&message).map(Fact::Rule),
+            M::DelRule(_) => Some(Fact::RuleGone),
             M::NewNeighbour(message) => neighbour(&message),
             M::DelNeighbour(message) => {
                 neighbour_address(&message).map(|ip| Fact::NeighbourGone(message.header.ifindex, ip))
@@ -196,7 +253,8 @@ fn fact(payload: NetlinkPayload<RouteNetlinkMessage>, replace: bool) -> Option<F
             _ => None,
         },
         _ => None,
-    }
+    };
+    facts.extend(fact);
 }
 
 fn link(message: &LinkMessage) -> Option<KernelLink> {
@@ -207,11 +265,22 @@ fn link(message: &LinkMessage) -> Option<KernelLink> {
     let mut name = None;
     let mut mac = MacAddr::default();
     let mut mtu = 1500;
+    let (mut master, mut vrf_table) = (None, None);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(text) => name = Some(text.clone()),
             LinkAttribute::Address(bytes) => mac = bytes.as_slice().try_into().map_or(mac, MacAddr),
             LinkAttribute::Mtu(bytes) => mtu = *bytes,
+            LinkAttribute::Controller(index) => master = (*index != 0).then_some(*index),
+            LinkAttribute::LinkInfo(infos) => {
+                vrf_table = infos.iter().find_map(|info| match info {
+                    LinkInfo::Data(InfoData::Vrf(domain)) => domain.iter().find_map(|info| match info {
+                        InfoVrf::TableId(table) => Some(*table),
+                        _ => None,
+                    }),
+                    _ => None,
+                });
+            }
             _ => {}
         }
     }
@@ -223,6 +292,8 @@ fn link(message: &LinkMessage) -> Option<KernelLink> {
         mtu,
         up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
         enabled: flags.contains(LinkFlags::Up),
+        master,
+        vrf_table,
     })
 }
 
@@ -240,17 +311,24 @@ fn address(message: &AddressMessage) -> Option<KernelAddress> {
     Some(KernelAddress { index: message.header.index, address, prefix_len: message.header.prefix_len })
 }
 
-fn route(message: &RouteMessage) -> Option<KernelRoute> {
+/// A route, if it concerns a router and can be followed; and what of it is not followed.
+fn route(message: &RouteMessage) -> (Option<KernelRoute>, Option<NotFollowed>) {
     let header = &message.header;
     let unspecified = match header.address_family {
         AddressFamily::Inet => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        _ => return None,
+        _ => return (None, None),
     };
-    if header.flags.contains(RouteFlags::Cloned) || header.tos != 0 || header.source_prefix_length != 0 {
-        return None;
+    if header.flags.contains(RouteFlags::Cloned) {
+        return (None, None);
     }
-    let kind = match header.kind {
+    if header.tos != 0 {
+        return (None, Some(NotFollowed::RouteTos));
+    }
+    if header.source_prefix_length != 0 {
+        return (None, Some(NotFollowed::RouteSource));
+    }
+    let mut kind = match header.kind {
         RouteType::Unicast => KernelRouteKind::Unicast,
         RouteType::Local | RouteType::Anycast => KernelRouteKind::Local,
         RouteType::Broadcast => KernelRouteKind::Broadcast,
@@ -258,23 +336,31 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
         RouteType::BlackHole => KernelRouteKind::Blackhole,
         RouteType::Unreachable => KernelRouteKind::Unreachable,
         RouteType::Prohibit => KernelRouteKind::Prohibit,
-        _ => return None,
+        RouteType::Throw => KernelRouteKind::Throw,
+        _ => return (None, Some(NotFollowed::RouteType)),
     };
     let mut table = u32::from(header.table);
     let mut metric = 0;
     let mut destination = unspecified;
     let mut single = KernelNextHop { index: 0, gateway: None, weight: 1 };
     let mut several = Vec::new();
+    let (mut mtu, mut encapsulates) = (None, false);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Table(id) => table = *id,
             RouteAttribute::Priority(priority) => metric = *priority,
-            RouteAttribute::Destination(address) => destination = route_address(address)?,
+            RouteAttribute::Destination(address) => match route_address(address) {
+                Some(address) => destination = address,
+                None => return (None, None),
+            },
+            RouteAttribute::Metrics(metrics) => mtu = route_mtu(metrics),
+            RouteAttribute::Encap(_) => encapsulates = true,
             RouteAttribute::Oif(index) => single.index = *index,
             RouteAttribute::Gateway(address) => single.gateway = route_address(address),
             RouteAttribute::Via(via) => single.gateway = via_address(via),
             RouteAttribute::MultiPath(hops) => {
                 for hop in hops {
+                    encapsulates |= hop.attributes.iter().any(|a| matches!(a, RouteAttribute::Encap(_)));
                     if !hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown) {
                         several.push(KernelNextHop {
                             index: hop.interface_index,
@@ -291,8 +377,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
             _ => {}
         }
     }
-    if !matches!(table, LOCAL_TABLE | MAIN_TABLE) {
-        return None;
+    if encapsulates {
+        // Forwarded as they are, packets would arrive where they do not belong.
+        kind = KernelRouteKind::Unreachable;
     }
     let dead = header.flags.intersects(RouteFlags::Dead | RouteFlags::Linkdown);
     let mut next_hops = several;
@@ -302,14 +389,17 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     if kind != KernelRouteKind::Unicast {
         next_hops.clear();
     }
-    let prefix = Prefix::new(destination, header.destination_prefix_length)?;
-    Some(KernelRoute { prefix, table, metric, kind, next_hops })
+    let prefix = Prefix::new(destination, header.destination_prefix_length);
+    let route = prefix.map(|prefix| KernelRoute { prefix, table, metric, kind, mtu, next_hops });
+    (route, encapsulates.then_some(NotFollowed::RouteEncapsulation))
 }
 
-/// The kernel's table of its own addresses.
-pub const LOCAL_TABLE: u32 = 255;
-/// The kernel's table of everything else.
-pub const MAIN_TABLE: u32 = 254;
+fn route_mtu(metrics: &[RouteMetric]) -> Option<u32> {
+    metrics.iter().find_map(|metric| match metric {
+        RouteMetric::Mtu(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),
+        _ => None,
+    })
+}
 
 fn route_address(address: &RouteAddress) -> Option<IpAddr> {
     match address {
@@ -366,7 +456,9 @@ fn neighbour(message: &NeighbourMessage) -> Option<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_net::policy::MAIN_TABLE;
     use netlink_packet_core::NetlinkHeader;
+    use netlink_packet_route::link::InfoKind;
     use netlink_packet_route::neighbour::NeighbourHeader;
     use netlink_packet_route::route::{RouteHeader, RouteNextHop};
 
@@ -421,6 +513,7 @@ mod tests {
                     table: MAIN_TABLE,
                     metric: 20,
                     kind: KernelRouteKind::Unicast,
+                    mtu: None,
                     next_hops: vec![KernelNextHop { index: 7, gateway: Some(gateway), weight: 1 }],
                 },
                 replace: true
@@ -459,13 +552,72 @@ mod tests {
     }
 
     #[test]
-    fn other_tables_and_cloned_routes_say_nothing() {
-        let other = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Table(100)]);
+    fn tables_are_told_apart_and_cloned_routes_say_nothing() {
+        let other = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Table(1_000)]);
         let mut cloned = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1)]);
         cloned.header.flags = RouteFlags::Cloned;
         let mut datagram = bytes(RouteNetlinkMessage::NewRoute(other), 0);
         datagram.extend(bytes(RouteNetlinkMessage::NewRoute(cloned), 0));
-        assert_eq!(decoded(&datagram), vec![]);
+        let facts = decoded(&datagram);
+        assert!(matches!(facts.as_slice(), [Fact::Route { route, .. }] if route.table == 1_000), "{facts:?}");
+    }
+
+    #[test]
+    fn what_is_not_followed_is_told() {
+        let told = |change: &dyn Fn(&mut RouteMessage)| {
+            let mut message = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1)]);
+            change(&mut message);
+            decoded(&bytes(RouteNetlinkMessage::NewRoute(message), 0))
+        };
+        assert_eq!(told(&|route| route.header.tos = 0x10), [Fact::NotFollowed(NotFollowed::RouteTos)]);
+        let of_source = told(&|route| route.header.source_prefix_length = 8);
+        assert_eq!(of_source, [Fact::NotFollowed(NotFollowed::RouteSource)]);
+        let nat = told(&|route| route.header.kind = RouteType::Nat);
+        assert_eq!(nat, [Fact::NotFollowed(NotFollowed::RouteType)]);
+        // Packets that should get a label must not leave without: nor by a shorter prefix.
+        let labelled = told(&|route| route.attributes.push(RouteAttribute::Encap(Vec::new())));
+        let [Fact::NotFollowed(NotFollowed::RouteEncapsulation), Fact::Route { route, .. }] =
+            labelled.as_slice()
+        else {
+            panic!("{labelled:?}")
+        };
+        assert_eq!((route.kind, route.next_hops.len()), (KernelRouteKind::Unreachable, 0));
+    }
+
+    #[test]
+    fn the_mtu_of_a_route_and_its_lock() {
+        let mtu = |metrics: Vec<RouteMetric>| {
+            let message =
+                route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Metrics(metrics)]);
+            let facts = decoded(&bytes(RouteNetlinkMessage::NewRoute(message), 0));
+            let [Fact::Route { route, .. }] = facts.as_slice() else { panic!("{facts:?}") };
+            route.mtu
+        };
+        assert_eq!(mtu(vec![RouteMetric::Mtu(1_300)]), Some(1_300));
+        assert_eq!(mtu(vec![RouteMetric::Lock(1 << 2), RouteMetric::Mtu(1_300)]), Some(1_300));
+        assert_eq!(mtu(vec![RouteMetric::Mtu(0)]), None);
+        assert_eq!(mtu(vec![RouteMetric::Hoplimit(3)]), None);
+    }
+
+    #[test]
+    fn a_routing_domain_and_its_ports() {
+        let link = |index, attributes| {
+            let mut message = LinkMessage::default();
+            message.header.index = index;
+            message.attributes = attributes;
+            let facts = decoded(&bytes(RouteNetlinkMessage::NewLink(message), 0));
+            let [Fact::Link(link)] = facts.as_slice() else { panic!("{facts:?}") };
+            (link.master, link.vrf_table)
+        };
+        let name = |name: &str| LinkAttribute::IfName(name.to_owned());
+        let vrf = LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Vrf),
+            LinkInfo::Data(InfoData::Vrf(vec![InfoVrf::TableId(1_001)])),
+        ]);
+        assert_eq!(link(5, vec![name("red"), vrf]), (None, Some(1_001)));
+        assert_eq!(link(6, vec![name("eth0"), LinkAttribute::Controller(5)]), (Some(5), None));
+        let bridge = LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]);
+        assert_eq!(link(7, vec![name("br0"), bridge]), (None, None));
     }
 
     #[test]

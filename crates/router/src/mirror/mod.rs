@@ -9,11 +9,11 @@
 //! this thread; it then waits at least ten times as long before it reads again. While it reads, it goes on to follow: a change of a route is
 //! not held up by a table of a million.
 //!
-//! What is mirrored: the tables `local` and `main`, merged into one (the local table first for the same prefix, then the smallest
-//! metric), multipath next hops, routes that refuse. Next-hop objects come with their next hops written out
-//! (`net.ipv4.nexthop_compat_mode`, on by default). Not mirrored: other tables and rules (`ip rule`), routes by type of service
-//! or source, metrics such as a route's own MTU, whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`): packets to those
-//! are left to the kernel by the worker but dropped by the guard.
+//! What is mirrored: all tables with their routes (the smallest metric of a prefix, multipath next hops, routes that refuse or `throw`, their MTU), and
+//! the [rules] that choose among them, routing domains (VRFs) included. As long as the rules are the kernel's own, the tables local and main are told as one.
+//! Next-hop objects come with their next hops written out (`net.ipv4.nexthop_compat_mode`, on by default). What packets in transit meet in the kernel
+//! and not here is told once ([`decode::NotFollowed`]). Whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`) are left to the
+//! kernel by the worker but dropped by the guard.
 
 use std::io;
 use std::net::IpAddr;
@@ -29,12 +29,16 @@ use evenkeel_ports::sys::{self, Notifier, Poller};
 use netlink_packet_route::AddressFamily;
 
 pub mod decode;
+pub mod names;
 mod routes;
+pub mod rules;
 mod socket;
 pub mod state;
 
 use decode::Fact;
-use socket::Kernel;
+use names::TableNames;
+pub use rules::MirroredRules;
+use socket::{Dumped, Kernel};
 use state::{KernelCopy, Resync};
 pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 
@@ -42,6 +46,8 @@ pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 const BATCH: usize = 256;
 /// Messages that wait for the worker before this thread waits for it.
 const BACKLOG: usize = 1024;
+/// By how many steps the thread goes before the worker where they share a CPU: nine parts of ten for what little it has to do.
+const NICER: i32 = -10;
 /// Datagrams read before the worker is told.
 const DATAGRAMS_PER_ROUND: usize = 256;
 
@@ -131,6 +137,7 @@ impl Mirror {
         let mut initial = Vec::new();
         let started = sys::monotonic_now();
         copy.replace(kernel.dump()?, &mut initial);
+        copy.replace_rules(kernel.dump_rules()?, TableNames::of_system(), &mut initial);
 
         let (requests, request_receiver) = channel();
         let wake = Notifier::new()?;
@@ -155,10 +162,17 @@ impl Mirror {
             wake,
             stop: Arc::clone(&stop),
             schedule: Schedule::new(started),
+            rules: RuleReading::default(),
         };
-        follower.read_routes(&mut initial, false)?;
+        follower.read_all(&mut initial, false)?;
         follower.schedule.has_read(started, sys::monotonic_now());
-        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || follower.run())?;
+        let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
+            // It has inherited the CPU of the worker that started it: who is busy there would keep changes waiting. And a change is little work that others
+            // wait for. Where neither is allowed, it follows all the same.
+            let _ = sys::drop_cpu_affinity();
+            let _ = sys::change_nice(NICER);
+            follower.run();
+        })?;
         Ok((Self { view, stop, thread: Some(thread) }, initial, views))
     }
 
@@ -230,7 +244,7 @@ impl Schedule {
 
     fn want(&mut self, now: Nanos, resync: Resync) {
         let due = match resync {
-            Resync::No => return,
+            Resync::No | Resync::Rules => return,
             Resync::Now => now,
             Resync::Soon => now + SOON,
             Resync::Later => {
@@ -250,6 +264,24 @@ impl Schedule {
     }
 }
 
+/// When to read the rules again: at once after each change, but a change of thousands of rules one by one costs no more than a tenth of one core's time.
+#[derive(Debug, Default)]
+struct RuleReading {
+    wanted: bool,
+    not_before: Nanos,
+}
+
+impl RuleReading {
+    fn due(&self) -> Nanos {
+        if self.wanted { self.not_before } else { Nanos::MAX }
+    }
+
+    fn has_read(&mut self, began: Nanos, now: Nanos) {
+        self.wanted = false;
+        self.not_before = now.saturating_add((now - began) * 10);
+    }
+}
+
 /// The thread.
 struct Follower {
     kernel: Kernel,
@@ -260,6 +292,7 @@ struct Follower {
     wake: Notifier,
     stop: Arc<AtomicBool>,
     schedule: Schedule,
+    rules: RuleReading,
 }
 
 impl Follower {
@@ -268,7 +301,7 @@ impl Follower {
         let mut facts = Vec::new();
         let mut changes = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
-            let wait = self.schedule.due().saturating_sub(sys::monotonic_now());
+            let wait = self.schedule.due().min(self.rules.due()).saturating_sub(sys::monotonic_now());
             if self.poller.wait(&mut ready, Some(wait)).is_err() {
                 return;
             }
@@ -303,65 +336,87 @@ impl Follower {
             let now = sys::monotonic_now();
             for fact in facts.drain(..) {
                 let resync = self.copy.apply(fact, changes);
+                self.rules.wanted |= resync == Resync::Rules;
                 self.schedule.want(now, resync);
             }
+        }
+        let now = sys::monotonic_now();
+        if self.rules.due() <= now {
+            self.read_rules(changes);
+            self.rules.has_read(now, sys::monotonic_now());
         }
         Ok(())
     }
 
+    /// Reads all rules; one that the kernel refuses to tell (it is out of memory) is read again with everything else.
+    fn read_rules(&mut self, changes: &mut Vec<MirrorEvent>) {
+        if let Ok(rules) = self.kernel.dump_rules() {
+            self.copy.replace_rules(rules, TableNames::of_system(), changes);
+        }
+    }
+
     fn resync(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
         let started = sys::monotonic_now();
-        // Events that wait are older than the dump and say nothing that it does not.
-        let mut older = Vec::new();
-        while self.kernel.read_events(&mut older)? {
-            older.clear();
-        }
         self.schedule = Schedule::new(started);
         // A dump that the kernel refuses (it is out of memory): what is known stands, and the next dump repairs it.
         if let Ok(tables) = self.kernel.dump() {
             self.copy.replace(tables, changes);
         }
-        self.read_routes(changes, true)?;
+        self.read_rules(changes);
+        self.read_all(changes, true)?;
         self.schedule.has_read(started, sys::monotonic_now());
         Ok(())
     }
 
-    /// Reads all routes. If it is to `follow`, it does so between two datagrams.
-    fn read_routes(&mut self, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<()> {
-        let (mut facts, mut complete) = (Vec::new(), true);
+    /// Reads all neighbours and routes. If it is to `follow`, it does so between two datagrams.
+    fn read_all(&mut self, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<()> {
+        self.copy.begin_neighbours();
+        let complete = self.read_dump(Dumped::Neighbours, changes, follow)?;
+        self.copy.end_neighbours(complete, changes);
         self.copy.begin_routes();
+        let mut routes = true;
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let asked = self.kernel.ask_for_routes(family);
-            let mut sequence = asked.as_ref().ok().copied();
-            if let (Err(error), false) = (asked, follow) {
-                return Err(error);
-            }
-            complete &= sequence.is_some();
-            while let Some(of) = sequence {
-                match self.kernel.read_dump(of, &mut facts) {
-                    Ok(true) => {}
-                    Ok(false) => sequence = None,
-                    Err(error) if !follow => return Err(error),
-                    Err(_refused) => (sequence, complete) = (None, false),
-                }
-                for fact in facts.drain(..) {
-                    complete &= fact != Fact::Interrupted;
-                    self.copy.dumped_route(fact, changes);
-                }
-                if follow {
-                    self.serve();
-                    self.read(&mut facts, changes)?;
-                    if !self.tell(changes) || self.stop.load(Ordering::Relaxed) {
-                        return Ok(());
-                    }
-                }
-            }
+            routes &= self.read_dump(Dumped::Routes(family), changes, follow)?;
         }
-        self.copy.end_routes(complete, changes);
-        if !complete {
+        self.copy.end_routes(routes, changes);
+        if !(complete && routes) {
             self.schedule.want(sys::monotonic_now(), Resync::Later);
         }
         Ok(())
+    }
+
+    /// Reads one dump to its end. False: it is not complete, because a change interrupted it, the kernel refused it, or all is to stop.
+    fn read_dump(&mut self, what: Dumped, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<bool> {
+        let (mut facts, mut complete) = (Vec::new(), true);
+        let mut sequence = match self.kernel.ask_for(what) {
+            Ok(sequence) => Some(sequence),
+            Err(error) if !follow => return Err(error),
+            Err(_refused) => return Ok(false),
+        };
+        while let Some(of) = sequence {
+            match self.kernel.read_dump(of, &mut facts) {
+                Ok(true) => {}
+                Ok(false) => sequence = None,
+                Err(error) if !follow => return Err(error),
+                Err(_refused) => (sequence, complete) = (None, false),
+            }
+            for fact in facts.drain(..) {
+                complete &= fact != Fact::Interrupted;
+                match what {
+                    Dumped::Neighbours => self.copy.dumped_neighbour(fact, changes),
+                    Dumped::Routes(_) => self.copy.dumped_route(fact, changes),
+                }
+            }
+            if follow {
+                let _ = self.wake.take();
+                self.serve();
+                self.read(&mut facts, changes)?;
+                if !self.tell(changes) || self.stop.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(complete)
     }
 
     /// Sends changes to the workers. False: all have gone.

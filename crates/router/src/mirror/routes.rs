@@ -1,56 +1,152 @@
-//! The routes of the mirror's copy: what the kernel has, and what of it has been told to the worker.
+//! The routes of the mirror's copy: what the kernel has, table by table, and what of it has been told to the worker.
 //!
-//! A dump is compared with what is known while it is read, prefix by prefix, so that changes are told at once and no second table is needed. What
-//! an event has changed meanwhile stands: the dump may be older. At its end, what it did not have is taken away.
+//! A dump is compared with what is known while it is read, prefix by prefix, so that changes are told at once and no second copy is needed. What
+//! an event has changed meanwhile stands: the dump may be older. At its end, what it did not have is taken away. Mostly there is nothing, which is seen by
+//! counting: a million routes are not gone through, for events wait meanwhile.
+//!
+//! As long as nobody has made rules of his own, the kernel keeps the tables local and main together, and so they are told: as one, in which a prefix of
+//! local hides the same one of main.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::Hash;
 
 use evenkeel_net::Prefix;
+use evenkeel_net::policy::{LOCAL_TABLE, MAIN_TABLE, TableId};
 use evenkeel_net::prefix_map::PrefixMap;
 
-use super::decode::{IfIndex, KernelNextHop, KernelRoute, KernelRouteKind, LOCAL_TABLE};
+use super::decode::{IfIndex, KernelNextHop, KernelRoute, KernelRouteKind};
 use super::state::{MirrorEvent, MirroredNextHop, MirroredRoute, Ports};
 
-/// A route of the kernel without its prefix: what many prefixes have in common.
+/// A route of the kernel without prefix and table: what many prefixes have in common.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Entry {
-    table: u32,
     metric: u32,
     kind: KernelRouteKind,
+    mtu: Option<u32>,
     next_hops: Vec<KernelNextHop>,
 }
 
 impl From<KernelRoute> for Entry {
     fn from(route: KernelRoute) -> Self {
-        let KernelRoute { prefix: _, table, metric, kind, next_hops } = route;
-        Self { table, metric, kind, next_hops }
+        let KernelRoute { prefix: _, table: _, metric, kind, mtu, next_hops } = route;
+        Self { metric, kind, mtu, next_hops }
+    }
+}
+
+/// Where a route is.
+type Place = (TableId, Prefix);
+
+/// Something by table and prefix. What the tables have for a prefix is kept in one list, and each different list once: so tables cost nothing but what
+/// is in them.
+#[derive(Debug)]
+struct Tables<T: Clone + Eq + Hash> {
+    /// Each list by table.
+    lists: PrefixMap<Vec<(TableId, T)>>,
+    /// How many prefixes a table has; those that have none are not there.
+    counts: BTreeMap<TableId, usize>,
+}
+
+impl<T: Clone + Eq + Hash> Default for Tables<T> {
+    fn default() -> Self {
+        Self { lists: PrefixMap::default(), counts: BTreeMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Tables<T> {
+    fn get(&self, (table, prefix): Place) -> Option<&T> {
+        let list = self.lists.get(prefix)?;
+        list.binary_search_by_key(&table, |(of, _)| *of).ok().map(|at| &list[at].1)
+    }
+
+    fn set(&mut self, (table, prefix): Place, value: Option<T>) {
+        let mut list = self.lists.get(prefix).cloned().unwrap_or_default();
+        match (list.binary_search_by_key(&table, |(of, _)| *of), value) {
+            (Ok(at), Some(value)) => list[at].1 = value,
+            (Err(at), Some(value)) => {
+                list.insert(at, (table, value));
+                *self.counts.entry(table).or_default() += 1;
+            }
+            (Ok(at), None) => {
+                list.remove(at);
+                let left = self.counts.get(&table).map_or(0, |count| count - 1);
+                if left == 0 {
+                    self.counts.remove(&table);
+                } else {
+                    self.counts.insert(table, left);
+                }
+            }
+            (Err(_), None) => return,
+        }
+        if list.is_empty() {
+            self.lists.remove(prefix);
+        } else {
+            self.lists.insert(prefix, list);
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.counts.values().sum()
+    }
+
+    /// The places of which `which` says so; none at once if it says so of no value there is. O(n) else.
+    fn places(&self, which: impl Fn(Place, &T) -> bool, of_values: impl Fn(&T) -> bool) -> Vec<Place> {
+        if !self.lists.values().flatten().any(|(_, value)| of_values(value)) {
+            return Vec::new();
+        }
+        let all = self
+            .lists
+            .iter()
+            .flat_map(|(prefix, list)| list.iter().map(move |(table, value)| ((*table, prefix), value)));
+        all.filter(|(place, value)| of_values(value) && which(*place, value))
+            .map(|(place, _)| place)
+            .collect()
     }
 }
 
 /// A dump that is being read.
 #[derive(Debug, Default)]
 struct Dump {
-    /// Prefixes that events have changed since it began.
-    touched: HashSet<Prefix>,
-    /// What it had: by prefix, [`bit`] of each table.
-    seen: PrefixMap<u8>,
+    /// What events have changed since it began.
+    touched: HashSet<Place>,
+    /// What it had.
+    seen: Tables<()>,
+    /// How much of what was known it has not had yet, and no event has changed.
+    missing: usize,
     /// The last prefix and table, whose routes come one after the other.
-    last: Option<(Prefix, u32, Vec<Entry>)>,
+    last: Option<(Place, Vec<Entry>)>,
 }
 
-/// For each of the two tables that are mirrored, a bit.
-const fn bit(table: u32) -> u8 {
-    if table == LOCAL_TABLE { 2 } else { 1 }
+impl Dump {
+    fn had(&self, place: Place) -> bool {
+        self.seen.get(place).is_some()
+    }
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Routes {
-    kernel: PrefixMap<Vec<Entry>>,
-    published: PrefixMap<MirroredRoute>,
+    kernel: Tables<Vec<Entry>>,
+    /// The prefixes of the table local: those that are told otherwise when rules come.
+    local: BTreeSet<Prefix>,
+    published: Tables<MirroredRoute>,
     dump: Option<Dump>,
     /// The kernel's indices have come to mean other ports since all routes were published.
     pub(super) remapped: bool,
+    /// The tables local and main are told as one.
+    merged: bool,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self {
+            kernel: Tables::default(),
+            local: BTreeSet::new(),
+            published: Tables::default(),
+            dump: None,
+            remapped: false,
+            merged: true,
+        }
+    }
 }
 
 impl Routes {
@@ -62,120 +158,157 @@ impl Routes {
         ports: &Ports,
         events: &mut Vec<MirrorEvent>,
     ) {
-        let prefix = route.prefix;
-        self.touch(prefix);
-        let mut entries = self.kernel.get(prefix).cloned().unwrap_or_default();
+        let place = (route.table, route.prefix);
+        self.touch(place);
+        let mut entries = self.known(place).to_vec();
         if replace {
-            entries.retain(|old| (old.table, old.metric) != (route.table, route.metric));
+            entries.retain(|old| old.metric != route.metric);
         }
         let entry = Entry::from(route);
         if !entries.contains(&entry) {
             entries.push(entry);
         }
-        self.put(prefix, entries, ports, events);
+        self.put(place, entries, ports, events);
     }
 
     /// A route is gone.
     pub(super) fn remove(&mut self, route: KernelRoute, ports: &Ports, events: &mut Vec<MirrorEvent>) {
-        let prefix = route.prefix;
-        self.touch(prefix);
-        let Some(mut entries) = self.kernel.get(prefix).cloned() else { return };
+        let place = (route.table, route.prefix);
+        self.touch(place);
+        let mut entries = self.known(place).to_vec();
         let gone = Entry::from(route);
-        let same = |old: &Entry| (old.table, old.metric, old.kind) == (gone.table, gone.metric, gone.kind);
-        if let Some(place) = entries.iter().position(|old| *old == gone) {
-            entries.remove(place);
-        } else if let Some(place) = entries.iter().position(|old| {
+        let same = |old: &Entry| (old.metric, old.kind) == (gone.metric, gone.kind);
+        if let Some(at) = entries.iter().position(|old| *old == gone) {
+            entries.remove(at);
+        } else if let Some(at) = entries.iter().position(|old| {
             // IPv6 says of a multipath route that one of its next hops is gone.
             same(old) && gone.next_hops.iter().all(|hop| old.next_hops.contains(hop))
         }) {
-            entries[place].next_hops.retain(|hop| !gone.next_hops.contains(hop));
-            if entries[place].next_hops.is_empty() {
-                entries.remove(place);
+            entries[at].next_hops.retain(|hop| !gone.next_hops.contains(hop));
+            if entries[at].next_hops.is_empty() {
+                entries.remove(at);
             }
-        } else if let Some(place) = entries.iter().position(same) {
+        } else if let Some(at) = entries.iter().position(same) {
             // The next hops differ because some were dead when one of the two messages was made.
-            entries.remove(place);
+            entries.remove(at);
+        } else {
+            return;
         }
-        self.put(prefix, entries, ports, events);
+        self.put(place, entries, ports, events);
     }
 
     /// An interface was taken down or is gone: the kernel forgets the next hops behind it, without a word (IPv4). O(n).
     pub(super) fn forget_interface(&mut self, index: IfIndex, ports: &Ports, events: &mut Vec<MirrorEvent>) {
         let behind = |hop: &KernelNextHop| hop.index == index;
-        let affected: Vec<Prefix> = self
-            .kernel
-            .iter()
-            .filter(|(_, entries)| entries.iter().any(|entry| entry.next_hops.iter().any(behind)))
-            .map(|(prefix, _)| prefix)
-            .collect();
-        for prefix in affected {
-            let mut entries = self.kernel.get(prefix).cloned().unwrap_or_default();
+        let concerned = |entries: &Vec<Entry>| entries.iter().any(|entry| entry.next_hops.iter().any(behind));
+        let affected = self.kernel.places(|_, _| true, concerned);
+        for place in affected {
+            let mut entries = self.known(place).to_vec();
             entries.retain_mut(|entry| {
                 let before = entry.next_hops.len();
                 entry.next_hops.retain(|hop| !behind(hop));
                 before == 0 || !entry.next_hops.is_empty()
             });
-            self.put(prefix, entries, ports, events);
+            self.put(place, entries, ports, events);
         }
     }
 
-    fn touch(&mut self, prefix: Prefix) {
-        if let Some(dump) = &mut self.dump {
-            dump.touched.insert(prefix);
+    /// Whether a table has no routes.
+    pub(super) fn is_empty(&self, table: TableId) -> bool {
+        !self.kernel.counts.contains_key(&table)
+    }
+
+    /// Whether the tables local and main are told as one.
+    pub(super) fn is_merged(&self) -> bool {
+        self.merged
+    }
+
+    /// Tells the tables local and main as one from now on, or apart, and calls `between` when the worker has all that it needs for both. O(n) in the routes
+    /// of local.
+    pub(super) fn set_merged(
+        &mut self,
+        merged: bool,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+        between: impl FnOnce(&mut Vec<MirrorEvent>),
+    ) {
+        let local: Vec<Prefix> = self.local.iter().copied().collect();
+        self.merged = merged;
+        // Apart, local is told first and leaves main last; together, the other way round.
+        let (first, last) = if merged { (MAIN_TABLE, LOCAL_TABLE) } else { (LOCAL_TABLE, MAIN_TABLE) };
+        for prefix in &local {
+            self.publish((first, *prefix), ports, events);
+        }
+        between(events);
+        for prefix in &local {
+            self.publish((last, *prefix), ports, events);
+        }
+    }
+
+    fn known(&self, place: Place) -> &[Entry] {
+        self.kernel.get(place).map_or(&[], Vec::as_slice)
+    }
+
+    /// To be called before an event changes a place.
+    fn touch(&mut self, place: Place) {
+        let known = !self.known(place).is_empty();
+        if let Some(dump) = &mut self.dump
+            && dump.touched.insert(place)
+            && known
+            && !dump.had(place)
+        {
+            dump.missing = dump.missing.saturating_sub(1);
         }
     }
 
     /// A dump of both families begins.
     pub(super) fn begin_dump(&mut self) {
-        self.dump = Some(Dump::default());
+        let missing = self.kernel.len();
+        self.dump = Some(Dump { missing, ..Dump::default() });
     }
 
     /// A route of the dump.
     pub(super) fn dumped(&mut self, route: KernelRoute, ports: &Ports, events: &mut Vec<MirrorEvent>) {
         let Some(dump) = &mut self.dump else { return };
-        let (prefix, table) = (route.prefix, route.table);
-        let next = Some((prefix, table, vec![Entry::from(route)]));
+        let place = (route.table, route.prefix);
+        let entry = Entry::from(route);
         match &mut dump.last {
-            Some((p, t, entries)) if (*p, *t) == (prefix, table) => {
-                let entry = next.into_iter().flat_map(|(.., entries)| entries);
-                for entry in entry.filter(|entry| !entries.contains(entry)).collect::<Vec<_>>() {
+            Some((last, entries)) if *last == place => {
+                if !entries.contains(&entry) {
                     entries.push(entry);
                 }
             }
             last => {
-                let done = std::mem::replace(last, next);
+                let done = last.replace((place, vec![entry]));
                 self.compare(done, ports, events);
             }
         }
     }
 
     /// All routes that the dump has of a prefix in a table.
-    fn compare(
-        &mut self,
-        done: Option<(Prefix, u32, Vec<Entry>)>,
-        ports: &Ports,
-        events: &mut Vec<MirrorEvent>,
-    ) {
-        let (Some((prefix, table, dumped)), Some(dump)) = (done, &mut self.dump) else { return };
-        let seen = dump.seen.get(prefix).copied().unwrap_or(0);
-        dump.seen.insert(prefix, seen | bit(table));
-        if dump.touched.contains(&prefix) {
+    fn compare(&mut self, done: Option<(Place, Vec<Entry>)>, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+        let Some((place, dumped)) = done else { return };
+        let known = !self.known(place).is_empty();
+        let Some(dump) = &mut self.dump else { return };
+        let again = dump.had(place);
+        dump.seen.set(place, Some(()));
+        if dump.touched.contains(&place) {
             return;
         }
-        let known = self.kernel.get(prefix).map_or(&[][..], Vec::as_slice);
-        if known.iter().filter(|entry| entry.table == table).eq(&dumped) {
+        if known && !again {
+            dump.missing = dump.missing.saturating_sub(1);
+        }
+        if *self.known(place) == *dumped {
             if self.remapped {
-                self.publish(prefix, ports, events);
+                self.publish(place, ports, events);
             }
             return;
         }
-        let others = known.iter().filter(|entry| entry.table != table).cloned();
-        let entries = others.chain(dumped).collect();
-        self.put(prefix, entries, ports, events);
+        self.put(place, dumped, ports, events);
     }
 
-    /// The dump is at its end. If it is not `complete`, because a change interrupted it or it failed, what it did not have stays. O(n) if it
-    /// is.
+    /// The dump is at its end. If it is not `complete`, because a change interrupted it or it failed, what it did not have stays. O(n) if something is to
+    /// be taken away.
     pub(super) fn end_dump(&mut self, complete: bool, ports: &Ports, events: &mut Vec<MirrorEvent>) {
         let last = self.dump.as_mut().and_then(|dump| dump.last.take());
         self.compare(last, ports, events);
@@ -184,63 +317,61 @@ impl Routes {
             return;
         }
         self.remapped = false;
-        let stays = |prefix: Prefix, entry: &Entry| {
-            dump.seen.get(prefix).is_some_and(|seen| seen & bit(entry.table) != 0)
-                || dump.touched.contains(&prefix)
-        };
-        let gone: Vec<Prefix> = self
-            .kernel
-            .iter()
-            .filter(|(prefix, entries)| !entries.iter().all(|entry| stays(*prefix, entry)))
-            .map(|(prefix, _)| prefix)
-            .collect();
-        for prefix in gone {
-            let mut entries = self.kernel.get(prefix).cloned().unwrap_or_default();
-            entries.retain(|entry| stays(prefix, entry));
-            self.put(prefix, entries, ports, events);
-        }
-    }
-
-    /// The routes of a prefix are these now.
-    fn put(&mut self, prefix: Prefix, entries: Vec<Entry>, ports: &Ports, events: &mut Vec<MirrorEvent>) {
-        if entries.is_empty() {
-            self.kernel.remove(prefix);
-        } else {
-            self.kernel.insert(prefix, entries);
-        }
-        self.publish(prefix, ports, events);
-    }
-
-    fn publish(&mut self, prefix: Prefix, ports: &Ports, events: &mut Vec<MirrorEvent>) {
-        let route = self.effective(prefix, ports);
-        if self.published.get(prefix) == route.as_ref() {
+        if dump.missing == 0 {
             return;
         }
-        match route {
-            Some(route) => self.published.insert(prefix, route),
-            None => self.published.remove(prefix),
-        };
-        // The one that all prefixes with the same next hops share.
-        let route = self.published.get(prefix).cloned();
-        events.push(MirrorEvent::Route { prefix, route });
+        let gone = |place, _: &Vec<Entry>| !dump.had(place) && !dump.touched.contains(&place);
+        for place in self.kernel.places(gone, |_| true) {
+            self.put(place, Vec::new(), ports, events);
+        }
     }
 
-    /// What the kernel would do with packets to `prefix`, as far as one table of longest prefixes can tell it.
-    fn effective(&self, prefix: Prefix, ports: &Ports) -> Option<MirroredRoute> {
-        let usable = |route: &&Entry| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
-        // `min_by_key` gives the first of equals: the one the kernel listed first.
-        let best = self
-            .kernel
-            .get(prefix)?
-            .iter()
-            .filter(usable)
-            .min_by_key(|route| (route.table != LOCAL_TABLE, route.metric))?;
+    /// The routes of a prefix in a table are these now.
+    fn put(&mut self, place: Place, entries: Vec<Entry>, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+        if place.0 == LOCAL_TABLE {
+            if entries.is_empty() {
+                self.local.remove(&place.1)
+            } else {
+                self.local.insert(place.1)
+            };
+        }
+        self.kernel.set(place, (!entries.is_empty()).then_some(entries));
+        let told = if self.merged && place.0 == LOCAL_TABLE { (MAIN_TABLE, place.1) } else { place };
+        self.publish(told, ports, events);
+    }
+
+    /// Tells the worker of a prefix in a table, if it does not know already.
+    fn publish(&mut self, place: Place, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+        let route = self.effective(place, ports);
+        if self.published.get(place) == route.as_ref() {
+            return;
+        }
+        self.published.set(place, route);
+        // The one that all prefixes with the same next hops share.
+        let route = self.published.get(place).cloned();
+        let (table, prefix) = place;
+        events.push(MirrorEvent::Route { table, prefix, route });
+    }
+
+    /// What the worker should have for a prefix in a table: what the kernel would do with packets to it, had the table no longer ones.
+    fn effective(&self, (table, prefix): Place, ports: &Ports) -> Option<MirroredRoute> {
+        let best = match (self.merged, table) {
+            (true, LOCAL_TABLE) => None,
+            (true, MAIN_TABLE) => self.best((LOCAL_TABLE, prefix)).or_else(|| self.best((table, prefix))),
+            _ => self.best((table, prefix)),
+        }?;
         let hop = |hop: &KernelNextHop| MirroredNextHop {
             port: ports.port_of(hop.index),
             gateway: hop.gateway,
             weight: hop.weight,
         };
         let next_hops = best.next_hops.iter().map(hop).collect();
-        Some(MirroredRoute { kind: best.kind, metric: best.metric, next_hops })
+        Some(MirroredRoute { kind: best.kind, metric: best.metric, mtu: best.mtu, next_hops })
+    }
+
+    fn best(&self, place: Place) -> Option<&Entry> {
+        let usable = |route: &&Entry| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
+        // `min_by_key` gives the first of equals: the one the kernel listed first.
+        self.known(place).iter().filter(usable).min_by_key(|route| route.metric)
     }
 }

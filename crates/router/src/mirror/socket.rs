@@ -13,11 +13,13 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourHeader, NeighbourMessage,
 };
 use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 use super::decode::{Fact, IfIndex, decode};
+use super::rules::KernelRule;
 use super::state::Tables;
 
 /// What the kernel may queue for us: a burst of some 100,000 events.
@@ -27,8 +29,17 @@ const DATAGRAM: usize = 64 << 10;
 /// A dump that changes interrupted is tried again at most so often; then the last try stands until the next resync.
 const DUMP_TRIES: usize = 4;
 
-/// Multicast groups (`enum rtnetlink_groups`): links, neighbours, addresses and routes of both families.
-const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+/// Multicast groups (`enum rtnetlink_groups`): links, neighbours, addresses, routes and rules of both families.
+const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
+
+/// What there may be many of: read in pieces, with [`Kernel::ask_for`] and [`Kernel::read_dump`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Dumped {
+    /// The neighbours of both families.
+    Neighbours,
+    /// The routes of a family, all tables.
+    Routes(AddressFamily),
+}
 
 /// Both sockets, in the network namespace of the thread that opened them.
 pub(crate) struct Kernel {
@@ -79,33 +90,54 @@ impl Kernel {
         }
     }
 
-    /// Reads links, addresses and neighbours of both families.
+    /// Reads links and addresses of both families.
     pub(crate) fn dump(&mut self) -> io::Result<Tables> {
         let mut tables = Tables::default();
-        self.dump_one(&RouteNetlinkMessage::GetLink(LinkMessage::default()), &mut tables)?;
-        self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()), &mut tables)?;
-        self.dump_one(&RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), &mut tables)?;
+        let links = self.dump_one(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        let addresses = self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        links.into_iter().chain(addresses).for_each(|fact| tables.add(fact));
         Ok(tables)
     }
 
-    fn dump_one(&mut self, request: &RouteNetlinkMessage, tables: &mut Tables) -> io::Result<()> {
-        for attempt in 1..=DUMP_TRIES {
+    /// Reads the rules of both families, in their order.
+    pub(crate) fn dump_rules(&mut self) -> io::Result<Vec<KernelRule>> {
+        let mut rules = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RuleMessage::default();
+            message.header.family = family;
+            let facts = self.dump_one(&RouteNetlinkMessage::GetRule(message))?;
+            rules.extend(facts.into_iter().filter_map(|fact| match fact {
+                Fact::Rule(rule) => Some(rule),
+                _ => None,
+            }));
+        }
+        Ok(rules)
+    }
+
+    /// All that a dump says; it is asked for again when a change interrupts it.
+    fn dump_one(&mut self, request: &RouteNetlinkMessage) -> io::Result<Vec<Fact>> {
+        for attempt in 1.. {
             let sequence = self.send(request.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
             let mut facts = Vec::new();
             while self.read_dump(sequence, &mut facts)? {}
             if !facts.contains(&Fact::Interrupted) || attempt == DUMP_TRIES {
-                facts.into_iter().for_each(|fact| tables.add(fact));
-                break;
+                return Ok(facts);
             }
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
-    /// Asks for all routes of a family; to be read with [`Kernel::read_dump`] to its end.
-    pub(crate) fn ask_for_routes(&mut self, family: AddressFamily) -> io::Result<u32> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family;
-        self.send(RouteNetlinkMessage::GetRoute(message), NLM_F_REQUEST | NLM_F_DUMP)
+    /// Asks for a dump; to be read with [`Kernel::read_dump`] to its end.
+    pub(crate) fn ask_for(&mut self, what: Dumped) -> io::Result<u32> {
+        let request = match what {
+            Dumped::Neighbours => RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()),
+            Dumped::Routes(family) => {
+                let mut message = RouteMessage::default();
+                message.header.address_family = family;
+                RouteNetlinkMessage::GetRoute(message)
+            }
+        };
+        self.send(request, NLM_F_REQUEST | NLM_F_DUMP)
     }
 
     /// Reads one datagram of the dump that was asked for as `sequence`. False: it was the last.

@@ -4,14 +4,20 @@
 //! one route per prefix). Facts and whole dumps change the first, and the difference to the second is sent. So a dump that repeats what is known costs
 //! the worker nothing. Routes are many: they are compared while they are read.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use evenkeel_net::policy::{DEFAULT_TABLE, TableId};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
-use super::decode::{Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbourState, KernelRouteKind};
+use super::decode::{
+    Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbour, KernelNeighbourState, KernelRouteKind,
+    NotFollowed,
+};
+use super::names::TableNames;
 use super::routes::Routes;
+use super::rules::{KernelRule, MirroredRules, PortPlace, compile};
 
 /// A next hop of a mirrored route.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -24,13 +30,15 @@ pub struct MirroredNextHop {
     pub weight: u16,
 }
 
-/// The route the kernel would use for a prefix: local table before main, then the smallest metric.
+/// The route that the kernel would use for a prefix of a table: of several the one with the smallest metric.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MirroredRoute {
     /// What happens to packets.
     pub kind: KernelRouteKind,
     /// Smaller wins; kept for views.
     pub metric: u32,
+    /// The longest IP packet in transit that it takes, bytes; `None`: as long as the port takes.
+    pub mtu: Option<u32>,
     /// Where to. Empty unless `kind` is unicast.
     pub next_hops: Arc<[MirroredNextHop]>,
 }
@@ -71,6 +79,8 @@ pub enum MirrorEvent {
     },
     /// The route of a prefix changed; `None`: there is none any more.
     Route {
+        /// In which table. As long as there are no [rules](MirrorEvent::Rules), all that matters is in the table main.
+        table: TableId,
         /// The destinations.
         prefix: Prefix,
         /// Their route now.
@@ -85,6 +95,10 @@ pub enum MirrorEvent {
         /// What is known of it.
         state: Option<KernelNeighbourState>,
     },
+    /// The rules changed, or the names of tables.
+    Rules(Arc<MirroredRules>),
+    /// The kernel does something with packets in transit that is not followed here; told once of each.
+    NotFollowed(NotFollowed),
 }
 
 /// How soon the tables have to be read again after a fact.
@@ -94,18 +108,19 @@ pub enum Resync {
     No,
     /// When things have calmed down: events may have been lost in the burst.
     Later,
+    /// The rules, and nothing else: which one is gone is not said.
+    Rules,
     /// Soon: the kernel changes routes without saying so when links and addresses change.
     Soon,
     /// At once: messages were lost.
     Now,
 }
 
-/// What the kernel has besides routes.
+/// What the kernel has few of.
 #[derive(Debug, Default)]
 pub struct Tables {
     links: HashMap<IfIndex, KernelLink>,
     addresses: BTreeSet<KernelAddress>,
-    neighbours: HashMap<(IfIndex, IpAddr), KernelNeighbourState>,
 }
 
 impl Tables {
@@ -118,12 +133,20 @@ impl Tables {
             Fact::Address(address) => {
                 self.addresses.insert(address);
             }
-            Fact::Neighbour(neighbour) => {
-                self.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
-            }
             _ => {}
         }
     }
+}
+
+/// The kernel's neighbours. A dump is taken in one by one, as that of routes is.
+#[derive(Debug, Default)]
+struct Neighbours {
+    /// With the number of the last dump that had it, or before the end of which an event told of it.
+    known: HashMap<(IfIndex, IpAddr), (KernelNeighbourState, u64)>,
+    /// The number of the dump that is being read, or comes next.
+    dump: u64,
+    /// What events have told to be gone since it began.
+    gone: HashSet<(IfIndex, IpAddr)>,
 }
 
 /// The interfaces of the ports as published.
@@ -142,7 +165,11 @@ impl Ports {
 pub struct KernelCopy {
     interfaces: Vec<String>,
     tables: Tables,
+    neighbours: Neighbours,
     routes: Routes,
+    /// `None`: not read yet.
+    rules: Option<Vec<KernelRule>>,
+    names: TableNames,
     ports: Ports,
     published: Published,
 }
@@ -154,6 +181,8 @@ type OwnAddress = (IpAddr, u8, Option<PortIndex>);
 struct Published {
     local: BTreeSet<OwnAddress>,
     neighbours: HashMap<(PortIndex, IpAddr), KernelNeighbourState>,
+    rules: MirroredRules,
+    not_followed: BTreeSet<NotFollowed>,
 }
 
 impl KernelCopy {
@@ -164,7 +193,10 @@ impl KernelCopy {
         Self {
             interfaces,
             tables: Tables::default(),
+            neighbours: Neighbours::default(),
             routes: Routes::default(),
+            rules: None,
+            names: TableNames::default(),
             ports,
             published: Published::default(),
         }
@@ -176,7 +208,7 @@ impl KernelCopy {
         self.ports.0.get(port.index()).copied().flatten().map(|link| link.index)
     }
 
-    /// Takes over links, addresses and neighbours as they have been read, and publishes the differences.
+    /// Takes over links and addresses as they have been read, and publishes the differences.
     pub fn replace(&mut self, tables: Tables, events: &mut Vec<MirrorEvent>) {
         let disabled: Vec<IfIndex> = self
             .tables
@@ -186,28 +218,64 @@ impl KernelCopy {
             .map(|link| link.index)
             .collect();
         self.tables = tables;
-        self.publish_links(events);
+        self.links_changed(events);
         self.publish_local(events);
         for index in disabled {
             self.routes.forget_interface(index, &self.ports, events);
         }
-        let known: Vec<(IfIndex, IpAddr)> = self.tables.neighbours.keys().copied().collect();
-        for (index, address) in known {
+    }
+
+    /// Takes over all rules as they have been read, and the names of tables.
+    pub fn replace_rules(
+        &mut self,
+        rules: Vec<KernelRule>,
+        names: TableNames,
+        events: &mut Vec<MirrorEvent>,
+    ) {
+        for what in rules.iter().flat_map(KernelRule::not_followed) {
+            self.not_followed(what, events);
+        }
+        self.rules = Some(rules);
+        self.names = names;
+        self.publish_rules(events);
+    }
+
+    /// All neighbours are about to be read.
+    pub fn begin_neighbours(&mut self) {
+        self.neighbours.dump += 1;
+        self.neighbours.gone.clear();
+    }
+
+    /// A fact of the reading of all neighbours. Events may come between them.
+    pub fn dumped_neighbour(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) {
+        let Fact::Neighbour(KernelNeighbour { index, address, state }) = fact else { return };
+        let key = (index, address);
+        let Neighbours { known, dump, gone } = &mut self.neighbours;
+        let told_by_an_event = known.get(&key).is_some_and(|(_, seen)| *seen == *dump);
+        if !told_by_an_event && !gone.contains(&key) {
+            known.insert(key, (state, *dump));
             self.publish_neighbour(index, address, events);
         }
-        let gone: Vec<(PortIndex, IpAddr)> = self
-            .published
-            .neighbours
-            .keys()
-            .copied()
-            .filter(|&(port, address)| {
-                self.index_of(port)
-                    .is_none_or(|index| !self.tables.neighbours.contains_key(&(index, address)))
-            })
-            .collect();
-        for (port, address) in gone {
-            self.published.neighbours.remove(&(port, address));
-            events.push(MirrorEvent::Neighbour { port, address, state: None });
+    }
+
+    /// All neighbours have been read. If the reading was not `complete`, what it did not have stays. O(n).
+    pub fn end_neighbours(&mut self, complete: bool, events: &mut Vec<MirrorEvent>) {
+        let Neighbours { known, dump, gone } = &mut self.neighbours;
+        gone.clear();
+        if !complete {
+            return;
+        }
+        let mut lost = Vec::new();
+        known.retain(|key, (_, seen)| {
+            let stays = *seen >= *dump;
+            if !stays {
+                lost.push(*key);
+            }
+            stays
+        });
+        *dump += 1;
+        for (index, address) in lost {
+            self.publish_neighbour(index, address, events);
         }
     }
 
@@ -218,14 +286,72 @@ impl KernelCopy {
 
     /// A fact of the reading of all routes. Events may come between them.
     pub fn dumped_route(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) {
-        if let Fact::Route { route, .. } = fact {
-            self.routes.dumped(route, &self.ports, events);
+        match fact {
+            Fact::Route { route, .. } => {
+                let concerns = self.concerns_rules(route.table);
+                self.routes.dumped(route, &self.ports, events);
+                self.rules_follow(concerns, events);
+            }
+            Fact::NotFollowed(what) => self.not_followed(what, events),
+            _ => {}
         }
     }
 
     /// All routes have been read. If the reading was not `complete`, what it did not have stays.
     pub fn end_routes(&mut self, complete: bool, events: &mut Vec<MirrorEvent>) {
+        let concerns = self.concerns_rules(DEFAULT_TABLE);
         self.routes.end_dump(complete, &self.ports, events);
+        self.rules_follow(concerns, events);
+    }
+
+    /// Whether the table is `default`, by which the rules are told from none as long as it is empty: and if so, whether it is.
+    fn concerns_rules(&self, table: TableId) -> Option<bool> {
+        (table == DEFAULT_TABLE).then(|| self.routes.is_empty(table))
+    }
+
+    fn rules_follow(&mut self, before: Option<bool>, events: &mut Vec<MirrorEvent>) {
+        if before.is_some_and(|before| before != self.routes.is_empty(DEFAULT_TABLE)) {
+            self.publish_rules(events);
+        }
+    }
+
+    fn not_followed(&mut self, what: NotFollowed, events: &mut Vec<MirrorEvent>) {
+        if self.published.not_followed.insert(what) {
+            events.push(MirrorEvent::NotFollowed(what));
+        }
+    }
+
+    /// Where rules look for the ports.
+    fn places(&self) -> Vec<PortPlace> {
+        let place = |(at, interface): (usize, &String)| {
+            let domain = || {
+                let link = self.tables.links.get(&self.ports.0[at]?.index)?;
+                let master = self.tables.links.get(&link.master?)?;
+                Some((master.name.clone(), master.vrf_table?))
+            };
+            PortPlace { port: PortIndex(at as u16), interface: interface.clone(), domain: domain() }
+        };
+        self.interfaces.iter().enumerate().map(place).collect()
+    }
+
+    fn publish_rules(&mut self, events: &mut Vec<MirrorEvent>) {
+        let Some(rules) = &self.rules else { return };
+        let told = MirroredRules {
+            rules: compile(rules, &self.places(), self.routes.is_empty(DEFAULT_TABLE)),
+            words: rules.iter().map(|rule| rule.words(&self.names)).collect(),
+            names: self.names.all().clone(),
+        };
+        if told == self.published.rules {
+            return;
+        }
+        self.published.rules = told.clone();
+        let merged = told.rules.is_none();
+        let tell = |events: &mut Vec<MirrorEvent>| events.push(MirrorEvent::Rules(Arc::new(told)));
+        if merged == self.routes.is_merged() {
+            tell(events);
+        } else {
+            self.routes.set_merged(merged, &self.ports, events, tell);
+        }
     }
 
     /// Takes one fact in, publishes what follows from it alone, and says how soon to read everything again.
@@ -237,7 +363,7 @@ impl KernelCopy {
                 }
                 let (index, enabled) = (link.index, link.enabled);
                 let before = self.tables.links.insert(index, link);
-                self.publish_links(events);
+                self.links_changed(events);
                 if !enabled && before.is_some_and(|before| before.enabled) {
                     self.routes.forget_interface(index, &self.ports, events);
                 }
@@ -245,7 +371,7 @@ impl KernelCopy {
             }
             Fact::LinkGone(index) => {
                 self.tables.links.remove(&index);
-                self.publish_links(events);
+                self.links_changed(events);
                 self.routes.forget_interface(index, &self.ports, events);
                 Resync::Soon
             }
@@ -262,20 +388,30 @@ impl KernelCopy {
                 Resync::Soon
             }
             Fact::Route { route, replace } => {
+                let concerns = self.concerns_rules(route.table);
                 self.routes.add(route, replace, &self.ports, events);
+                self.rules_follow(concerns, events);
                 Resync::Later
             }
             Fact::RouteGone(route) => {
+                let concerns = self.concerns_rules(route.table);
                 self.routes.remove(route, &self.ports, events);
+                self.rules_follow(concerns, events);
                 Resync::Later
             }
-            Fact::Neighbour(neighbour) => {
-                self.tables.neighbours.insert((neighbour.index, neighbour.address), neighbour.state);
-                self.publish_neighbour(neighbour.index, neighbour.address, events);
+            Fact::Rule(_) | Fact::RuleGone => Resync::Rules,
+            Fact::NotFollowed(what) => {
+                self.not_followed(what, events);
+                Resync::No
+            }
+            Fact::Neighbour(KernelNeighbour { index, address, state }) => {
+                self.neighbours.known.insert((index, address), (state, self.neighbours.dump));
+                self.publish_neighbour(index, address, events);
                 Resync::No
             }
             Fact::NeighbourGone(index, address) => {
-                self.tables.neighbours.remove(&(index, address));
+                self.neighbours.known.remove(&(index, address));
+                self.neighbours.gone.insert((index, address));
                 self.publish_neighbour(index, address, events);
                 Resync::No
             }
@@ -295,11 +431,27 @@ impl KernelCopy {
             let known = &mut self.ports.0[place];
             if *known != link {
                 let index = |link: &Option<MirroredLink>| link.map(|link| link.index);
-                self.routes.remapped |= index(known) != index(&link);
+                let port = PortIndex(place as u16);
+                if index(known) != index(&link) {
+                    self.routes.remapped = true;
+                    // Those of the interface that the port had before. They are told anew when all are read again, soon.
+                    self.published.neighbours.retain(|&(of, address), _| {
+                        if of == port {
+                            events.push(MirrorEvent::Neighbour { port, address, state: None });
+                        }
+                        of != port
+                    });
+                }
                 *known = link;
-                events.push(MirrorEvent::Link { port: PortIndex(place as u16), link });
+                events.push(MirrorEvent::Link { port, link });
             }
         }
+    }
+
+    fn links_changed(&mut self, events: &mut Vec<MirrorEvent>) {
+        self.publish_links(events);
+        // Rules name interfaces, and domains are links.
+        self.publish_rules(events);
     }
 
     fn publish_local(&mut self, events: &mut Vec<MirrorEvent>) {
@@ -319,7 +471,7 @@ impl KernelCopy {
 
     fn publish_neighbour(&mut self, index: IfIndex, address: IpAddr, events: &mut Vec<MirrorEvent>) {
         let Some(port) = self.ports.port_of(index) else { return };
-        let state = self.tables.neighbours.get(&(index, address)).copied();
+        let state = self.neighbours.known.get(&(index, address)).map(|(state, _)| *state);
         let key = (port, address);
         if self.published.neighbours.get(&key).copied() == state {
             return;
@@ -333,266 +485,4 @@ impl KernelCopy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::decode::{KernelNeighbour, KernelNextHop, KernelRoute, LOCAL_TABLE, MAIN_TABLE};
-    use super::*;
-
-    fn link(index: IfIndex, name: &str) -> Fact {
-        Fact::Link(KernelLink {
-            index,
-            name: name.into(),
-            mac: MacAddr([2, 0, 0, 0, 0, index as u8]),
-            mtu: 1500,
-            up: true,
-            enabled: true,
-        })
-    }
-
-    /// Everything is read again.
-    fn read_again(copy: &mut KernelCopy, facts: Vec<Fact>, events: &mut Vec<MirrorEvent>) {
-        let mut tables = Tables::default();
-        let (routes, others): (Vec<_>, Vec<_>) =
-            facts.into_iter().partition(|fact| matches!(fact, Fact::Route { .. }));
-        others.into_iter().for_each(|fact| tables.add(fact));
-        copy.replace(tables, events);
-        copy.begin_routes();
-        routes.into_iter().for_each(|fact| copy.dumped_route(fact, events));
-        copy.end_routes(true, events);
-    }
-
-    fn route(prefix: &str, table: u32, metric: u32, hops: &[(IfIndex, Option<&str>)]) -> KernelRoute {
-        KernelRoute {
-            prefix: prefix.parse().unwrap(),
-            table,
-            metric,
-            kind: if hops.is_empty() { KernelRouteKind::Local } else { KernelRouteKind::Unicast },
-            next_hops: hops
-                .iter()
-                .map(|(index, gateway)| KernelNextHop {
-                    index: *index,
-                    gateway: gateway.map(|text| text.parse().unwrap()),
-                    weight: 1,
-                })
-                .collect(),
-        }
-    }
-
-    fn add(route: KernelRoute) -> Fact {
-        Fact::Route { route, replace: false }
-    }
-
-    /// Two ports, eth1 with index 11 and eth2 with index 12; what has been published so far is dropped.
-    fn two_ports() -> KernelCopy {
-        let mut copy = KernelCopy::new(vec!["eth1".into(), "eth2".into()]);
-        let mut events = Vec::new();
-        read_again(&mut copy, vec![link(11, "eth1"), link(12, "eth2"), link(1, "lo")], &mut events);
-        assert_eq!(events.len(), 2, "one event per port, none for lo: {events:?}");
-        copy
-    }
-
-    fn ports_of(event: &MirrorEvent) -> Vec<Option<PortIndex>> {
-        match event {
-            MirrorEvent::Route { route: Some(route), .. } => {
-                route.next_hops.iter().map(|hop| hop.port).collect()
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn metric_and_table_decide_and_the_second_best_comes_back() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let far = route("10.0.0.0/8", MAIN_TABLE, 100, &[(11, None)]);
-        let near = route("10.0.0.0/8", MAIN_TABLE, 10, &[(12, None)]);
-        let own = route("10.0.0.0/8", LOCAL_TABLE, 1000, &[]);
-        assert_eq!(copy.apply(add(far), &mut events), Resync::Later);
-        let _ = copy.apply(add(near.clone()), &mut events);
-        let _ = copy.apply(add(own.clone()), &mut events);
-        assert_eq!(ports_of(&events[0]), [Some(PortIndex(0))]);
-        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
-        assert_eq!(ports_of(&events[2]), []);
-        events.clear();
-        let _ = copy.apply(Fact::RouteGone(near), &mut events);
-        assert_eq!(events, vec![], "the local route hides the others");
-        let _ = copy.apply(Fact::RouteGone(own), &mut events);
-        assert_eq!(ports_of(&events[0]), [Some(PortIndex(0))]);
-    }
-
-    #[test]
-    fn a_dump_that_repeats_what_is_known_publishes_nothing() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let facts = || {
-            vec![
-                link(11, "eth1"),
-                link(12, "eth2"),
-                Fact::Address(KernelAddress {
-                    index: 11,
-                    address: "10.0.0.1".parse().unwrap(),
-                    prefix_len: 24,
-                }),
-                add(route("10.0.0.0/24", MAIN_TABLE, 0, &[(11, None)])),
-                Fact::Neighbour(KernelNeighbour {
-                    index: 11,
-                    address: "10.0.0.9".parse().unwrap(),
-                    state: KernelNeighbourState::Reachable(MacAddr([2; 6])),
-                }),
-            ]
-        };
-        for fact in facts() {
-            let _ = copy.apply(fact, &mut events);
-        }
-        assert_eq!(events.len(), 3, "{events:?}");
-        events.clear();
-        read_again(&mut copy, facts(), &mut events);
-        assert_eq!(events, vec![]);
-    }
-
-    #[test]
-    fn what_a_dump_no_longer_has_is_withdrawn() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(12, Some("10.0.0.2"))])), &mut events);
-        let address: IpAddr = "10.0.0.2".parse().unwrap();
-        let neighbour = KernelNeighbour { index: 12, address, state: KernelNeighbourState::Incomplete };
-        let _ = copy.apply(Fact::Neighbour(neighbour), &mut events);
-        events.clear();
-        // eth2 went down: no message says that its routes and neighbours are gone.
-        read_again(&mut copy, vec![link(11, "eth1"), link(12, "eth2")], &mut events);
-        assert_eq!(
-            events,
-            vec![
-                MirrorEvent::Neighbour { port: PortIndex(1), address, state: None },
-                MirrorEvent::Route { prefix: "10.1.0.0/16".parse().unwrap(), route: None },
-            ]
-        );
-    }
-
-    #[test]
-    fn a_recreated_interface_is_the_same_port() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        assert_eq!(copy.apply(Fact::LinkGone(12), &mut events), Resync::Soon);
-        assert_eq!(events, vec![MirrorEvent::Link { port: PortIndex(1), link: None }]);
-        events.clear();
-        let _ = copy.apply(link(40, "eth2"), &mut events);
-        let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(40, None)])), &mut events);
-        assert!(
-            matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) } if link.index == 40)
-        );
-        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
-    }
-
-    #[test]
-    fn one_next_hop_of_several_can_go() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let both = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1")), (12, Some("fe80::2"))]);
-        let _ = copy.apply(add(both), &mut events);
-        let first = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1"))]);
-        let second = route("2001:db8::/32", MAIN_TABLE, 1024, &[(12, Some("fe80::2"))]);
-        let _ = copy.apply(Fact::RouteGone(first), &mut events);
-        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
-        let _ = copy.apply(Fact::RouteGone(second), &mut events);
-        assert_eq!(events[2], MirrorEvent::Route { prefix: "2001:db8::/32".parse().unwrap(), route: None });
-    }
-
-    #[test]
-    fn replace_takes_the_old_one_away() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let _ = copy.apply(add(route("0.0.0.0/0", MAIN_TABLE, 0, &[(11, Some("10.0.0.2"))])), &mut events);
-        let new = route("0.0.0.0/0", MAIN_TABLE, 0, &[(12, Some("10.0.1.2"))]);
-        let _ = copy.apply(Fact::Route { route: new.clone(), replace: true }, &mut events);
-        assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
-        let _ = copy.apply(Fact::RouteGone(new), &mut events);
-        assert!(
-            matches!(&events[2], MirrorEvent::Route { route: None, .. }),
-            "the replaced one is not behind it"
-        );
-    }
-
-    #[test]
-    fn next_hops_beyond_other_interfaces_have_no_port() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let _ = copy.apply(add(route("192.0.2.0/24", MAIN_TABLE, 0, &[(99, None)])), &mut events);
-        assert_eq!(ports_of(&events[0]), [None]);
-    }
-
-    #[test]
-    fn lost_messages_ask_for_a_dump_at_once() {
-        assert_eq!(two_ports().apply(Fact::Overrun, &mut Vec::new()), Resync::Now);
-    }
-
-    #[test]
-    fn what_happens_during_a_dump_stands_and_what_the_dump_lacks_goes() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let via = |prefix: &str, index| route(prefix, MAIN_TABLE, 0, &[(index, Some("10.0.0.2"))]);
-        for prefix in ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"] {
-            let _ = copy.apply(add(via(prefix, 11)), &mut events);
-        }
-        events.clear();
-        copy.begin_routes();
-        // Lost without a word: 10.1/16 leads elsewhere, 10.5/16 is new, 10.4/16 is gone.
-        copy.dumped_route(add(via("10.1.0.0/16", 12)), &mut events);
-        copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
-        assert_eq!(events.len(), 1, "told while the dump is read: {events:?}");
-        // Meanwhile 10.2/16 and 10.3/16 change; the dump has the one as it was, and the other not at all.
-        let _ = copy.apply(Fact::RouteGone(via("10.2.0.0/16", 11)), &mut events);
-        let _ = copy.apply(Fact::Route { route: via("10.3.0.0/16", 12), replace: true }, &mut events);
-        copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
-        copy.dumped_route(add(via("10.5.0.0/16", 11)), &mut events);
-        copy.end_routes(true, &mut events);
-        let told: Vec<(String, Vec<Option<PortIndex>>)> = events
-            .iter()
-            .map(|event| match event {
-                MirrorEvent::Route { prefix, route } => {
-                    let hops = route.iter().flat_map(|route| route.next_hops.iter()).map(|hop| hop.port);
-                    (prefix.to_string(), hops.collect())
-                }
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        let (first, second) = (vec![Some(PortIndex(0))], vec![Some(PortIndex(1))]);
-        let expected = [
-            ("10.1.0.0/16", second.clone()),
-            ("10.2.0.0/16", vec![]),
-            ("10.3.0.0/16", second),
-            ("10.5.0.0/16", first),
-            ("10.4.0.0/16", vec![]),
-        ];
-        assert_eq!(told, expected.map(|(prefix, hops)| (prefix.to_owned(), hops)));
-        // One that was interrupted takes nothing away.
-        events.clear();
-        copy.begin_routes();
-        copy.end_routes(false, &mut events);
-        assert_eq!(events, vec![]);
-    }
-
-    #[test]
-    fn an_interface_that_is_taken_down_takes_its_next_hops_along_and_one_without_carrier_does_not() {
-        let mut copy = two_ports();
-        let mut events = Vec::new();
-        let both = route("10.1.0.0/16", MAIN_TABLE, 0, &[(11, None), (12, None)]);
-        let one = route("10.2.0.0/16", MAIN_TABLE, 0, &[(12, None)]);
-        for route in [both, one, route("10.9.0.0/16", LOCAL_TABLE, 0, &[])] {
-            let _ = copy.apply(add(route), &mut events);
-        }
-        let mut without = |enabled| {
-            let Fact::Link(mut link) = link(12, "eth2") else { unreachable!() };
-            (link.up, link.enabled) = (false, enabled);
-            events.clear();
-            let _ = copy.apply(Fact::Link(link), &mut events);
-            events.iter().filter(|event| matches!(event, MirrorEvent::Route { .. })).cloned().collect()
-        };
-        let told: Vec<MirrorEvent> = without(true);
-        assert_eq!(told, vec![], "no carrier");
-        let told: Vec<MirrorEvent> = without(false);
-        assert_eq!(ports_of(&told[0]), [Some(PortIndex(0))]);
-        assert_eq!(told[1], MirrorEvent::Route { prefix: "10.2.0.0/16".parse().unwrap(), route: None });
-        assert_eq!(told.len(), 2, "{told:?}");
-    }
-}
+mod tests;

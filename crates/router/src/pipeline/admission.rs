@@ -18,11 +18,12 @@ use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, Pin, Verdict};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
+use evenkeel_net::policy::{Asker, Origin};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::FramePool;
 
 use super::packet::QueuedPacket;
-use super::{Pipeline, PortSlot};
+use super::{Pipeline, Place, PortSlot};
 use crate::command::CommandError;
 use crate::mirror::NeighbourRequest;
 use crate::snapshot::{AdmissionSnapshot, FlowSnapshot};
@@ -32,11 +33,16 @@ const MOST_FLOWS: usize = 1_000;
 
 impl PortSlot {
     /// Lets the admission of the link do what is due up to `now`, each at its own instant.
+    #[inline]
     pub(super) fn admit_until(&mut self, now: Nanos, pool: &mut FramePool) {
-        // Asked in every round, and rarely due: only then is it worth moving it out.
-        if self.admission_due().is_none_or(|due| due > now) {
-            return;
+        // Asked for every packet, and rarely due: only then is it worth moving it out.
+        if self.admission_due().is_some_and(|due| due <= now) {
+            self.estimate_now(now, pool);
         }
+    }
+
+    #[cold]
+    fn estimate_now(&mut self, now: Nanos, pool: &mut FramePool) {
         let Some(mut admission) = self.admission.take() else { return };
         while admission.next_tick() <= now {
             let at = admission.next_tick();
@@ -47,13 +53,22 @@ impl PortSlot {
         self.admission = Some(admission);
     }
 
-    /// Begins to read what admission and scheduler will look up for a packet of this flow hash.
+    /// Begins to read what finds the flow of this hash in admission and scheduler. False: neither will look for it.
+    #[inline]
+    pub(super) fn prefetch_buckets(&self, flow_hash: u64) -> bool {
+        if let Some(admission) = &self.admission {
+            admission.prefetch_bucket(flow_hash);
+        }
+        self.link.prefetch_bucket(flow_hash) || self.admission.is_some()
+    }
+
+    /// Begins to read what admission and scheduler keep of the flow of this hash, once [that](Self::prefetch_buckets) has come.
     #[inline]
     pub(super) fn prefetch(&self, flow_hash: u64) {
         if let Some(admission) = &self.admission {
             admission.prefetch(flow_hash);
-            self.link.scheduler().prefetch(flow_hash);
         }
+        self.link.prefetch(flow_hash);
     }
 
     /// When the admission of the link has something to do.
@@ -72,13 +87,14 @@ impl PortSlot {
     }
 }
 
-/// What scheduler and wire have done up to `at`, to which the link has advanced.
+/// What scheduler and wire have done up to `at`, to which the link has advanced; of a link that several workers share, what all of them have.
 fn observed(link: &super::OutgoingLink, at: Nanos) -> Observed {
-    Observed::new(&link.scheduler().meters(), link.idle_time(at))
+    Observed::new(&link.scheduler().meters(), link.idle_time(at), at)
 }
 
 impl Pipeline {
     /// A packet that is ready for the link of `port`, where it arrives at `at`. `pin` is the path that was chosen and the TTL that it came with.
+    #[inline]
     pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
         let slot = &mut self.ports[port];
         slot.admit_until(at, &mut self.pool);
@@ -101,6 +117,7 @@ impl Pipeline {
     }
 
     /// A packet enters a link, whoever it is.
+    #[inline]
     pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
         let (link, mut egress) = self.outgoing(port);
         // How it was treated is in the link's meters.
@@ -177,7 +194,8 @@ impl Pipeline {
             (admission, Some(config)) => {
                 // Links whose lists were attacked with the same seed would fail together.
                 let seed = self.seed.wrapping_add(at as u64);
-                let built = Admission::new(config, seed, now).map_err(invalid)?;
+                let mut built = Admission::new(config, seed, now).map_err(invalid)?;
+                built.share(self.place.as_ref().map(|place| (place.link(at), place.worker())));
                 *admission = Some(Box::new(built));
                 // What the link has counted so far is not of this admission's time.
                 slot.admission_follows(now, true);
@@ -235,7 +253,8 @@ impl Pipeline {
         self.reconfigure(now, at, LinkConfig { admission, ..self.links[at].clone() })
     }
 
-    /// What happened to a flow at every link with admission, or only at that of port `link`: sentences, one a line.
+    /// What happened to a flow at every link with admission, or only at that of port `link`: sentences, one a line. One of several workers
+    /// tells only what it remembers, which may be nothing.
     ///
     /// # Errors
     /// No such link, or none has an admission.
@@ -243,19 +262,27 @@ impl Pipeline {
         let only = link.map(|link| self.find(link)).transpose()?;
         let hash = self.hasher.hash(flow);
         let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
-        let mut text = String::new();
+        let (mut text, mut admissions) = (String::new(), 0);
         for (at, slot) in self.ports.iter().enumerate() {
             let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
             else {
                 continue;
             };
             let told = admission.explain(now, flow, hash);
-            let route = self.fib.lookup(flow.destination, hash);
+            admissions += 1;
+            let unknown = told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
+            if self.place.is_some() && unknown {
+                continue;
+            }
+            // Which port its packets come by is not known: as if by none that a rule names.
+            let origin = Origin::Host(PortIndex(at as u16));
+            let route = self.fib.lookup(flow.destination, hash, || Asker { flow: *flow, dscp: 0, origin });
             let leads = matches!(route, Some(evenkeel_net::fib::Decision::Forward { port, .. }) if port.index() == at);
             let here = pinned.map_or(leads, |pinned| pinned == at);
-            super::explain::write(&mut text, &slot.name, here, &told, now);
+            let worker = self.place.as_ref().map(Place::worker);
+            super::explain::write(&mut text, &slot.name, worker, here, &told, now);
         }
-        if text.is_empty() {
+        if admissions == 0 {
             let what = link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
             let has = if link.is_some() { "has no admission" } else { "has an admission" };
             return Err(CommandError::Invalid(format!(

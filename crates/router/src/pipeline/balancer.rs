@@ -15,7 +15,8 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::{MacAddr, checksum, rewrite};
 
 use super::Pipeline;
-use super::forward::{Known, Packet, Way};
+use super::ahead::Known;
+use super::forward::{Packet, Way};
 use crate::command::CommandError;
 use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 
@@ -108,31 +109,34 @@ fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Res
 impl Pipeline {
     /// A packet that came to the balancer: on to a forwarder, or to the machine itself.
     pub(super) fn balance(&mut self, packet: Packet, known: &Known, at: Nanos) {
-        let headers = known.headers;
-        let destination = headers.flow.destination;
-        let decision = self.fib.lookup(destination, known.flow_hash);
+        let destination = known.destination;
+        let decision = self.decision(&packet, known);
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
             return self.leave_to_host(packet);
         }
-        if let Err(reason) = headers.check_transit() {
+        if let Some(reason) = known.martian {
             return self.drop(packet, reason);
         }
+        let Some(headers) = self.headers(&packet) else { return self.drop(packet, Reason::Truncated) };
         let Some(role) = &mut self.balancer else { return self.drop(packet, Reason::NoRoute) };
         let port = usize::from(role.section.port);
         let out = &self.ports[port];
         if !out.up {
             return self.drop(packet, Reason::LinkDown);
         }
-        if headers.ip_len > out.mtu {
+        let out_mtu = out.mtu;
+        if headers.ip_len > out_mtu {
             return self.drop(packet, Reason::TooBig);
         }
         let Some(mac) = role.pick(at, &headers) else { return self.drop(packet, Reason::NoRoute) };
+        let flow = PackedFlow::new(&headers.flow);
         let way = Way {
             port,
             mac,
-            flow: PackedFlow::new(&headers.flow),
+            mtu: out_mtu,
+            flow: &flow,
             flow_hash: known.flow_hash,
             class: known.class,
             pin: Pin { next_hop: 0, ttl: headers.ttl },
@@ -141,7 +145,7 @@ impl Pipeline {
         self.pass_on(packet, &headers, &way, at);
     }
 
-    fn pass_on(&mut self, mut packet: Packet, headers: &Headers, way: &Way, at: Nanos) {
+    fn pass_on(&mut self, mut packet: Packet, headers: &Headers, way: &Way<'_>, at: Nanos) {
         let source = self.ports[way.port].mac;
         self.pool.trim(&mut packet.frame, headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
@@ -168,8 +172,10 @@ impl Pipeline {
                 let fixed =
                     |section: &BalancerSection| (section.port, section.seed, section.flows, section.idle);
                 if fixed(&role.section) != fixed(wanted) {
-                    let what = "[balancer], except its forwarders,".to_owned();
-                    return Err(CommandError::NeedsRestart { what });
+                    return Err(CommandError::NeedsRestart {
+                        what: "balancer".to_owned(),
+                        why: "except for its forwarders: connections are placed by the rest",
+                    });
                 }
                 set_targets(&mut role.balancer, &wanted.forwarders)?;
                 let known = |forwarder: &BalancerForwarder| {
@@ -180,7 +186,10 @@ impl Pipeline {
                 role.section = wanted.clone();
                 Ok(())
             }
-            _ => Err(CommandError::NeedsRestart { what: "[balancer]".to_owned() }),
+            _ => Err(CommandError::NeedsRestart {
+                what: "balancer".to_owned(),
+                why: "a router becomes a balancer when it starts",
+            }),
         }
     }
 

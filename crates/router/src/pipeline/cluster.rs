@@ -246,7 +246,10 @@ impl ClusterRole {
         if fixed(&self.section) == fixed(wanted) {
             return Ok(());
         }
-        Err(CommandError::NeedsRestart { what: "node, port, vlan, key and links of [cluster]".to_owned() })
+        Err(CommandError::NeedsRestart {
+            what: "cluster".to_owned(),
+            why: "all members must agree on node, port, vlan, key and links",
+        })
     }
 
     /// Other settings: `limit` at once, all else when all members are ready for it.
@@ -480,7 +483,10 @@ impl Pipeline {
         match (&self.cluster, wanted) {
             (None, None) => Ok(()),
             (Some(role), Some(wanted)) => role.check(wanted),
-            _ => Err(CommandError::NeedsRestart { what: "[cluster]".to_owned() }),
+            _ => Err(CommandError::NeedsRestart {
+                what: "cluster".to_owned(),
+                why: "a router becomes a member when it starts",
+            }),
         }
     }
 
@@ -496,8 +502,13 @@ impl Pipeline {
         }
     }
 
-    /// What a person should hear of the cluster.
+    /// What a person should hear: of the cluster, and of routing that is not followed.
     pub fn drain_news(&mut self, mut tell: impl FnMut(&str)) {
+        if self.routing.has_news()
+            && let Some(text) = self.routing_news()
+        {
+            tell(&text);
+        }
         let Some(role) = &mut self.cluster else { return };
         for event in role.around.news.drain(..) {
             tell(&match event {

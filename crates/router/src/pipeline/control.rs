@@ -11,11 +11,16 @@ use crate::command::CommandError;
 impl PortSlot {
     /// Lets the control of the link do what is due up to `now`, each at its own instant. After a pause of more than an
     /// interval it does at once what it missed: what it measures is then as long as the pause.
+    #[inline]
     pub(super) fn control_until(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
-        // Asked in every round, and rarely due: only then is it worth moving it out.
-        if self.control_due().is_none_or(|due| due > now) {
-            return;
+        // Asked for every packet, and rarely due: only then is it worth moving it out.
+        if self.control_due().is_some_and(|due| due <= now) {
+            self.control_now(now, pool);
         }
+    }
+
+    #[cold]
+    fn control_now(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
         let Some(mut controller) = self.control.take() else { return };
         while controller.due() <= now {
             let late = now - controller.due() > controller.config().interval;

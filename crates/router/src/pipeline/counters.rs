@@ -49,6 +49,30 @@ impl PortCount {
     }
 }
 
+impl PortCount {
+    /// Counts what `other` has counted too.
+    pub(super) fn add(&mut self, other: &Self) {
+        let by_reason = |mine: &mut ByReason, theirs: &ByReason| {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        };
+        self.rx_packets += other.rx_packets;
+        self.rx_bytes += other.rx_bytes;
+        self.to_host += other.to_host;
+        self.exchange_received += other.exchange_received;
+        self.exchange_sent += other.exchange_sent;
+        self.forwarded += other.forwarded;
+        self.fragmented += other.fragmented;
+        self.waiting += other.waiting;
+        by_reason(&mut self.dropped, &other.dropped);
+        self.answered += other.answered;
+        self.answers_limited += other.answers_limited;
+        self.originated += other.originated;
+        self.originated_waiting += other.originated_waiting;
+        by_reason(&mut self.originated_dropped, &other.originated_dropped);
+        by_reason(&mut self.tx_dropped, &other.tx_dropped);
+    }
+}
+
 /// By name; reasons never met left out.
 pub(super) fn named(counts: &ByReason) -> Drops {
     let met = |reason: &&Reason| counts[reason.index()] > 0;

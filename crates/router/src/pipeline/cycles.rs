@@ -1,12 +1,12 @@
 //! Where the worker's cycles go: by stage, by class of traffic, and what refusing costs.
 //!
 //! The counter is read once per packet, and at every stage of one packet in `SAMPLE`; around services always. What fetching and sending a
-//! burst takes is divided evenly among its packets: fetching among all, sending among those that were handed to a link.
+//! burst takes, and looking ahead, is divided evenly among its packets: fetching and looking ahead among all, sending among those that were handed to a link.
 //!
 //! ```text
-//! fetch ─┬─ judge ── route ─ [service] ─ schedule ─┬─ transmit      judge: parse, class, flow hash, FairDrop's two questions
-//!        │  └────────── one packet ──────────────┘ │
-//!        └────────────── one round ────────────────┘
+//! fetch ─┬─ look ahead ─ judge ── route ─ [service] ─ schedule ─┬─ transmit     look ahead: parse, flow hash, class, route (without FairDrop)
+//!        │  (a vector)   └────────── one packet ──────────────┘ │               judge: FairDrop's questions; route: neighbour, rewrite
+//!        └────────────── one round ─────────────────────────────┘
 //! ```
 //!
 //! The clock is the worker's: a time-stamp counter, or in tests and simulations a [`VirtualCycles`] that only moves when told to.
@@ -77,6 +77,7 @@ impl CycleClock for VirtualCycles {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
     Fetch,
+    Ahead,
     Judge,
     Route,
     Service,
@@ -85,8 +86,9 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 7] = [
         (Self::Fetch, "fetch"),
+        (Self::Ahead, "look-ahead"),
         (Self::Judge, "judge"),
         (Self::Route, "route"),
         (Self::Service, "service"),
@@ -189,6 +191,16 @@ impl Meter {
             if packets > 0 {
                 self.stages[Stage::Fetch as usize].add(packets as u64, self.fetch);
             }
+        }
+    }
+
+    /// A vector of packets has been looked at.
+    #[inline]
+    pub(super) fn looked_ahead(&mut self, packets: usize) {
+        if self.on {
+            let took = self.lap();
+            self.fetch += took;
+            self.stages[Stage::Ahead as usize].add(packets as u64, took);
         }
     }
 
@@ -313,6 +325,20 @@ impl Meter {
         let busy = std::mem::take(&mut self.busy);
         self.busy_total += busy;
         Cycles(busy)
+    }
+
+    /// Counts what `other` has counted too; `classes` says which class of this one stands for each of its.
+    pub(super) fn inherit(&mut self, other: &Self, classes: &[Class]) {
+        for (mine, theirs) in self.stages.iter_mut().zip(other.stages) {
+            mine.add(theirs.packets, theirs.cycles);
+        }
+        for (theirs, at) in other.classes.iter().zip(classes) {
+            for (mine, theirs) in self.classes[at.index()].iter_mut().zip(theirs) {
+                mine.add(theirs.packets, theirs.cycles);
+            }
+        }
+        self.other.add(other.other.packets, other.other.cycles);
+        self.busy_total += other.busy_total + other.busy;
     }
 
     pub(super) fn view(&self, class_names: &[String]) -> Option<CycleSnapshot> {

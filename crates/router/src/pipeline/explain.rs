@@ -5,12 +5,20 @@ use std::fmt::Write as _;
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::Explanation;
 
-/// Writes what the admission of `link` tells of a flow. `here`: the flow's packets take this link now.
-pub(super) fn write(text: &mut String, link: &str, here: bool, told: &Explanation, now: Nanos) {
+/// Writes what the admission of `link` tells of a flow; `worker`: of several, whose admission it is. `here`: the flow's packets take this link now.
+pub(super) fn write(
+    text: &mut String,
+    link: &str,
+    worker: Option<usize>,
+    here: bool,
+    told: &Explanation,
+    now: Nanos,
+) {
     let ago = |at: Nanos| now.saturating_sub(at);
     let way = if here { "its packets take this link now" } else { "its packets do not take this link now" };
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "link {link}: {way}");
+    let worker = worker.map_or(String::new(), |worker| format!(", worker {worker}"));
+    let _ = writeln!(text, "link {link}{worker}: {way}");
     if told.emergency {
         let _ = writeln!(text, "  an emergency flow");
     }

@@ -1,4 +1,5 @@
-//! FairDrop in the pipeline: one dropper for the worker's cycles, one for the bits of each link with a rate.
+//! FairDrop in the pipeline: one dropper for the worker's cycles, one for the bits of each link with a rate. Of several workers each has its own core, and
+//! all together share the bits.
 //!
 //! ```text
 //! burst ─ begin ─ parse ─ cycles? ─ route ─ bits? ─ both charged ─ service ─ link
@@ -14,7 +15,7 @@ use evenkeel_core::drop::{BandwidthFairDrop, CpuFairDrop, Poll, ProcessingClass,
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, OutOfRange, Reason};
 
 use super::cycles::Meter;
-use super::{BURST, Pipeline, sharing};
+use super::{BURST, Pipeline, Place, sharing};
 use crate::command::CommandError;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
 
@@ -41,6 +42,7 @@ pub(super) struct FairDrop {
     config: FairDropConfig,
     cpu: Option<CpuFairDrop>,
     links: Vec<Option<BandwidthFairDrop>>,
+    place: Option<Place>,
     /// Frames fetched from a port in a round at most: see [`FairDrop::burst`].
     burst: usize,
     /// What a round may take, cycles.
@@ -56,11 +58,13 @@ impl FairDrop {
         machine: Machine,
         classes: usize,
         links: &[LinkConfig],
+        place: Option<&Place>,
     ) -> Result<Self, OutOfRange> {
         let mut fairdrop = Self {
             config: config.clone(),
             cpu: None,
             links: Vec::new(),
+            place: place.cloned(),
             burst: usize::from(machine.batch),
             patience: machine.hertz / ROUNDS_PER_SECOND,
             classes: vec![[0; 3]; classes],
@@ -69,18 +73,20 @@ impl FairDrop {
             let Machine { hertz, ring, batch, services } = machine;
             fairdrop.cpu = Some(CpuFairDrop::new(config.cpu_config(services, hertz, batch, ring))?);
         }
-        for link in links {
-            let dropper = fairdrop.for_link(link.rate)?;
+        for (at, link) in links.iter().enumerate() {
+            let dropper = fairdrop.for_link(at, link.rate)?;
             fairdrop.links.push(dropper);
         }
         Ok(fairdrop)
     }
 
-    fn for_link(&self, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, OutOfRange> {
-        match rate.filter(|_| self.config.on && self.config.bandwidth) {
-            Some(rate) => BandwidthFairDrop::new(self.config.bandwidth_config(rate)).map(Some),
-            None => Ok(None),
+    fn for_link(&self, at: usize, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, OutOfRange> {
+        let Some(rate) = rate.filter(|_| self.config.on && self.config.bandwidth) else { return Ok(None) };
+        let mut dropper = BandwidthFairDrop::new(self.config.bandwidth_config(rate))?;
+        if let Some(place) = &self.place {
+            dropper.share(place.shadow(at), place.worker())?;
         }
+        Ok(Some(dropper))
     }
 
     pub(super) fn config(&self) -> &FairDropConfig {
@@ -90,6 +96,15 @@ impl FairDrop {
     /// Takes over what was counted before a change.
     pub(super) fn counts_from(&mut self, before: &Self) {
         self.classes.clone_from(&before.classes);
+    }
+
+    /// Counts what another pipeline's has counted too; `classes` says which class of this one stands for each of its.
+    pub(super) fn counts_from_other(&mut self, other: &Self, classes: &[Class]) {
+        for (theirs, at) in other.classes.iter().zip(classes) {
+            for (mine, theirs) in self.classes[at.index()].iter_mut().zip(theirs) {
+                *mine += theirs;
+            }
+        }
     }
 
     /// Whether packets are judged at all.
@@ -126,7 +141,7 @@ impl FairDrop {
                 known.set_rate(now, rate)?;
                 Some(known)
             }
-            _ => self.for_link(rate)?,
+            _ => self.for_link(at, rate)?,
         };
         if let Some(slot) = self.links.get_mut(at) {
             *slot = dropper;
@@ -264,8 +279,10 @@ impl Pipeline {
             batch: BURST as u16,
             services: self.services.len(),
         };
-        let build =
-            |config| FairDrop::new(config, machine, self.class_names.len(), &self.links).map_err(refused);
+        let build = |config| {
+            let place = self.place.as_ref();
+            FairDrop::new(config, machine, self.class_names.len(), &self.links, place).map_err(refused)
+        };
         let built = config.map(build).transpose()?;
         let before = std::mem::replace(&mut self.fairdrop, built);
         if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {

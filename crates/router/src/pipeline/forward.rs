@@ -9,12 +9,14 @@ use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{Class, Nanos, Reason};
 use evenkeel_net::fib::Decision;
 use evenkeel_net::fragment::fragment_ipv4;
-use evenkeel_net::frame::{self, Headers, IpVersion, Parsed};
+use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::icmp::{self, IcmpError, MAX_ANSWER_LEN};
 use evenkeel_net::neighbour::Resolution;
+use evenkeel_net::policy::{Asker, Origin};
 use evenkeel_net::{MacAddr, PortIndex, checksum, rewrite};
 use evenkeel_ports::{Frame, RxFrame};
 
+use super::ahead::{Known, Seen};
 use super::cycles::{Stage, processing_class};
 use super::packet::{QueuedPacket, wire_len};
 use super::pinning::Seeker;
@@ -45,18 +47,13 @@ impl Packet {
 #[derive(Clone, Copy)]
 struct Judged(Option<Ticket>);
 
-/// What is known of a packet once it has been parsed.
-pub(super) struct Known {
-    pub(super) headers: Headers,
-    pub(super) flow_hash: u64,
-    pub(super) class: Class,
-}
-
 /// Where a packet goes, all checks passed. Flow and class are those that it came with, also in a tunnel.
-pub(super) struct Way {
+pub(super) struct Way<'a> {
     pub(super) port: usize,
     pub(super) mac: MacAddr,
-    pub(super) flow: PackedFlow,
+    /// The longest IP packet that goes there whole: by port and route.
+    pub(super) mtu: u32,
+    pub(super) flow: &'a PackedFlow,
     pub(super) flow_hash: u64,
     pub(super) class: Class,
     pub(super) pin: Pin,
@@ -65,25 +62,24 @@ pub(super) struct Way {
 }
 
 impl Pipeline {
-    /// A frame has been received.
-    pub(super) fn receive(&mut self, packet: Packet) {
+    /// A frame has been received, of which `seen` is known.
+    #[inline]
+    pub(super) fn receive(&mut self, packet: Packet, seen: &Seen) {
         let at = packet.arrival;
         let slot = &mut self.ports[packet.port.index()];
         slot.count.rx_packets += 1;
         slot.count.rx_bytes += packet.frame.len() as u64;
-        let (up, own) = (slot.up, slot.mac);
+        let (up, own) = (slot.up, slot.mac.bits());
         if !up {
             return self.drop(packet, Reason::LinkDown);
         }
-        let bytes = self.pool.bytes(&packet.frame);
-        let (Some(destination), Some(source)) = (frame::destination_mac(bytes), frame::source_mac(bytes))
-        else {
+        let Some((destination, source)) = frame::station_bits(self.pool.bytes(&packet.frame)) else {
             return self.drop(packet, Reason::Truncated);
         };
-        if self.stations.contains(&source.bits()) {
+        if self.stations.contains(&source) {
             return self.drop(packet, Reason::OwnFrame);
         }
-        if destination.is_group() {
+        if destination & MacAddr::GROUP_BIT != 0 {
             if let Some(packet) = self.hear(packet) {
                 self.leave_to_host(packet);
             }
@@ -92,32 +88,34 @@ impl Pipeline {
         if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
-        let Some((packet, known)) = self.parse(packet) else { return };
+        let known = match seen {
+            Seen::Packet(known) => known,
+            Seen::Other => return self.leave_to_host(packet),
+            Seen::Bad(reason) => return self.drop(packet, *reason),
+        };
         self.meter.is_of(known.class);
         if self.balancer.is_some() {
-            return self.balance(packet, &known, at);
+            return self.balance(packet, known, at);
         }
         let mut ticket = None;
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
             match fairdrop.judge_cpu(known.flow_hash, known.class) {
                 Ok(given) => ticket = Some(Judged(given)),
-                Err(reason) => return self.refused_share(packet, &known, reason),
+                Err(reason) => return self.refused_share(packet, known, reason),
             }
         }
         self.meter.stage(Stage::Judge);
-        self.route_known(packet, &known, ticket, at);
+        self.route_known(packet, known, ticket, at);
     }
 
     /// FairDrop drops what is in transit only. What is for this machine, and of which the kernel has no copy of its own, reaches it.
     fn refused_share(&mut self, packet: Packet, known: &Known, reason: Reason) {
-        let destination = known.headers.flow.destination;
+        let destination = known.destination;
         let for_host = |decision| {
             matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
                 || frame::is_group(destination)
         };
-        if !self.ports[packet.port.index()].kernel_has_copy
-            && for_host(self.fib.lookup(destination, known.flow_hash))
-        {
+        if !self.ports[packet.port.index()].kernel_has_copy && for_host(self.decision(&packet, known)) {
             return self.leave_to_host(packet);
         }
         self.drop(packet, reason);
@@ -125,104 +123,81 @@ impl Pipeline {
 
     /// Finds out where an unchanged packet goes, and sends it there. It enters its link at `at`.
     pub(super) fn route(&mut self, packet: Packet, at: Nanos) {
-        if let Some((packet, known)) = self.parse(packet) {
-            self.route_known(packet, &known, None, at);
+        match self.see(&packet.frame) {
+            Seen::Packet(known) => self.route_known(packet, &known, None, at),
+            Seen::Other => self.leave_to_host(packet),
+            Seen::Bad(reason) => self.drop(packet, reason),
         }
     }
 
-    /// `None`: it was nothing for us, and is where it belongs.
+    /// What the tables say of a packet's destination, asked ahead or now.
     #[inline]
-    fn parse(&mut self, packet: Packet) -> Option<(Packet, Known)> {
-        match frame::parse(self.pool.bytes(&packet.frame)) {
-            Ok(Parsed::Ip(headers)) => {
-                let flow_hash = self.hasher.hash(&headers.flow_id());
-                if let Some(fairdrop) = &self.fairdrop {
-                    fairdrop.prefetch(flow_hash);
-                }
-                let class = self.class_map.classify(&headers.flow, headers.dscp);
-                return Some((packet, Known { headers, flow_hash, class }));
-            }
-            Ok(Parsed::Other { .. }) => self.leave_to_host(packet),
-            Err(reason) => self.drop(packet, reason),
-        }
-        None
+    pub(super) fn decision(&self, packet: &Packet, known: &Known) -> Option<Decision> {
+        known.route.unwrap_or_else(|| {
+            self.fib.lookup(known.destination, known.flow_hash, || self.asker(packet, known))
+        })
     }
 
     fn route_known(&mut self, packet: Packet, known: &Known, judged: Option<Judged>, at: Nanos) {
-        let Known { headers, flow_hash, class } = *known;
-        let destination = headers.flow.destination;
-        let mut decision = self.fib.lookup(destination, flow_hash);
+        let &Known { destination, flow_hash, class, .. } = known;
+        let mut decision = self.decision(&packet, known);
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
             return self.leave_to_host(packet);
         }
         if !packet.originated {
-            if let Err(reason) = headers.check_transit() {
+            if let Some(reason) = known.martian {
                 return self.drop(packet, reason);
             }
-            if headers.ttl <= 1 {
-                return self.refuse(packet, &headers, IcmpError::TimeExceeded, Reason::TtlExpired, at);
+            if known.ttl <= 1 {
+                return self.refuse(packet, IcmpError::TimeExceeded, Reason::TtlExpired, at);
             }
         }
         let service = self.services.of(class);
         let tunnel = service.and_then(|at| self.services.tunnel(at));
         if let Some(tunnel) = tunnel {
             // From here on it is the tunnel's packet that has to find its way.
-            decision = self.fib.lookup(tunnel.remote(), self.hasher.hash(&tunnel.outer_flow()));
+            let flow = tunnel.outer_flow();
+            let dscp = self.asker(&packet, known).dscp;
+            let asker = || Asker { flow, dscp, origin: Origin::Host(packet.port) };
+            decision = self.fib.lookup(tunnel.remote(), self.hasher.hash(&flow), asker);
         }
-        let (port, next_hop) = match decision {
-            Some(Decision::Forward { port, next_hop }) => (port, next_hop),
-            Some(Decision::Unreachable) => {
-                let error = match headers.version {
-                    IpVersion::V4 => IcmpError::HostUnreachable,
-                    IpVersion::V6 => IcmpError::NoRoute,
-                };
-                return self.refuse(packet, &headers, error, Reason::RouteRefuses, at);
-            }
-            Some(Decision::Prohibit) => {
-                return self.refuse(packet, &headers, IcmpError::AdminProhibited, Reason::RouteRefuses, at);
-            }
-            Some(Decision::Blackhole) => return self.drop(packet, Reason::RouteRefuses),
-            // The first three have been given to the host; a tunnel cannot end here.
-            Some(Decision::Local | Decision::Broadcast | Decision::Multicast) | None => {
-                return self.refuse(packet, &headers, IcmpError::NoRoute, Reason::NoRoute, at);
-            }
+        let Some(Decision::Forward { port, next_hop, mtu: route_mtu }) = decision else {
+            return self.refuse_by_route(packet, decision, known.version, at);
         };
         if port == packet.port && !packet.originated && self.hairpin == Hairpin::Drop {
             return self.drop(packet, Reason::SamePort);
         }
-        let flow = PackedFlow::new(&headers.flow_id());
-        let mut pin = Pin { next_hop: 0, ttl: headers.ttl };
+        let mut pin = Pin { next_hop: 0, ttl: known.ttl };
         let (mut port, mut next_hop) = (port, next_hop);
         if self.pins && tunnel.is_none() && !packet.originated {
-            let (ttl, from) = (headers.ttl, packet.port);
-            let seeker = Seeker { destination, flow: &flow, hash: flow_hash, ttl, from };
+            let (ttl, from, asker) = (known.ttl, packet.port, self.asker(&packet, known));
+            let seeker = Seeker { destination, flow: &known.flow, hash: flow_hash, ttl, from, asker };
             if let Some(path) = self.choose_path(&seeker, port, at) {
                 (port, next_hop, pin) = (path.port, path.next_hop, path.pin);
             }
         }
-        // Borrowed anew: the choice may have let estimates happen.
-        let tunnel = service.and_then(|at| self.services.tunnel(at));
         let Some(out) = self.ports.get(port.index()).filter(|slot| slot.up) else {
             return self.drop(packet, Reason::LinkDown);
         };
-        // What is read there arrives while the frame is rewritten.
-        out.prefetch(flow_hash);
-        let (mtu, mut ip_len, mut whole, mut inner_mtu) =
-            (out.mtu, headers.ip_len, headers.dont_fragment, out.mtu);
-        if let Some(tunnel) = tunnel {
+        let mtu = out.mtu.min(route_mtu);
+        let (mut ip_len, mut whole, mut inner_mtu) = (known.ip_len, known.dont_fragment, mtu);
+        // Borrowed anew: the choice may have let estimates happen.
+        if let Some(tunnel) = service.and_then(|at| self.services.tunnel(at))
+            && let Some(headers) = self.headers(&packet)
+        {
             ip_len = tunnel.growth(ip_len).ip_len;
             whole = tunnel.outer_dont_fragment(&headers);
             // RFC 8200, 5: no IPv6 host has to make its packets smaller than this.
-            let least = if headers.version == IpVersion::V6 { 1_280 } else { 68 };
+            let least = if known.version == IpVersion::V6 { 1_280 } else { 68 };
             inner_mtu = tunnel.inner_mtu(mtu).max(least);
         }
         if ip_len > mtu && whole {
-            return self.refuse(packet, &headers, IcmpError::TooBig { mtu: inner_mtu }, Reason::TooBig, at);
+            return self.refuse(packet, IcmpError::TooBig { mtu: inner_mtu }, Reason::TooBig, at);
         }
         if let (Some(Judged(ticket)), Some(fairdrop)) = (judged, &mut self.fairdrop) {
-            let wire = wire_len(usize::from(headers.l3) + ip_len as usize);
+            let wire = wire_len(usize::from(known.l3) + ip_len as usize);
             let processing = processing_class(service);
             if let Err(reason) = fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing)
             {
@@ -230,13 +205,14 @@ impl Pipeline {
             }
         }
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
-        let way = |mac| Way { port: port.index(), mac, flow, flow_hash, class, pin, cluster };
+        let way =
+            |mac| Way { port: port.index(), mac, mtu, flow: &known.flow, flow_hash, class, pin, cluster };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
-            return self.send_on(packet, headers, &way(mac), at);
+            return self.send_on(packet, known, &way(mac), at);
         }
         let (from, originated) = (packet.port.index(), packet.originated);
         match self.neighbours.resolve(at, port, next_hop, packet) {
-            Resolution::Mac(mac, packet) => self.send_on(packet, headers, &way(mac), at),
+            Resolution::Mac(mac, packet) => self.send_on(packet, known, &way(mac), at),
             Resolution::Wait => {
                 self.meter.handed_on();
                 let count = &mut self.ports[from].count;
@@ -244,15 +220,58 @@ impl Pipeline {
             }
             Resolution::WaitFull(packet) => self.drop(packet, Reason::NeighbourWaitFull),
             Resolution::Unreachable(packet) => {
-                self.refuse(packet, &headers, IcmpError::HostUnreachable, Reason::HostUnreachable, at);
+                self.refuse(packet, IcmpError::HostUnreachable, Reason::HostUnreachable, at);
             }
         }
     }
 
-    /// Rewrites the frame and hands it to its link, in fragments if need be.
-    fn send_on(&mut self, mut packet: Packet, mut headers: Headers, way: &Way, at: Nanos) {
+    /// No route forwards the packet.
+    #[cold]
+    fn refuse_by_route(&mut self, packet: Packet, decision: Option<Decision>, version: IpVersion, at: Nanos) {
+        let (error, reason) = match (decision, version) {
+            (Some(Decision::Blackhole), _) => return self.drop(packet, Reason::RouteRefuses),
+            (Some(Decision::Prohibit), _) => (IcmpError::AdminProhibited, Reason::RouteRefuses),
+            (Some(Decision::Unreachable), IpVersion::V4) => {
+                (IcmpError::HostUnreachable, Reason::RouteRefuses)
+            }
+            (Some(Decision::Unreachable), IpVersion::V6) => (IcmpError::NoRoute, Reason::RouteRefuses),
+            // What is for the host has been given to it; a tunnel cannot end here.
+            _ => (IcmpError::NoRoute, Reason::NoRoute),
+        };
+        self.refuse(packet, error, reason, at);
+    }
+
+    /// Rewrites the frame and hands it to its link.
+    fn send_on(&mut self, mut packet: Packet, known: &Known, way: &Way<'_>, at: Nanos) {
         let out = &self.ports[way.port];
-        let (source, mtu) = (out.mac, out.mtu);
+        let unusual = packet.frame.partial_checksum()
+            || packet.originated
+            || known.ip_len > way.mtu
+            || self.services.of(way.class).is_some();
+        if unusual {
+            return self.work_on(packet, way, at);
+        }
+        let source = out.mac;
+        self.pool.trim(&mut packet.frame, known.frame_len());
+        let bytes = self.pool.bytes_mut(&packet.frame);
+        let rewritten = rewrite::decrement_ttl_at(bytes, known.l3, known.version)
+            .and_then(|_| rewrite::set_macs(bytes, source, way.mac));
+        if let Err(reason) = rewritten {
+            return self.drop(packet, reason);
+        }
+        self.meter.stage(Stage::Route);
+        self.meter.handed_on();
+        self.ports[packet.port.index()].count.forwarded += 1;
+        self.enqueue(packet.frame, packet.arrival, known.ip_len, way, at);
+    }
+
+    /// Does what there is to do on a packet besides rewriting it, and hands it to its link, in fragments if need be.
+    fn work_on(&mut self, mut packet: Packet, way: &Way<'_>, at: Nanos) {
+        let Some(mut headers) = self.headers(&packet) else {
+            return self.drop(packet, Reason::Truncated);
+        };
+        let out = &self.ports[way.port];
+        let (source, mtu) = (out.mac, way.mtu);
         self.pool.trim(&mut packet.frame, headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = (|| {
@@ -286,10 +305,11 @@ impl Pipeline {
         self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
     }
 
-    pub(super) fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way, at: Nanos) {
+    #[inline]
+    pub(super) fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way<'_>, at: Nanos) {
         let queued = QueuedPacket {
             frame,
-            flow: way.flow,
+            flow: *way.flow,
             flow_hash: way.flow_hash,
             arrival,
             ip_len,
@@ -306,14 +326,13 @@ impl Pipeline {
         self.enter(way.port, queued, at);
     }
 
-    fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way, at: Nanos) {
+    fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way<'_>, at: Nanos) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(self.pool.bytes(&packet.frame));
-        let mtu = self.ports[way.port].mtu;
         let from = packet.port.index();
         let mut sent = 0;
-        let result = fragment_ipv4(&scratch, headers, mtu, |fragment| {
+        let result = fragment_ipv4(&scratch, headers, way.mtu, |fragment| {
             let mut frame = self.pool.alloc().ok_or(Reason::NoBuffer)?;
             let Some(bytes) = self.pool.extend(&mut frame, fragment.frame_len()) else {
                 self.pool.release(frame);
@@ -345,9 +364,12 @@ impl Pipeline {
     }
 
     /// Drops a packet and tells its sender why, where that is allowed.
-    fn refuse(&mut self, packet: Packet, headers: &Headers, error: IcmpError, reason: Reason, at: Nanos) {
-        if !packet.originated {
-            self.answer(&packet, headers, error, at);
+    #[cold]
+    fn refuse(&mut self, packet: Packet, error: IcmpError, reason: Reason, at: Nanos) {
+        if !packet.originated
+            && let Some(headers) = self.headers(&packet)
+        {
+            self.answer(&packet, &headers, error, at);
         }
         self.drop(packet, reason);
     }
@@ -388,6 +410,7 @@ impl Pipeline {
         self.pool.release(packet.frame);
     }
 
+    #[cold]
     pub(super) fn drop(&mut self, packet: Packet, reason: Reason) {
         let count = &mut self.ports[packet.port.index()].count;
         let dropped = if packet.originated { &mut count.originated_dropped } else { &mut count.dropped };
@@ -415,12 +438,7 @@ impl Pipeline {
         let mut released = std::mem::take(&mut self.released);
         for packet in released.drain(..) {
             self.no_longer_waiting(&packet);
-            match frame::parse(self.pool.bytes(&packet.frame)) {
-                Ok(Parsed::Ip(headers)) => {
-                    self.refuse(packet, &headers, IcmpError::HostUnreachable, reason, now);
-                }
-                _ => self.drop(packet, reason),
-            }
+            self.refuse(packet, IcmpError::HostUnreachable, reason, now);
         }
         self.released = released;
     }

@@ -29,6 +29,7 @@
 //! **Memory.** No allocation per packet after the first rounds: frames live in one pool, queues and bursts keep their capacity.
 
 mod admission;
+mod ahead;
 mod balancer;
 mod cluster;
 mod control;
@@ -41,8 +42,10 @@ mod forward;
 mod packet;
 mod pinning;
 mod round;
+mod routing;
 mod service;
 mod sharing;
+mod succession;
 mod tables;
 mod views;
 
@@ -59,12 +62,15 @@ use evenkeel_net::fib::Fib;
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::icmp::RateLimiter;
 use evenkeel_net::neighbour::{NeighbourTable, WaitConfig};
+use evenkeel_net::policy::PolicyTables;
 use evenkeel_net::{MacAddr, PortIndex};
-use evenkeel_ports::{Frame, FramePool, RxFrame};
+use evenkeel_ports::{Frame, FramePool, PortCounters, RxFrame};
 
 use crate::command::CommandError;
 use crate::mirror::NeighbourRequest;
 use crate::own::Disciplines;
+use crate::snapshot::RemovedSnapshot;
+use ahead::Seen;
 use balancer::BalancerRole;
 use cluster::ClusterRole;
 pub use cluster::cluster_config;
@@ -76,8 +82,10 @@ use fairdrop::FairDrop;
 use forward::Packet;
 pub use packet::QueuedPacket;
 pub use round::Round;
+use routing::Routing;
 use service::Services;
 pub use sharing::Place;
+pub use succession::Buffers;
 pub use tables::LinkState;
 use tables::OwnAddresses;
 
@@ -100,7 +108,8 @@ pub struct Pipeline {
     hairpin: Hairpin,
     pool: FramePool,
     ports: Vec<PortSlot>,
-    fib: Fib,
+    fib: PolicyTables,
+    routing: Routing,
     neighbours: NeighbourTable<Packet>,
     own: OwnAddresses,
     class_map: ClassMap,
@@ -142,11 +151,14 @@ pub struct Pipeline {
     senders: Vec<u16>,
     /// The Ethernet addresses of the ports that are up.
     stations: Vec<u64>,
+    /// What ports counted that are no more.
+    removed: Option<RemovedSnapshot>,
     /// When the last round was, and by how much of its pause the links may catch up.
     last_round: Nanos,
     max_catch_up: Option<Nanos>,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
+    seen: Vec<Seen>,
     released: Vec<Packet>,
     scratch: Vec<u8>,
 }
@@ -159,6 +171,8 @@ struct PortSlot {
     mtu: u32,
     up: bool,
     count: PortCount,
+    /// What was counted by the devices that the port had before the present one.
+    before: PortCounters,
     limiter: RateLimiter,
     link: OutgoingLink,
     /// What turns the knobs of the link.
@@ -229,6 +243,7 @@ impl Pipeline {
                 mtu: 1500,
                 up: false,
                 count: PortCount::new(),
+                before: PortCounters::default(),
                 limiter: RateLimiter::new(section.icmp_per_second, ANSWER_BURST.min(section.icmp_per_second))
                     .map_err(|error| invalid(&error))?,
                 link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
@@ -249,7 +264,8 @@ impl Pipeline {
             class_names: config.classes.iter().map(|class| class.name.clone()).collect(),
             started: now,
             hairpin: section.hairpin,
-            fib: Fib::new(),
+            fib: PolicyTables::new(),
+            routing: Routing::default(),
             neighbours: NeighbourTable::new(wait, seed).map_err(|error| invalid(&error))?,
             own: OwnAddresses::default(),
             class_map: config.class_map(),
@@ -276,10 +292,12 @@ impl Pipeline {
             senders: Vec::with_capacity(ports.len()),
             soonest: Nanos::ZERO,
             stations: Vec::with_capacity(ports.len()),
+            removed: None,
             last_round: now,
             max_catch_up: None,
             rx: Vec::with_capacity(BURST),
             inbox: Vec::with_capacity(BURST * ports.len()),
+            seen: Vec::with_capacity(ahead::VECTOR),
             released: Vec::with_capacity(BURST),
             scratch: Vec::with_capacity(pool.max_frame()),
             ports,
@@ -314,9 +332,9 @@ impl Pipeline {
         &mut self.pool
     }
 
-    /// The forwarding table, to be filled by hand where there is no mirror.
+    /// The main forwarding table, to be filled by hand where there is no mirror.
     pub fn fib_mut(&mut self) -> &mut Fib {
-        &mut self.fib
+        self.fib.main_mut()
     }
 
     /// The outgoing link of a port.
@@ -326,7 +344,14 @@ impl Pipeline {
     }
 
     /// The next round looks at what the link and the control of a port have become.
+    #[inline]
     fn touch(&mut self, at: usize) {
+        if self.due[at] != Nanos::ZERO {
+            self.rouse(at);
+        }
+    }
+
+    fn rouse(&mut self, at: usize) {
         if self.due[at] == Nanos::MAX {
             let place = self.active.partition_point(|active| usize::from(*active) < at);
             self.active.insert(place, at as u16);
@@ -447,10 +472,14 @@ impl Pipeline {
     /// Makes links and the rules of classes as `config` says.
     ///
     /// # Errors
-    /// Something differs that needs a restart (ports, names of classes, and what [`RouterConfig`] says of the router as a whole), or a value is
-    /// refused. In the first case nothing changed; in the second, which a parsed file does not meet, links before the one refused have.
+    /// Something differs that another pipeline must take over for, see [`Pipeline::inherit`] (ports, names of classes, and what [`RouterConfig`] says of the
+    /// router as a whole), or a value is refused. In the first case nothing changed; in the second, which a parsed file does not meet, links before the one
+    /// refused have.
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
-        let restart = |what: &str| Err(CommandError::NeedsRestart { what: what.to_owned() });
+        let restart = |what: &str| {
+            let why = "this pipeline was built for them";
+            Err(CommandError::NeedsRestart { what: what.to_owned(), why })
+        };
         let ports = |slot: &PortSlot| (slot.name.clone(), slot.interface.clone());
         if !self
             .ports

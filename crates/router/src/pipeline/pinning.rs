@@ -17,6 +17,7 @@ use evenkeel_core::admit::{Admission, Pin};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::NextHop;
+use evenkeel_net::policy::Asker;
 
 use super::{Pipeline, PortSlot};
 
@@ -32,6 +33,7 @@ pub(super) struct Seeker<'a> {
     pub(super) hash: u64,
     pub(super) ttl: u8,
     pub(super) from: PortIndex,
+    pub(super) asker: Asker,
 }
 
 /// The chosen path.
@@ -44,7 +46,7 @@ pub(super) struct Path {
 impl Pipeline {
     /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the port that the hash chose.
     pub(super) fn choose_path(&mut self, seeker: &Seeker<'_>, usual: PortIndex, at: Nanos) -> Option<Path> {
-        let hops = self.fib.choices(seeker.destination);
+        let hops = self.fib.choices(seeker.destination, || seeker.asker);
         let hops = &hops[..hops.len().min(MOST)];
         for hop in hops {
             // Estimates that are due come before what is asked of them.

@@ -1,24 +1,16 @@
 //! One round: what the ports have received goes as far as it can, and what has left the links goes out.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use evenkeel_core::Nanos;
-use evenkeel_net::{PortIndex, frame};
+use evenkeel_net::PortIndex;
 use evenkeel_ports::{FramePool, Port};
 
+use super::ahead::VECTOR;
 use super::cluster::ClusterRole;
 use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
 use super::fairdrop::FairDrop;
 use super::forward::Packet;
 use super::{BURST, Pipeline, PortSlot};
-
-/// Routes whose tree takes more than the nearer caches have.
-const LARGE_TABLE: usize = 20_000;
-/// Packets for which reading ahead is not worth its time.
-const FEW: usize = 4;
-/// Packets whose routes are read side by side.
-const AHEAD: usize = 32;
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -87,13 +79,7 @@ impl Pipeline {
         {
             fairdrop.begin(now, round.received, waiting, &mut self.meter);
         }
-        self.read_routes_ahead();
-        let mut inbox = std::mem::take(&mut self.inbox);
-        for packet in inbox.drain(..) {
-            self.receive(packet);
-            self.meter.packet_ends();
-        }
-        self.inbox = inbox;
+        self.forward_inbox();
         self.expire(now);
         self.turn_cluster(now, horizon);
         // What a link without a rate kept back goes while its port takes it.
@@ -102,22 +88,23 @@ impl Pipeline {
         round
     }
 
-    /// Has the routes of all packets of a burst read side by side, where the table is too large for the nearer caches.
-    #[inline]
-    fn read_routes_ahead(&mut self) {
-        if self.fib.len() < LARGE_TABLE || self.inbox.len() < FEW {
-            return;
-        }
-        for packets in self.inbox.chunks(AHEAD) {
-            let mut destinations = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); AHEAD];
-            let mut count = 0;
-            for destination in packets.iter().filter_map(|p| frame::destination_ip(self.pool.bytes(&p.frame)))
-            {
-                destinations[count] = destination;
-                count += 1;
+    /// Takes the packets that were received on their way, a vector at a time.
+    pub(super) fn forward_inbox(&mut self) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let mut seen = std::mem::take(&mut self.seen);
+        let mut packets = inbox.drain(..);
+        while !packets.as_slice().is_empty() {
+            let waiting = packets.as_slice();
+            let vector = &waiting[..waiting.len().min(VECTOR)];
+            self.look_ahead(vector, &mut seen);
+            self.meter.looked_ahead(vector.len());
+            for (seen, packet) in seen.iter().zip(packets.by_ref()) {
+                self.receive(packet, seen);
+                self.meter.packet_ends();
             }
-            self.fib.read_ahead(&destinations[..count]);
         }
+        drop(packets);
+        (self.inbox, self.seen) = (inbox, seen);
     }
 
     /// Closes the accounts of a round, and tells FairDrop what the classes of processing took.

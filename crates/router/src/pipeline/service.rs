@@ -77,6 +77,17 @@ impl Services {
         Ok(())
     }
 
+    /// Those that another pipeline has too, settings and all, go on with the state that they have there: a tunnel with its sequence numbers. What they have counted
+    /// is added. IVs go on where they were, so that none is used twice.
+    pub(super) fn inherit(&mut self, other: Self) {
+        self.nonces = other.nonces;
+        for theirs in other.list {
+            let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else { continue };
+            (mine.packets, mine.refused) = (mine.packets + theirs.packets, mine.refused + theirs.refused);
+            mine.state = theirs.state;
+        }
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.list.len()

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use evenkeel_config::workers::{fairdrop_for_workers, link_for_workers};
 use evenkeel_config::{DisciplineConfig, FairDropConfig, LinkConfig, RouterConfig};
+use evenkeel_core::drop::SharedShadow;
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::shared::Shared;
+use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
 use evenkeel_core::share::SharedLink;
 
@@ -17,7 +19,14 @@ use crate::own::Disciplines;
 #[derive(Clone, Debug)]
 pub struct Place {
     worker: usize,
-    links: Arc<[Arc<SharedLink>]>,
+    links: Arc<[Shares]>,
+}
+
+/// What the workers share of an outgoing link.
+#[derive(Clone, Debug)]
+struct Shares {
+    link: Arc<SharedLink>,
+    shadow: Arc<SharedShadow>,
 }
 
 impl Place {
@@ -34,7 +43,7 @@ impl Place {
         let shared = |link: &LinkConfig| {
             let shared = SharedLink::new(workers, config.classes.len(), config.router.max_catch_up);
             shared.set_rate(link.rate);
-            Arc::new(shared)
+            Shares { link: Arc::new(shared), shadow: Arc::new(SharedShadow::new(workers)) }
         };
         let links: Arc<[_]> = config.links.iter().map(shared).collect();
         Ok((0..workers).map(|worker| Self { worker, links: Arc::clone(&links) }).collect())
@@ -47,7 +56,17 @@ impl Place {
     }
 
     pub(super) fn set_rate(&self, at: usize, link: &LinkConfig) {
-        self.links[at].set_rate(link.rate);
+        self.links[at].link.set_rate(link.rate);
+    }
+
+    /// What the admission of the link at `at` shares.
+    pub(super) fn link(&self, at: usize) -> Arc<SharedLink> {
+        Arc::clone(&self.links[at].link)
+    }
+
+    /// What FairDrop of the link at `at` shares.
+    pub(super) fn shadow(&self, at: usize) -> Arc<SharedShadow> {
+        Arc::clone(&self.links[at].shadow)
     }
 
     fn build(
@@ -55,20 +74,36 @@ impl Place {
         at: usize,
         discipline: &DisciplineConfig,
     ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
-        let config = match discipline {
-            DisciplineConfig::Fifo(config) => WfqAltqConfig {
-                queues: 1,
-                weights: Vec::new(),
-                select: QueueSelect::Class,
-                drop: DropRule::TailPerQueue { limit: config.limit },
-            },
-            DisciplineConfig::WfqAltq(config) => config.clone(),
+        let link = self.link(at);
+        let by_flows = match discipline {
+            DisciplineConfig::Pfq(config) => FlowDiscipline::Pfq(*config),
+            DisciplineConfig::Pdrr(config) => FlowDiscipline::Pdrr(*config),
+            DisciplineConfig::Afan(config) => FlowDiscipline::Afan(*config),
+            DisciplineConfig::Fifo(config) => {
+                let config = WfqAltqConfig {
+                    queues: 1,
+                    weights: Vec::new(),
+                    select: QueueSelect::Class,
+                    drop: DropRule::TailPerQueue { limit: config.limit },
+                };
+                return self.by_classes(discipline, config, link);
+            }
+            DisciplineConfig::WfqAltq(config) => return self.by_classes(discipline, config.clone(), link),
             other => {
                 let name = other.name();
                 return Err(CommandError::Invalid(format!("kind = {name:?} works with workers = 1 only")));
             }
         };
-        let shared = Shared::new(discipline.name(), config, Arc::clone(&self.links[at]), self.worker)?;
+        Ok(AnyScheduler::SharedFlows(Box::new(SharedFlows::new(by_flows, link, self.worker)?)))
+    }
+
+    fn by_classes(
+        &self,
+        discipline: &DisciplineConfig,
+        config: WfqAltqConfig,
+        link: Arc<SharedLink>,
+    ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
+        let shared = Shared::new(discipline.name(), config, link, self.worker)?;
         Ok(AnyScheduler::Shared(shared))
     }
 }

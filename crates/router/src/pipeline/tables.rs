@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::{Nanos, Reason};
-use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};
+use evenkeel_net::fib::{NO_ROUTE_MTU, NextHop, NextHops, Route, RouteKind};
 use evenkeel_net::neighbour::Known;
+use evenkeel_net::policy::TableId;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
 use super::Pipeline;
@@ -16,8 +17,8 @@ use crate::mirror::{MirrorEvent, MirroredLink, MirroredRoute};
 #[derive(Debug, Default)]
 pub(super) struct OwnAddresses {
     list: Vec<(IpAddr, u8, Option<PortIndex>)>,
-    /// Addresses that the kernel's routes give to the host: its own, and broadcast addresses.
-    routed: BTreeSet<IpAddr>,
+    /// Addresses that the kernel's routes give to the host, its own and broadcast addresses, and the tables that say so.
+    routed: BTreeSet<(IpAddr, TableId)>,
 }
 
 impl OwnAddresses {
@@ -28,11 +29,11 @@ impl OwnAddresses {
         }
     }
 
-    fn set_routed(&mut self, address: IpAddr, present: bool) {
+    fn set_routed(&mut self, table: TableId, address: IpAddr, present: bool) {
         if present {
-            self.routed.insert(address);
+            self.routed.insert((address, table));
         } else {
-            self.routed.remove(&address);
+            self.routed.remove(&(address, table));
         }
     }
 
@@ -96,18 +97,27 @@ impl Pipeline {
             MirrorEvent::Local { address, prefix_len, port, present } => {
                 self.own.set((address, prefix_len, port), present);
             }
-            MirrorEvent::Route { prefix, route } => self.set_route(prefix, route.as_ref()),
+            MirrorEvent::Route { table, prefix, route } => self.set_route(table, prefix, route.as_ref()),
             MirrorEvent::Neighbour { port, address, state } => self.set_neighbour(now, port, address, state),
+            MirrorEvent::Rules(rules) => {
+                self.fib.set_rules(rules.rules.clone());
+                self.routing.rules = Some(rules);
+            }
+            MirrorEvent::NotFollowed(what) => self.routing.not_followed(what),
         }
     }
 
-    /// The one route of `prefix`. The mirror has chosen it, so metrics are not compared again.
-    fn set_route(&mut self, prefix: Prefix, route: Option<&MirroredRoute>) {
+    /// The one route of `prefix` in a table. The mirror has chosen it, so metrics are not compared again.
+    fn set_route(&mut self, table: TableId, prefix: Prefix, route: Option<&MirroredRoute>) {
         if prefix == Prefix::host(prefix.address()) {
             let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
-            self.own.set_routed(prefix.address(), route.is_some_and(|route| host(route.kind)));
+            self.own.set_routed(table, prefix.address(), route.is_some_and(|route| host(route.kind)));
         }
-        self.fib.set(prefix, route.map(|route| Route::of(kind(route))));
+        let made = |route: &MirroredRoute| Route {
+            mtu: route.mtu.unwrap_or(NO_ROUTE_MTU),
+            ..Route::of(kind(route))
+        };
+        self.fib.set(table, prefix, route.map(made));
     }
 
     /// What the kernel knows of a neighbour; `None`: nothing. Packets that waited go on, or are refused.
@@ -139,7 +149,7 @@ impl Pipeline {
     #[must_use]
     pub fn host_addresses(&self) -> Vec<IpAddr> {
         let mut addresses: Vec<IpAddr> = self.own.list.iter().map(|&(address, _, _)| address).collect();
-        addresses.extend(&self.own.routed);
+        addresses.extend(self.own.routed.iter().map(|(address, _)| *address));
         addresses.sort_unstable();
         addresses.dedup();
         addresses
@@ -171,6 +181,7 @@ fn kind(route: &MirroredRoute) -> RouteKind {
         KernelRouteKind::Blackhole => RouteKind::Blackhole,
         KernelRouteKind::Unreachable => RouteKind::Unreachable,
         KernelRouteKind::Prohibit => RouteKind::Prohibit,
+        KernelRouteKind::Throw => RouteKind::Throw,
         KernelRouteKind::Unicast => {
             let hops = route.next_hops.iter().filter_map(|hop| {
                 Some(NextHop { port: hop.port?, gateway: hop.gateway, weight: hop.weight })

@@ -3,7 +3,7 @@
 use evenkeel_core::measure::Histogram;
 use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::{Class, Nanos, Reason};
-use evenkeel_ports::Port;
+use evenkeel_ports::{Port, PortCounters};
 
 use super::counters::{ByReason, named};
 use super::{Pipeline, PortSlot};
@@ -23,12 +23,13 @@ impl Pipeline {
             seed: self.seed,
             routes: self.fib.len() as u64,
             neighbours: self.neighbours.len() as u64,
+            routing: self.routing.view(&self.fib),
             buffers: BufferSnapshot {
                 total: self.pool.buffers() as u64,
                 free: self.pool.free() as u64,
                 lent: ports.iter().map(|port| port.lent() as u64).sum(),
             },
-            ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(port)).collect(),
+            ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(&port.counters())).collect(),
             links: self.ports.iter().map(|slot| slot.link_view(&self.class_names)).collect(),
             cycles: self.meter.view(&self.class_names),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| {
@@ -41,15 +42,19 @@ impl Pipeline {
                 cluster.view(&ports, &self.class_names)
             }),
             balancer: self.balancer.as_ref().map(|balancer| balancer.view(now)),
+            removed: self.removed.clone(),
             workers: Vec::new(),
         }
     }
 }
 
 impl PortSlot {
-    fn view<P: Port>(&self, port: &mut P) -> PortSnapshot {
+    /// `device` is what the present device of the port has counted.
+    pub(super) fn view(&self, device: &PortCounters) -> PortSnapshot {
         let count = &self.count;
-        let device = port.counters();
+        let mut all = self.before;
+        all.add(device);
+        let device = all;
         let mut dropped = count.dropped;
         let mut tx_dropped = count.tx_dropped;
         let mut fallen_in = 0;
@@ -91,7 +96,7 @@ impl PortSlot {
         }
     }
 
-    fn link_view(&self, class_names: &[String]) -> LinkSnapshot {
+    pub(super) fn link_view(&self, class_names: &[String]) -> LinkSnapshot {
         let link = &self.link;
         let held = link.held();
         let config = link.config();

@@ -246,7 +246,8 @@ impl Bed {
 pub fn assert_conserved(snapshot: &Snapshot) {
     let sum = |drops: &evenkeel_router::snapshot::Drops| drops.values().sum::<u64>();
     let (mut handed, mut entered, mut held) = (0, 0, 0);
-    for (port, link) in snapshot.ports.iter().zip(&snapshot.links) {
+    let removed = snapshot.removed.iter().map(|removed| (&removed.port, &removed.link));
+    for (port, link) in snapshot.ports.iter().zip(&snapshot.links).chain(removed) {
         assert_eq!(
             port.rx_packets,
             port.to_host + port.exchange_received + port.forwarded + port.waiting + sum(&port.dropped),

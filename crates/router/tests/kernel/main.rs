@@ -6,17 +6,21 @@
 mod common;
 
 mod frr;
+mod rules;
 mod soak;
+mod tables;
 
 mod packet_sockets {
     const IO: &str = "af-packet";
     include!("suite.rs");
     include!("workers.rs");
+    include!("change.rs");
 }
 
 mod xdp {
     const IO: &str = "af-xdp";
     include!("suite.rs");
     include!("workers.rs");
+    include!("change.rs");
     include!("queues.rs");
 }

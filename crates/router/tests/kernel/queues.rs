@@ -39,3 +39,46 @@ fn fewer_queues_than_workers_are_refused_or_served_by_packet_sockets() {
     lab.ping("10.2.0.2", 10);
     assert!(lab.forwarded_by_kernel() <= before + 2);
 }
+
+#[test]
+fn what_stands_in_the_way_of_af_xdp_is_said_and_packet_sockets_do_where_they_may() {
+    let Some(mut lab) = Lab::new("no_xdp") else { return };
+    let options = |lab: &Lab| Options {
+        runtime_dir: lab.runtime.path().to_owned(),
+        netns: Some(lab.net.name("r")),
+        ..Options::default()
+    };
+    let refused = |lab: &Lab, says: &str| {
+        let error = Router::start(Lab::config(""), options(lab)).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.exit_code(), 3, "{text}");
+        assert_eq!(error.port(), Some(("lan", "interface")), "{text}");
+        assert!(text.contains(says) && text.contains("af-packet"), "{text}");
+    };
+    let falls_back = |lab: &mut Lab| {
+        let mut config = Lab::config("");
+        config.router.io = evenkeel_config::Io::Auto;
+        lab.start_with(config);
+        let snapshot = lab.snapshot();
+        let io = |port: &str| snapshot.port(port).unwrap().io.clone();
+        assert!(!io("lan").contains("AF_XDP") && io("wan").contains("AF_XDP"), "{} {}", io("lan"), io("wan"));
+        lab.ping("10.2.0.2", 3);
+        lab.router = None;
+    };
+    // The MTU is beyond a buffer.
+    lab.net.ip("a", "link set a0 mtu 3000");
+    lab.net.ip("r", "link set lan mtu 3000");
+    refused(&lab, "MTU of 3000");
+    falls_back(&mut lab);
+    lab.net.ip("r", "link set lan mtu 1500");
+    // Somebody else's program is there.
+    let mut pool = evenkeel_ports::FramePool::new(512);
+    let small = evenkeel_ports::af_xdp::AfXdpOptions { ring: 64, ..Default::default() };
+    let open = || evenkeel_ports::af_xdp::AfXdpPort::open("lan", small, &mut pool, &[]);
+    let other = evenkeel_ports::sys::in_netns(&lab.net.name("r"), open).unwrap().unwrap();
+    refused(&lab, "has another XDP program already");
+    // Packet sockets would not see what the other program takes: that port is refused as well, or used where the program lets pass.
+    drop(other);
+    lab.start("");
+    lab.ping("10.2.0.2", 3);
+}

@@ -434,16 +434,11 @@ fn commands_are_carried_out_while_it_forwards() {
     assert_eq!((link.discipline.as_str(), link.rate_bps), ("lct", Some(7_000_000)));
     lab.ping("10.2.0.2", 5);
 
-    let mut other_port = wanted.clone();
-    other_port.ports[1].interface = "else".into();
-    let error = router.send(Command::Reload(Box::new(other_port))).unwrap_err();
-    assert_eq!(error.to_string(), "the ports cannot change while the router runs: restart it");
-    let mut other_mode = wanted;
-    other_mode.router.mode = evenkeel_config::Mode::Busy;
-    assert!(matches!(
-        router.send(Command::Reload(Box::new(other_mode))),
-        Err(CommandError::NeedsRestart { .. })
-    ));
+    let mut other_seed = wanted;
+    other_seed.router.seed = Some(1);
+    let error = router.send(Command::Reload(Box::new(other_seed))).unwrap_err();
+    assert!(matches!(error, CommandError::NeedsRestart { .. }), "{error}");
+    assert!(error.to_string().starts_with("router.seed cannot change while the router runs ("), "{error}");
     let last = router.stop().unwrap();
     assert!(last.port("lan").unwrap().forwarded >= 5);
     assert!(matches!(router.send(Command::Show), Err(CommandError::Stopped)));
@@ -467,4 +462,20 @@ fn what_is_missing_is_said() {
         error.to_string(),
         "port lan: there is no interface \"nosuch0\": create it or correct `interface`"
     );
+}
+
+#[test]
+fn an_adaptive_worker_forwards_before_while_and_after_it_is_kept_awake() {
+    let Some(mut lab) = Lab::new("adaptive") else { return };
+    lab.start("[router]\nmode = \"adaptive\"\nspin = \"1ms\"\n");
+    for _ in 0..3 {
+        lab.ping("10.2.0.2", 3);
+        // As fast as answers come: it stops to be woken by frames, and asks for them.
+        let output = lab.net.output("a", "ping -n -q -f -c 3000 -W 2 10.2.0.2");
+        assert!(output.contains(" 0% packet loss"), "{output}");
+        // It sleeps.
+        sleep(Duration::from_millis(30));
+    }
+    lab.ping("2001:db8:2::2", 3);
+    assert!(lab.forwarded_by_kernel() <= 2);
 }

@@ -190,3 +190,97 @@ fn two_workers_share_a_link_by_the_weights_of_its_classes() {
     assert!((heavy / light - 1.0).abs() < 0.01, "{heavy} {light}");
     drop(clients);
 }
+
+/// Sockets of senders in `a`, each a flow to one socket in `b`.
+struct Flows {
+    senders: Vec<std::net::UdpSocket>,
+    receiver: std::net::UdpSocket,
+    /// By flow, packets received.
+    received: Vec<u64>,
+}
+
+impl Flows {
+    fn new(lab: &Lab, count: usize) -> Self {
+        use std::net::UdpSocket;
+        let at = |node: &str, address: &'static str, count: usize| {
+            let open = move || (0..count).map(|_| UdpSocket::bind(address).unwrap()).collect::<Vec<_>>();
+            evenkeel_ports::sys::in_netns(&lab.net.name(node), open).unwrap()
+        };
+        let receiver = at("b", "10.2.0.2:7000", 1).remove(0);
+        receiver.set_nonblocking(true).unwrap();
+        let senders = at("a", "10.1.0.2:0", count);
+        for sender in &senders {
+            sender.set_nonblocking(true).unwrap();
+            sender.connect("10.2.0.2:7000").unwrap();
+        }
+        Self { senders, receiver, received: vec![0; count] }
+    }
+
+    /// The first `count` flows send 1400 bytes every 2 ms each, for a time.
+    fn send(&mut self, count: usize, time: Duration) {
+        let begin = std::time::Instant::now();
+        let ports: Vec<u16> = self.senders.iter().map(|s| s.local_addr().unwrap().port()).collect();
+        let mut turns = 0;
+        while begin.elapsed() < time {
+            if begin.elapsed().as_millis() >= 2 * turns {
+                turns += 1;
+                for sender in &self.senders[..count] {
+                    // What does not go is not sent: they send more than passes anyway.
+                    let _ = sender.send(&[0; 1400]);
+                }
+            }
+            let mut packet = [0; 1500];
+            while let Ok((_, from)) = self.receiver.recv_from(&mut packet) {
+                let flow = ports.iter().position(|port| *port == from.port()).unwrap();
+                self.received[flow] += 1;
+            }
+            sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+#[test]
+fn two_workers_share_a_link_by_flows_and_refuse_by_the_load_of_both() {
+    let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n\
+                [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
+                [link.admission]\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\nfair_rate_interval = \"100ms\"\n";
+    let Some(lab) = Lab::several("workers_flows", rest) else { return };
+    lab.ping("10.2.0.2", 1);
+    let mut flows = Flows::new(&lab, 16);
+    // Each alone offers more than a quarter of the link; with ten of them the fair rate is below a tenth. Those who are refused try on.
+    for count in 1..=16 {
+        flows.send(count, Duration::from_millis(250));
+    }
+    flows.received.fill(0);
+    let before = lab.snapshot();
+    flows.send(16, Duration::from_secs(3));
+    let after = lab.snapshot();
+
+    let admission = after.link("wan").unwrap().admission.clone().unwrap();
+    assert!(admission.refused_total() > 0 && admission.fair_rate_bps < 2_000_000, "{admission:?}");
+    assert_eq!(admission.packets, admission.passed.values().sum::<u64>() + admission.refused_total());
+    let inside: Vec<u64> = flows.received.iter().copied().filter(|packets| *packets > 20).collect();
+    assert!((9..=12).contains(&inside.len()), "{:?}", flows.received);
+    // They share alike, on whichever of the workers they are. Each has seconds of its share waiting, so that a sender that was not run shows nowhere.
+    let (least, most) = (*inside.iter().min().unwrap() as f64, *inside.iter().max().unwrap() as f64);
+    assert!(least / most > 0.95, "{:?}", flows.received);
+    let [sent_before, sent_after] =
+        [&before, &after].map(|snapshot| by_worker(snapshot, "lan"));
+    assert!(sent_before.iter().zip(&sent_after).all(|(before, after)| after > before), "both have flows");
+
+    // Who protects a flow is asked of both workers.
+    let router = lab.router.as_ref().unwrap();
+    let told = match router.send(Command::Flows { link: Some("wan".into()), top: 100 }).unwrap() {
+        evenkeel_router::Reply::Flows(told) => told,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told.len() as u64, admission.protected);
+    for flow in &told {
+        let explain = Command::Explain { link: None, flow: flow.flow.parse().unwrap() };
+        let text = match router.send(explain).unwrap() {
+            evenkeel_router::Reply::Text(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(text.contains("protected since") && text.matches("worker").count() == 1, "{text}");
+    }
+}

@@ -1,0 +1,108 @@
+//! A change that undoes itself unless it is confirmed: for one that may cut off whoever makes it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_config::RouterConfig;
+use evenkeel_router::{Command, CommandError};
+
+use crate::server::{Shared, Target, lock};
+
+/// How long a change may wait for its confirmation: longer is another change.
+pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// The file that the router was made as last, and the change that waits, if one does.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    config: Option<RouterConfig>,
+    waiting: Option<Sender<()>>,
+}
+
+impl Applied {
+    pub(crate) fn started_as(config: &RouterConfig) -> Mutex<Self> {
+        Mutex::new(Self { config: Some(config.clone()), waiting: None })
+    }
+
+    /// Gives up what waits, without undoing it: the router stops.
+    pub(crate) fn forget(&mut self) {
+        self.waiting = None;
+    }
+}
+
+/// Makes the router as `config` says; if `within` is given, as it was before when that time is over without a confirmation. Commands beside files (knobs, rates)
+/// are not remembered.
+pub(crate) fn reload(
+    shared: &Arc<Shared>,
+    target: &Arc<dyn Target>,
+    config: RouterConfig,
+    within: Option<Duration>,
+) -> Result<(), Refused> {
+    let mut applied = lock(&shared.applied);
+    if applied.waiting.is_some() {
+        return Err(Refused::Waits);
+    }
+    if within.is_some_and(|within| within > LONGEST || within.is_zero()) {
+        return Err(Refused::TooLong);
+    }
+    target.send(Command::Reload(Box::new(config.clone()))).map_err(Refused::Router)?;
+    *lock(&shared.classes) = names(&config);
+    let before = applied.config.replace(config);
+    if let (Some(within), Some(before)) = (within, before) {
+        let (confirm, confirmed) = channel();
+        let (shared, target) = (Arc::clone(shared), Arc::clone(target));
+        thread::Builder::new()
+            .name("confirm".to_owned())
+            .spawn(move || wait(&confirmed, within, &shared, &*target, before))
+            .map_err(|error| Refused::Unwatched(error.to_string()))?;
+        applied.waiting = Some(confirm);
+    }
+    Ok(())
+}
+
+fn wait(
+    confirmed: &Receiver<()>,
+    within: Duration,
+    shared: &Shared,
+    target: &dyn Target,
+    before: RouterConfig,
+) {
+    if confirmed.recv_timeout(within) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let mut applied = lock(&shared.applied);
+    // Between the time and the lock somebody may have confirmed.
+    if confirmed.try_recv().is_ok() || applied.waiting.take().is_none() {
+        return;
+    }
+    let undone = target.send(Command::Reload(Box::new(before.clone()))).map(drop);
+    if undone.is_ok() {
+        *lock(&shared.classes) = names(&before);
+        applied.config = Some(before);
+    }
+    target.undone(undone);
+}
+
+/// Keeps the change that waits.
+pub(crate) fn confirm(shared: &Shared) -> Result<(), String> {
+    let waiting = lock(&shared.applied).waiting.take();
+    let waiting = waiting
+        .ok_or("no change waits to be confirmed: it is confirmed, undone, or was made without a time")?;
+    // Whoever waits has at most just been told that the time is over, and finds that nothing waits any more.
+    let _ = waiting.send(());
+    Ok(())
+}
+
+/// Why a file was not applied.
+pub(crate) enum Refused {
+    Router(CommandError),
+    Waits,
+    TooLong,
+    /// It was applied, but nobody will undo it.
+    Unwatched(String),
+}
+
+pub(crate) fn names(config: &RouterConfig) -> Vec<String> {
+    config.class_names().into_iter().map(str::to_owned).collect()
+}
