@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{ClassConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::{MacAddr, PortIndex};
@@ -13,7 +13,7 @@ use evenkeel_ports::FramePool;
 use evenkeel_ports::Port as _;
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline};
+use evenkeel_router::pipeline::{Buffers, LinkState, Pipeline};
 
 use crate::pipeline::frame_between;
 
@@ -29,8 +29,8 @@ const EACH: u64 = 5_000;
 const REPEATS: usize = 5;
 
 const BASE: &str = "discipline = { kind = \"wfq-altq\", limit = 400 }";
-/// Name, and the link before and after.
-const CHANGES: [(&str, &str, &str); 9] = [
+/// Name, and the link before and after; words in capitals: see [`change`].
+const CHANGES: [(&str, &str, &str); 12] = [
     ("weights", BASE, "discipline = { kind = \"wfq-altq\", limit = 400, weight = { d = 1000 } }"),
     ("rate", BASE, "RATE"),
     ("discipline: wfq-altq to fifo", BASE, "discipline = { kind = \"fifo\", limit = 400 }"),
@@ -56,11 +56,14 @@ const CHANGES: [(&str, &str, &str); 9] = [
     ),
     ("reload of everything, nothing different", BASE, BASE),
     ("another interface goes and comes", BASE, "INTERFACE"),
+    ("another port is removed", BASE, "PORT"),
+    ("a class more", BASE, "CLASS"),
+    ("other buffers (every frame is copied)", BASE, "BUFFERS"),
 ];
 
 struct Bed {
     pipeline: Pipeline,
-    ports: [MemoryPort; 3],
+    ports: Vec<MemoryPort>,
     host: MemoryPort,
     sink: MemoryPort,
     pool: FramePool,
@@ -78,25 +81,31 @@ fn config(link: &str, rate: &str) -> RouterConfig {
     RouterConfig::parse(&text, "blocked.toml").unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// A pipeline whose tables are as a mirror would fill them.
+fn filled(config: &RouterConfig, now: Nanos) -> Pipeline {
+    let mut pipeline = Pipeline::new(config, now).expect("the configuration is valid");
+    for (index, mac) in [IN, OUT, OTHER].into_iter().enumerate().take(config.ports.len()) {
+        let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
+        pipeline.set_link(now, PortIndex(index as u16), Some(state));
+    }
+    let out = PortIndex(1);
+    let network = "10.0.2.0/24".parse().expect("a prefix");
+    pipeline.fib_mut().insert(network, Route::via(NextHop::connected(out), 0));
+    let reachable = KernelNeighbourState::Reachable(MacAddr(SINK));
+    pipeline.set_neighbour(now, out, "10.0.2.1".parse().expect("an address"), Some(reachable));
+    pipeline
+}
+
 impl Bed {
     fn new(link: &str) -> Self {
         let now = Nanos::SECOND;
-        let mut pipeline = Pipeline::new(&config(link, "40Mbit/s"), now).expect("the configuration is valid");
-        for (index, mac) in [IN, OUT, OTHER].into_iter().enumerate() {
-            let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
-            pipeline.set_link(now, PortIndex(index as u16), Some(state));
-        }
-        let out = PortIndex(1);
-        let network = "10.0.2.0/24".parse().expect("a prefix");
-        pipeline.fib_mut().insert(network, Route::via(NextHop::connected(out), 0));
-        let reachable = KernelNeighbourState::Reachable(MacAddr(SINK));
-        pipeline.set_neighbour(now, out, "10.0.2.1".parse().expect("an address"), Some(reachable));
+        let pipeline = filled(&config(link, "40Mbit/s"), now);
         let options = MemoryOptions { slots: 512, mtu: 1500 };
         let (host, port_in) = MemoryPort::pair(options, ("host", HOST), ("in", IN));
         let (port_out, sink) = MemoryPort::pair(options, ("out", OUT), ("sink", SINK));
         let (other, _unused) = MemoryPort::pair(options, ("other", OTHER), ("far", SINK));
         let frames = (0..64).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, 446)).collect();
-        let ports = [port_in, port_out, other];
+        let ports = vec![port_in, port_out, other];
         Self { pipeline, ports, host, sink, pool: FramePool::new(1024), frames, now, sent: 0, arrived: 0 }
     }
 
@@ -125,13 +134,33 @@ fn change(before: &str, after: &str) -> (u64, u64, f64) {
     bed.send(EACH, SPACING);
     bed.send(AHEAD, Nanos(1));
     let waiting = bed.sent - bed.arrived;
-    let wanted = match after {
+    let mut wanted = match after {
         "RATE" => config(before, "60Mbit/s"),
-        "INTERFACE" => config(before, "40Mbit/s"),
+        "INTERFACE" | "PORT" | "CLASS" | "BUFFERS" => config(before, "40Mbit/s"),
         link => config(link, "40Mbit/s"),
     };
+    match after {
+        "PORT" => {
+            wanted.ports.truncate(2);
+            wanted.links.truncate(2);
+        }
+        "CLASS" => wanted.classes.push(ClassConfig { name: "more".into(), rules: Vec::new(), service: None }),
+        "BUFFERS" => wanted.router.buffers += 1_024,
+        _ => {}
+    }
+    // Another pipeline takes the place of this one. It is built and filled while this one forwards.
+    let heir = ["PORT", "CLASS", "BUFFERS"].contains(&after).then(|| filled(&wanted, bed.now));
     let begin = Instant::now();
-    if after == "INTERFACE" {
+    if let Some(mut heir) = heir {
+        let buffers = if after == "BUFFERS" { Buffers::Copied } else { Buffers::Kept };
+        std::mem::swap(&mut heir, &mut bed.pipeline);
+        let mut old = heir;
+        if after == "PORT" {
+            let mut port = bed.ports.pop().expect("the other one");
+            old.named_port_leaves("other", &port.counters());
+        }
+        bed.pipeline.inherit(bed.now, old, buffers);
+    } else if after == "INTERFACE" {
         let state = LinkState { mac: MacAddr(OTHER), mtu: 1500, up: true };
         bed.pipeline.set_link(bed.now, PortIndex(2), None);
         bed.pipeline.set_link(bed.now, PortIndex(2), Some(state));

@@ -2,7 +2,8 @@
 //!
 //! Each worker is a thread with a pipeline, ports in memory, and a host of its own: frames are made, forwarded and thrown away in the same thread, so
 //! nothing is shared but the link. What is compared: frames forwarded per second with a rate that binds nobody, and with a rate that does, where classes fall
-//! on workers as unevenly as they can: class `a` on the first alone, `b` and `c` on the second.
+//! on workers as unevenly as they can: class `a` on the first alone, `b` and `c` on the second. Then the same by flows, with PDRR and admission: 20 of 32 flows on the
+//! first worker, at a rate of which it has to carry 20 of 32 parts.
 //!
 //! By the clock, two workers need two cores that do nothing else. So frames are also counted per second of CPU that each worker's thread got: that tells what sharing
 //! costs on a machine that is busy with something else, but neither whether shares hold there nor what cores lose to each other's memory traffic.
@@ -32,9 +33,18 @@ const SIZE: u16 = 512;
 const OVERHEAD: u64 = 24;
 /// The part of what two workers forward that the binding rate lets through.
 const BINDING: f64 = 0.92;
+/// The same by flows: what a worker carries of it must be less than it can.
+const BINDING_FLOWS: f64 = 0.7;
+const WFQ: &str =
+    "discipline = { kind = \"wfq-altq\", limit = 400, weight = { a = 200, b = 100, c = 100, d = 100 } }";
+/// Never refuses: what it costs is measured, not what it turns away.
+const PDRR: &str = "discipline = { kind = \"pdrr\" }\n\
+                    admission = { min_fair_rate = 0.0, max_priority_load = 1.0, budget = false }";
 /// Weights of the classes in the file.
 const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
 const BURST: usize = 32;
+/// Flows that are told apart.
+const FLOWS: usize = 64;
 const MACS: [[u8; 6]; 4] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
 
 struct Bed {
@@ -45,11 +55,13 @@ struct Bed {
     sink_pool: FramePool,
     received: Vec<RxFrame>,
     frames: Vec<Vec<u8>>,
+    /// Packets of each flow that arrived at the sink.
+    arrived: [u64; FLOWS],
 }
 
 impl Bed {
-    /// A worker whose host sends packets of `classes` in turn.
-    fn new(config: &RouterConfig, place: Option<Place>, classes: &[u64], now: Nanos) -> Self {
+    /// A worker whose host sends packets of `flows`, numbers below [`FLOWS`], in turn.
+    fn new(config: &RouterConfig, place: Option<Place>, flows: &[u64], now: Nanos) -> Self {
         let mut pipeline =
             Pipeline::for_worker(config, now, Default::default(), place).expect("the configuration is valid");
         for (index, mac) in [MACS[1], MACS[2]].into_iter().enumerate() {
@@ -64,8 +76,6 @@ impl Bed {
         let options = MemoryOptions { slots: 1024, mtu: 1500 };
         let (host, port_in) = MemoryPort::pair(options, ("host", MACS[0]), ("in", MACS[1]));
         let (port_out, sink) = MemoryPort::pair(options, ("out", MACS[2]), ("sink", MACS[3]));
-        // The source, which the class is known by, is that of the flow modulo four.
-        let flows = (0..16u64).flat_map(|n| classes.iter().map(move |class| n * 4 + class));
         Self {
             pipeline,
             ports: [port_in, port_out],
@@ -73,12 +83,13 @@ impl Bed {
             sink,
             sink_pool: FramePool::new(1024),
             received: Vec::with_capacity(1024),
-            frames: flows.map(|flow| frame_between(&MACS[1], [10, 0, 2, 1], flow, SIZE)).collect(),
+            frames: flows.iter().map(|flow| frame_between(&MACS[1], [10, 0, 2, 1], *flow, SIZE)).collect(),
+            arrived: [0; FLOWS],
         }
     }
 
     /// Bytes on the wire by class that have left the link.
-    fn sent(&mut self, now: Nanos) -> [u64; 3] {
+    fn sent(&mut self, now: Nanos) -> [u64; 4] {
         let snapshot = self.pipeline.snapshot(now, &mut self.ports);
         let classes = &snapshot.links[1].classes;
         std::array::from_fn(|class| classes[class].sent_packets)
@@ -93,6 +104,7 @@ impl Bed {
             let passed = begin.elapsed();
             if before.is_none() && passed >= WARM {
                 before = Some((self.sent(now()), cpu_time()));
+                self.arrived = [0; FLOWS];
             }
             if passed >= WARM + TIME {
                 break;
@@ -104,22 +116,26 @@ impl Bed {
             self.pipeline.round(now(), &mut self.ports);
             self.sink.rx_burst(&mut self.sink_pool, now(), &mut self.received, 1024);
             for received in self.received.drain(..) {
+                // The source port tells the flow.
+                let frame = self.sink_pool.bytes(&received.frame);
+                self.arrived[(usize::from(frame[35]) + 0x100 * usize::from(frame[34]) - 5000) % FLOWS] += 1;
                 self.sink_pool.release(received.frame);
             }
         }
         let (after, cpu) = (self.sent(now()), cpu_time());
         let (before, cpu_before) = before.unwrap_or_default();
-        let classes: [u64; 3] = std::array::from_fn(|class| after[class] - before[class]);
+        let classes: [u64; 4] = std::array::from_fn(|class| after[class] - before[class]);
         let spent = (cpu - cpu_before).as_secs_f64();
-        Sent { classes, per_cpu: classes.iter().sum::<u64>() as f64 / spent / 1e6 }
+        Sent { classes, flows: self.arrived, per_cpu: classes.iter().sum::<u64>() as f64 / spent / 1e6 }
     }
 }
 
 /// What was sent in the time that counts.
 #[derive(Clone, Copy)]
 struct Sent {
-    /// Packets by class.
-    classes: [u64; 3],
+    /// Packets by class; by flow, which all classes have.
+    classes: [u64; 4],
+    flows: [u64; FLOWS],
     /// Millions of packets per second of CPU, summed over workers.
     per_cpu: f64,
 }
@@ -130,11 +146,18 @@ impl Sent {
         self.classes.iter().sum::<u64>() as f64 / TIME.as_secs_f64() / 1e6
     }
 
+    /// The largest deviation of one of the first `flows` flows from an equal share, percent of it.
+    fn flow_error(&self, flows: usize) -> f64 {
+        let fair = self.flows[..flows].iter().sum::<u64>() as f64 / flows as f64;
+        self.flows[..flows].iter().map(|sent| (*sent as f64 / fair - 1.0).abs() * 100.0).fold(0.0, f64::max)
+    }
+
     /// The largest deviation of a class from its share, percent of the share.
     fn share_error(&self) -> f64 {
-        let (all, weights) = (self.classes.iter().sum::<u64>() as f64, WEIGHTS.iter().sum::<f64>());
+        let classes = &self.classes[..WEIGHTS.len()];
+        let (all, weights) = (classes.iter().sum::<u64>() as f64, WEIGHTS.iter().sum::<f64>());
         let error = |(sent, weight): (u64, f64)| (sent as f64 / (all * weight / weights) - 1.0).abs() * 100.0;
-        self.classes.into_iter().zip(WEIGHTS).map(error).fold(0.0, f64::max)
+        classes.iter().copied().zip(WEIGHTS).map(error).fold(0.0, f64::max)
     }
 }
 
@@ -145,11 +168,10 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanos.expect("the kernel counts what threads run"))
 }
 
-/// What `spread.len()` workers send in `TIME` on a link of this rate; each element of `spread` is the classes of a worker.
-fn measure(spread: &[&[u64]], rate: BitRate) -> Sent {
+/// What `spread.len()` workers send in `TIME` on a link of this rate, with these lines of its own; each element of `spread` is the flows of a worker.
+fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
     let text = format!(
-        "[router]\nworkers = {}\n{}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n\
-         discipline = {{ kind = \"wfq-altq\", limit = 400, weight = {{ a = 200, b = 100, c = 100, d = 100 }} }}\n",
+        "[router]\nworkers = {}\n{}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n{link}\n",
         spread.len(),
         include_str!("router.toml"),
         rate.0,
@@ -158,8 +180,8 @@ fn measure(spread: &[&[u64]], rate: BitRate) -> Sent {
     let places = Place::all(&config).expect("it can be shared");
     let (start, barrier) = (Instant::now(), Barrier::new(spread.len()));
     let parts = std::thread::scope(|scope| {
-        let hire = |(worker, classes): (usize, &&[u64])| {
-            let bed = Bed::new(&config, places.get(worker).cloned(), classes, Nanos::SECOND);
+        let hire = |(worker, flows): (usize, &Vec<u64>)| {
+            let bed = Bed::new(&config, places.get(worker).cloned(), flows, Nanos::SECOND);
             let barrier = &barrier;
             scope.spawn(move || bed.run(start, barrier))
         };
@@ -168,46 +190,73 @@ fn measure(spread: &[&[u64]], rate: BitRate) -> Sent {
     });
     Sent {
         classes: std::array::from_fn(|class| parts.iter().map(|sent| sent.classes[class]).sum()),
+        flows: std::array::from_fn(|flow| parts.iter().map(|sent| sent.flows[flow]).sum()),
         per_cpu: parts.iter().map(|sent| sent.per_cpu).sum(),
     }
 }
 
-pub(crate) fn run() {
+/// 16 flows of each of these classes: the class is known by the source, which is that of the flow modulo four.
+fn of_classes(classes: &[u64]) -> Vec<u64> {
+    (0..16).flat_map(|n| classes.iter().map(move |class| n * 4 + class)).collect()
+}
+
+/// One worker with all flows, two with those of `spread`, and these at `binding` of what they forward: seven figures, of which `error` gives the sixth.
+fn compare(
+    link: &str,
+    alone: &[Vec<u64>],
+    spread: &[Vec<u64>],
+    binding: f64,
+    error: impl Fn(&Sent) -> f64,
+) -> [f64; 7] {
     let free = BitRate(1_000_000_000_000);
-    let uneven: [&[u64]; 2] = [&[0], &[1, 2]];
-    let mut rows: [Vec<f64>; 7] = Default::default();
-    for _ in 0..RUNS {
-        let alone = measure(&[&[0, 0, 1, 2]], free);
-        let both = measure(&uneven, free);
-        let most = both.mpps() * BINDING;
-        let rate = BitRate((most * 1e6) as u64 * (u64::from(SIZE) + OVERHEAD) * 8);
-        let bound = measure(&uneven, rate);
-        let values = [
-            alone.mpps(),
-            both.mpps(),
-            both.mpps() / alone.mpps(),
-            bound.mpps() / alone.mpps(),
-            bound.mpps() / most * 100.0,
-            bound.share_error(),
-            both.per_cpu / alone.per_cpu,
-        ];
-        rows.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
-    }
-    println!(
-        "workers of one router on one outgoing link, {SIZE}-byte frames, medians (least, most) of {RUNS} runs"
-    );
+    let alone = measure(link, alone, free);
+    let both = measure(link, spread, free);
+    let most = both.mpps() * binding;
+    let rate = BitRate((most * 1e6) as u64 * (u64::from(SIZE) + OVERHEAD) * 8);
+    let bound = measure(link, spread, rate);
+    [
+        alone.mpps(),
+        both.mpps(),
+        both.mpps() / alone.mpps(),
+        bound.mpps() / alone.mpps(),
+        bound.mpps() / most * 100.0,
+        error(&bound),
+        both.per_cpu / alone.per_cpu,
+    ]
+}
+
+fn print(title: &str, binding: f64, what: &str, rows: [Vec<f64>; 7]) {
+    println!("{title}, {SIZE}-byte frames, medians (least, most) of {RUNS} runs");
+    let binding = format!("two workers, rate {:.0} % of that, uneven, to one", binding * 100.0);
     let names = [
         ("one worker", "Mpps"),
         ("two workers, rate not binding", "Mpps"),
         ("  to one worker (aim: 1.7)", "x"),
-        ("two workers, rate 92 % of that, classes uneven, to one (aim: 1.7)", "x"),
+        (&binding, "x"),
         ("  sent of the rate", "%"),
-        ("  largest deviation of a class from its share (aim: 1)", "%"),
+        (what, "%"),
         ("two workers to one per second of CPU, rate not binding", "x"),
     ];
     for ((what, unit), values) in names.into_iter().zip(rows) {
         let Spread { median, min, max } = Spread::of(values);
         println!("  {what:<66} {median:>8.3} ({min:.3}, {max:.3}) {unit}");
     }
+}
+
+pub(crate) fn run() {
+    let classes = ([of_classes(&[0, 0, 1, 2])], [of_classes(&[0]), of_classes(&[1, 2])]);
+    let flows = ([(0..32).collect::<Vec<u64>>()], [(0..20).collect(), (20..32).collect()]);
+    let mut by_class: [Vec<f64>; 7] = Default::default();
+    let mut by_flow: [Vec<f64>; 7] = Default::default();
+    for _ in 0..RUNS {
+        let values = compare(WFQ, &classes.0, &classes.1, BINDING, Sent::share_error);
+        by_class.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+        let values = compare(PDRR, &flows.0, &flows.1, BINDING_FLOWS, |sent| sent.flow_error(32));
+        by_flow.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+    }
+    let what = "  largest deviation of a class from its share (aim: 1)";
+    print("workers of one router on one outgoing link, WFQ/ALTQ", BINDING, what, by_class);
+    let what = "  largest deviation of one of 32 flows from its share (aim: 5)";
+    print("the same by flows, PDRR with admission", BINDING_FLOWS, what, by_flow);
     println!("  cores here: {}", std::thread::available_parallelism().map_or(1, usize::from));
 }

@@ -1,6 +1,6 @@
 //! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
 //!
-//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
+//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores | idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
 //! a page. `live` may be told which: parts of the names of cases, and lengths of frames.
 
 mod blocked;
@@ -11,6 +11,7 @@ mod disciplines;
 mod fairdrop;
 mod fib;
 mod flows;
+mod idle;
 mod instructions;
 mod live;
 mod memory;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ["cluster"] => cluster::run(),
         ["cluster-scale", folder] => cluster_scale::run(folder.as_ref()),
         ["cores"] => cores::run(),
+        ["idle", evenkeel] => return idle::run(evenkeel.as_ref()),
         ["instructions"] => instructions::run(),
         ["live", evenkeel, only @ ..] => return live::run(evenkeel.as_ref(), only),
         ["rte_sched", program] => return rte::run(program.as_ref()),
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | cluster-scale DOCS | cores | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | cluster-scale DOCS | cores | idle EVENKEEL | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

@@ -30,6 +30,14 @@ pub(crate) struct Setup {
     pub(crate) tables: &'static str,
     /// Up to 65,536.
     pub(crate) flows: u64,
+    /// Packets that wait at the link all the time; 0: none does.
+    pub(crate) backlog: u64,
+}
+
+impl Setup {
+    const fn new(name: &'static str, link: &'static str, tables: &'static str, flows: u64) -> Self {
+        Self { name, link, tables, flows, backlog: 0 }
+    }
 }
 
 const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
@@ -37,20 +45,26 @@ const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, 
 /// Never refuses: what admission costs is measured, not what it turns away.
 const PDRR: &str =
     "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, budget = false }";
+/// The same at the rate at which packets come, so that what waits goes on waiting.
+const PDRR_BUSY: &str = "rate = \"6720Mbit/s\"\ndiscipline = { kind = \"pdrr\", flows = 131072, buffer = 8192 }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, budget = false, min_fair_rate = 0 }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
-/// Everything that is measured. Links have no rate and never refuse a packet.
-pub(crate) const SETUPS: [Setup; 9] = [
-    Setup { name: "fifo", link: "", tables: "", flows: 64 },
-    Setup { name: "wfq-altq", link: WFQ, tables: "", flows: 64 },
-    Setup { name: "lct", link: LCT, tables: "", flows: 64 },
-    Setup { name: "admission + pdrr", link: PDRR, tables: "", flows: 64 },
-    Setup { name: "fifo + fairdrop", link: "", tables: FAIRDROP, flows: 64 },
-    Setup { name: "fifo, 64 k flows", link: "", tables: "", flows: 65_536 },
-    Setup { name: "admission + pdrr, 64 k flows", link: PDRR, tables: "", flows: 65_536 },
-    Setup { name: "fifo + fairdrop, 64 k flows", link: "", tables: FAIRDROP, flows: 65_536 },
+/// Everything that is measured. Links never refuse a packet; all but the last have no rate.
+pub(crate) const SETUPS: [Setup; 10] = [
+    Setup::new("fifo", "", "", 64),
+    Setup::new("wfq-altq", WFQ, "", 64),
+    Setup::new("lct", LCT, "", 64),
+    Setup::new("admission + pdrr", PDRR, "", 64),
+    Setup::new("fifo + fairdrop", "", FAIRDROP, 64),
+    Setup::new("fifo, 64 k flows", "", "", 65_536),
+    Setup::new("admission + pdrr, 64 k flows", PDRR, "", 65_536),
+    Setup::new("fifo + fairdrop, 64 k flows", "", FAIRDROP, 65_536),
     // What is switched off should not be seen.
-    Setup { name: "fifo + fairdrop, off", link: "", tables: "[fairdrop]\non = false\n", flows: 64 },
+    Setup::new("fifo + fairdrop, off", "", "[fairdrop]\non = false\n", 64),
+    Setup {
+        backlog: 4_096,
+        ..Setup::new("admission + pdrr, 64 k flows, 4 k packets wait", PDRR_BUSY, "", 65_536)
+    },
 ];
 
 /// The counter that the bench itself times with, as the clock of the pipeline's own accounts.
@@ -138,7 +152,7 @@ impl Forwarding {
         let options = MemoryOptions { slots: 256, mtu: 1500 };
         let (host, port_in) = MemoryPort::pair(options, ("host", HOST), ("in", IN));
         let (port_out, sink) = MemoryPort::pair(options, ("out", OUT), ("sink", SINK));
-        Self {
+        let mut router = Self {
             tsc,
             inside: 0,
             state: 1,
@@ -150,29 +164,54 @@ impl Forwarding {
             received: Vec::with_capacity(256),
             frames: (0..setup.flows).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size)).collect(),
             now,
+        };
+        for _ in 0..setup.backlog / BURST {
+            router.inject();
+            router.pipeline.round(router.now, &mut router.ports);
+            router.take();
         }
+        router
+    }
+
+    /// The host sends a burst of packets of flows drawn at random.
+    fn inject(&mut self) {
+        for _ in 0..BURST {
+            self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let flow = ((self.state >> 32) * self.frames.len() as u64) >> 32;
+            assert!(self.host.inject(&self.frames[flow as usize]), "the port takes a burst");
+        }
+    }
+
+    /// The sink takes what has arrived: so many packets.
+    fn take(&mut self) -> u64 {
+        self.sink.rx_burst(&mut self.sink_pool, self.now, &mut self.received, 256);
+        let arrived = self.received.len() as u64;
+        for received in self.received.drain(..) {
+            self.sink_pool.release(received.frame);
+        }
+        arrived
+    }
+
+    /// Packets that the outgoing link holds.
+    fn held(&self) -> u64 {
+        let held = self.pipeline.link(PortIndex(1)).expect("it was made").held();
+        held.queued + held.in_ring
     }
 
     /// Forwards `times` packets of flows drawn at random, in bursts of 32.
     pub(crate) fn run(&mut self, times: u64) {
         let mut arrived = 0;
+        let before = self.held();
         for _ in 0..times / BURST {
             self.now += Nanos(100 * BURST);
-            for _ in 0..BURST {
-                self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let flow = ((self.state >> 32) * self.frames.len() as u64) >> 32;
-                assert!(self.host.inject(&self.frames[flow as usize]), "the port takes a burst");
-            }
+            self.inject();
             let begin = self.tsc.now();
             self.pipeline.round(self.now, &mut self.ports);
             self.inside += self.tsc.now().0.saturating_sub(begin.0);
-            self.sink.rx_burst(&mut self.sink_pool, self.now, &mut self.received, 256);
-            arrived += self.received.len() as u64;
-            for received in self.received.drain(..) {
-                self.sink_pool.release(received.frame);
-            }
+            arrived += self.take();
         }
-        assert_eq!(arrived, times / BURST * BURST, "every packet is forwarded");
+        assert_eq!(arrived + self.held(), times / BURST * BURST + before, "nothing is lost");
+        assert!(arrived + BURST >= times / BURST * BURST, "as many leave as come");
     }
 
     /// Nanoseconds per packet inside the router; its copies out of and into the ports in memory are included, what the host and the sink do is not.

@@ -1,12 +1,13 @@
 //! `evenkeel-bench routes`: the routes of the whole Internet by way of FRR and the kernel, on a router that runs.
 //!
 //! Host `a` announces them by BGP to FRR beside the router, which sets them in the kernel, which the router follows. Measured: how long until the router
-//! has all of them, how fast they came, what memory they take, that packets find their way, and how long a change by `ip route` takes until packets
-//! follow it: from the moment that `ip` is told to the first packet at host `b`, of one sent each 0.1 ms.
+//! has all of them and how far it is behind the kernel meanwhile, how fast they came, what memory they take, that packets find their way, and how long a change
+//! by `ip route` takes until packets follow it: from the moment that `ip` is told to the first packet at host `b`, of one sent each 0.1 ms. Changes are measured while
+//! nothing else goes on, while the table is loaded, and while the worker is offered more than it can take.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, UdpSocket};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::sleep;
@@ -20,16 +21,18 @@ use evenkeel_ports::sys;
 use evenkeel_router::{Handle, Options, Router};
 
 use crate::fib::{Random, prefixes, resident};
+use crate::live::generator::Generator;
+use crate::pipeline::frame_between;
 use crate::timing::Spread;
 
 const CONFIG: &str =
     "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n";
-const CHANGES: usize = 20;
+const CHANGES: usize = 50;
 /// A network behind `b` whose route comes and goes.
 const PROBED: &str = "198.18.0.0/24";
 const PROBED_HOST: &str = "198.18.0.1:9";
 /// Longer than any of this takes on a machine that works.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -97,30 +100,94 @@ fn routes(router: &Handle) -> Result<u64, Failure> {
     Ok(router.snapshot()?.routes)
 }
 
-/// Waits until `done` says so of the number of routes; gives the time it took, and the most that came or went in a second.
-fn follow(router: &Handle, done: impl Fn(u64) -> bool) -> Result<(Duration, f64), Failure> {
-    const WINDOW: Duration = Duration::from_secs(1);
-    let begin = Instant::now();
-    let first = routes(router)?;
-    let (mut fastest, mut at, mut count) = (0.0_f64, begin, first);
-    loop {
-        sleep(Duration::from_millis(20));
-        let now = routes(router)?;
-        let since = at.elapsed();
-        if since >= WINDOW || done(now) {
-            if since >= WINDOW {
-                fastest = fastest.max(now.abs_diff(count) as f64 / since.as_secs_f64());
-            }
-            (at, count) = (Instant::now(), now);
+/// How many routes the kernel of the router's namespace has, by its own statistics. It goes through the whole of IPv4's tree for it.
+fn kernel_routes(net: &Namespaces) -> Result<u64, Failure> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let (v4, v6) = sys::in_netns(&net.name_of("r"), || {
+        read("fib_triestat").and_then(|v4| Ok((v4, read("rt6_stats")?)))
+    })??;
+    // As long as there are no rules, the tables local and main are one, and shown twice.
+    let prefixes =
+        v4.lines().filter_map(|line| line.trim().strip_prefix("Prefixes:")?.trim().parse::<u64>().ok());
+    let entries = v6.split_whitespace().nth(3).and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    Ok(prefixes.max().unwrap_or(0) + entries.ok_or("rt6_stats has another form")?)
+}
+
+/// How the routes came, or went: seconds since `begin` and how many there were, in the router and in the kernel.
+struct Progress {
+    begin: Instant,
+    /// What the router counts that the kernel's statistics do not, before anything happens.
+    apart: i64,
+    router: Vec<(f64, u64)>,
+    kernel: Vec<(f64, u64)>,
+}
+
+impl Progress {
+    const LOOK: Duration = Duration::from_millis(20);
+    /// Counting the kernel's routes takes some 0.1 s of a CPU.
+    const LOOK_AT_KERNEL: Duration = Duration::from_millis(1_000);
+
+    fn new(net: &Namespaces, router: &Handle) -> Result<Self, Failure> {
+        let apart = routes(router)? as i64 - kernel_routes(net)? as i64;
+        Ok(Self { begin: Instant::now(), apart, router: Vec::new(), kernel: Vec::new() })
+    }
+
+    fn look(&mut self, net: &Namespaces, router: &Handle) -> Result<(), Failure> {
+        sleep(Self::LOOK);
+        self.router.push((self.begin.elapsed().as_secs_f64(), routes(router)?));
+        let last = self.kernel.last().map_or(0.0, |(at, _)| *at);
+        if self.begin.elapsed().as_secs_f64() - last >= Self::LOOK_AT_KERNEL.as_secs_f64() {
+            let before = self.begin.elapsed();
+            let count = kernel_routes(net)?.saturating_add_signed(self.apart);
+            // Counting takes a while, in which more come: this is what it was in the middle of it.
+            self.kernel.push(((before + self.begin.elapsed()).as_secs_f64() / 2.0, count));
         }
-        if done(now) {
-            // Where it took less than a second: all of it.
-            let took = begin.elapsed();
-            return Ok((took, fastest.max(now.abs_diff(first) as f64 / took.as_secs_f64())));
+        if self.begin.elapsed() > PATIENCE {
+            return Err(format!(
+                "after {PATIENCE:?}: router {:?}, kernel {:?}",
+                self.router.last(),
+                self.kernel.last()
+            )
+            .into());
         }
-        if begin.elapsed() > PATIENCE {
-            return Err(format!("the router has {now} routes after {PATIENCE:?}").into());
-        }
+        Ok(())
+    }
+
+    /// Whether the kernel's routes have not changed for as many looks, and are as many as `enough` asks.
+    fn is_quiet(&self, looks: usize, enough: impl Fn(u64) -> bool) -> bool {
+        let mut last = self.kernel.iter().rev().take(looks).map(|(_, count)| *count);
+        let Some(first) = last.next().filter(|_| self.kernel.len() >= looks) else { return false };
+        enough(first) && last.all(|count| count == first)
+    }
+
+    /// When the router came to `count`, from whichever side.
+    fn reached(&self, count: u64) -> Option<f64> {
+        let up = self.router.first()?.1 <= count;
+        let there = |(_, now): &&(f64, u64)| if up { *now >= count } else { *now <= count };
+        self.router.iter().find(there).map(|(at, _)| *at)
+    }
+
+    /// By how much the router was behind the kernel, seconds: the largest of all looks at the kernel while routes came or went. Not
+    /// less than nothing: the statistics take their time.
+    fn lag(&self) -> f64 {
+        let behind = |(at, count): &(f64, u64)| self.reached(*count).map(|reached| (reached - at).max(0.0));
+        self.kernel.iter().filter_map(behind).fold(0.0, f64::max)
+    }
+
+    /// Routes per second in the fastest second of the router.
+    fn fastest(&self) -> f64 {
+        let rate = |(at, count): &(f64, u64)| {
+            let later = self.router.iter().find(|(then, _)| *then >= at + 1.0)?;
+            Some(later.1.abs_diff(*count) as f64 / (later.0 - at))
+        };
+        self.router.iter().filter_map(rate).fold(0.0, f64::max)
+    }
+
+    /// From the first change to the last, seconds.
+    fn took(&self) -> Option<f64> {
+        let (first, last) = (self.router.first()?.1, self.router.last()?.1);
+        let begin = self.router.iter().find(|(_, count)| *count != first)?.0;
+        Some(self.reached(last)? - begin)
     }
 }
 
@@ -128,19 +195,30 @@ fn follow(router: &Handle, done: impl Fn(u64) -> bool) -> Result<(Duration, f64)
 struct Ip {
     process: Child,
     input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
 impl Ip {
     fn start(net: &Namespaces) -> Result<Self, Failure> {
         let mut command = net.command("r", "ip -force -batch -");
         let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let input = process.stdin.take().ok_or("ip has no input")?;
-        Ok(Self { process, input })
+        let output = BufReader::new(process.stdout.take().ok_or("ip has no output")?);
+        Ok(Self { process, input, output })
     }
 
+    /// Returns when the kernel has carried it out: `ip` shows something else then.
     fn tell(&mut self, line: &str) -> Result<(), Failure> {
-        Ok(writeln!(self.input, "{line}").and_then(|()| self.input.flush())?)
+        writeln!(self.input, "{line}\nlink show lo").and_then(|()| self.input.flush())?;
+        let mut shown = String::new();
+        while !shown.contains("link/loopback") {
+            shown.clear();
+            if self.output.read_line(&mut shown)? == 0 {
+                return Err("ip has ended".into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -151,14 +229,23 @@ impl Drop for Ip {
     }
 }
 
-/// Milliseconds from telling `ip` of a route to the first packet that takes it.
-fn changes(net: &Namespaces, router: &Handle) -> Result<Spread, Failure> {
+/// How long a change took, milliseconds.
+struct Change {
+    /// From telling `ip` of a route to the first packet that takes it.
+    all: f64,
+    /// Of that, from when the kernel had it.
+    ours: f64,
+}
+
+/// Adds and removes a route and looks when packets take it, as often as `go_on` says of the number so far.
+fn changes(net: &Namespaces, go_on: impl Fn(usize) -> bool + Send) -> Result<Vec<Change>, Failure> {
     let stop = AtomicBool::new(false);
     let (sender, arrivals) = channel();
     let (a, b) = (net.name_of("a"), net.name_of("b"));
     std::thread::scope(|scope| {
         scope.spawn(|| -> std::io::Result<()> {
             sys::enter_netns(&a)?;
+            come_first();
             let socket = UdpSocket::bind("10.1.0.2:0")?;
             while !stop.load(Ordering::Relaxed) {
                 // What the router answers while there is no route comes back as an error.
@@ -170,6 +257,7 @@ fn changes(net: &Namespaces, router: &Handle) -> Result<Spread, Failure> {
         let stopped = &stop;
         scope.spawn(move || -> std::io::Result<()> {
             sys::enter_netns(&b)?;
+            come_first();
             let socket = UdpSocket::bind(PROBED_HOST)?;
             socket.set_read_timeout(Some(Duration::from_millis(100)))?;
             while !stopped.load(Ordering::Relaxed) {
@@ -179,32 +267,80 @@ fn changes(net: &Namespaces, router: &Handle) -> Result<Spread, Failure> {
             }
             Ok(())
         });
-        let result = each_change(net, router, &arrivals);
+        let told = scope.spawn(move || {
+            come_first();
+            each_change(net, go_on, &arrivals).map_err(|error| error.to_string())
+        });
+        let result = told.join();
         stop.store(true, Ordering::Relaxed);
-        result
+        Ok(result.map_err(|_panic| "the changes ended in a panic")??)
     })
 }
 
-fn each_change(net: &Namespaces, router: &Handle, arrivals: &Receiver<Instant>) -> Result<Spread, Failure> {
-    let mut ip = Ip::start(net)?;
-    let mut times = Vec::with_capacity(CHANGES);
-    for _ in 0..CHANGES {
-        let told = Instant::now();
-        ip.tell(&format!("route add {PROBED} via 10.2.0.2"))?;
-        let first = arrivals.recv_timeout(Duration::from_secs(10))?;
-        times.push(first.duration_since(told).as_secs_f64() * 1e3);
-        ip.tell(&format!("route del {PROBED}"))?;
-        while arrivals.recv_timeout(Duration::from_millis(50)).is_ok() {}
-        let _ = routes(router)?;
-    }
-    Ok(Spread::of(times))
+/// Who measures does not wait for those that are measured: neither do the programs that the thread starts. Where that is not allowed, he waits.
+fn come_first() {
+    let _ = sys::set_precedence(true);
 }
 
-fn print_changes(what: &str, changes: &Spread) {
-    println!(
-        "  a change by `ip route` until packets follow, {what:<26} {:>8.2} ms  ({:.2} to {:.2}, {CHANGES} changes)",
-        changes.median, changes.min, changes.max
-    );
+fn each_change(
+    net: &Namespaces,
+    go_on: impl Fn(usize) -> bool,
+    arrivals: &Receiver<Instant>,
+) -> Result<Vec<Change>, Failure> {
+    let mut ip = Ip::start(net)?;
+    let mut times = Vec::with_capacity(CHANGES);
+    while go_on(times.len()) {
+        let told = Instant::now();
+        ip.tell(&format!("route add {PROBED} via 10.2.0.2"))?;
+        let done = Instant::now();
+        let first = arrivals.recv_timeout(Duration::from_secs(10))?;
+        let ms = |since| first.saturating_duration_since(since).as_secs_f64() * 1e3;
+        times.push(Change { all: ms(told), ours: ms(done) });
+        ip.tell(&format!("route del {PROBED}"))?;
+        while arrivals.recv_timeout(Duration::from_millis(50)).is_ok() {}
+    }
+    Ok(times)
+}
+
+fn print_changes(what: &str, times: &[Change]) {
+    if times.is_empty() {
+        println!("  a change by `ip route`, {what} none was made");
+        return;
+    }
+    let row = |name: &str, of: fn(&Change) -> f64| {
+        let late = times.iter().filter(|time| of(time) > 10.0).count();
+        let Spread { median, min, max } = Spread::of(times.iter().map(of).collect());
+        println!(
+            "    {name:<34} {median:>7.2} ms ({min:.2} to {max:.2}; {late} of {} took more than 10 ms)",
+            times.len()
+        );
+    };
+    println!("  a change by `ip route`, {what}");
+    row("from `ip` to the first packet:", |time| time.all);
+    row("of it from when the kernel had it:", |time| time.ours);
+}
+
+/// The same while more packets come than the worker can take.
+fn changes_under_overload(net: &Namespaces, router: &Handle, what: &str) -> Result<(), Failure> {
+    let mac =
+        |node: &str, interface: &str| net.exec(node, &format!("cat /sys/class/net/{interface}/address"));
+    let (lan, b0) = (mac("r", "lan")?, mac("b", "b0")?);
+    net.ip("r", &format!("neigh replace 10.2.0.9 lladdr {} dev wan nud permanent", b0.trim()))?;
+    let lan: Vec<u8> =
+        lan.trim().split(':').map(|part| u8::from_str_radix(part, 16)).collect::<Result<_, _>>()?;
+    let frames = (0..64).map(|flow| frame_between(&lan, [10, 2, 0, 9], flow, 60)).collect();
+    let generator = Generator::start(net.name_of("a"), "a0", 0, frames);
+    let lost =
+        || -> Result<u64, Failure> { Ok(router.snapshot()?.port("lan").map_or(0, |port| port.ring_loss)) };
+    generator.send(true);
+    sleep(Duration::from_millis(200));
+    let (begin, before, offered) = (Instant::now(), lost()?, generator.sent());
+    let times = changes(net, |made| made < CHANGES)?;
+    let (lost, offered) = (lost()? - before, generator.sent() - offered);
+    let (share, rate) =
+        (lost as f64 * 100.0 / offered as f64, offered as f64 / begin.elapsed().as_secs_f64() / 1e3);
+    print_changes(&format!("{what} ({rate:.0} kpps offered, {share:.0} % lost):"), &times);
+    Ok(())
 }
 
 fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
@@ -213,31 +349,61 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
     );
     let folder = tempfile::tempdir()?;
     let list = prefixes(v4, v6);
+    let began = Instant::now();
     let net = bed(folder.path(), &list)?;
+    println!("  (made for the neighbour to announce in {:.0} s)", began.elapsed().as_secs_f64());
     let options = Options {
         runtime_dir: folder.path().to_owned(),
         netns: Some(net.name_of("r")),
         report: Some(|text| eprintln!("  router: {text}")),
+        cpu: Some(1).filter(|_| std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1)),
         ..Options::default()
     };
     let own = std::process::id();
-    let memory_before = resident(own);
     let router =
         Router::start(RouterConfig::parse(CONFIG, "routes.toml").map_err(|e| e.to_string())?, options)?;
-    print_changes("nothing else going on:", &changes(&net, &router)?);
+    print_changes("nothing else going on:", &changes(&net, |made| made < CHANGES)?);
+    changes_under_overload(&net, &router, "overloaded")?;
+    // The flood has gone; what it left in the rings too.
+    sleep(Duration::from_millis(500));
+    let memory_before = resident(own);
 
-    let before = routes(&router)?;
-    let all = before + (v4 + v6) as u64;
+    let mut progress = Progress::new(&net, &router)?;
+    let (before, all) = (routes(&router)?, (v4 + v6) as u64);
     let r = Frr::start(&net, "r", &bgp(65_000, "10.1.0.1", ("10.1.0.2", "fd01::2", 65_001), false))?;
     let a = Frr::start(&net, "a", &bgp(65_001, "10.1.0.2", ("10.1.0.1", "fd01::1", 65_000), true))?;
-    let (first, _) = follow(&router, |count| count > before)?;
-    let (took, fastest) = follow(&router, |count| count >= all)?;
+    while progress.router.last().is_none_or(|(_, count)| *count <= before + all / 1_000) {
+        progress.look(&net, &router)?;
+    }
+    let loading = AtomicBool::new(true);
+    let during = std::thread::scope(|scope| -> Result<Vec<Change>, Failure> {
+        let during = scope
+            .spawn(|| changes(&net, |_| loading.load(Ordering::Relaxed)).map_err(|error| error.to_string()));
+        let followed = (|| -> Result<(), Failure> {
+            while progress.router.last().is_none_or(|(_, count)| *count < before + all * 99 / 100) {
+                progress.look(&net, &router)?;
+            }
+            Ok(())
+        })();
+        loading.store(false, Ordering::Relaxed);
+        let times = during.join().map_err(|_panic| "the changes ended in a panic")?;
+        followed?;
+        Ok(times?)
+    })?;
+    // Some are refused on the way, by FRR or by the kernel: what counts is that the router has what the kernel has.
+    while !progress.is_quiet(3, |count| count >= before + all * 99 / 100) {
+        progress.look(&net, &router)?;
+    }
+    let (ours, theirs) = (routes(&router)?, kernel_routes(&net)?.saturating_add_signed(progress.apart));
     println!(
-        "  converged in {:.1} s after the first route (that one {:.1} s after FRR's start); fastest second: {:.0} routes",
-        took.as_secs_f64(),
-        first.as_secs_f64(),
-        fastest
+        "  converged in {:.1} s from the first route to the last; fastest second: {:.0} routes; of {all} announced the kernel has {}, the router {}",
+        progress.took().unwrap_or(f64::NAN),
+        progress.fastest(),
+        theirs - before,
+        ours - before
     );
+    println!("  the router was behind the kernel by at most {:.2} s", progress.lag());
+    print_changes("while they came:", &during);
     let grown = resident(own).saturating_sub(memory_before) as f64 / 1024.0;
     println!("  memory of the router with its copy of the kernel's table: {grown:.0} MiB more than before");
     for (name, process) in [("zebra", 0), ("bgpd", 1)] {
@@ -245,15 +411,21 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         println!("  for comparison, FRR's {name} beside it: {mib} MiB");
     }
     find_their_way(&net, &router, &list)?;
-    print_changes("the table full:", &changes(&net, &router)?);
+    print_changes("the table full:", &changes(&net, |made| made < CHANGES)?);
+    changes_under_overload(&net, &router, "the table full and overloaded")?;
 
+    let mut progress = Progress::new(&net, &router)?;
+    let full = routes(&router)?;
+    progress.router.push((0.0, full));
     drop(a);
-    let begin = Instant::now();
-    let (took, fastest) = follow(&router, |count| count <= before)?;
+    while routes(&router)? > before + all / 1_000 {
+        progress.look(&net, &router)?;
+    }
     println!(
-        "  withdrawn (their neighbour is gone) in {:.1} s; fastest second: {fastest:.0} routes; {:.1} s in all",
-        took.as_secs_f64(),
-        begin.elapsed().as_secs_f64()
+        "  withdrawn (their neighbour is gone) in {:.1} s; fastest second: {:.0} routes; behind the kernel by at most {:.2} s",
+        progress.took().unwrap_or(f64::NAN),
+        progress.fastest(),
+        progress.lag()
     );
     router.stop()?;
     Ok(())

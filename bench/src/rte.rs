@@ -12,8 +12,9 @@ use crate::timing::{Case, Rounds};
 /// Pipes of `rte_sched`; each has 16 queues, and as many packets wait.
 const PIPES: [u32; 2] = [256, 4_096];
 const QUEUES_PER_PIPE: u32 = 16;
-const ROUNDS: usize = 5;
-const BURSTS: u32 = 20_000;
+/// Many and short: what else the machine does meets some of them, and the smallest of each side tell what the code costs.
+const ROUNDS: usize = 15;
+const BURSTS: u32 = 5_000;
 const BURST: u32 = crate::flows::BURST as u32;
 
 /// One round of the program, which warms up before.
@@ -48,14 +49,19 @@ pub(crate) fn run(program: &Path) -> ExitCode {
             cases.push((format!("{kind}, {queues} flows"), time));
         }
         let rounds = Rounds::run(ROUNDS, &mut cases);
-        println!("  {:<40} {:>9} {:>17} {:>12}", "", "ns/packet", "(min to max)", "times faster");
+        println!(
+            "  {:<40} {:>9} {:>17} {:>12} {:>12}",
+            "", "ns/packet", "(min to max)", "times faster", "by minima"
+        );
+        let least = rounds.rows().next().and_then(|(_, spread)| spread).map_or(f64::NAN, |spread| spread.min);
         for (index, (name, spread)) in rounds.rows().enumerate() {
             let Some(spread) = spread else { continue };
             println!(
-                "  {name:<40} {:>9.1} {:>17} {:>12.2}",
+                "  {name:<40} {:>9.1} {:>17} {:>12.2} {:>12.2}",
                 spread.median,
                 format!("({:.1} to {:.1})", spread.min, spread.max),
                 1.0 / rounds.ratio(index, 0),
+                least / spread.min,
             );
         }
         println!("  {}", rounds.verdict());
@@ -67,7 +73,10 @@ pub(crate) fn run(program: &Path) -> ExitCode {
         "  rte_sched accounts for token buckets of subport and pipe and serves 12 strict classes and 4 weighted queues per pipe; a packet's queue is"
     );
     println!(
-        "  written into it beforehand. Ours look the flow up in a table, share by flow and prefer new flows; rates are the link's business, not theirs."
+        "  written into it beforehand, and it queues a pointer. Ours look the flow up in a table, by its whole key, share by flow, prefer new flows, and"
+    );
+    println!(
+        "  queue the packet's description of 64 bytes; rates are the link's business, not theirs. Both read ahead over the burst of 32."
     );
     ExitCode::SUCCESS
 }

@@ -16,6 +16,12 @@ use evenkeel_ports::sys;
 
 use super::generator::Generator;
 
+/// What the router is told of its neighbours. A forwarder that changes its interfaces makes the kernel forget it.
+pub(super) const NEIGHBOURS: [&str; 2] = [
+    "neighbour replace 10.0.2.2 lladdr 02:00:00:00:00:99 nud permanent dev out",
+    "neighbour replace 10.0.1.2 lladdr 02:00:00:00:00:98 nud permanent dev in",
+];
+
 /// The CPU of the generator.
 pub(crate) const GENERATOR_CPU: usize = 0;
 /// The CPU of the router, and of Linux where it is told so.
@@ -56,8 +62,9 @@ impl Bed {
         net.wire(("r", "out"), ("s", "in"));
         net.ip("r", "address add 10.0.1.254/24 dev in");
         net.ip("r", "address add 10.0.2.1/24 dev out");
-        net.ip("r", "neighbour add 10.0.2.2 lladdr 02:00:00:00:00:99 nud permanent dev out");
-        net.ip("r", "neighbour add 10.0.1.2 lladdr 02:00:00:00:00:98 nud permanent dev in");
+        for neighbour in NEIGHBOURS {
+            net.ip("r", neighbour);
+        }
         net.ip("r", "route add 10.9.0.0/24 via 10.0.2.2");
         net.sysctl("r", "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0");
         net.sysctl("r", "net.ipv4.conf.in.rp_filter=0");
@@ -74,11 +81,20 @@ impl Bed {
         self.folder.path().join(name)
     }
 
+    /// The Ethernet address of the router's incoming interface.
+    pub(crate) fn router_mac(&self) -> [u8; 6] {
+        let text = self.net.output("r", "cat /sys/class/net/in/address");
+        evenkeel_lab::qualify::parse_mac(text.trim()).expect("an address")
+    }
+
+    /// Where frames are sent from, and where they arrive: namespace and interface.
+    pub(crate) fn ends(&self) -> [(String, &'static str); 2] {
+        [(self.net.name("g"), "out"), (self.net.name("s"), "in")]
+    }
+
     /// A generator of frames of `size` bytes (check sequence not counted): UDP packets of 64 flows from four sources.
     pub(crate) fn generate(&self, size: u16) -> Generator {
-        let router = self.net.output("r", "cat /sys/class/net/in/address");
-        let router = router.trim().split(':').map(|part| u8::from_str_radix(part, 16).expect("an address"));
-        let router: Vec<u8> = router.collect();
+        let router = self.router_mac();
         let frames = (0..64).map(|flow| crate::pipeline::frame_between(&router, [10, 9, 0, 1], flow, size));
         Generator::start(self.net.name("g"), "out", GENERATOR_CPU, frames.collect())
     }

@@ -7,9 +7,9 @@
 //! A turn counts only if the counters of who should have forwarded say that he did, and if neither generator nor router had to share its CPU.
 
 mod bare;
-mod bed;
-mod generator;
-mod router;
+pub(crate) mod bed;
+pub(crate) mod generator;
+pub(crate) mod router;
 mod testpmd;
 
 use std::cell::RefCell;

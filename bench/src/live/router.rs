@@ -14,7 +14,7 @@ use super::bed::{Bed, ROUTER_CPU};
 /// What the router is told to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
-    /// `busy` or `event`.
+    /// `busy`, `adaptive` or `event`.
     pub(crate) mode: &'static str,
     /// The discipline of the outgoing link, as in router.toml; empty: none is named, which is a FIFO.
     pub(crate) discipline: &'static str,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_ports::sys;
 
-use super::bed::{Bed, GENERATOR_CPU, ROUTER_CPU};
+use super::bed::{Bed, GENERATOR_CPU, NEIGHBOURS, ROUTER_CPU};
 
 /// How long it may take until it forwards.
 const START: Duration = Duration::from_secs(10);
@@ -81,6 +81,12 @@ impl Drop for Testpmd {
             let mut detach = Command::new("ip");
             detach.args(["-n", &self.namespace, "link", "set", "dev", interface, "xdp", "off"]);
             let _ = detach.stderr(Stdio::null()).status();
+        }
+        // It has closed its ports by itself or not, and the kernel has forgotten who was behind them.
+        for neighbour in NEIGHBOURS {
+            let mut tell = Command::new("ip");
+            tell.args(["-n", &self.namespace]).args(neighbour.split(' '));
+            let _ = tell.stderr(Stdio::null()).status();
         }
         // The kernel frees the receive queue of an AF_XDP socket a little after it is closed.
         sleep(Duration::from_millis(300));
