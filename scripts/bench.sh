@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux and DPDK.
 #
-#     scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes live;
+#     scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle live;
 #                                    all of them by default
 #
 # All parts together take some ten minutes, `live` the half of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(memory flows blocked fib rte_sched cluster cores instructions sim routes live)
+all=(memory flows blocked fib rte_sched cluster cores instructions sim routes idle live)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
 for part in "${parts[@]}"; do
@@ -43,24 +43,35 @@ sim() {
   "$bench" sim "${ns3[@]}"
 }
 
-live() {
+# On real packets: `live` or `idle`.
+on_packets() {
   if [ "$(id -u)" -ne 0 ]; then
-    echo "live: skipped: network namespaces need root: run   sudo -E make bench"
+    echo "$1: skipped: network namespaces need root: run   sudo -E make bench"
     return
   fi
-  # Linux forwards in interrupts, which no program keeps waiting; generator and router get the nearest to it. Where sessions share the CPUs
-  # (autogroup), the session needs it too.
+  # Linux forwards in interrupts, which no program keeps waiting; generator and router get the nearest to it.
+  session_first
+  nice -n -20 "$bench" "$1" target/release/evenkeel
+}
+
+# Where sessions share the CPUs (autogroup), what one of them measures is what the others leave it.
+session_first() {
   if [ -w /proc/self/autogroup ]; then
     trap 'echo 0 2>/dev/null >/proc/self/autogroup || true' EXIT
     echo -20 2>/dev/null >/proc/self/autogroup || true
   fi
-  nice -n -20 "$bench" live target/release/evenkeel
+}
+
+routes() {
+  session_first
+  "$bench" routes
 }
 
 for part in "${parts[@]}"; do
   begin=$SECONDS
   case $part in
-    rte_sched | sim | live) "$part" ;;
+    rte_sched | sim | routes) "$part" ;;
+    idle | live) on_packets "$part" ;;
     *) "$bench" "$part" ;;
   esac
   printf '(%s: %d s)\n\n' "$part" $((SECONDS - begin))

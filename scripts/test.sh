@@ -78,7 +78,7 @@ fi
 step "format" cargo fmt --all --check
 step "clippy" cargo clippy --workspace --all-targets "${features[@]}" --locked --quiet -- -D warnings
 step "documentation" lint_docs
-step "tests are built" cargo test --workspace --locked --quiet --no-run
+step "tests are built" cargo test --workspace "${features[@]}" --locked --quiet --no-run
 step "tests" tests
 step "purity of the core" scripts/purity.sh
 step "no world in the router" scripts/one_world.sh --self-test
