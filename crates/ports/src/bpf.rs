@@ -11,6 +11,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const MAP_DELETE: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_DETACH: libc::c_int = 34;
 
 /// Map types of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +178,7 @@ impl Program {
         let mut attributes: Attributes = [0; 18];
         attributes[0] = pair(self.fd.as_raw_fd() as u32, ifindex);
         attributes[1] = pair(to as u32, flags);
-        Ok(Link { _fd: new_fd(bpf(LINK_CREATE, &mut attributes)?)? })
+        Ok(Link { fd: new_fd(bpf(LINK_CREATE, &mut attributes)?)? })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -188,7 +189,17 @@ impl Program {
 /// A program at work; dropping it detaches the program.
 #[derive(Debug)]
 pub(crate) struct Link {
-    _fd: OwnedFd,
+    fd: OwnedFd,
+}
+
+impl Drop for Link {
+    /// Closing the descriptor is not enough: where another thread is just starting a program, the new process holds a copy of it for a moment, and the program
+    /// would stay for so long. If it is gone with its interface there is nothing to detach.
+    fn drop(&mut self) {
+        let mut attributes: Attributes = [0; 18];
+        attributes[0] = pair(self.fd.as_raw_fd() as u32, 0);
+        let _ = bpf(LINK_DETACH, &mut attributes);
+    }
 }
 
 /// A register.
