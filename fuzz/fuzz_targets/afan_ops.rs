@@ -3,11 +3,11 @@
 
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
 use evenkeel_core::{Bytes, Nanos};
-use evenkeel_fuzz::{Case, harness, number, start_limit};
+use evenkeel_fuzz::{Case, flows, harness, number};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
-    let [flows, limit, shadow, sample, target, rest @ ..] = case.config;
+    let [_, limit, shadow, sample, target, rest @ ..] = case.config;
     let afd = Afd {
         shadow: 1 + u32::from(shadow),
         sample: 1 + u32::from(sample % 8),
@@ -18,11 +18,9 @@ fuzz_target!(|case: Case| {
     let config = AfanConfig {
         quantum: Bytes(number(&rest[2..4], 256, 4_000)),
         limit: 1 + u32::from(limit % 60),
-        flows: 1 + u32::from(flows % 40),
+        flows: flows(&case),
         afd,
         window: Nanos::from_millis(1),
-        start_limit: start_limit(&case),
-        seed: u64::from(flows),
     };
     harness::run(Afan::new(config).expect("every choice above is in range"), case.ops);
 });

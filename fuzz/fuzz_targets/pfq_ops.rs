@@ -3,19 +3,15 @@
 
 use evenkeel_core::Bytes;
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_fuzz::{Case, buffer, harness, number, start_limit};
+use evenkeel_fuzz::{Case, buffer, flows, harness, number};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
-    let [flows, quantum @ ..] = case.config;
-    let (buffer, victim) = buffer(&case);
+    let [_, quantum @ ..] = case.config;
     let config = PfqConfig {
         quantum: Bytes(number(&quantum[..2], 0, 4_000)),
-        buffer,
-        victim,
-        flows: 1 + u32::from(flows % 40),
-        start_limit: start_limit(&case),
-        seed: u64::from(flows),
+        buffer: buffer(&case),
+        flows: flows(&case),
     };
     harness::run(Pfq::new(config).expect("every choice above is in range"), case.ops);
 });

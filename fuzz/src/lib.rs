@@ -3,7 +3,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use evenkeel_core::Bytes;
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 
 /// The harness of the property tests.
 #[path = "../../crates/core/tests/common/mod.rs"]
@@ -42,19 +42,23 @@ pub fn number(bytes: &[u8], least: u64, span: u64) -> u64 {
 
 /// A buffer for a discipline with a queue per flow, by the last bytes of a case.
 #[must_use]
-pub fn buffer(case: &Case) -> (BufferLimit, Victim) {
+pub fn buffer(case: &Case) -> Buffer {
     let [.., kind, high, low] = case.config;
     let size = number(&[high, low], 0, u64::from(u16::MAX));
-    let buffer = match kind % 2 {
+    let limit = match kind % 2 {
         0 => BufferLimit::Packets(1 + size as u32 % 60),
         _ => BufferLimit::Bytes(Bytes(1_500 + size)),
     };
-    (buffer, if kind & 2 == 0 { Victim::Head } else { Victim::Tail })
+    Buffer { limit, victim: if kind & 2 == 0 { Victim::Head } else { Victim::Tail } }
 }
 
-/// A bound of the peak at the start of flows, or none.
+/// A number of flows by the first byte of a case, which is the seed, too, and a bound of the peak at their start, or none.
 #[must_use]
-pub fn start_limit(case: &Case) -> Option<Bytes> {
-    let [.., limit, _, _, _] = case.config;
-    (limit > 0).then_some(Bytes(64 + 32 * u64::from(limit)))
+pub fn flows(case: &Case) -> KnownFlows {
+    let [flows, .., limit, _, _, _] = case.config;
+    KnownFlows {
+        most: 1 + u32::from(flows % 40),
+        start_limit: (limit > 0).then_some(Bytes(64 + 32 * u64::from(limit))),
+        seed: u64::from(flows),
+    }
 }

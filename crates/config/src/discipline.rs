@@ -109,12 +109,14 @@ impl DisciplineConfig {
     /// change.
     #[must_use]
     pub fn seeded(&self, seed: u64) -> Self {
-        match self {
-            Self::Pfq(config) => Self::Pfq(PfqConfig { seed, ..*config }),
-            Self::Pdrr(config) => Self::Pdrr(PdrrConfig { seed, ..*config }),
-            Self::Afan(config) => Self::Afan(AfanConfig { seed, ..*config }),
-            other => other.clone(),
+        let mut seeded = self.clone();
+        if let Self::Pfq(PfqConfig { flows, .. })
+        | Self::Pdrr(PdrrConfig { flows, .. })
+        | Self::Afan(AfanConfig { flows, .. }) = &mut seeded
+        {
+            flows.seed = seed;
         }
+        seeded
     }
 
     /// The scheduler, empty. `classes` is the number of classes of the router.
@@ -196,23 +198,19 @@ impl DisciplineConfig {
                 Knob::Quantum(wanted),
             ) => *quantum = wanted,
             (
-                Self::Pfq(PfqConfig { start_limit, .. })
-                | Self::Pdrr(PdrrConfig { start_limit, .. })
-                | Self::Afan(AfanConfig { start_limit, .. }),
+                Self::Pfq(PfqConfig { flows, .. })
+                | Self::Pdrr(PdrrConfig { flows, .. })
+                | Self::Afan(AfanConfig { flows, .. }),
                 Knob::StartLimit(wanted),
-            ) => *start_limit = wanted,
+            ) => flows.start_limit = wanted,
             (
                 Self::Pfq(PfqConfig { buffer, .. }) | Self::Pdrr(PdrrConfig { buffer, .. }),
                 Knob::Buffer(wanted),
-            ) => {
-                *buffer = wanted;
-            }
+            ) => buffer.limit = wanted,
             (
-                Self::Pfq(PfqConfig { victim, .. }) | Self::Pdrr(PdrrConfig { victim, .. }),
+                Self::Pfq(PfqConfig { buffer, .. }) | Self::Pdrr(PdrrConfig { buffer, .. }),
                 Knob::Victim(wanted),
-            ) => {
-                *victim = wanted;
-            }
+            ) => buffer.victim = wanted,
             (
                 Self::Fifo(_) | Self::WfqAltq(_) | Self::Lct(_) | Self::Afan(_),
                 Knob::QueueLimit(Some(class), _),

@@ -1,7 +1,9 @@
 //! The disciplines of flow-aware links: `kind = "pfq"`, `"pdrr"`, `"afan"`.
 
+use std::iter;
+
 use evenkeel_core::schedule::afan::{AfanConfig, Afd};
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
 
@@ -15,10 +17,7 @@ pub(crate) fn pfq(reader: &mut Reader, fields: &Fields) -> Option<PfqConfig> {
     Some(PfqConfig {
         quantum: fields.size("quantum")?,
         buffer: buffer(reader, fields)?,
-        victim: victim(fields.text("victim")?),
-        flows: u32::try_from(fields.integer("flows")?).ok()?,
-        start_limit: fields.size("start_limit"),
-        seed: NO_SEED,
+        flows: flows(fields)?,
     })
 }
 
@@ -26,11 +25,8 @@ pub(crate) fn pdrr(reader: &mut Reader, fields: &Fields) -> Option<PdrrConfig> {
     Some(PdrrConfig {
         quantum: fields.size("quantum")?,
         buffer: buffer(reader, fields)?,
-        victim: victim(fields.text("victim")?),
-        flows: u32::try_from(fields.integer("flows")?).ok()?,
+        flows: flows(fields)?,
         afl_linger: fields.time("afl_linger")?,
-        start_limit: fields.size("start_limit"),
-        seed: NO_SEED,
     })
 }
 
@@ -38,11 +34,9 @@ pub(crate) fn afan(fields: &Fields) -> Option<AfanConfig> {
     Some(AfanConfig {
         quantum: fields.size("quantum")?,
         limit: u32::try_from(fields.integer("limit")?).ok()?,
-        flows: u32::try_from(fields.integer("flows")?).ok()?,
+        flows: flows(fields)?,
         afd: afd(fields.table("afd")?)?,
         window: fields.time("window")?,
-        start_limit: fields.size("start_limit"),
-        seed: NO_SEED,
     })
 }
 
@@ -61,16 +55,25 @@ pub(crate) fn afd(fields: &Fields) -> Option<Afd> {
     })
 }
 
-fn buffer(reader: &mut Reader, fields: &Fields) -> Option<BufferLimit> {
-    match fields.size("buffer_bytes") {
+fn buffer(reader: &mut Reader, fields: &Fields) -> Option<Buffer> {
+    let limit = match fields.size("buffer_bytes") {
         Some(_) if fields.given("buffer") => {
             let message = "only one of `buffer` and `buffer_bytes` is possible";
             reader.fail(&fields.span("buffer_bytes"), fields.path_of("buffer_bytes"), message);
-            None
+            return None;
         }
-        Some(bytes) => Some(BufferLimit::Bytes(bytes)),
-        None => Some(BufferLimit::Packets(u32::try_from(fields.integer("buffer")?).ok()?)),
-    }
+        Some(bytes) => BufferLimit::Bytes(bytes),
+        None => BufferLimit::Packets(u32::try_from(fields.integer("buffer")?).ok()?),
+    };
+    Some(Buffer { limit, victim: victim(fields.text("victim")?) })
+}
+
+fn flows(fields: &Fields) -> Option<KnownFlows> {
+    Some(KnownFlows {
+        most: u32::try_from(fields.integer("flows")?).ok()?,
+        start_limit: fields.size("start_limit"),
+        seed: NO_SEED,
+    })
 }
 
 /// The word of a configuration file, which its declaration has checked.
@@ -78,45 +81,47 @@ pub(crate) fn victim(word: &str) -> Victim {
     if word == "tail" { Victim::Tail } else { Victim::Head }
 }
 
-/// Key and value of a limit as in a file.
-fn buffer_text(buffer: BufferLimit) -> (String, String) {
-    match buffer {
-        BufferLimit::Packets(packets) => ("buffer".to_owned(), packets.to_string()),
-        BufferLimit::Bytes(bytes) => ("buffer_bytes".to_owned(), size_text(bytes)),
-    }
+/// Knobs and their values as in a file.
+type Settings = Vec<(String, String)>;
+
+fn setting(key: &str, value: String) -> (String, String) {
+    (key.to_owned(), value)
 }
 
-fn victim_text(victim: Victim) -> String {
-    if victim == Victim::Tail { "tail" } else { "head" }.to_owned()
+fn buffer_settings(buffer: &Buffer) -> [(String, String); 2] {
+    let limit = match buffer.limit {
+        BufferLimit::Packets(packets) => setting("buffer", packets.to_string()),
+        BufferLimit::Bytes(bytes) => setting("buffer_bytes", size_text(bytes)),
+    };
+    let victim = if buffer.victim == Victim::Tail { "tail" } else { "head" };
+    [limit, setting("victim", victim.to_owned())]
+}
+
+/// How many flows, what else the discipline has (`own`), and the bound of their start if there is one.
+fn flow_settings(flows: &KnownFlows, own: impl IntoIterator<Item = (String, String)>) -> Settings {
+    let most = setting("flows", flows.most.to_string());
+    let start_limit = flows.start_limit.map(|limit| setting("start_limit", size_text(limit)));
+    iter::once(most).chain(own).chain(start_limit).collect()
 }
 
 /// The knobs of PFQ and their values as in a file.
-pub(crate) fn pfq_settings(config: &PfqConfig) -> Vec<(String, String)> {
-    let mut all = vec![
-        ("quantum".to_owned(), size_text(config.quantum)),
-        buffer_text(config.buffer),
-        ("victim".to_owned(), victim_text(config.victim)),
-        ("flows".to_owned(), config.flows.to_string()),
-    ];
-    all.extend(config.start_limit.map(|limit| ("start_limit".to_owned(), size_text(limit))));
+pub(crate) fn pfq_settings(config: &PfqConfig) -> Settings {
+    let mut all = vec![setting("quantum", size_text(config.quantum))];
+    all.extend(buffer_settings(&config.buffer));
+    all.extend(flow_settings(&config.flows, None));
     all
 }
 
 /// The knobs of PDRR and their values as in a file.
-pub(crate) fn pdrr_settings(config: &PdrrConfig) -> Vec<(String, String)> {
-    let mut all = vec![
-        ("quantum".to_owned(), size_text(config.quantum)),
-        buffer_text(config.buffer),
-        ("victim".to_owned(), victim_text(config.victim)),
-        ("flows".to_owned(), config.flows.to_string()),
-        ("afl_linger".to_owned(), time_text(config.afl_linger)),
-    ];
-    all.extend(config.start_limit.map(|limit| ("start_limit".to_owned(), size_text(limit))));
+pub(crate) fn pdrr_settings(config: &PdrrConfig) -> Settings {
+    let mut all = vec![setting("quantum", size_text(config.quantum))];
+    all.extend(buffer_settings(&config.buffer));
+    all.extend(flow_settings(&config.flows, [setting("afl_linger", time_text(config.afl_linger))]));
     all
 }
 
 /// The knobs of AFAN and their values as in a file.
-pub(crate) fn afan_settings(config: &AfanConfig) -> Vec<(String, String)> {
+pub(crate) fn afan_settings(config: &AfanConfig) -> Settings {
     let Afd { shadow, sample, target, alpha, beta, interval } = config.afd;
     let gain = |thousandths: u32| f64::from(thousandths) / 1e3;
     let afd = format!(
@@ -125,13 +130,9 @@ pub(crate) fn afan_settings(config: &AfanConfig) -> Vec<(String, String)> {
         gain(beta),
         time_text(interval)
     );
-    let mut all = vec![
-        ("quantum".to_owned(), size_text(config.quantum)),
-        ("limit".to_owned(), config.limit.to_string()),
-        ("flows".to_owned(), config.flows.to_string()),
-        ("window".to_owned(), time_text(config.window)),
-        ("afd".to_owned(), afd),
-    ];
-    all.extend(config.start_limit.map(|limit| ("start_limit".to_owned(), size_text(limit))));
+    let own = [setting("window", time_text(config.window)), setting("afd", afd)];
+    let mut all =
+        vec![setting("quantum", size_text(config.quantum)), setting("limit", config.limit.to_string())];
+    all.extend(flow_settings(&config.flows, own));
     all
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
 use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{self, Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
@@ -58,31 +58,38 @@ fn lct_configs() -> impl Strategy<Value = LctConfig> {
     )
 }
 
-fn buffers() -> impl Strategy<Value = (BufferLimit, Victim, Option<Bytes>)> {
-    let buffer = prop_oneof![
+fn buffers() -> impl Strategy<Value = Buffer> {
+    let limit = prop_oneof![
         (1u32..40).prop_map(BufferLimit::Packets),
         (1_500u64..40_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
     ];
+    let victim = prop_oneof![Just(Victim::Head), Just(Victim::Tail)];
+    (limit, victim).prop_map(|(limit, victim)| Buffer { limit, victim })
+}
+
+fn known_flows() -> impl Strategy<Value = KnownFlows> {
     let start_limit = prop_oneof![Just(None), (64u64..8_000).prop_map(|bytes| Some(Bytes(bytes)))];
-    (buffer, prop_oneof![Just(Victim::Head), Just(Victim::Tail)], start_limit)
+    (1u32..40, start_limit, any::<u64>()).prop_map(|(most, start_limit, seed)| KnownFlows {
+        most,
+        start_limit,
+        seed,
+    })
 }
 
 fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
-    (0u64..4_000, buffers(), 1u32..40, any::<u64>()).prop_map(|(quantum, buffer, flows, seed)| {
-        let (buffer, victim, start_limit) = buffer;
-        PfqConfig { quantum: Bytes(quantum), buffer, victim, flows, start_limit, seed }
+    (0u64..4_000, buffers(), known_flows()).prop_map(|(quantum, buffer, flows)| PfqConfig {
+        quantum: Bytes(quantum),
+        buffer,
+        flows,
     })
 }
 
 fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
     let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
-    (256u64..4_000, buffers(), 1u32..40, linger, any::<u64>()).prop_map(
-        |(quantum, buffer, flows, linger, seed)| {
-            let (buffer, victim, start_limit) = buffer;
-            let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
-            PdrrConfig { quantum, buffer, victim, flows, afl_linger, start_limit, seed }
-        },
-    )
+    (256u64..4_000, buffers(), known_flows(), linger).prop_map(|(quantum, buffer, flows, linger)| {
+        let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
+        PdrrConfig { quantum, buffer, flows, afl_linger }
+    })
 }
 
 fn afan_configs() -> impl Strategy<Value = AfanConfig> {
@@ -90,10 +97,10 @@ fn afan_configs() -> impl Strategy<Value = AfanConfig> {
         (1u32..60, 1u32..4, 1u32..10, 10_000u64..1_000_000).prop_map(|(shadow, sample, target, interval)| {
             Afd { shadow, sample, target, interval: Nanos(interval), ..Afd::default() }
         });
-    (256u64..4_000, 1u32..30, 1u32..40, afd, 1_000_000u64..10_000_000, buffers(), any::<u64>()).prop_map(
-        |(quantum, limit, flows, afd, window, (_, _, start_limit), seed)| {
+    (256u64..4_000, 1u32..30, known_flows(), afd, 1_000_000u64..10_000_000).prop_map(
+        |(quantum, limit, flows, afd, window)| {
             let (quantum, window) = (Bytes(quantum), Nanos(window));
-            AfanConfig { quantum, limit, flows, afd, window, start_limit, seed }
+            AfanConfig { quantum, limit, flows, afd, window }
         },
     )
 }
@@ -146,15 +153,15 @@ fn lct() -> Lct<TestPacket> {
 }
 
 fn pfq() -> Pfq<TestPacket> {
-    Pfq::new(PfqConfig { flows: 20, ..PfqConfig::default() }).unwrap()
+    Pfq::new(PfqConfig { flows: KnownFlows::up_to(20), ..PfqConfig::default() }).unwrap()
 }
 
 fn pdrr() -> Pdrr<TestPacket> {
-    Pdrr::new(PdrrConfig { flows: 20, ..PdrrConfig::default() }).unwrap()
+    Pdrr::new(PdrrConfig { flows: KnownFlows::up_to(20), ..PdrrConfig::default() }).unwrap()
 }
 
 fn afan() -> Afan<TestPacket> {
-    Afan::new(AfanConfig { flows: 20, ..AfanConfig::default() }).unwrap()
+    Afan::new(AfanConfig { flows: KnownFlows::up_to(20), ..AfanConfig::default() }).unwrap()
 }
 
 const TAIL: DropRule = DropRule::TailPerQueue { limit: 50 };
@@ -265,7 +272,7 @@ fn knobs_of_flow_aware_disciplines_take_their_ranges_and_nothing_else() {
         assert!(matches!(refused, Err(KnobError::OutOfRange { knob, .. }) if knob == name), "{refused:?}");
         assert_eq!(before, state(&subject));
     }
-    let flows = |flows| PfqConfig { flows, ..PfqConfig::default() }.check().is_ok();
+    let flows = |flows| KnownFlows::up_to(flows).check().is_ok();
     assert_eq!([0, 1, 4_194_304, 4_194_305].map(flows), [false, true, true, false]);
 }
 

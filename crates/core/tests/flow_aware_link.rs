@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
+use evenkeel_core::schedule::buffer::KnownFlows;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Treated};
@@ -83,10 +84,11 @@ fn random(state: &mut u64) -> u64 {
 }
 
 fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
+    let flows = KnownFlows { start_limit, ..KnownFlows::default() };
     match name {
-        "pfq" => AnyScheduler::Pfq(Pfq::new(PfqConfig { start_limit, ..PfqConfig::default() }).unwrap()),
-        "pdrr" => AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { start_limit, ..PdrrConfig::default() }).unwrap()),
-        "afan" => AnyScheduler::Afan(Afan::new(AfanConfig { start_limit, ..AfanConfig::default() }).unwrap()),
+        "pfq" => AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, ..PfqConfig::default() }).unwrap()),
+        "pdrr" => AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, ..PdrrConfig::default() }).unwrap()),
+        "afan" => AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         other => panic!("{other}"),
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{TestPacket, flow};
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::{Knob, Treated, Wake};
@@ -150,18 +150,19 @@ fn start(scheduler: &mut impl Scheduler<TestPacket>) -> (u64, u64) {
 fn a_start_limit_takes_the_peak_off() {
     assert_eq!(start(&mut pfq(PfqConfig::default())), (100_000, 100));
     assert_eq!(start(&mut pdrr(PdrrConfig::default())), (50_000, 50));
-    let start_limit = Some(Bytes(3_000));
-    assert_eq!(start(&mut pfq(PfqConfig { start_limit, ..PfqConfig::default() })), (3_000, 3));
-    assert_eq!(start(&mut pdrr(PdrrConfig { start_limit, ..PdrrConfig::default() })), (3_000, 3));
+    let flows = KnownFlows { start_limit: Some(Bytes(3_000)), ..KnownFlows::default() };
+    assert_eq!(start(&mut pfq(PfqConfig { flows, ..PfqConfig::default() })), (3_000, 3));
+    assert_eq!(start(&mut pdrr(PdrrConfig { flows, ..PdrrConfig::default() })), (3_000, 3));
 }
 
 #[test]
 fn overflow_takes_from_the_longest_flow() {
     let buffers = [BufferLimit::Packets(8), BufferLimit::Bytes(Bytes(8_000))];
-    for (buffer, victim) in buffers.into_iter().flat_map(|b| [(b, Victim::Head), (b, Victim::Tail)]) {
+    for (limit, victim) in buffers.into_iter().flat_map(|b| [(b, Victim::Head), (b, Victim::Tail)]) {
+        let buffer = Buffer { limit, victim };
         let mut all: [Box<dyn Scheduler<TestPacket>>; 2] = [
-            Box::new(pfq(PfqConfig { quantum: Bytes(1_000), buffer, victim, ..PfqConfig::default() })),
-            Box::new(pdrr(PdrrConfig { buffer, victim, ..PdrrConfig::default() })),
+            Box::new(pfq(PfqConfig { quantum: Bytes(1_000), buffer, ..PfqConfig::default() })),
+            Box::new(pdrr(PdrrConfig { buffer, ..PdrrConfig::default() })),
         ];
         for scheduler in &mut all {
             let mut came = 0;
@@ -186,7 +187,7 @@ fn overflow_takes_from_the_longest_flow() {
         }
     }
     // PDRR never drops priority packets: with nothing else, the arrival goes.
-    let mut pdrr = pdrr(PdrrConfig { buffer: BufferLimit::Packets(3), ..PdrrConfig::default() });
+    let mut pdrr = pdrr(PdrrConfig { buffer: BufferLimit::Packets(3).into(), ..PdrrConfig::default() });
     (0..3).for_each(|class| assert_eq!(put(&mut pdrr, class, 100), Priority));
     let mut lost = 0;
     let treated = pdrr.enqueue(NOW, TestPacket::new(9, 9, 100), &mut |p: TestPacket, _| {
@@ -215,8 +216,8 @@ fn a_lingering_flow_is_not_taken_for_a_stream() {
 
 #[test]
 fn a_full_list_gives_priority_and_keeps_the_order() {
-    let mut pfq = pfq(PfqConfig { flows: 2, ..PfqConfig::default() });
-    let mut pdrr = pdrr(PdrrConfig { flows: 2, ..PdrrConfig::default() });
+    let mut pfq = pfq(PfqConfig { flows: KnownFlows::up_to(2), ..PfqConfig::default() });
+    let mut pdrr = pdrr(PdrrConfig { flows: KnownFlows::up_to(2), ..PdrrConfig::default() });
     for scheduler in [&mut pfq as &mut dyn Scheduler<TestPacket>, &mut pdrr] {
         let mut put = |class, length| {
             scheduler.enqueue(NOW, TestPacket::new(0, class, length), &mut |_, _| panic!("dropped"))

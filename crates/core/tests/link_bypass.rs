@@ -122,14 +122,14 @@ proptest! {
     #[test]
     fn fifo_and_pfq_are_the_same_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
         both_ways(|| Fifo::new(FifoConfig { limit: 5 }).unwrap(), &ops, exactly);
-        let pfq = || Pfq::new(PfqConfig { buffer: BufferLimit::Packets(5), ..PfqConfig::default() }).unwrap();
+        let pfq = || Pfq::new(PfqConfig { buffer: BufferLimit::Packets(5).into(), ..PfqConfig::default() }).unwrap();
         both_ways(pfq, &ops, exactly);
     }
 
     /// A flow that passes an idle link keeps what it has to spare, so its next packets may go before others: how many leave when is the same.
     #[test]
     fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
-        let pdrr = || Pdrr::new(PdrrConfig { buffer: BufferLimit::Packets(5), ..PdrrConfig::default() }).unwrap();
+        let pdrr = || Pdrr::new(PdrrConfig { buffer: BufferLimit::Packets(5).into(), ..PdrrConfig::default() }).unwrap();
         both_ways(pdrr, &ops, |short, short_out, long, long_out| {
             let unpaced = short.config().rate.is_none();
             if unpaced {
@@ -158,7 +158,7 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let afl_linger = Nanos::from_millis(1);
     let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
     assert_eq!(lingering.bypass(now, &one), None);
-    let buffer = BufferLimit::Bytes(Bytes(1_500));
+    let buffer = BufferLimit::Bytes(Bytes(1_500)).into();
     let mut small = Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
     assert_eq!(small.bypass(now, &packet(1, 0, Bytes(1_501), now)), None);
 }

@@ -5,7 +5,7 @@ mod wire;
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::reference::Gps;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
-use evenkeel_core::schedule::buffer::BufferLimit;
+use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
@@ -63,16 +63,16 @@ impl Discipline {
             }
             Self::Lct(config) => AnyScheduler::Lct(Lct::new(config).unwrap()),
             Self::Pfq(limit) => {
-                let (buffer, flows) = (BufferLimit::Packets(limit), 3);
+                let (buffer, flows) = (BufferLimit::Packets(limit).into(), KnownFlows::up_to(3));
                 AnyScheduler::Pfq(Pfq::new(PfqConfig { buffer, flows, ..PfqConfig::default() }).unwrap())
             }
             Self::Pdrr(limit, afl_linger) => {
-                let (buffer, flows) = (BufferLimit::Packets(limit), 3);
+                let (buffer, flows) = (BufferLimit::Packets(limit).into(), KnownFlows::up_to(3));
                 let config = PdrrConfig { buffer, flows, afl_linger, ..PdrrConfig::default() };
                 AnyScheduler::Pdrr(Pdrr::new(config).unwrap())
             }
             Self::Afan(limit) => {
-                let config = AfanConfig { limit, flows: 3, ..AfanConfig::default() };
+                let config = AfanConfig { limit, flows: KnownFlows::up_to(3), ..AfanConfig::default() };
                 AnyScheduler::Afan(Afan::new(config).unwrap())
             }
         }

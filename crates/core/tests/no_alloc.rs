@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
-use evenkeel_core::schedule::buffer::BufferLimit;
+use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
@@ -44,7 +44,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
     };
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
     // Fewer places than flows: some find the list full, others push idle ones out.
-    let (flows, buffer) = (150, BufferLimit::Packets(200));
+    let (flows, buffer) = (KnownFlows::up_to(150), BufferLimit::Packets(200).into());
     let shared = |discipline| {
         let link = SharedLink::new(2, 1, Nanos::from_millis(5));
         link.set_rate(Some(BitRate::from_mbps(100)));

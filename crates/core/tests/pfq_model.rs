@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::{TestPacket, flow};
 use evenkeel_core::schedule::Treated;
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{Bytes, Class, Nanos, Packet, Scheduler};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ struct Pifo {
 
 impl Pifo {
     fn fits(&self, length: u64) -> bool {
-        match self.config.buffer {
+        match self.config.buffer.limit {
             BufferLimit::Packets(most) => self.list.len() < most as usize,
             BufferLimit::Bytes(most) => {
                 let held: u64 = self.list.iter().map(|(_, p)| p.ip_len().0).sum();
@@ -53,7 +53,7 @@ impl Pifo {
                 return false;
             };
             let mut of_flow = (0..self.list.len()).filter(|i| self.list[*i].1.flow_hash() == victim);
-            let at = match self.config.victim {
+            let at = match self.config.buffer.victim {
                 Victim::Head => of_flow.next(),
                 Victim::Tail => of_flow.next_back(),
             };
@@ -62,7 +62,7 @@ impl Pifo {
             self.flows.get_mut(&victim).unwrap().backlog -= gone.ip_len().0;
             dropped.push(gone.id);
         }
-        let list_full = self.flows.len() >= self.config.flows as usize;
+        let list_full = self.flows.len() >= self.config.flows.most as usize;
         let stamp = match self.flows.get_mut(&hash) {
             Some(flow) => {
                 let stamp = (flow.bytes >= self.config.quantum.0).then_some(flow.finish);
@@ -126,7 +126,7 @@ proptest! {
     #[test]
     fn it_is_a_pifo_with_a_pointer(
         quantum in prop_oneof![Just(0u64), Just(1_500), 0u64..4_000],
-        buffer in prop_oneof![
+        limit in prop_oneof![
             (1u32..60).prop_map(BufferLimit::Packets),
             (1_500u64..60_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
         ],
@@ -135,7 +135,8 @@ proptest! {
         steps in prop::collection::vec((0u8..20, 0u8..12, prop_oneof![20u32..1_500, Just(1_000)]), 1..400),
     ) {
         let victim = if tail { Victim::Tail } else { Victim::Head };
-        let config = PfqConfig { quantum: Bytes(quantum), buffer, victim, flows, ..PfqConfig::default() };
+        let (buffer, flows) = (Buffer { limit, victim }, KnownFlows::up_to(flows));
+        let config = PfqConfig { quantum: Bytes(quantum), buffer, flows };
         let mut pfq = Pfq::new(config).unwrap();
         let mut pifo = Pifo {
             config,

@@ -40,7 +40,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::buffer::{DEFAULT_FLOWS, check_flows, check_start_limit, may_start};
+use super::buffer::KnownFlows;
 use super::flow_list::Flips;
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
@@ -111,21 +111,14 @@ pub struct AfanConfig {
     pub quantum: Bytes,
     /// Most packets in each of the two queues; in [`LIMIT_RANGE`]; default 500.
     pub limit: u32,
-    /// Most flows of which state is kept (those with packets inside, in the shadow buffer, or seen in the window); in
-    /// [`FLOWS_RANGE`](super::buffer::FLOWS_RANGE); default 10 000. While the list is full, packets of other flows go to
-    /// the elastic queue.
-    pub flows: u32,
+    /// The flows of which state is kept: those with packets inside, in the shadow buffer, or seen in the window. While there is no room, packets
+    /// of other flows go to the elastic queue. The seed is that of the sampling, too.
+    pub flows: KnownFlows,
     /// Approximate fair dropping.
     pub afd: Afd,
     /// Window over which elastic flows are counted for the fair rate; should be admission's `T_FR`; in
     /// [`WINDOW_RANGE`]; default 0.5 s.
     pub window: Nanos,
-    /// Bound of the peak when many flows start at once, in bytes of the priority queue and in
-    /// [`START_LIMIT_RANGE`](super::buffer::START_LIMIT_RANGE): packets longer than an eighth of it have priority only
-    /// while the priority queue is not longer than this with them. Default `None`: no bound, as published.
-    pub start_limit: Option<Bytes>,
-    /// Seed of the flow list's hash and of the sampling.
-    pub seed: u64,
 }
 
 impl Default for AfanConfig {
@@ -133,11 +126,9 @@ impl Default for AfanConfig {
         Self {
             quantum: Bytes(1_500),
             limit: 500,
-            flows: DEFAULT_FLOWS,
+            flows: KnownFlows::default(),
             afd: Afd::default(),
             window: Nanos::from_millis(500),
-            start_limit: None,
-            seed: 0,
         }
     }
 }
@@ -150,10 +141,9 @@ impl AfanConfig {
     pub fn check(&self) -> Result<(), KnobError> {
         in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
         in_range("limit", self.limit.into(), LIMIT_RANGE, "packets")?;
-        check_flows(self.flows)?;
+        self.flows.check()?;
         self.afd.check()?;
-        in_range("window", self.window.0, WINDOW_RANGE, "ns")?;
-        check_start_limit(self.start_limit)
+        in_range("window", self.window.0, WINDOW_RANGE, "ns")
     }
 }
 
@@ -263,7 +253,7 @@ impl<P: Packet> Afan<P> {
             slab: Slab::new(2 * config.limit),
             priority: Queue::EMPTY,
             elastic: Queue::EMPTY,
-            flows: FlowTable::new(config.flows, config.seed)?,
+            flows: FlowTable::new(config.flows.most, config.flows.seed)?,
             placeless_in: 0,
             placeless_out: 0,
             shadow: Vec::with_capacity(config.afd.shadow as usize),
@@ -271,7 +261,7 @@ impl<P: Packet> Afan<P> {
             fair: i64::from(config.afd.shadow) * ONE as i64,
             before: 0,
             due: None,
-            random: Random(config.seed),
+            random: Random(config.flows.seed),
             window: 1,
             seen: 0,
             seen_before: 0,
@@ -423,7 +413,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
                     && flow.priority + length <= self.config.quantum
                     && (!self.crowded
                         || flow.until.saturating_sub(self.level) + length.0 <= self.config.quantum.0)
-                    && may_start(self.config.start_limit, self.priority.bytes, length);
+                    && self.config.flows.may_start(self.priority.bytes, length);
                 (streaming, flow.shadow)
             }
         };
@@ -494,7 +484,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             }
             Knob::Afd(afd) => config.afd = afd,
             Knob::Window(window) => config.window = window,
-            Knob::StartLimit(limit) => config.start_limit = limit,
+            Knob::StartLimit(limit) => config.flows.start_limit = limit,
             other => {
                 return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
             }

@@ -42,9 +42,7 @@
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{
-    BufferLimit, DEFAULT_BUFFER, DEFAULT_FLOWS, Victim, check_flows, check_start_limit, may_start,
-};
+use super::buffer::{Buffer, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList, Ring};
 use super::longest::{Longest, Place};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
@@ -65,34 +63,22 @@ pub struct PdrrConfig {
     /// Q: bytes that a flow may send per round, and bytes it may put in with priority since it became active; in
     /// [`QUANTUM_RANGE`]; default 1500, should be at least the MTU.
     pub quantum: Bytes,
-    /// Most that waits; default 1000 packets.
-    pub buffer: BufferLimit,
-    /// Which packet of the longest flow goes when the buffer is full; default the head.
-    pub victim: Victim,
-    /// Most flows active at a time, in [`FLOWS_RANGE`](super::buffer::FLOWS_RANGE); default 10 000. While the list is
-    /// full, flows that are not on it have priority.
-    pub flows: u32,
+    /// Most that waits, and who goes when that is full.
+    pub buffer: Buffer,
+    /// The flows active at a time. While the list is full, flows that are not on it have priority.
+    pub flows: KnownFlows,
     /// How long a flow whose queue is empty stays active, so that a short gap does not make it a streaming flow; 0 to
     /// 10 s, in [`AFL_LINGER_RANGE`]. Default 0: not at all, the textbook's rule.
     pub afl_linger: Nanos,
-    /// Bound of the peak when many flows start at once, in bytes of the priority queue and in
-    /// [`START_LIMIT_RANGE`](super::buffer::START_LIMIT_RANGE): packets longer than an eighth of it have priority only
-    /// while the priority queue is not longer than this with them. Default `None`: no bound, as published.
-    pub start_limit: Option<Bytes>,
-    /// Seed of the flow list's hash; random per boot where flows come from strangers.
-    pub seed: u64,
 }
 
 impl Default for PdrrConfig {
     fn default() -> Self {
         Self {
             quantum: Bytes(1_500),
-            buffer: DEFAULT_BUFFER,
-            victim: Victim::Head,
-            flows: DEFAULT_FLOWS,
+            buffer: Buffer::default(),
+            flows: KnownFlows::default(),
             afl_linger: Nanos::ZERO,
-            start_limit: None,
-            seed: 0,
         }
     }
 }
@@ -105,9 +91,8 @@ impl PdrrConfig {
     pub fn check(&self) -> Result<(), KnobError> {
         in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
         self.buffer.check()?;
-        check_flows(self.flows)?;
-        in_range("afl_linger", self.afl_linger.0, AFL_LINGER_RANGE, "ns")?;
-        check_start_limit(self.start_limit)
+        self.flows.check()?;
+        in_range("afl_linger", self.afl_linger.0, AFL_LINGER_RANGE, "ns")
     }
 }
 
@@ -199,15 +184,15 @@ impl<P: Packet> Pdrr<P> {
     /// [`KnobError::OutOfRange`] if a number is out of range.
     pub fn new(config: PdrrConfig) -> Result<Self, KnobError> {
         config.check()?;
-        let mut turns = Ring::new(config.flows + 1);
-        turns.push(config.flows);
+        let mut turns = Ring::new(config.flows.most + 1);
+        turns.push(config.flows.most);
         Ok(Self {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows: FlowList::new(config.flows, config.seed, Flow::NEW)?,
+            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::NEW)?,
             turns,
-            longest: Longest::new(config.flows),
+            longest: Longest::new(config.flows.most),
             current: None,
             elastic: Backlog::default(),
             busy: 0,
@@ -251,7 +236,7 @@ impl<P: Packet> Pdrr<P> {
             }
         };
         let fifo = &self.flows.get(id).fifo;
-        let at = match self.config.victim {
+        let at = match self.config.buffer.victim {
             Victim::Head => fifo.head(),
             Victim::Tail => fifo.tail(),
         };
@@ -275,7 +260,7 @@ impl<P: Packet> Pdrr<P> {
 
     /// The number of the fictitious flow.
     fn fictitious(&self) -> u32 {
-        self.config.flows
+        self.config.flows.most
     }
 
     /// Nothing waits any more: no flow is active.
@@ -438,7 +423,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             // The first packet is within the quantum always.
             let within = begins || flow.offered <= self.config.quantum.0 as i64;
             let streaming =
-                !flow.elastic && within && may_start(self.config.start_limit, self.priority.bytes, length);
+                !flow.elastic && within && self.config.flows.may_start(self.priority.bytes, length);
             self.flips += u64::from(flow.flips.note(!streaming));
             if !streaming {
                 flow.elastic = true;
@@ -463,7 +448,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         let length = packet.ip_len();
         if !self.bypasses()
             || !self.config.buffer.fits(0, Bytes::ZERO, length)
-            || !may_start(self.config.start_limit, Bytes::ZERO, length)
+            || !self.config.flows.may_start(Bytes::ZERO, length)
         {
             return None;
         }
@@ -533,10 +518,10 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         let mut config = self.config;
         match knob {
             Knob::Quantum(quantum) => config.quantum = quantum,
-            Knob::Buffer(buffer) => config.buffer = buffer,
-            Knob::Victim(victim) => config.victim = victim,
+            Knob::Buffer(limit) => config.buffer.limit = limit,
+            Knob::Victim(victim) => config.buffer.victim = victim,
             Knob::AflLinger(linger) => config.afl_linger = linger,
-            Knob::StartLimit(limit) => config.start_limit = limit,
+            Knob::StartLimit(limit) => config.flows.start_limit = limit,
             other => {
                 return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
             }

@@ -36,9 +36,7 @@
 use core::cmp::Reverse;
 use core::ops::RangeInclusive;
 
-use super::buffer::{
-    BufferLimit, DEFAULT_BUFFER, DEFAULT_FLOWS, Victim, check_flows, check_start_limit, may_start,
-};
+use super::buffer::{Buffer, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList};
 use super::heap::Heap;
 use super::slab::{NIL, Queue, Slab};
@@ -57,31 +55,15 @@ pub struct PfqConfig {
     /// Bytes that a flow may put in with priority since it was listed (the published MTU), looked at before a packet is
     /// added: in [`QUANTUM_RANGE`]; default 1500.
     pub quantum: Bytes,
-    /// Most that waits; default 1000 packets.
-    pub buffer: BufferLimit,
-    /// Which packet of the longest flow goes when the buffer is full; default the head.
-    pub victim: Victim,
-    /// Most flows listed, in [`FLOWS_RANGE`](super::buffer::FLOWS_RANGE); default 10 000. While the list is full, flows
-    /// that are not on it have priority, as published.
-    pub flows: u32,
-    /// Bound of the peak when many flows start at once, in bytes of the priority queue and in
-    /// [`START_LIMIT_RANGE`](super::buffer::START_LIMIT_RANGE): packets longer than an eighth of it have priority only
-    /// while the priority queue is not longer than this with them. Default `None`: no bound, as published.
-    pub start_limit: Option<Bytes>,
-    /// Seed of the flow list's hash; random per boot where flows come from strangers.
-    pub seed: u64,
+    /// Most that waits, and who goes when that is full.
+    pub buffer: Buffer,
+    /// The flows listed. While the list is full, flows that are not on it have priority, as published.
+    pub flows: KnownFlows,
 }
 
 impl Default for PfqConfig {
     fn default() -> Self {
-        Self {
-            quantum: Bytes(1_500),
-            buffer: DEFAULT_BUFFER,
-            victim: Victim::Head,
-            flows: DEFAULT_FLOWS,
-            start_limit: None,
-            seed: 0,
-        }
+        Self { quantum: Bytes(1_500), buffer: Buffer::default(), flows: KnownFlows::default() }
     }
 }
 
@@ -93,8 +75,7 @@ impl PfqConfig {
     pub fn check(&self) -> Result<(), KnobError> {
         in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
         self.buffer.check()?;
-        check_flows(self.flows)?;
-        check_start_limit(self.start_limit)
+        self.flows.check()
     }
 }
 
@@ -190,10 +171,10 @@ impl<P: Packet> Pfq<P> {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows: FlowList::new(config.flows, config.seed, Flow::new(0))?,
-            service: Heap::new(config.flows),
-            expiry: Heap::new(config.flows),
-            longest: Heap::new(config.flows),
+            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::new(0))?,
+            service: Heap::new(config.flows.most),
+            expiry: Heap::new(config.flows.most),
+            longest: Heap::new(config.flows.most),
             virtual_time: 0,
             arrivals: 0,
             total: Backlog::default(),
@@ -238,7 +219,7 @@ impl<P: Packet> Pfq<P> {
                 self.longest.set(victim, (Reverse(flow.backlog), hash));
                 continue;
             }
-            let packet = match self.config.victim {
+            let packet = match self.config.buffer.victim {
                 Victim::Head if flow.first != NIL => self.take_priority(flow.first),
                 Victim::Head => self.take_elastic(id, flow.fifo.head()),
                 Victim::Tail if flow.fifo.is_empty() => self.take_priority(flow.last),
@@ -384,7 +365,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         let flow = self.flows.get_mut(id);
         let streaming = !flow.elastic
             && (!listed || flow.offered < self.config.quantum)
-            && may_start(self.config.start_limit, self.priority.bytes, length);
+            && self.config.flows.may_start(self.priority.bytes, length);
         let stamp = if streaming { self.virtual_time } else { flow.finish };
         let mut tag = Tag { flow: member, prev: NIL, next: NIL, stamp: (stamp, self.arrivals) };
         flow.finish += length.0;
@@ -419,7 +400,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         let length = packet.ip_len();
         if self.total.packets > 0
             || !self.config.buffer.fits(0, Bytes::ZERO, length)
-            || !may_start(self.config.start_limit, Bytes::ZERO, length)
+            || !self.config.flows.may_start(Bytes::ZERO, length)
         {
             return None;
         }
@@ -468,9 +449,9 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         let mut config = self.config;
         match knob {
             Knob::Quantum(quantum) => config.quantum = quantum,
-            Knob::Buffer(buffer) => config.buffer = buffer,
-            Knob::Victim(victim) => config.victim = victim,
-            Knob::StartLimit(limit) => config.start_limit = limit,
+            Knob::Buffer(limit) => config.buffer.limit = limit,
+            Knob::Victim(victim) => config.buffer.victim = victim,
+            Knob::StartLimit(limit) => config.flows.start_limit = limit,
             other => {
                 return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
             }
