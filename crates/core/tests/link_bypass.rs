@@ -5,10 +5,12 @@ mod wire;
 use evenkeel_core::link::{Link, LinkConfig};
 use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::wfq_altq::{DropRule, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
-use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler, Weight};
 use proptest::prelude::*;
 use wire::{Out, TestPacket, assert_conserved, packet};
 
@@ -60,11 +62,18 @@ enum Op {
     Rate(Option<BitRate>),
 }
 
-fn op() -> impl Strategy<Value = Op> {
+/// Of a link that never has a rate.
+fn unpaced() -> impl Strategy<Value = Op> {
     prop_oneof![
         12 => (0u64..2_000, 0u16..4, 64u64..1_500).prop_map(|(gap, flow, length)| Op::Arrive { gap, flow, length }),
         3 => (0u64..5_000).prop_map(|gap| Op::Advance { gap }),
         4 => prop_oneof![Just(usize::MAX), 0usize..6].prop_map(Op::Room),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        19 => unpaced(),
         1 => prop_oneof![Just(None), Just(Some(BitRate::from_mbps(10_000)))].prop_map(Op::Rate),
     ]
 }
@@ -126,15 +135,49 @@ proptest! {
         both_ways(pfq, &ops, exactly);
     }
 
-    /// A flow that passes an idle link keeps what it has to spare, so its next packets may go before others: how many leave when is the same.
+    /// Whose turn it is, and with what quota, is the same too: after each step every queue of the ring stands alike.
     #[test]
-    fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
+    fn wfq_is_the_same_by_both_ways(
+        ops in prop::collection::vec(op(), 1..200),
+        weights in prop::collection::vec(1u32..400, 4),
+        high_water in prop::option::of(1_500u64..4_000),
+    ) {
+        let drop = high_water.map_or(DropRule::TailPerQueue { limit: 5 }, |bytes| DropRule::LongestHead { high_water: Bytes(bytes) });
+        let weights: Vec<Weight> = weights.into_iter().map(Weight).collect();
+        let build = || WfqAltq::new(WfqAltqConfig { queues: 4, weights: weights.clone(), drop, ..WfqAltqConfig::default() }).unwrap();
+        both_ways(build, &ops, |short, short_out, long, long_out| {
+            exactly(short, short_out, long, long_out);
+            let (short, long) = (short.scheduler(), &long.scheduler().0);
+            assert!(short.ring().eq(long.ring()));
+            assert!((0..4).all(|queue| short.quota(queue) == long.quota(queue)));
+        });
+    }
+
+    /// Also when which class may be served again is the same, with module 2 or without.
+    #[test]
+    fn lct_is_the_same_by_both_ways(
+        ops in prop::collection::vec(op(), 1..200),
+        x in prop::collection::vec(0u64..3_000, 1..5),
+        module2 in any::<bool>(),
+        rearm_empty in any::<bool>(),
+    ) {
+        let x_delay: Vec<Nanos> = x.into_iter().map(Nanos).collect();
+        let classes = x_delay.len() as u16;
+        let build = || Lct::new(LctConfig { x_delay: x_delay.clone(), limit: 5, module2, rearm_empty, ..LctConfig::default() }).unwrap();
+        both_ways(build, &ops, |short, short_out, long, long_out| {
+            exactly(short, short_out, long, long_out);
+            let (short, long) = (short.scheduler(), &long.scheduler().0);
+            assert!((0..classes).map(Class).all(|class| short.dequeue_time(class) == long.dequeue_time(class)));
+        });
+    }
+
+    /// A flow that passes an idle link keeps what it has to spare, so its next packets may go before others: how many leave when is the same, as long as no
+    /// wire takes longer for one packet than for another.
+    #[test]
+    fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(unpaced(), 1..200)) {
         let pdrr = || Pdrr::new(PdrrConfig { buffer: BufferLimit::Packets(5).into(), ..PdrrConfig::default() }).unwrap();
         both_ways(pdrr, &ops, |short, short_out, long, long_out| {
-            let unpaced = short.config().rate.is_none();
-            if unpaced {
-                assert_eq!(short_out.sent.len(), long_out.sent.len());
-            }
+            assert_eq!(short_out.sent.len(), long_out.sent.len());
             assert_eq!(short.qostat().class(Class(0)).in_packets, long.qostat().class(Class(0)).in_packets);
         });
     }

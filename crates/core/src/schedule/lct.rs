@@ -173,15 +173,14 @@ impl<P: Packet> Lct<P> {
     /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new DTs of empty
     /// classes have no bearing on the choice of the same call.
     fn search(&self, now: Nanos) -> Option<Search> {
-        let steps_to = |k: usize| if k >= self.rr { k - self.rr } else { k + self.dt.len() - self.rr };
         let waiting = || self.busy.ring(self.rr);
         if let Some(k) = waiting().find(|k| now >= self.dt[*k]) {
-            return Some(Search { found: Ok(k), passed: steps_to(k) });
+            return Some(Search { found: Ok(k), passed: self.steps_to(k) });
         }
         let first = waiting().next()?;
         if self.busy.count == 1 {
             let found = if self.module2 { Err(self.dt[first]) } else { Ok(first) };
-            return Some(Search { found, passed: steps_to(first) });
+            return Some(Search { found, passed: self.steps_to(first) });
         }
         // `min_by_key` gives the first of equals.
         let earliest = || waiting().min_by_key(|k| self.dt[*k]).unwrap_or(first);
@@ -203,6 +202,26 @@ impl<P: Packet> Lct<P> {
                 *dt = if now >= *dt { next } else { *dt };
             }
         }
+    }
+
+    /// The class that a packet is queued in.
+    fn class_of(&self, packet: &P) -> usize {
+        let class = packet.class().index();
+        if class < self.queues.len() { class } else { 0 }
+    }
+
+    /// How many classes a search passes before it comes to class `k`.
+    fn steps_to(&self, k: usize) -> usize {
+        if k >= self.rr { k - self.rr } else { k + self.dt.len() - self.rr }
+    }
+
+    /// A packet of class `k` leaves after `passed` classes were visited.
+    fn serve(&mut self, now: Nanos, k: usize, passed: usize) {
+        if self.rearm_empty {
+            self.rearm(now, passed);
+        }
+        self.dt[k] = now.saturating_add(self.x[k]);
+        self.rr = if k + 1 == self.queues.len() { 0 } else { k + 1 };
     }
 
     fn known(&self, class: Class) -> Result<usize, KnobError> {
@@ -244,8 +263,7 @@ fn check_x_delay(x: Nanos) -> Result<(), KnobError> {
 
 impl<P: Packet> Scheduler<P> for Lct<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let class = packet.class().index();
-        let k = if class < self.queues.len() { class } else { 0 };
+        let k = self.class_of(&packet);
         let length = packet.ip_len();
         if let Err(packet) = self.queues[k].push(packet) {
             dropped.dropped(packet, Reason::QueueFull);
@@ -257,20 +275,36 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
         Treated::Queued
     }
 
+    /// The class is alone, so it is served at once, unless module 2 has it wait.
+    fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
+        let k = self.class_of(packet);
+        let held = self.module2 && now < self.dt[k];
+        if self.busy.count > 0 || held {
+            return None;
+        }
+        self.serve(now, k, self.steps_to(k));
+        Some(Treated::Queued)
+    }
+
+    fn bypasses(&self) -> bool {
+        self.busy.count == 0
+    }
+
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         let Search { found, passed } = self.search(now)?;
-        if self.rearm_empty {
-            self.rearm(now, passed);
-        }
-        let k = found.ok()?;
+        let Ok(k) = found else {
+            if self.rearm_empty {
+                self.rearm(now, passed);
+            }
+            return None;
+        };
         let packet = self.queues[k].pop()?;
         if self.queues[k].is_empty() {
             self.busy.remove(k);
         }
         self.total.packets -= 1;
         self.total.bytes -= packet.ip_len();
-        self.dt[k] = now.saturating_add(self.x[k]);
-        self.rr = if k + 1 == self.queues.len() { 0 } else { k + 1 };
+        self.serve(now, k, passed);
         Some(packet)
     }
 

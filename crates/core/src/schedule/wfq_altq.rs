@@ -340,14 +340,15 @@ impl<P: Packet> WfqAltq<P> {
         next
     }
 
-    /// Turns the ring until the pointer is at a queue that may send. Some queue has packets.
-    fn turn(&mut self) -> usize {
+    /// Turns the ring until the pointer is at a queue that may send. Some queue of the ring has packets, or there is a `visitor`: a queue of
+    /// the ring that counts as having one.
+    fn turn(&mut self, visitor: Option<usize>) -> usize {
         let mut vain = 0;
         loop {
             let queue = usize::from(self.pointer);
             let slot = self.slots[queue];
             let next = if slot.quota > 0 {
-                if !self.queues.is_empty(queue) {
+                if visitor == Some(queue) || !self.queues.is_empty(queue) {
                     return queue;
                 }
                 vain = 0;
@@ -502,11 +503,29 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
         }
     }
 
+    /// The ring turns as it would for the packet; only the packet is not stored.
+    fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
+        let length = packet.ip_len();
+        let too_long = matches!(self.drop, DropRule::LongestHead { high_water } if length > high_water);
+        if self.queues.busy() > 0 || too_long {
+            return None;
+        }
+        let queue = self.queue_of(packet);
+        self.enter(queue);
+        let turn = self.turn(Some(queue));
+        self.slots[turn].quota -= cost(length);
+        Some(Treated::Queued)
+    }
+
+    fn bypasses(&self) -> bool {
+        self.queues.busy() == 0
+    }
+
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         if self.queues.busy() == 0 {
             return None;
         }
-        let queue = self.turn();
+        let queue = self.turn(None);
         let packet = self.queues.pop(queue)?;
         self.weigh(queue);
         self.slots[queue].quota -= cost(packet.ip_len());
