@@ -94,11 +94,14 @@ fn scenario(text: &str) -> Scenario {
     Scenario::parse(text, "test.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// The command, built if need be: it stands beside the folder of this test.
+/// The command: what `EVENKEEL` names, else built, beside the folder of this test.
 fn evenkeel() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT
         .get_or_init(|| {
+            if let Some(given) = std::env::var_os("EVENKEEL") {
+                return given.into();
+            }
             let deps = std::env::current_exe().expect("this program has a path");
             let folder = deps.ancestors().nth(2).expect("target/<profile>/deps/<program>");
             let profile = folder.file_name().and_then(|name| name.to_str()).expect("a profile's folder");
