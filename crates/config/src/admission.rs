@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use evenkeel_core::BitRate;
 use evenkeel_core::Nanos;
+use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
     PerUserConfig, PinningConfig, RouterListsConfig, SecondLinkConfig, SecondLinkPolicy,
 };
-use evenkeel_core::class_map::Prefix;
 use evenkeel_core::units::Ppm;
 
 use crate::change::{ChangeError, concluded, node};
@@ -246,7 +246,7 @@ impl LinkAdmission {
             }
             ("second_via", Value::Prefix(address)) => {
                 if let Some(second) = &mut self.second_link {
-                    second.via = Some(address.addr);
+                    second.via = Some(address.address());
                 }
             }
             ("second_link_policy", Value::Text(word)) => {

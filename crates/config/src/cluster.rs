@@ -322,16 +322,15 @@ fn links_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Optio
         let mut next_hops = Vec::new();
         for item in link.list("next_hops") {
             let Value::Prefix(prefix) = &item.value else { continue };
-            if prefix.len < if prefix.addr.is_ipv4() { 32 } else { 128 } {
-                let message =
-                    format!("{}/{} is a network: a next hop is one address", prefix.addr, prefix.len);
+            if !prefix.is_host() {
+                let message = format!("{prefix} is a network: a next hop is one address");
                 reader.fail(&item.at, link.path_of("next_hops"), message);
             }
-            if links.iter().any(|other| other.port == port && other.next_hops.contains(&prefix.addr)) {
-                let message = format!("{} is behind another link already", prefix.addr);
+            if links.iter().any(|other| other.port == port && other.next_hops.contains(&prefix.address())) {
+                let message = format!("{} is behind another link already", prefix.address());
                 reader.fail(&item.at, link.path_of("next_hops"), message);
             }
-            next_hops.push(prefix.addr);
+            next_hops.push(prefix.address());
         }
         if next_hops.is_empty() && links.iter().any(|other| other.port == port && other.next_hops.is_empty())
         {

@@ -291,7 +291,7 @@ pub(crate) fn rule_of(reader: &mut Reader, fields: &Fields, section: &Section) -
     });
     let (source, destination) = (fields.prefix("source"), fields.prefix("destination"));
     if let (Some(source), Some(destination)) = (source, destination)
-        && source.addr.is_ipv4() != destination.addr.is_ipv4()
+        && source.address().is_ipv4() != destination.address().is_ipv4()
     {
         let message = "source and destination are of different IP versions: no packet would fit";
         reader.fail(&fields.span("destination"), fields.path_of("destination"), message);

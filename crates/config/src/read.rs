@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use evenkeel_core::class_map::Prefix;
+use evenkeel_core::Prefix;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};

@@ -1,8 +1,6 @@
 //! Single values: from TOML to what a key holds, with the error text if it is not that.
 
-use std::net::IpAddr;
-
-use evenkeel_core::class_map::Prefix;
+use evenkeel_core::{ParsePrefixError, Prefix};
 
 use crate::quantity::{parse_rate, parse_size, parse_time, rate_text, size_text, time_text};
 use crate::read::{Value, nearest};
@@ -107,28 +105,18 @@ fn name(text: &str, most: usize) -> Option<Value> {
 }
 
 fn prefix(text: &str) -> Result<Value, String> {
-    let expected = Kind::Prefix.expected();
-    let (address, length) = match text.split_once('/') {
-        Some((address, length)) => (address, Some(length)),
-        None => (text, None),
-    };
-    let addr: IpAddr = address.trim().parse().map_err(|_not_an_address| {
-        format!("expected {expected}, found {text:?}: {address:?} is no IP address")
+    let (address, length) = text.split_once('/').unwrap_or((text, ""));
+    let (written, len) = Prefix::split(text).map_err(|error| match error {
+        ParsePrefixError::Address => {
+            format!("expected {}, found {text:?}: {address:?} is no IP address", Kind::Prefix.expected())
+        }
+        ParsePrefixError::Length { most } => format!("{length:?} is no prefix length; valid: 0 to {most}"),
     })?;
-    let most = if addr.is_ipv4() { 32 } else { 128 };
-    let len = match length {
-        None => most,
-        Some(length) => length
-            .parse::<u8>()
-            .ok()
-            .filter(|len| *len <= most)
-            .ok_or_else(|| format!("{length:?} is no prefix length; valid: 0 to {most}"))?,
-    };
-    let net = ipnet::IpNet::new(addr, len).map_err(|error| error.to_string())?;
-    if net.network() != addr {
-        return Err(format!("{text:?} has bits behind its prefix; did you mean \"{}\"?", net.trunc()));
+    let prefix = Prefix::new(written, len).ok_or_else(|| format!("{text:?} is no prefix"))?;
+    if prefix.address() != written {
+        return Err(format!("{text:?} has bits behind its prefix; did you mean \"{prefix}\"?"));
     }
-    Ok(Value::Prefix(Prefix { addr, len }))
+    Ok(Value::Prefix(prefix))
 }
 
 fn protocol(value: &Data) -> Option<u8> {

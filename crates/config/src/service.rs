@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use evenkeel_core::Cycles;
-use evenkeel_core::class_map::{Match, Prefix};
+use evenkeel_core::class_map::Match;
 
 use crate::parse::{Unique, rule_of};
 use crate::read::{Fields, Reader, suggest};
@@ -139,12 +139,12 @@ fn work_of(reader: &mut Reader, fields: &Fields) -> Option<Work> {
 
 fn esp_of(reader: &mut Reader, fields: &Fields) -> Option<EspConfig> {
     let mut end = |key: &str| {
-        let Prefix { addr, len } = fields.prefix(key)?;
-        if len < if addr.is_ipv4() { 32 } else { 128 } {
-            let message = format!("{addr}/{len} is a network: the end of a tunnel is one address");
+        let end = fields.prefix(key)?;
+        if !end.is_host() {
+            let message = format!("{end} is a network: the end of a tunnel is one address");
             reader.fail(&fields.span(key), fields.path_of(key), message);
         }
-        Some(addr)
+        Some(end.address())
     };
     let (local, remote) = (end("local"), end("remote"));
     let (local, remote) = (local?, remote?);

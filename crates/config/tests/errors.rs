@@ -168,6 +168,8 @@ fn rules_that_fit_nothing_or_everything_are_errors() {
     says(&class("{ dscp = [64] }"), &["class.match.dscp: 64 is out of range; valid: 0 to 63"]);
     says(&class("{ source = \"10.0.0.0/8\", destination = \"::/0\" }"), &["different IP versions"]);
     says(&class("{ source = \"10.0.0.1/8\" }"), &["did you mean \"10.0.0.0/8\"?"]);
+    says(&class("{ source = \"10.0.0/8\" }"), &["found \"10.0.0/8\": \"10.0.0\" is no IP address"]);
+    says(&class("{ source = \"::/\" }"), &["\"\" is no prefix length; valid: 0 to 128"]);
     says(&class("{ source = \"10.0.0.0/33\" }"), &["\"33\" is no prefix length; valid: 0 to 32"]);
     says(&class("{ destination_port = \"20-10\" }"), &["expected a port or a range of ports"]);
     says(&class("{ protocol = \"ucp\" }"), &["expected a protocol"]);

@@ -11,42 +11,10 @@ use core::net::IpAddr;
 use core::ops::{BitAnd, BitOr, BitXor, RangeInclusive};
 
 use crate::packet::{Class, FlowKey};
+use crate::prefix::Prefix;
 
 /// How many code points the DSCP field has.
 const DSCPS: usize = 64;
-
-/// An address prefix. Bits of `addr` behind `len` do not matter.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Prefix {
-    /// The address.
-    pub addr: IpAddr,
-    /// How many leading bits count: 0 to 32 for IPv4, 0 to 128 for IPv6.
-    pub len: u8,
-}
-
-impl Prefix {
-    /// Most bits that this address family has.
-    #[must_use]
-    pub const fn max_len(&self) -> u8 {
-        match self.addr {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
-        }
-    }
-
-    /// Whether the prefix covers an address; never one of the other family.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.addr.is_ipv4() == address.is_ipv4()
-            && (bits(self.addr) ^ bits(address)) & mask(self.addr.is_ipv4(), self.len) == 0
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.len)
-    }
-}
 
 /// A set of DSCP values (0 to 63).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -109,15 +77,10 @@ impl Match {
     /// Checks that some packet can fulfil the conditions; `rule` is the index that the error names.
     ///
     /// # Errors
-    /// A prefix longer than its address, addresses of different families, an empty range of ports.
+    /// Addresses of different families, an empty range of ports.
     pub fn check(&self, rule: usize) -> Result<(), ClassMapError> {
-        for prefix in [self.source, self.destination].into_iter().flatten() {
-            if prefix.len > prefix.max_len() {
-                return Err(ClassMapError::PrefixTooLong { rule, prefix });
-            }
-        }
         if let (Some(source), Some(destination)) = (self.source, self.destination)
-            && source.addr.is_ipv4() != destination.addr.is_ipv4()
+            && source.address().is_ipv4() != destination.address().is_ipv4()
         {
             return Err(ClassMapError::MixedFamilies { rule });
         }
@@ -142,13 +105,6 @@ pub struct Rule {
 /// Why a list of rules is not a class map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClassMapError {
-    /// The prefix is longer than its address.
-    PrefixTooLong {
-        /// Index of the rule.
-        rule: usize,
-        /// The prefix.
-        prefix: Prefix,
-    },
     /// Source and destination are of different families: no packet can match.
     MixedFamilies {
         /// Index of the rule.
@@ -169,9 +125,6 @@ pub enum ClassMapError {
 impl fmt::Display for ClassMapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PrefixTooLong { rule, prefix } => {
-                write!(f, "rule {rule}: prefix {prefix} is longer than {} bits", prefix.max_len())
-            }
             Self::MixedFamilies { rule } => {
                 write!(f, "rule {rule}: source and destination are of different IP versions")
             }
@@ -283,7 +236,7 @@ impl ClassMap {
     /// Builds a map from rules, the first of which has precedence.
     ///
     /// # Errors
-    /// [`ClassMapError`] if a rule can never match or has an impossible prefix, or if there are too many.
+    /// [`ClassMapError`] if a rule can never match, or if there are too many.
     pub fn new(rules: &[Rule]) -> Result<Self, ClassMapError> {
         if rules.len() > Self::MAX_RULES {
             return Err(ClassMapError::TooManyRules { rules: rules.len() });
@@ -299,7 +252,7 @@ impl ClassMap {
             let (v4, dscp) = (list < DSCPS, (list % DSCPS) as u8);
             for (index, rule) in rules.iter().enumerate() {
                 let matching = &rule.matching;
-                let family = matching.source.or(matching.destination).map(|p| p.addr.is_ipv4());
+                let family = matching.source.or(matching.destination).map(|p| p.address().is_ipv4());
                 if family.is_none_or(|rule_is_v4| rule_is_v4 == v4)
                     && matching.dscp.is_none_or(|set| set.contains(dscp))
                 {
@@ -339,8 +292,9 @@ impl ClassMap {
 }
 
 fn compact(rule: &Rule) -> Compact<u128> {
-    let address =
-        |prefix: Option<Prefix>| prefix.map_or((0, 0), |p| (bits(p.addr), mask(p.addr.is_ipv4(), p.len)));
+    let address = |prefix: Option<Prefix>| {
+        prefix.map_or((0, 0), |p| (bits(p.address()), mask(p.address().is_ipv4(), p.len())))
+    };
     let ports = |range: &Option<RangeInclusive<u16>>| {
         range.as_ref().map_or((0, u16::MAX), |r| (*r.start(), *r.end()))
     };
@@ -393,8 +347,7 @@ mod tests {
     }
 
     fn prefix(text: &str) -> Option<Prefix> {
-        let (addr, len) = text.split_once('/').unwrap();
-        Some(Prefix { addr: addr.parse().unwrap(), len: len.parse().unwrap() })
+        Some(text.parse().unwrap())
     }
 
     #[test]
@@ -450,11 +403,6 @@ mod tests {
     #[test]
     fn rules_that_cannot_match_are_refused() {
         let one = |matching| ClassMap::new(&[Rule { matching, class: Class(1) }]).unwrap_err();
-        let long = prefix("10.0.0.0/33").unwrap();
-        assert_eq!(
-            one(Match { source: Some(long), ..Match::default() }),
-            ClassMapError::PrefixTooLong { rule: 0, prefix: long }
-        );
         assert_eq!(
             one(Match { source: prefix("10.0.0.0/8"), destination: prefix("::/0"), ..Match::default() }),
             ClassMapError::MixedFamilies { rule: 0 }
@@ -481,7 +429,8 @@ mod tests {
     fn a_prefix(v4: bool) -> impl Strategy<Value = Option<Prefix>> {
         let lengths = if v4 { vec![0, 1, 2, 31, 32] } else { vec![0, 1, 2, 127, 128] };
         prop::option::of(
-            (address(v4), prop::sample::select(lengths)).prop_map(|(addr, len)| Prefix { addr, len }),
+            (address(v4), prop::sample::select(lengths))
+                .prop_map(|(address, len)| Prefix::new(address, len).unwrap()),
         )
     }
 

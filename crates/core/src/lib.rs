@@ -62,6 +62,7 @@ pub mod measure;
 mod out_of_range;
 pub mod packet;
 mod prefetch;
+mod prefix;
 pub mod queue;
 pub mod reason;
 pub mod reference;
@@ -72,6 +73,7 @@ pub mod units;
 
 pub use out_of_range::OutOfRange;
 pub use packet::{Class, FlowKey, Packet};
+pub use prefix::{ParsePrefixError, Prefix};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};
 pub use units::{BitRate, Bytes, Cycles, Nanos, Ppm, Weight};

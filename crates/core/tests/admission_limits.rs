@@ -4,11 +4,11 @@ mod admit;
 
 use admit::ops::{self, Subject};
 use admit::{C, Fluid, XpPacket, config, flow, hash, ms};
+use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
     Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig, SecondLinkConfig, Verdict,
 };
-use evenkeel_core::class_map::Prefix;
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::{BitRate, Bytes, Nanos, Ppm};
 use proptest::prelude::*;
@@ -121,7 +121,6 @@ fn every_knob_works_at_its_limits_and_is_refused_beyond() {
 
 #[test]
 fn combinations_that_contradict_are_refused_with_the_reason() {
-    let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
     let emergency = |fair, load, sources| EmergencyConfig {
         sources,
         destinations: vec![],
@@ -147,8 +146,9 @@ fn combinations_that_contradict_are_refused_with_the_reason() {
     assert!(fair.starts_with("emergency_min_fair_rate is above min_fair_rate"));
     let load = refused(&|c| c.emergency = Some(emergency(2, 60, vec![])));
     assert!(load.starts_with("max_priority_load is above emergency_max_priority_load"));
-    let length = refused(&|c| c.emergency = Some(emergency(2, 80, vec![prefix("10.0.0.0", 33)])));
-    assert_eq!(length, "prefix length 33 bits is out of range: 0 to 32 bits");
+    let many = vec![Prefix::ALL_V4; 4_097];
+    let many = refused(&|c| c.emergency = Some(emergency(2, 80, many.clone())));
+    assert_eq!(many, "emergency sources 4097 prefixes is out of range: 0 to 4096 prefixes");
     let burst =
         refused(&|c| c.budget = Some(BudgetConfig { burst: Some(ms(51)), ..BudgetConfig::default() }));
     assert!(burst.contains("100000 to 50000000 ns"));
@@ -171,7 +171,7 @@ fn combinations_that_contradict_are_refused_with_the_reason() {
 fn everything() -> AdmissionConfig {
     AdmissionConfig {
         emergency: Some(EmergencyConfig {
-            sources: vec![Prefix { addr: [10, 0, 0, 1].into(), len: 32 }],
+            sources: vec![Prefix::host([10, 0, 0, 1].into())],
             destinations: vec![],
             rule: EmergencyRule::Bypass,
         }),

@@ -4,10 +4,10 @@ mod admit;
 
 use admit::world::{Sends, Source, World, accounts, schedulers};
 use admit::{config, flow, ms};
+use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, PerUserConfig, Removal,
 };
-use evenkeel_core::class_map::Prefix;
 use evenkeel_core::{Nanos, Reason};
 
 fn greedy(n: u16, from: Nanos) -> Source {
@@ -91,7 +91,7 @@ fn streams_of_seventy_one_per_cent_close_the_link() {
 #[test]
 fn emergency_flows_wait_for_nothing() {
     let emergency = EmergencyConfig {
-        sources: vec![Prefix { addr: [10, 0, 1, 44].into(), len: 32 }],
+        sources: vec![Prefix::host([10, 0, 1, 44].into())],
         destinations: vec![],
         rule: EmergencyRule::Bypass,
     };

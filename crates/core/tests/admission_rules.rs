@@ -3,12 +3,12 @@
 mod admit;
 
 use admit::{C, Fluid, config, flow, hash, ms};
+use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, Cause, EccmConfig, EmergencyConfig, EmergencyRule, Event, Flush,
     FlushConfig, Measure, PerUserConfig, Pin, PinningConfig, Removal, RouterListsConfig, Rule,
     SecondLinkConfig, SecondLinkPolicy, Verdict,
 };
-use evenkeel_core::class_map::Prefix;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{BitRate, Bytes, Nanos, Ppm, Reason};
 
@@ -147,7 +147,7 @@ fn control_protocols_need_no_admission() {
 
 #[test]
 fn emergency_flows_enter_a_closed_link() {
-    let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
+    let prefix = |addr: &str, len| Prefix::new(addr.parse().unwrap(), len).unwrap();
     let lists = |rule| {
         Some(EmergencyConfig {
             sources: vec![prefix("10.0.7.0", 24)],

@@ -40,13 +40,12 @@ mod lpm;
 mod mac;
 pub mod neighbour;
 pub mod policy;
-mod prefix;
 pub mod prefix_map;
 pub mod rewrite;
 pub mod service;
 
+pub use evenkeel_core::{ParsePrefixError, Prefix};
 pub use mac::{MacAddr, ParseMacError};
-pub use prefix::{ParsePrefixError, Prefix};
 
 /// The index of a port of the router, in the order of the configuration.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

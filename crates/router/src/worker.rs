@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
-use evenkeel_net::{PortIndex, Prefix};
+use evenkeel_net::PortIndex;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
@@ -522,7 +522,7 @@ fn concerns_host(event: &MirrorEvent) -> bool {
         // One that is gone may have been the host's.
         MirrorEvent::Route { prefix, route, .. } => {
             let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
-            *prefix == Prefix::host(prefix.address()) && route.as_ref().is_none_or(|route| host(route.kind))
+            prefix.is_host() && route.as_ref().is_none_or(|route| host(route.kind))
         }
         MirrorEvent::Link { .. }
         | MirrorEvent::Neighbour { .. }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::class_map::Prefix;
+use crate::prefix::Prefix;
 use crate::schedule::{KnobError, in_range};
 use crate::units::{BitRate, Nanos, Ppm};
 
@@ -379,10 +379,6 @@ impl AdmissionConfig {
             [("emergency sources", &emergency.sources), ("emergency destinations", &emergency.destinations)]
         {
             in_range(name, list.len() as u64, 0..=MAX_PREFIXES as u64, "prefixes")?;
-            for prefix in list {
-                let most = if prefix.addr.is_ipv4() { 32 } else { 128 };
-                in_range("prefix length", prefix.len.into(), 0..=most, "bits")?;
-            }
         }
         if let EmergencyRule::Thresholds { min_fair_rate, max_priority_load } = emergency.rule {
             in_range(

@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{EmergencyConfig, EmergencyRule};
-use crate::class_map::Prefix;
 use crate::packet::FlowKey;
+use crate::prefix::Prefix;
 
 /// The classifier.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ impl PrefixList {
     fn new(prefixes: &[Prefix]) -> Self {
         let mut runs: Vec<Run> = Vec::new();
         for prefix in prefixes {
-            let (ipv4, len) = (prefix.addr.is_ipv4(), prefix.len.min(prefix.max_len()));
-            let network = network(prefix.addr, len);
+            let (ipv4, len) = (prefix.address().is_ipv4(), prefix.len());
+            let network = network(prefix.address(), len);
             let at = match runs.iter().position(|run| run.ipv4 == ipv4 && run.len == len) {
                 Some(at) => at,
                 None => {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn prefixes_of_all_lengths_and_both_families() {
-        let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
+        let prefix = |addr: &str, len| Prefix::new(addr.parse().unwrap(), len).unwrap();
         let prefixes = vec![
             prefix("10.1.0.0", 16),
             prefix("10.2.3.4", 32),

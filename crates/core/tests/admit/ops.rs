@@ -1,11 +1,11 @@
 //! Random operations on an admission control with everything on, and what holds after each.
 
+use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
     Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig, SecondLinkConfig,
     SecondLinkPolicy, Verdict,
 };
-use evenkeel_core::class_map::Prefix;
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::{BitRate, Bytes, FlowKey, Nanos, Ppm, Reason};
 
@@ -19,7 +19,7 @@ pub const OP_BYTES: usize = 6;
 pub fn config(code: [u8; 8]) -> AdmissionConfig {
     let [on, more, a, b, c, d, e, f] = code;
     let has = |bit: u8| on & 1 << bit != 0;
-    let prefix = |last| Prefix { addr: [10, 0, 0, last].into(), len: 32 };
+    let prefix = |last| Prefix::host([10, 0, 0, last].into());
     let rule = if has(7) {
         let (min_fair_rate, max_priority_load) = (Ppm::percent(1), Ppm::percent(90));
         EmergencyRule::Thresholds { min_fair_rate, max_priority_load }

@@ -5,8 +5,8 @@
 //! [`Acl::visited`] counts them. For choosing classes, where cost must not grow, see
 //! [`ClassMap`](evenkeel_core::class_map::ClassMap).
 
-use evenkeel_core::class_map::{ClassMapError, Match, Prefix};
-use evenkeel_core::{FlowKey, Reason};
+use evenkeel_core::class_map::{ClassMapError, Match};
+use evenkeel_core::{FlowKey, Prefix, Reason};
 
 /// What a rule does with packets that fit it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,7 +91,7 @@ impl Acl {
 pub fn filler(number: u32) -> Rule {
     let source = core::net::Ipv4Addr::new(192, 0, 2, number as u8);
     let matching = Match {
-        source: Some(Prefix { addr: source.into(), len: 32 }),
+        source: Some(Prefix::host(source.into())),
         protocol: Some(255),
         source_port: Some(number as u16..=u16::MAX),
         ..Match::default()

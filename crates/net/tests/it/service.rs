@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use evenkeel_core::Reason;
-use evenkeel_core::class_map::{Match, Prefix};
+use evenkeel_core::class_map::Match;
 use evenkeel_net::checksum;
 use evenkeel_net::frame::{Headers, Parsed, parse};
 use evenkeel_net::service::acl::{self, Acl, Action};
@@ -201,9 +201,10 @@ fn fillers_fit_nothing_and_impossible_rules_are_refused() {
     let flow = headers(&Recipe::udp("192.0.2.7", "10.1.0.2").build()).flow;
     assert_eq!(list.check(&flow, 0), Ok(()));
     assert_eq!((list.visited(), list.len()), (1_000, 1_000));
-    let prefix = Prefix { addr: "10.0.0.0".parse().unwrap(), len: 33 };
-    let wrong =
-        acl::Rule { matching: Match { source: Some(prefix), ..Match::default() }, action: Action::Deny };
+    let prefix = |text: &str| Some(text.parse().unwrap());
+    let matching =
+        Match { source: prefix("10.0.0.0/8"), destination: prefix("2001:db8::/32"), ..Match::default() };
+    let wrong = acl::Rule { matching, action: Action::Deny };
     assert!(Acl::new(vec![wrong], Action::Permit).is_err());
     let many = (0..=Acl::MAX_RULES as u32).map(acl::filler).collect();
     assert!(Acl::new(many, Action::Permit).is_err());

@@ -109,7 +109,7 @@ impl Pipeline {
 
     /// The one route of `prefix` in a table. The mirror has chosen it, so metrics are not compared again.
     fn set_route(&mut self, table: TableId, prefix: Prefix, route: Option<&MirroredRoute>) {
-        if prefix == Prefix::host(prefix.address()) {
+        if prefix.is_host() {
             let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
             self.own.set_routed(table, prefix.address(), route.is_some_and(|route| host(route.kind)));
         }

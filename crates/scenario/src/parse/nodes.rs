@@ -9,7 +9,7 @@ use evenkeel_config::parse::{Unique, read_file};
 use evenkeel_config::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_config::tree::{Data, Table};
 use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
-use evenkeel_core::class_map::Prefix;
+use evenkeel_core::Prefix;
 
 use crate::model::{Host, Router, Scenario};
 use crate::topology::{End, Quality, Wire};
@@ -80,8 +80,9 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
         }
         let number = index + 1;
         let subnet = subnet(reader, fields, number);
-        let overlaps =
-            subnets.iter().any(|(other, _)| subnet.contains(other.addr) || other.contains(subnet.addr));
+        let overlaps = subnets
+            .iter()
+            .any(|(other, _)| subnet.contains(other.address()) || other.contains(subnet.address()));
         if overlaps {
             let message = format!("address clash: {subnet} overlaps with the subnet of an earlier wire");
             reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
@@ -99,13 +100,11 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
 
 /// The given subnet, or that of the wire with this number.
 fn subnet(reader: &mut Reader, fields: &Fields, number: usize) -> Prefix {
-    let own = Prefix {
-        addr: IpAddr::V4(Ipv4Addr::new(10, u8::try_from(number).unwrap_or(u8::MAX), 0, 0)),
-        len: 24,
-    };
+    let network = IpAddr::V4(Ipv4Addr::new(10, u8::try_from(number).unwrap_or(u8::MAX), 0, 0));
+    let own = Prefix::new(network, 24).unwrap_or_else(|| Prefix::host(network));
     match fields.prefix("subnet") {
         None => own,
-        Some(given) if given.addr.is_ipv4() && (8..=29).contains(&given.len) => given,
+        Some(given) if given.address().is_ipv4() && (8..=29).contains(&given.len()) => given,
         Some(given) => {
             let message = format!("{given} cannot be a wire's subnet; valid: IPv4, /8 to /29");
             reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
@@ -116,8 +115,8 @@ fn subnet(reader: &mut Reader, fields: &Fields, number: usize) -> Prefix {
 
 /// Addresses: hosts count up from .1, routers down from .254 (the last but one of the subnet).
 fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], mtu: u16) -> Wire {
-    let IpAddr::V4(network) = subnet.addr else { unreachable!("`subnet` returns IPv4 only") };
-    let last = (u32::MAX >> subnet.len) - 1;
+    let IpAddr::V4(network) = subnet.address() else { unreachable!("`subnet` returns IPv4 only") };
+    let last = (u32::MAX >> subnet.len()) - 1;
     let places = match is_router {
         [false, false] => [(1, 1), (2, 2)],
         [false, true] => [(1, 1), (last, 0xfe)],
@@ -135,7 +134,7 @@ fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], m
     };
     Wire {
         ends: [end(0), end(1)],
-        prefix4: subnet.len,
+        prefix4: subnet.len(),
         prefix6: 64,
         mtu,
         quality: Quality::default(),

@@ -16,16 +16,19 @@ pub struct Prefix {
 pub enum ParsePrefixError {
     /// What stands before the slash is not an IPv4 or IPv6 address.
     Address,
-    /// What stands after the slash is not a number of bits from 0 to 32 (IPv4) or 128 (IPv6).
-    Length,
+    /// What stands after the slash is not a number of bits from 0 to as many as the address has.
+    Length {
+        /// How many bits the address has: 32 (IPv4) or 128 (IPv6).
+        most: u8,
+    },
 }
 
 impl fmt::Display for ParsePrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Address => "not an IPv4 or IPv6 address",
-            Self::Length => "prefix length out of range: 0 to 32 for IPv4, 0 to 128 for IPv6",
-        })
+        match self {
+            Self::Address => f.write_str("not an IPv4 or IPv6 address"),
+            Self::Length { most } => write!(f, "no prefix length; valid: 0 to {most}"),
+        }
     }
 }
 
@@ -40,16 +43,18 @@ impl Prefix {
     /// The prefix of `len` bits that `address` lies in. `None` if `len` is above 32 (IPv4) or 128 (IPv6).
     #[must_use]
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
+        if len > most(address) {
+            return None;
+        }
         let address = match address {
-            IpAddr::V4(a) if len <= 32 => {
+            IpAddr::V4(a) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
                 IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() & mask))
             }
-            IpAddr::V6(a) if len <= 128 => {
+            IpAddr::V6(a) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
                 IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() & mask))
             }
-            _ => return None,
         };
         Some(Self { address, len })
     }
@@ -57,11 +62,29 @@ impl Prefix {
     /// The prefix that holds this address only.
     #[must_use]
     pub const fn host(address: IpAddr) -> Self {
-        let len = match address {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
+        Self { address, len: most(address) }
+    }
+
+    /// Address and length as a text has them, where parsing a prefix clears the bits beyond the length: an address, a slash and
+    /// a number of bits. An address alone has all of its bits.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn split(text: &str) -> Result<(IpAddr, u8), ParsePrefixError> {
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
         };
-        Self { address, len }
+        let address: IpAddr = address.trim().parse().map_err(|_bad| ParsePrefixError::Address)?;
+        let most = most(address);
+        let len = match len {
+            None => most,
+            Some(len) => {
+                let len = len.parse().ok().filter(|len| *len <= most);
+                len.ok_or(ParsePrefixError::Length { most })?
+            }
+        };
+        Ok((address, len))
     }
 
     /// The first address.
@@ -77,10 +100,24 @@ impl Prefix {
         self.len
     }
 
+    /// Whether it holds one address only.
+    #[must_use]
+    pub const fn is_host(&self) -> bool {
+        self.len == most(self.address)
+    }
+
     /// Whether `address` lies in it. Addresses of the other family never do.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         Self::new(address, self.len).is_some_and(|p| p.address == self.address)
+    }
+}
+
+/// How many bits an address has.
+const fn most(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
     }
 }
 
@@ -100,22 +137,10 @@ impl fmt::Display for Prefix {
 impl FromStr for Prefix {
     type Err = ParsePrefixError;
 
-    /// An address, a slash and a number of bits; an address alone means that address only. Bits beyond the length
-    /// are cleared.
+    /// As [`Prefix::split`]. Bits beyond the length are cleared.
     fn from_str(text: &str) -> Result<Self, ParsePrefixError> {
-        let (address, len) = match text.split_once('/') {
-            Some((address, len)) => (address, Some(len)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_bad| ParsePrefixError::Address)?;
-        let Some(len) = len else {
-            return Ok(Self::host(address));
-        };
-        if len.starts_with('+') {
-            return Err(ParsePrefixError::Length);
-        }
-        let len = len.parse().map_err(|_bad| ParsePrefixError::Length)?;
-        Self::new(address, len).ok_or(ParsePrefixError::Length)
+        let (address, len) = Self::split(text)?;
+        Self::new(address, len).ok_or(ParsePrefixError::Length { most: most(address) })
     }
 }
 
@@ -139,9 +164,9 @@ mod tests {
 
     #[test]
     fn lengths_out_of_range_are_refused() {
-        assert_eq!("10.0.0.0/33".parse::<Prefix>(), Err(ParsePrefixError::Length));
-        assert_eq!("::/129".parse::<Prefix>(), Err(ParsePrefixError::Length));
-        assert_eq!("::/+1".parse::<Prefix>(), Err(ParsePrefixError::Length));
+        assert_eq!("10.0.0.0/33".parse::<Prefix>(), Err(ParsePrefixError::Length { most: 32 }));
+        assert_eq!("::/129".parse::<Prefix>(), Err(ParsePrefixError::Length { most: 128 }));
+        assert_eq!("::/-1".parse::<Prefix>(), Err(ParsePrefixError::Length { most: 128 }));
         assert_eq!("10.0.0/8".parse::<Prefix>(), Err(ParsePrefixError::Address));
     }
 
