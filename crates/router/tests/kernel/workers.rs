@@ -262,7 +262,8 @@ fn two_workers_share_a_link_by_flows_and_refuse_by_the_load_of_both() {
     let after = lab.snapshot();
 
     let admission = after.link("wan").unwrap().admission.clone().unwrap();
-    assert!(admission.refused_total() > 0 && admission.fair_rate_bps < 2_000_000, "{admission:?}");
+    // Not the fair rate of this moment: while one worker is not run the other has it all.
+    assert!(admission.refused_total() > 0, "{admission:?}");
     assert_eq!(admission.packets, admission.passed.values().sum::<u64>() + admission.refused_total());
     let received: Vec<u64> = inside.iter().map(|flow| flows.received[*flow]).collect();
     // They share alike, on whichever of the workers they are. Each has seconds of its share waiting, so that a sender that was not run shows nowhere.
