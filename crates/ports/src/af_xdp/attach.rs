@@ -1,0 +1,95 @@
+//! What opening an interface takes: checks, the program, and a socket for each queue.
+
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use super::FRAME_OVERHEAD;
+use super::hook::Hook;
+use super::options::AfXdpOptions;
+use super::queue::Queue;
+use super::shared::{Sockets, XdpPart};
+use super::socket::XdpSocket;
+use crate::error::PortError;
+use crate::ethtool::queues;
+use crate::interface::{Control, Interface};
+use crate::pool::Umem;
+use crate::sys::Poller;
+
+/// What the kernel keeps free before a frame that it receives, bytes of each buffer.
+const KERNEL_HEADROOM: usize = 256;
+
+/// What a port has of an interface.
+pub(super) struct Attached {
+    pub(super) hook: Option<Hook>,
+    pub(super) sockets: Arc<Sockets>,
+    pub(super) queues: Vec<Queue>,
+    pub(super) ring: u32,
+    pub(super) joined: Option<Poller>,
+}
+
+/// The receive queues of a port, of so many.
+pub(super) fn numbers(part: Option<&XdpPart>, queues: u32) -> Vec<u32> {
+    match part {
+        Some(part) => part.queues(queues).collect(),
+        None => (0..queues).collect(),
+    }
+}
+
+/// The program, unless it is another worker's, and a socket for every receive queue of this port.
+pub(super) fn attach(
+    name: &str,
+    control: &Control,
+    interface: &Interface,
+    options: &AfXdpOptions,
+    umem: &Umem,
+    local: &[IpAddr],
+    part: Option<&XdpPart>,
+) -> Result<Attached, PortError> {
+    let longest = umem.buffer() - KERNEL_HEADROOM;
+    if interface.mtu as usize + FRAME_OVERHEAD > longest {
+        return Err(PortError::MtuTooLong {
+            interface: name.to_owned(),
+            mtu: interface.mtu,
+            longest: (longest - FRAME_OVERHEAD) as u32,
+        });
+    }
+    let has = queues(control, name)?;
+    if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
+        return Err(PortError::QueueCount { interface: name.to_owned(), has: has.receive, wanted });
+    }
+    let (hook, sockets) = match part {
+        Some(part) if !part.leads() => {
+            let common = part.common.get().filter(|sockets| sockets.ifindex == interface.index);
+            (None, common.ok_or_else(|| PortError::NotAttached(name.to_owned()))?)
+        }
+        _ => {
+            part.map_or(Ok(()), |part| part.check(name, has))?;
+            let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options)?;
+            (Some(hook), Arc::new(sockets))
+        }
+    };
+    let numbers = numbers(part, sockets.queues);
+    let ring = options.ring_of(numbers.len());
+    let mut queues = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
+        queues.push(Queue::new(socket, umem.buffers()));
+    }
+    let joined = if queues.len() > 1 {
+        let what = || format!("joining the queues of {name}");
+        let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
+        for (number, queue) in queues.iter().enumerate() {
+            joined
+                .add(queue.socket.fd().as_raw_fd(), number as u64)
+                .map_err(|error| PortError::from_io(what(), error))?;
+        }
+        Some(joined)
+    } else {
+        None
+    };
+    if let Some(part) = part.filter(|part| part.leads()) {
+        part.common.put(Some(Arc::clone(&sockets)));
+    }
+    Ok(Attached { hook, sockets, queues, ring, joined })
+}

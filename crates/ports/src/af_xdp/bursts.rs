@@ -1,0 +1,171 @@
+//! What moves frames: bursts in and out, and the calls that make the kernel send.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+
+use evenkeel_core::{Nanos, Reason};
+
+use super::{AfXdpPort, FRAME_OVERHEAD, checksum, program};
+use crate::pool::{Frame, FramePool};
+use crate::port::{PortState, RxFrame, vlan_of};
+use crate::sys::take_error;
+
+/// How often a port whose link is down looks at it.
+const LOOK_EVERY: Nanos = Nanos(1_000_000);
+/// How far a stamp may lie in the past before it is taken for a leftover.
+const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
+/// System calls that one burst may take to be sent.
+const KICKS: u32 = 16;
+
+impl AfXdpPort {
+    /// With several queues the frames of one call are in order of arrival, but a frame left for the next call may have come earlier.
+    pub(super) fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
+        let first = out.len();
+        let buffer = self.umem.buffer();
+        let oldest = now.saturating_sub(STAMP_CREDIBLE);
+        let sampled = self.options.stamp_every > 1;
+        self.last_call = now;
+        for index in self.orphans.drain(..) {
+            pool.returned(index);
+        }
+        if self.unsent {
+            self.kick();
+        }
+        for queue in &mut self.queues {
+            let mut taken = 0;
+            while out.len() - first < max
+                && let Some(received) = queue.socket.rx.next()
+            {
+                taken += 1;
+                let (index, offset) =
+                    (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
+                queue.returned(index as u32);
+                let Some(mut frame) = pool.adopt(index as u32, offset, received.len as usize) else {
+                    unreachable!("the kernel writes inside the buffers it was given");
+                };
+                let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp).map(Nanos);
+                let stamp = stamp.filter(|stamp| *stamp >= oldest);
+                let arrival = if sampled {
+                    // The next frame here may come without one, and must not be given this one's.
+                    if let (Some(_), Some(bytes)) = (stamp, pool.before_mut(&frame, program::STAMP)) {
+                        bytes.fill(0);
+                    }
+                    queue.since = stamp.map_or(queue.since, |stamp| stamp.max(queue.since)).min(now);
+                    queue.since
+                } else {
+                    stamp.map_or(now, |stamp| stamp.min(now))
+                };
+                let bytes = pool.bytes(&frame);
+                let vlan = vlan_of(bytes);
+                frame.set_partial_checksum(self.checksums && checksum::is_partial(bytes));
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += u64::from(received.len);
+                out.push(RxFrame { frame, arrival, vlan });
+            }
+            if taken > 0 {
+                queue.filled -= taken;
+                queue.socket.rx.release();
+            }
+            if out.len() - first < max {
+                queue.since = now;
+            }
+            queue.reclaim(pool, buffer);
+            queue.refill(pool, buffer, self.ring);
+        }
+        if !self.stopped && self.queues.iter().any(|queue| !queue.seated) {
+            // Refused, the kernel goes on receiving, and it is tried again with the next burst.
+            let _ = self.begin(pool);
+        }
+        let received = out.len() - first;
+        if self.queues.len() > 1 {
+            out[first..].sort_by_key(|frame| frame.arrival);
+        }
+        if received > 0 {
+            self.state = PortState::Up;
+        } else if now >= self.looked + LOOK_EVERY {
+            self.looked = now;
+            let failed = self.queues.iter().any(|queue| take_error(queue.socket.fd().as_fd()));
+            // A link that is not up has to be looked at again: no frame and no error tells that it is back.
+            if failed || self.state == PortState::Down {
+                self.look();
+            }
+        }
+        received
+    }
+
+    pub(super) fn send(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        if self.state == PortState::Gone {
+            return 0;
+        }
+        let buffer = self.umem.buffer();
+        let longest = self.interface.mtu as usize + FRAME_OVERHEAD;
+        let queue = &mut self.queues[0];
+        queue.reclaim(pool, buffer);
+        let mut room = queue.socket.tx.room(frames.len() as u32);
+        let (mut taken, mut pushed) = (0, 0);
+        while room > 0
+            && let Some(frame) = frames.pop_front()
+        {
+            taken += 1;
+            if frame.len() > longest {
+                self.counters.drop_one(Reason::PortRefused);
+                pool.release(frame);
+                continue;
+            }
+            let len = frame.len() as u32;
+            let (index, start) = pool.lend_frame(frame);
+            queue.socket.tx.push(libc::xdp_desc { addr: start as u64, len, options: 0 });
+            queue.lend(index);
+            self.counters.tx_frames += 1;
+            self.counters.tx_bytes += u64::from(len);
+            pushed += 1;
+            room -= 1;
+        }
+        if pushed > 0 {
+            queue.sending += pushed;
+            queue.socket.tx.publish();
+        }
+        if pushed > 0 || self.unsent {
+            self.kick();
+            self.queues[0].reclaim(pool, buffer);
+        }
+        if !frames.is_empty() {
+            self.counters.tx_blocked += 1;
+        }
+        taken
+    }
+
+    /// Makes the kernel send what lies in the transmit ring, as far as it takes it now.
+    pub(super) fn kick(&mut self) {
+        let socket = &mut self.queues[0].socket;
+        let mut dead = false;
+        for _ in 0..KICKS {
+            if socket.tx.waiting() == 0 {
+                self.unsent = false;
+                return;
+            }
+            if !socket.tx.wants_wakeup() {
+                break;
+            }
+            match socket.kick().map_err(|error| error.raw_os_error()) {
+                // One call sends a part, or the driver is busy.
+                Ok(()) | Err(Some(libc::EAGAIN | libc::EBUSY)) => {}
+                Err(Some(libc::ENOBUFS)) => break,
+                Err(_) => {
+                    dead = true;
+                    break;
+                }
+            }
+        }
+        self.unsent = true;
+        if dead {
+            self.look();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The program at the interface: in the driver itself, or in the generic hook behind it.
+
+use std::io;
+use std::net::IpAddr;
+
+use super::options::AfXdpOptions;
+use super::program;
+use super::shared::Sockets;
+use super::socket::patiently;
+use crate::bpf::{AttachType, Link, Map, MapKind, Program, ProgramKind};
+use crate::classify::LocalAddresses;
+use crate::error::PortError;
+use crate::interface::Interface;
+
+/// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE`.
+const NATIVE: u32 = 4;
+const GENERIC: u32 = 2;
+
+/// The program at work, and what it looks into. Dropping it gives the kernel all frames again.
+#[derive(Debug)]
+pub(super) struct Hook {
+    _link: Link,
+    station: Map,
+    pub(super) local: LocalAddresses,
+}
+
+impl Hook {
+    pub(super) fn attach(
+        name: &str,
+        interface: &Interface,
+        queues: u32,
+        local: &[IpAddr],
+        options: &AfXdpOptions,
+    ) -> Result<(Self, Sockets), PortError> {
+        let station = Map::create(MapKind::Array, 4, 8, 1, 0)?;
+        set_station(&station, interface.mac)?;
+        let local = LocalAddresses::create(local)?;
+        let sockets = Map::create(MapKind::XskMap, 4, 4, queues, 0)?;
+        let sampled = options.stamp_every > 1;
+        let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
+        let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
+        let code = program::assemble(&station, local.map(), &sockets, stamped);
+        let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
+        let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let (link, native) = match patiently(|| program.link(interface.index, AttachType::Xdp, NATIVE)) {
+            Ok(link) => (link, true),
+            Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
+            Err(error) if options.native_only => {
+                let what = format!("running an XDP program in the driver of {name}");
+                return Err(PortError::Unsupported { what, source: error });
+            }
+            Err(_) => match program.link(interface.index, AttachType::Xdp, GENERIC) {
+                Ok(link) => (link, false),
+                Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
+                Err(error) => {
+                    return Err(PortError::from_io(format!("attaching an XDP program to {name}"), error));
+                }
+            },
+        };
+        let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native };
+        Ok((Self { _link: link, station, local }, sockets))
+    }
+
+    /// Tells the program which hardware address is the interface's.
+    pub(super) fn set_station(&self, mac: [u8; 6]) -> Result<(), PortError> {
+        set_station(&self.station, mac)
+    }
+}
+
+fn set_station(map: &Map, mac: [u8; 6]) -> Result<(), PortError> {
+    let mut value = [0; 8];
+    value[..6].copy_from_slice(&mac);
+    map.insert(&0u32.to_ne_bytes(), &value)
+        .map_err(|error| PortError::from_io("telling an XDP program the hardware address", error))
+}

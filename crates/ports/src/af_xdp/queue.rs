@@ -1,0 +1,108 @@
+//! A receive queue: which buffers the kernel has of ours, and how they change hands.
+
+use evenkeel_core::Nanos;
+
+use super::shared::Sockets;
+use super::socket::XdpSocket;
+use crate::error::PortError;
+use crate::pool::FramePool;
+
+/// A receive queue and the socket that serves it.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) socket: XdpSocket,
+    /// Which buffers the kernel has, a bit for each.
+    lent: Vec<u64>,
+    /// How many of them are in the fill ring or hold frames not yet fetched.
+    pub(super) filled: u32,
+    /// How many of them are to be sent.
+    pub(super) sending: u32,
+    /// What has not been fetched yet came after this, as far as known.
+    pub(super) since: Nanos,
+    /// The program knows the socket: frames of the queue come to it, and no longer to the kernel.
+    pub(super) seated: bool,
+}
+
+impl Queue {
+    /// A queue whose socket has been opened, for a pool of so many buffers.
+    pub(super) fn new(socket: XdpSocket, buffers: usize) -> Self {
+        let lent = vec![0; buffers.div_ceil(64)];
+        Self { socket, lent, filled: 0, sending: 0, since: Nanos::ZERO, seated: false }
+    }
+
+    /// How many buffers the kernel has.
+    pub(super) fn lent(&self) -> usize {
+        self.lent.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Closes the socket; gives the buffers that the kernel had until then.
+    pub(super) fn close(self) -> impl Iterator<Item = u32> {
+        let Self { socket, lent, .. } = self;
+        drop(socket);
+        lent.into_iter().enumerate().flat_map(|(word, bits)| {
+            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word as u32 * 64 + bit)
+        })
+    }
+
+    /// The kernel gets a buffer.
+    pub(super) fn lend(&mut self, index: u32) {
+        self.lent[index as usize / 64] |= 1 << (index % 64);
+    }
+
+    /// Has the program hand over what comes by queue `number`.
+    pub(super) fn seat(&mut self, sockets: &Sockets, name: &str, number: u32) -> Result<(), PortError> {
+        if !self.seated {
+            sockets.seat(name, number, &self.socket)?;
+            self.seated = true;
+        }
+        Ok(())
+    }
+
+    /// The kernel has given a buffer back.
+    pub(super) fn returned(&mut self, index: u32) {
+        self.lent[index as usize / 64] &= !(1 << (index % 64));
+    }
+
+    /// Gives the kernel buffers to receive into, as many as the ring takes.
+    pub(super) fn refill(&mut self, pool: &mut FramePool, buffer: usize, ring: u32) {
+        let wanted = ring - self.filled;
+        // Exchanging cache lines for every few frames costs more than a ring that is a little less full.
+        if wanted < ring / 8 {
+            return;
+        }
+        let room = self.socket.fill.room(wanted).min(wanted);
+        let mut given = 0;
+        while given < room
+            && let Some(index) = pool.lend()
+        {
+            self.socket.fill.push(u64::from(index) * buffer as u64);
+            self.lend(index);
+            given += 1;
+        }
+        if given > 0 {
+            self.filled += given;
+            self.socket.fill.publish();
+            if self.socket.fill.wants_wakeup() {
+                self.socket.refilled();
+            }
+        }
+    }
+
+    /// Takes back the buffers of frames that have been sent.
+    pub(super) fn reclaim(&mut self, pool: &mut FramePool, buffer: usize) {
+        if self.sending == 0 {
+            return;
+        }
+        let mut taken = 0;
+        while let Some(address) = self.socket.completion.next() {
+            let index = (address / buffer as u64) as u32;
+            self.returned(index);
+            pool.returned(index);
+            taken += 1;
+        }
+        if taken > 0 {
+            self.sending -= taken;
+            self.socket.completion.release();
+        }
+    }
+}
