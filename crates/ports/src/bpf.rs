@@ -75,6 +75,9 @@ fn address<T: ?Sized>(of: &T) -> u64 {
     std::ptr::from_ref(of).cast::<u8>() as u64
 }
 
+/// Old kernels answer as if a privilege were missing when the memory of maps may not be locked, to root as well.
+const CREATING: &str = "creating a BPF map (before Linux 5.11 that needs `ulimit -l unlimited`, too)";
+
 /// A map; the kernel frees it with its last user.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -97,7 +100,7 @@ impl Map {
         attributes[2] = pair(flags, 0);
         let fd = bpf(MAP_CREATE, &mut attributes)
             .and_then(new_fd)
-            .map_err(|error| PortError::from_io("creating a BPF map", error))?;
+            .map_err(|error| PortError::from_io(CREATING, error))?;
         Ok(Self { fd, key: key as usize, value: value as usize })
     }
 

@@ -57,11 +57,15 @@ pub enum PortError {
     },
     /// Another program has the interface's driver hook.
     #[error(
-        "interface {0} has another XDP program already (`ip link show {0}` names it): detach it, or use io = \"af-packet\" for this port"
+        "interface {0} has another XDP program already (`ip link show {0}` names it): detach it, or use io = \"af-packet\" for this port, which gets what that \
+         program lets pass"
     )]
     XdpTaken(String),
     /// Another socket has the receive queue.
-    #[error("queue {queue} of interface {interface} belongs to another AF_XDP socket")]
+    #[error(
+        "queue {queue} of interface {interface} belongs to another AF_XDP socket: end the program that has it (`ss --xdp --processes` names it), or use \
+         io = \"af-packet\" for this port"
+    )]
     QueueTaken {
         /// The interface.
         interface: String,
@@ -70,7 +74,8 @@ pub enum PortError {
     },
     /// The interface's packets do not fit the frame buffers.
     #[error(
-        "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to {longest}: set [router] buffer_size = 4096 (up to 3822), lower the MTU, or use io = \"af-packet\" for this port"
+        "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to {longest}: {}lower the MTU, or use io = \"af-packet\" for this port",
+        larger_buffers(*longest)
     )]
     MtuTooLong {
         /// The interface.
@@ -82,7 +87,8 @@ pub enum PortError {
     },
     /// The interface has another number of receive queues than was expected.
     #[error(
-        "interface {interface} has {has} receive queues, not {wanted} (`ethtool -l {interface}` shows them)"
+        "interface {interface} has {has} receive queues, not {wanted}: `ethtool -L {interface} combined {wanted}` changes that where the driver can, \
+         `ethtool -l {interface}` shows them; else ask for {has}, or use io = \"af-packet\" for this port"
     )]
     QueueCount {
         /// The interface.
@@ -107,13 +113,45 @@ pub enum PortError {
     /// A worker that is not the first one opens its port before that one has its program at the interface.
     #[error("the first worker has no program at interface {0} yet")]
     NotAttached(String),
+    /// The kernel has no such sockets.
+    #[error(
+        "interface {interface}: this kernel has no AF_XDP ({source}): boot one that has (Linux 5.18 or newer, CONFIG_XDP_SOCKETS), or use \
+         io = \"af-packet\" for this port"
+    )]
+    NoXdpSockets {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The interface takes no XDP program: neither in its driver nor behind it, or not where it was asked for.
+    #[error(
+        "interface {interface} takes no XDP program {place} ({source}): another driver or a newer kernel may (Linux 5.18 or newer), or use \
+         io = \"af-packet\" for this port"
+    )]
+    XdpRefused {
+        /// The interface.
+        interface: String,
+        /// Where, in words.
+        place: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// The kernel may not lock the memory of the frame buffers.
-    #[error("{what}: {bytes} bytes may not be locked; raise the limit (`ulimit -l`), or use fewer buffers")]
+    #[error(
+        "interface {interface}: the frame buffers take {} that must be locked, for each receive queue of each AF_XDP port anew, and this process may lock {} \
+         in all: raise that limit (`ulimit -l unlimited`, in a unit of systemd LimitMEMLOCK=infinity), give the process CAP_IPC_LOCK, lower `buffers` under \
+         [router], or use io = \"af-packet\" for this port",
+        kibibytes(*bytes),
+        limit.map_or_else(|| "any amount, which the machine does not have".to_owned(), kibibytes)
+    )]
     LockedMemory {
-        /// What was tried.
-        what: String,
-        /// How many bytes.
+        /// The interface.
+        interface: String,
+        /// How many bytes one queue takes.
         bytes: u64,
+        /// How many bytes the process may lock; `None`: there is no limit.
+        limit: Option<u64>,
     },
     /// A capture file is malformed.
     #[error("{file}: {what}")]
@@ -133,6 +171,15 @@ pub enum PortError {
     },
 }
 
+/// The remedy that larger buffers are, for an MTU beyond `longest`: as long as there are larger ones.
+const fn larger_buffers(longest: u32) -> &'static str {
+    if longest < 3822 { "set buffer_size = \"4096B\" under [router] (up to 3822), " } else { "" }
+}
+
+fn kibibytes(bytes: u64) -> String {
+    format!("{} KiB", bytes / 1024)
+}
+
 impl PortError {
     /// Wraps the error of a system call, telling missing privilege and missing kernel support from the rest.
     pub(crate) fn from_io(what: impl Into<String>, source: io::Error) -> Self {
@@ -144,9 +191,23 @@ impl PortError {
         }
     }
 
+    /// Whether the interface itself cannot be a port, by whatever means: it is not there, or not Ethernet.
+    #[must_use]
+    pub const fn is_of_the_interface(&self) -> bool {
+        matches!(self, Self::NoInterface(_) | Self::NotEthernet { .. } | Self::BadName(_))
+    }
+
     /// Whether privilege or a kernel feature is missing: what a command reports with exit code 3.
     #[must_use]
     pub fn is_missing_privilege_or_feature(&self) -> bool {
-        matches!(self, Self::Privilege { .. } | Self::Unsupported { .. } | Self::Verifier { .. })
+        matches!(
+            self,
+            Self::Privilege { .. }
+                | Self::Unsupported { .. }
+                | Self::Verifier { .. }
+                | Self::NoXdpSockets { .. }
+                | Self::XdpRefused { .. }
+                | Self::LockedMemory { .. }
+        )
     }
 }

@@ -75,6 +75,11 @@ impl Control {
         String::from_utf8(bytes).ok()
     }
 
+    /// What to say of a failure at an interface that was found before: if it is gone by now, that. How system calls fail then tells nothing.
+    pub(crate) fn unless_gone(&self, name: &str, index: u32, error: PortError) -> PortError {
+        if self.name_of(index).is_some() { error } else { PortError::NoInterface(name.to_owned()) }
+    }
+
     /// One ethtool command; `data` begins with the command's number and is as long as the command says.
     pub(crate) fn ethtool(&self, name: &str, data: &mut [u32]) -> Result<(), PortError> {
         let mut request = named(name)?;

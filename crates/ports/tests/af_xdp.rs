@@ -9,7 +9,7 @@ use common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
-use evenkeel_ports::sys::{Event, Poller, monotonic_now};
+use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
 use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame};
 
 const RING: u32 = 256;
@@ -295,6 +295,7 @@ fn every_receive_queue_has_a_socket() {
     let wrong = AfXdpOptions { queues: Some(2), ..small() };
     let error = inside(&net, "b", || AfXdpPort::open("vb", wrong, &mut pool, &[])).unwrap_err();
     assert!(matches!(error, PortError::QueueCount { has: 3, wanted: 2, .. }), "{error}");
+    assert!(error.to_string().contains("`ethtool -L vb combined 2` changes that"), "{error}");
     let near = inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap();
     assert_eq!(near.mode().queues, 3);
     let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
@@ -332,6 +333,11 @@ fn what_cannot_be_is_refused_with_the_reason() {
     p.net.ip("b", "link set vb mtu 9000");
     let error = open(small()).unwrap_err();
     assert!(matches!(error, PortError::MtuTooLong { mtu: 9000, longest: 1774, .. }), "{error}");
+    assert!(error.to_string().contains("set buffer_size = \"4096B\""), "{error}");
+    let mut large = FramePool::with_buffer_size(1024, 4096);
+    let error = inside(&p.net, "b", || AfXdpPort::open("vb", small(), &mut large, &[])).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("up to 3822: lower the MTU"), "no larger buffers are offered: {text}");
     let mut odd = FramePool::with_buffer_size(64, 1920);
     let error = inside(&p.net, "b", || AfXdpPort::open("vb", small(), &mut odd, &[])).unwrap_err();
     assert!(error.to_string().contains("buffer_size"), "{error}");
@@ -339,4 +345,23 @@ fn what_cannot_be_is_refused_with_the_reason() {
         inside(&p.net, "b", || AfXdpPort::open("no-such-if", small(), &mut pool, &[])),
         Err(PortError::NoInterface(_))
     ));
+}
+
+#[test]
+fn a_kernel_without_such_sockets_is_told_before_anything_is_attached() {
+    if !available("a kernel without AF_XDP") {
+        return;
+    }
+    let net = TestNet::new(&["a", "b"]);
+    net.wire(("a", "va"), ("b", "vb"));
+    let mut pool = FramePool::new(1024);
+    let error = inside(&net, "b", || {
+        refuse_sockets(AF_XDP).unwrap();
+        AfXdpPort::open("vb", small(), &mut pool, &[]).unwrap_err()
+    });
+    assert!(matches!(&error, PortError::NoXdpSockets { interface, .. } if interface == "vb"), "{error}");
+    assert!(error.is_missing_privilege_or_feature());
+    assert_eq!(pool.in_use(), 0);
+    assert!(!net.ip("b", "link show vb").contains("xdp"));
+    drop(inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap());
 }

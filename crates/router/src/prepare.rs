@@ -276,16 +276,12 @@ impl<'a> Draft<'a> {
             };
             match opened {
                 Ok(opened) => return Ok(Box::new(opened)),
-                Err(error) if falls_back && !matches!(error, PortError::NoInterface(_)) => {
+                Err(error) if falls_back && !error.is_of_the_interface() => {
                     if let Some(report) = options.report {
                         report(&format!("port {}: packet sockets instead of AF_XDP: {error}", port.name));
                     }
                 }
-                // Packet sockets would do.
-                Err(error @ (PortError::Unsupported { .. } | PortError::Verifier { .. })) => {
-                    return Err(StartError::NoXdp { port: port.name.clone(), source: error });
-                }
-                Err(error) => return Err(port_error(&port.name, error)),
+                Err(error) => return Err(xdp_error(&port.name, error)),
             }
         }
         // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
@@ -362,6 +358,16 @@ pub(crate) fn system(what: &str) -> impl FnOnce(io::Error) -> StartError + use<>
     move |source| StartError::System { what, source }
 }
 
+/// What keeps a port from AF_XDP. Where neither the interface nor a privilege is what is missing, packet sockets would do.
+fn xdp_error(port: &str, error: PortError) -> StartError {
+    if error.is_of_the_interface()
+        || matches!(error, PortError::Privilege { .. } | PortError::OutOfRange { .. })
+    {
+        return port_error(port, error);
+    }
+    StartError::NoXdp { port: port.to_owned(), source: error }
+}
+
 fn port_error(port: &str, error: PortError) -> StartError {
     match error {
         PortError::NoInterface(interface) => {
@@ -371,13 +377,6 @@ fn port_error(port: &str, error: PortError) -> StartError {
             StartError::NoPrivilege { what, privilege: "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF" }
         }
         PortError::Unsupported { what, source } => StartError::NoKernelSupport { what, source },
-        PortError::XdpTaken(_)
-        | PortError::QueueTaken { .. }
-        | PortError::LockedMemory { .. }
-        | PortError::MtuTooLong { .. }
-        | PortError::QueueCount { .. }
-        | PortError::FewQueues { .. }
-        | PortError::NotAttached(_) => StartError::NoXdp { port: port.to_owned(), source: error },
         PortError::Io { what, source } => StartError::System { what: format!("port {port}: {what}"), source },
         error if error.is_missing_privilege_or_feature() => {
             StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }

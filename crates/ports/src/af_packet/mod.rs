@@ -115,7 +115,8 @@ impl AfPacketPort {
         options.check()?;
         let control = Control::open()?;
         let found = control.interface(interface)?;
-        let (socket, ring) = open_socket(interface, found.index, &options)?;
+        let (socket, ring) = open_socket(interface, found.index, &options)
+            .map_err(|error| control.unless_gone(interface, found.index, error))?;
         Ok(Self {
             name: interface.to_owned(),
             options,
@@ -374,7 +375,8 @@ impl Port for AfPacketPort {
         let control = Control::open()?;
         let found = control.interface(&self.name)?;
         self.read_loss();
-        let (socket, ring) = open_socket(&self.name, found.index, &self.options)?;
+        let (socket, ring) = open_socket(&self.name, found.index, &self.options)
+            .map_err(|error| control.unless_gone(&self.name, found.index, error))?;
         self.ring = ring;
         self.socket = socket;
         self.control = control;

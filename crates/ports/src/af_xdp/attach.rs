@@ -36,7 +36,10 @@ pub(super) fn numbers(part: Option<&XdpPart>, queues: u32) -> Vec<u32> {
     }
 }
 
-/// The program, unless it is another worker's, and a socket for every receive queue of this port.
+/// Takes an interface into use that has just been looked up; it may vanish meanwhile.
+///
+/// # Errors
+/// What stands in the way, with the remedy; [`PortError::NoInterface`] whatever failed if the interface is gone afterwards.
 pub(super) fn attach(
     name: &str,
     control: &Control,
@@ -46,6 +49,22 @@ pub(super) fn attach(
     local: &[IpAddr],
     part: Option<&XdpPart>,
 ) -> Result<Attached, PortError> {
+    take(name, control, interface, options, umem, local, part)
+        .map_err(|error| control.unless_gone(name, interface.index, error))
+}
+
+/// The program, unless it is another worker's, and a socket for every receive queue of this port.
+fn take(
+    name: &str,
+    control: &Control,
+    interface: &Interface,
+    options: &AfXdpOptions,
+    umem: &Umem,
+    local: &[IpAddr],
+    part: Option<&XdpPart>,
+) -> Result<Attached, PortError> {
+    // Asked first: without such sockets there is no map for them either, and that would be a stranger message.
+    XdpSocket::create(name)?;
     let longest = umem.buffer() - KERNEL_HEADROOM;
     if interface.mtu as usize + FRAME_OVERHEAD > longest {
         return Err(PortError::MtuTooLong {
@@ -92,4 +111,24 @@ pub(super) fn attach(
         part.common.put(Some(Arc::clone(&sockets)));
     }
     Ok(Attached { hook, sockets, queues, ring, joined })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::FramePool;
+
+    #[test]
+    fn an_interface_that_vanishes_while_it_is_opened_is_told_as_missing() {
+        if !evenkeel_netns::testing::available("an interface that vanishes") {
+            return;
+        }
+        let control = Control::open().unwrap();
+        let pool = FramePool::new(256);
+        // As it was looked up, but no interface has that number now.
+        let gone = Interface { index: i32::MAX as u32, mac: [2, 0, 0, 0, 0, 1], mtu: 1500, running: true };
+        let attached = attach("lo", &control, &gone, &AfXdpOptions::default(), &pool.umem(), &[], None);
+        let error = attached.err().map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(error, "interface lo does not exist here; `ip link` lists those that do");
+    }
 }

@@ -25,6 +25,7 @@ pub(super) struct Hook {
 }
 
 impl Hook {
+    /// Runs the program in the driver if that can, else behind it.
     pub(super) fn attach(
         name: &str,
         interface: &Interface,
@@ -45,16 +46,11 @@ impl Hook {
         let (link, native) = match patiently(|| program.link(interface.index, AttachType::Xdp, NATIVE)) {
             Ok(link) => (link, true),
             Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
-            Err(error) if options.native_only => {
-                let what = format!("running an XDP program in the driver of {name}");
-                return Err(PortError::Unsupported { what, source: error });
-            }
+            Err(error) if options.native_only => return Err(refused(name, "in its driver", error)),
             Err(_) => match program.link(interface.index, AttachType::Xdp, GENERIC) {
                 Ok(link) => (link, false),
                 Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
-                Err(error) => {
-                    return Err(PortError::from_io(format!("attaching an XDP program to {name}"), error));
-                }
+                Err(error) => return Err(refused(name, "at all", error)),
             },
         };
         let sockets = Sockets { map: sockets, ifindex: interface.index, queues, native };
@@ -64,6 +60,15 @@ impl Hook {
     /// Tells the program which hardware address is the interface's.
     pub(super) fn set_station(&self, mac: [u8; 6]) -> Result<(), PortError> {
         set_station(&self.station, mac)
+    }
+}
+
+fn refused(name: &str, place: &'static str, source: io::Error) -> PortError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            PortError::Privilege { what: format!("attaching an XDP program to interface {name}") }
+        }
+        _ => PortError::XdpRefused { interface: name.to_owned(), place, source },
     }
 }
 

@@ -104,7 +104,7 @@ impl AfXdpPort {
         local: &[IpAddr],
     ) -> Result<Self, PortError> {
         let mut port = Self::open_beside(interface, options, pool.umem(), local, None)?;
-        port.begin(pool)?;
+        port.begin(pool).map_err(|error| port.unless_gone(error))?;
         Ok(port)
     }
 
@@ -121,7 +121,7 @@ impl AfXdpPort {
         part: XdpPart,
     ) -> Result<Self, PortError> {
         let mut port = Self::open_beside(interface, options, pool.umem(), local, Some(part))?;
-        port.begin(pool)?;
+        port.begin(pool).map_err(|error| port.unless_gone(error))?;
         Ok(port)
     }
 
@@ -178,6 +178,10 @@ impl AfXdpPort {
             queue.seat(&self.sockets, &self.name, number)?;
         }
         Ok(())
+    }
+
+    fn unless_gone(&self, error: PortError) -> PortError {
+        self.control.unless_gone(&self.name, self.interface.index, error)
     }
 
     /// What the driver took.

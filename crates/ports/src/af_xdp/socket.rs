@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::ring::{Consumer, Kind, Producer};
 use crate::error::PortError;
 use crate::pool::Umem;
-use crate::sys::{new_fd, set_option};
+use crate::sys::{limit_of_locked_memory, new_fd, set_option};
 
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
@@ -33,7 +33,7 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers of `pool`. `zero_copy`: asked for first.
+    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers of `umem`. `zero_copy`: asked for first.
     ///
     /// # Errors
     /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or the driver refuses.
@@ -55,6 +55,19 @@ impl XdpSocket {
         Self::attempt(umem, name, ifindex, queue, ring, libc::XDP_COPY)
     }
 
+    /// A socket that is nothing yet, for interface `name`.
+    ///
+    /// # Errors
+    /// No AF_XDP in the kernel, or the process lacks CAP_NET_RAW.
+    pub(super) fn create(name: &str) -> Result<OwnedFd, PortError> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers are passed.
+        new_fd(unsafe { libc::socket(libc::AF_XDP, kind, 0) }).map_err(|source| match source.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => PortError::NoXdpSockets { interface: name.to_owned(), source },
+            _ => PortError::from_io(format!("opening an AF_XDP socket for interface {name}"), source),
+        })
+    }
+
     fn attempt(
         umem: &Umem,
         name: &str,
@@ -67,20 +80,12 @@ impl XdpSocket {
             let what = format!("{what} for interface {name}");
             move |error: io::Error| PortError::from_io(what, error)
         };
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers are passed.
-        let fd = new_fd(unsafe { libc::socket(libc::AF_XDP, kind, 0) }).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EAFNOSUPPORT) => {
-                    PortError::Unsupported { what: "opening an AF_XDP socket".into(), source: error }
-                }
-                _ => failed("opening an AF_XDP socket")(error),
-            }
-        })?;
+        let fd = Self::create(name)?;
         register(&fd, umem).map_err(|error| match error.raw_os_error() {
             Some(libc::ENOBUFS | libc::ENOMEM | libc::EPERM) => PortError::LockedMemory {
-                what: format!("registering the frame buffers for interface {name}"),
+                interface: name.to_owned(),
                 bytes: umem.len() as u64,
+                limit: limit_of_locked_memory(),
             },
             _ => failed("registering the frame buffers")(error),
         })?;

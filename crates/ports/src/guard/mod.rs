@@ -60,7 +60,18 @@ impl Guard {
     /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, there are more than [`MAX_LOCAL`]
     /// addresses, or the kernel lacks what `kind` needs.
     pub fn attach(interface: &str, kind: GuardKind, local: &[IpAddr]) -> Result<Self, PortError> {
-        let ifindex = Control::open()?.interface(interface)?.index;
+        let control = Control::open()?;
+        let ifindex = control.interface(interface)?.index;
+        Self::attach_at(interface, ifindex, kind, local)
+            .map_err(|error| control.unless_gone(interface, ifindex, error))
+    }
+
+    fn attach_at(
+        interface: &str,
+        ifindex: u32,
+        kind: GuardKind,
+        local: &[IpAddr],
+    ) -> Result<Self, PortError> {
         let local = LocalAddresses::create(local)?;
         let state = State::create()?;
         state.beat();

@@ -108,6 +108,14 @@ pub fn allow_as_many_files_as_possible() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// How much memory the process may lock, bytes; `None`: there is no limit, or it cannot be told.
+pub(crate) fn limit_of_locked_memory() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a writable rlimit.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) }).ok()?;
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Makes the child be killed when the *thread* that starts it ends, however it ends: so start it from a thread that
 /// lives as long as the child shall.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {

@@ -1,0 +1,68 @@
+//! A kernel without a kind of sockets, for tests: a filter on system calls answers as such a kernel would.
+
+use std::io;
+use std::mem::offset_of;
+
+use super::check;
+
+/// The address family of AF_XDP sockets.
+pub const AF_XDP: i32 = libc::AF_XDP;
+
+/// Where the low half of the first argument lies: the family of a socket.
+const FAMILY: usize =
+    offset_of!(libc::seccomp_data, args) + if cfg!(target_endian = "little") { 0 } else { 4 };
+
+/// From now on the calling thread, and the threads and processes that it starts later, get no socket of `family`: they are told that the kernel has none of that
+/// kind. It cannot be undone: so do it in a thread made for it.
+///
+/// # Errors
+/// The kernel has no filters for system calls.
+pub fn refuse_sockets(family: i32) -> io::Result<()> {
+    let load = |at: usize| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at as u32, 0, 0);
+    let unless = |value: u32, skip: u8| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, skip);
+    let answer = |action: u32| step(libc::BPF_RET | libc::BPF_K, action, 0, 0);
+    let mut steps = [
+        load(offset_of!(libc::seccomp_data, nr)),
+        unless(libc::SYS_socket as u32, 3),
+        load(FAMILY),
+        unless(family as u32, 1),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EAFNOSUPPORT as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
+    // Filters are for those who gain no privileges by starting programs.
+    // SAFETY: this option takes numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    // SAFETY: the program and its steps outlive the call, which copies them.
+    check(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) })?;
+    Ok(())
+}
+
+const fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_one_family_are_refused_to_the_thread_and_what_it_starts() {
+        let open = |family| {
+            // SAFETY: no pointers are passed.
+            super::super::new_fd(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+                .map(drop)
+                .map_err(|error| error.raw_os_error())
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                refuse_sockets(libc::AF_UNIX).unwrap();
+                assert_eq!(open(libc::AF_UNIX), Err(Some(libc::EAFNOSUPPORT)));
+                assert_eq!(open(libc::AF_INET), Ok(()));
+                let child = scope.spawn(|| open(libc::AF_UNIX));
+                assert_eq!(child.join().unwrap(), Err(Some(libc::EAFNOSUPPORT)));
+            });
+        });
+        assert_eq!(open(libc::AF_UNIX), Ok(()));
+    }
+}
