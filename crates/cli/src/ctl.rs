@@ -156,6 +156,9 @@ fn show(snapshot: &Snapshot) -> String {
         snapshot.buffers.lent,
         snapshot.seed
     );
+    for why in snapshot.refused_neighbours.iter().flat_map(|refused| refused.words()) {
+        let _ = writeln!(text, "neighbours refused by the kernel: {why}\n");
+    }
     text += &routing(&snapshot.routing);
     let mut ports = Table::new([
         "port",

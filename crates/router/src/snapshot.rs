@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod admission;
 
+pub use crate::mirror::RefusedNeighbours;
 pub use admission::{AdmissionSnapshot, FlowSnapshot, UserSnapshot};
 pub use cluster::{
     BalancerSnapshot, ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot, ForwarderSnapshot,
@@ -35,6 +36,9 @@ pub struct Snapshot {
     pub routes: u64,
     /// Neighbours known, in whatever state.
     pub neighbours: u64,
+    /// Requests for neighbours that the kernel refused; `None`: it refused none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_neighbours: Option<RefusedNeighbours>,
     /// Tables and rules.
     #[serde(default)]
     pub routing: RoutingSnapshot,

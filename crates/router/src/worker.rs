@@ -527,6 +527,7 @@ fn concerns_host(event: &MirrorEvent) -> bool {
         MirrorEvent::Link { .. }
         | MirrorEvent::Neighbour { .. }
         | MirrorEvent::Rules(_)
-        | MirrorEvent::NotFollowed(_) => false,
+        | MirrorEvent::NotFollowed(_)
+        | MirrorEvent::RefusedNeighbours(_) => false,
     }
 }

@@ -6,6 +6,7 @@ use common::{Bed, Udp, assert_conserved, host_mac, ip, router_mac, udp, v4};
 use evenkeel_core::Nanos;
 use evenkeel_ports::Port as _;
 use evenkeel_router::Snapshot;
+use evenkeel_router::mirror::{MirrorEvent, RefusedNeighbours};
 use evenkeel_router::pipeline::Buffers;
 
 const CLASSES: &str = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"fast\"\nmatch = [{ dscp = [46] }]\n";
@@ -218,4 +219,36 @@ fn two_workers_become_one_and_one_becomes_two() {
         assert_eq!(of, (from..to).collect::<Vec<_>>(), "each worker's packets of a class keep their order");
     }
     assert_eq!(first.snapshot().links[1].classes.iter().map(|class| class.sent_packets).sum::<u64>(), 60);
+}
+
+#[test]
+fn neighbours_that_the_kernel_has_no_room_for_are_counted_on_and_said_once() {
+    let news = |bed: &mut Bed| {
+        let mut news = Vec::new();
+        bed.pipeline.drain_news(|text| news.push(text.to_owned()));
+        news
+    };
+    let tell = |bed: &mut Bed, ipv4_full: u64, ipv6_full: u64| {
+        let refused = RefusedNeighbours { ipv4_full, ipv6_full, other: 1 };
+        bed.pipeline.apply(bed.now, MirrorEvent::RefusedNeighbours(refused));
+    };
+    let mut old = Bed::new(2, "");
+    assert_eq!(old.snapshot().refused_neighbours, None);
+    // What a link that has just gone refuses is nobody's concern.
+    tell(&mut old, 0, 0);
+    assert_eq!(news(&mut old), [""; 0]);
+    tell(&mut old, 3, 0);
+    let said = news(&mut old);
+    assert!(said.len() == 1 && said[0].contains("3 of IPv4"), "{said:?}");
+    assert!(said[0].contains("raise net.ipv4.neigh.default.gc_thresh3"), "{said:?}");
+    tell(&mut old, 9, 0);
+    assert_eq!(news(&mut old), [""; 0]);
+
+    // Another mirror begins to count anew.
+    let mut heir = succeed(Bed::new(2, ""), old, Buffers::Kept);
+    tell(&mut heir, 2, 5);
+    let said = news(&mut heir);
+    assert!(said.len() == 1 && said[0].contains("5 of IPv6") && !said[0].contains("IPv4"), "{said:?}");
+    let all = RefusedNeighbours { ipv4_full: 11, ipv6_full: 5, other: 2 };
+    assert_eq!(heir.snapshot().refused_neighbours, Some(all));
 }

@@ -12,7 +12,7 @@
 //! What is mirrored: all tables with their routes (the smallest metric of a prefix, multipath next hops, routes that refuse or `throw`, their MTU), and
 //! the [rules] that choose among them, routing domains (VRFs) included. As long as the rules are the kernel's own, the tables local and main are told as one.
 //! Next-hop objects come with their next hops written out (`net.ipv4.nexthop_compat_mode`, on by default). What packets in transit meet in the kernel
-//! and not here is told once ([`decode::NotFollowed`]). Whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`) are left to the
+//! and not here is told once ([`decode::NotFollowed`]). Neighbours that the kernel refuses to ask for, for want of room, are counted ([`RefusedNeighbours`]). Whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`) are left to the
 //! kernel by the worker but dropped by the guard.
 
 use std::io;
@@ -30,6 +30,7 @@ use netlink_packet_route::AddressFamily;
 
 pub mod decode;
 pub mod names;
+mod refused;
 mod routes;
 pub mod rules;
 mod socket;
@@ -37,6 +38,7 @@ pub mod state;
 
 use decode::Fact;
 use names::TableNames;
+pub use refused::RefusedNeighbours;
 pub use rules::MirroredRules;
 use socket::{Dumped, Kernel};
 use state::{KernelCopy, Resync};
@@ -163,6 +165,7 @@ impl Mirror {
             stop: Arc::clone(&stop),
             schedule: Schedule::new(started),
             rules: RuleReading::default(),
+            refused: RefusedNeighbours::default(),
         };
         follower.read_all(&mut initial, false)?;
         follower.schedule.has_read(started, sys::monotonic_now());
@@ -293,6 +296,7 @@ struct Follower {
     stop: Arc<AtomicBool>,
     schedule: Schedule,
     rules: RuleReading,
+    refused: RefusedNeighbours,
 }
 
 impl Follower {
@@ -306,7 +310,7 @@ impl Follower {
                 return;
             }
             let _ = self.wake.take();
-            self.serve();
+            self.serve(&mut changes);
             if self.read(&mut facts, &mut changes).is_err() || !self.tell(&mut changes) {
                 return;
             }
@@ -318,13 +322,18 @@ impl Follower {
         }
     }
 
-    /// Passes on what the worker asks of the kernel.
-    fn serve(&mut self) {
+    /// Passes on what the workers ask of the kernel, and tells them what it refuses.
+    fn serve(&mut self, changes: &mut Vec<MirrorEvent>) {
+        let before = self.refused;
         while let Ok(request) = self.requests.try_recv() {
-            if let Some(index) = self.copy.index_of(request.port) {
-                // A refusal (the interface has just gone) is told by the events that follow.
-                let _ = self.kernel.use_neighbour(index, request.address);
+            if let Some(index) = self.copy.index_of(request.port)
+                && let Err(error) = self.kernel.use_neighbour(index, request.address)
+            {
+                self.refused.count(request.address, &error);
             }
+        }
+        if self.refused != before {
+            changes.push(MirrorEvent::RefusedNeighbours(self.refused));
         }
     }
 
@@ -409,7 +418,7 @@ impl Follower {
             }
             if follow {
                 let _ = self.wake.take();
-                self.serve();
+                self.serve(changes);
                 self.read(&mut facts, changes)?;
                 if !self.tell(changes) || self.stop.load(Ordering::Relaxed) {
                     return Ok(false);

@@ -1,4 +1,4 @@
-//! The mirror's netlink sockets: one for events, one for dumps and requests.
+//! The mirror's netlink sockets: one for events, one for dumps, and one for requests about neighbours, whose answers must not stand between those of a dump.
 
 use std::io;
 use std::net::IpAddr;
@@ -41,10 +41,11 @@ pub(crate) enum Dumped {
     Routes(AddressFamily),
 }
 
-/// Both sockets, in the network namespace of the thread that opened them.
+/// The sockets, in the network namespace of the thread that opened them.
 pub(crate) struct Kernel {
     events: Socket,
-    requests: Socket,
+    dumps: Socket,
+    neighbours: Socket,
     sequence: u32,
     buffer: Vec<u8>,
     /// Messages that could not be decoded so far.
@@ -60,11 +61,17 @@ impl Kernel {
         }
         events.set_non_blocking(true)?;
         enlarge(&events);
-        let mut requests = Socket::new(NETLINK_ROUTE)?;
-        requests.bind_auto()?;
-        requests.connect(&SocketAddr::new(0, 0))?;
-        enlarge(&requests);
-        Ok(Self { events, requests, sequence: 0, buffer: Vec::with_capacity(DATAGRAM), undecodable: 0 })
+        let asking = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            io::Result::Ok(socket)
+        };
+        let (dumps, neighbours) = (asking()?, asking()?);
+        enlarge(&dumps);
+        neighbours.set_non_blocking(true)?;
+        let buffer = Vec::with_capacity(DATAGRAM);
+        Ok(Self { events, dumps, neighbours, sequence: 0, buffer, undecodable: 0 })
     }
 
     /// Becomes readable when there are events.
@@ -117,7 +124,7 @@ impl Kernel {
     /// All that a dump says; it is asked for again when a change interrupts it.
     fn dump_one(&mut self, request: &RouteNetlinkMessage) -> io::Result<Vec<Fact>> {
         for attempt in 1.. {
-            let sequence = self.send(request.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
+            let sequence = self.send_for_dump(request.clone())?;
             let mut facts = Vec::new();
             while self.read_dump(sequence, &mut facts)? {}
             if !facts.contains(&Fact::Interrupted) || attempt == DUMP_TRIES {
@@ -137,19 +144,19 @@ impl Kernel {
                 RouteNetlinkMessage::GetRoute(message)
             }
         };
-        self.send(request, NLM_F_REQUEST | NLM_F_DUMP)
+        self.send_for_dump(request)
     }
 
     /// Reads one datagram of the dump that was asked for as `sequence`. False: it was the last.
     pub(crate) fn read_dump(&mut self, sequence: u32, facts: &mut Vec<Fact>) -> io::Result<bool> {
         loop {
             self.buffer.clear();
-            match self.requests.recv(&mut self.buffer, 0) {
+            match self.dumps.recv(&mut self.buffer, 0) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            // Answers to earlier requests (a neighbour that could not be asked for) stand before the dump.
+            // What is left of a dump that was given up stands before this one.
             if sequence_of(&self.buffer) != Some(sequence) {
                 continue;
             }
@@ -164,6 +171,9 @@ impl Kernel {
 
     /// Has the kernel ask for a neighbour, or confirm one it has not heard of for a while: what sending a packet to it
     /// would do. Whether it answered is seen in later events.
+    ///
+    /// # Errors
+    /// The kernel refuses: its table is full (`ENOBUFS`), or the interface has just gone.
     pub(crate) fn use_neighbour(&mut self, index: IfIndex, address: IpAddr) -> io::Result<()> {
         let (family, address) = match address {
             IpAddr::V4(ip) => (AddressFamily::Inet, NeighbourAddress::Inet(ip)),
@@ -177,21 +187,52 @@ impl Kernel {
             ..NeighbourHeader::default()
         };
         message.attributes = vec![NeighbourAttribute::Destination(address)];
-        self.send(RouteNetlinkMessage::NewNeighbour(message), NLM_F_REQUEST | NLM_F_CREATE)?;
-        Ok(())
+        self.sequence = self.sequence.wrapping_add(1);
+        let message = RouteNetlinkMessage::NewNeighbour(message);
+        send(&self.neighbours, self.sequence, message, NLM_F_REQUEST | NLM_F_CREATE)?;
+        refusal(&mut self.buffer, |buffer| self.neighbours.recv(buffer, 0)).map_or(Ok(()), Err)
     }
 
-    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
+    fn send_for_dump(&mut self, message: RouteNetlinkMessage) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = flags;
-        header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        self.requests.send(&bytes, 0)?;
+        send(&self.dumps, self.sequence, message, NLM_F_REQUEST | NLM_F_DUMP)?;
         Ok(self.sequence)
+    }
+}
+
+fn send(socket: &Socket, sequence: u32, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    header.sequence_number = sequence;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    Ok(())
+}
+
+/// Why a request that nobody waits for was refused: the kernel has decided before sending returns, and answers only if it refuses. Takes all that is there to be
+/// received, without waiting.
+fn refusal(
+    buffer: &mut Vec<u8>,
+    mut receive: impl FnMut(&mut Vec<u8>) -> io::Result<usize>,
+) -> Option<io::Error> {
+    let (mut facts, mut refused) = (Vec::new(), None);
+    loop {
+        buffer.clear();
+        match receive(buffer) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // There is nothing more. Of an answer that was lost for want of memory nothing is known.
+            Err(_) => return refused,
+        }
+        let _ = decode(buffer, &mut facts);
+        for fact in facts.drain(..) {
+            if let Fact::Answer(code @ ..=-1) = fact {
+                refused = Some(io::Error::from_raw_os_error(-code));
+            }
+        }
     }
 }
 
@@ -204,4 +245,66 @@ fn sequence_of(datagram: &[u8]) -> Option<u32> {
 /// The largest buffer we may have. Events that do not fit are repaired by the periodic dump, so a refusal is no error.
 fn enlarge(socket: &Socket) {
     let _ = evenkeel_ports::sys::set_receive_buffer(socket, RECEIVE_BUFFER);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of the kernel: a header, the code, and the header of the request.
+    fn answer(code: i32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [36u32, 2, 7, 0, code as u32, 28, 0x0401_001c, 7, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn refused(datagrams: &[Vec<u8>]) -> Option<i32> {
+        let mut left = datagrams.iter();
+        let receive = |buffer: &mut Vec<u8>| {
+            let next = left.next().ok_or(io::ErrorKind::WouldBlock)?;
+            buffer.extend(next);
+            Ok(next.len())
+        };
+        let error = refusal(&mut Vec::new(), receive);
+        assert_eq!(left.len(), 0, "everything was taken");
+        error.and_then(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn the_answer_to_a_request_is_a_refusal_or_none() {
+        assert_eq!(refused(&[]), None);
+        assert_eq!(refused(&[answer(0)]), None, "an acknowledgement");
+        assert_eq!(refused(&[answer(-ENOBUFS)]), Some(ENOBUFS));
+        assert_eq!(refused(&[answer(-19), answer(-ENOBUFS)]), Some(ENOBUFS));
+        assert_eq!(refused(&[answer(-ENOBUFS)[..20].to_vec()]), None, "cut off");
+    }
+
+    #[test]
+    fn a_refused_request_is_told_while_a_dump_is_read_and_the_dump_is_complete() {
+        if !evenkeel_netns::testing::available("a refused request") {
+            return;
+        }
+        let mut kernel = Kernel::open().unwrap();
+        let whole = |kernel: &mut Kernel, between: &mut dyn FnMut(&mut Kernel)| {
+            let sequence = kernel.ask_for(Dumped::Routes(AddressFamily::Inet6)).unwrap();
+            between(kernel);
+            let mut facts = Vec::new();
+            while kernel.read_dump(sequence, &mut facts).unwrap() {
+                between(kernel);
+            }
+            facts.last().cloned()
+        };
+        let mut refusals = 0;
+        let last = whole(&mut kernel, &mut |kernel| {
+            // No interface has that number.
+            let error = kernel.use_neighbour(i32::MAX as u32, "10.0.0.9".parse().unwrap()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(19), "{error}");
+            refusals += 1;
+        });
+        assert_eq!(last, Some(Fact::Done));
+        assert!(refusals >= 1);
+        assert_eq!(kernel.undecodable, 0);
+    }
 }

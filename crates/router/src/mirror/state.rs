@@ -16,6 +16,7 @@ use super::decode::{
     NotFollowed,
 };
 use super::names::TableNames;
+use super::refused::RefusedNeighbours;
 use super::routes::Routes;
 use super::rules::{KernelRule, MirroredRules, PortPlace, compile};
 
@@ -99,6 +100,8 @@ pub enum MirrorEvent {
     Rules(Arc<MirroredRules>),
     /// The kernel does something with packets in transit that is not followed here; told once of each.
     NotFollowed(NotFollowed),
+    /// The kernel has refused requests for neighbours: how many in all since the mirror was started.
+    RefusedNeighbours(RefusedNeighbours),
 }
 
 /// How soon the tables have to be read again after a fact.

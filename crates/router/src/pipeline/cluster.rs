@@ -502,12 +502,10 @@ impl Pipeline {
         }
     }
 
-    /// What a person should hear: of the cluster, and of routing that is not followed.
+    /// What a person should hear: of the cluster, of routing that is not followed, and of neighbours that the kernel has no room for.
     pub fn drain_news(&mut self, mut tell: impl FnMut(&str)) {
-        if self.routing.has_news()
-            && let Some(text) = self.routing_news()
-        {
-            tell(&text);
+        if self.routing.has_news() {
+            [self.routing_news(), self.neighbour_news()].iter().flatten().for_each(|text| tell(text));
         }
         let Some(role) = &mut self.cluster else { return };
         for event in role.around.news.drain(..) {

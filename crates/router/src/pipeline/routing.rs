@@ -7,9 +7,9 @@ use evenkeel_net::fib::{Decision, Fib};
 use evenkeel_net::policy::{Asker, PolicyTables, TableId};
 
 use super::Pipeline;
-use crate::mirror::MirroredRules;
 use crate::mirror::decode::NotFollowed;
 use crate::mirror::names::TableNames;
+use crate::mirror::{MirroredRules, RefusedNeighbours};
 use crate::snapshot::{RoutingSnapshot, TableSnapshot};
 
 /// See the module.
@@ -20,6 +20,12 @@ pub(super) struct Routing {
     not_followed: Vec<NotFollowed>,
     /// How many of them people have been told of.
     said: usize,
+    /// As the mirror told it last.
+    refused: RefusedNeighbours,
+    /// Told by the mirrors of those whose place this router has taken.
+    refused_before: RefusedNeighbours,
+    /// Which tables people have been told are full, IPv4 and IPv6.
+    full_said: [bool; 2],
 }
 
 impl Routing {
@@ -29,8 +35,31 @@ impl Routing {
         }
     }
 
+    pub(super) fn refused(&mut self, in_all: RefusedNeighbours) {
+        self.refused = in_all;
+    }
+
+    pub(super) fn refused_neighbours(&self) -> Option<RefusedNeighbours> {
+        Some(self.refused_before.plus(self.refused))
+            .filter(|refused| *refused != RefusedNeighbours::default())
+    }
+
+    /// Goes on to count where `old` ends. Of several workers each was told the same.
+    pub(super) fn inherit(&mut self, old: &Self) {
+        if let Some(refused) = old.refused_neighbours() {
+            self.refused_before = refused;
+            self.full_said = old.full_said;
+        }
+    }
+
     pub(super) fn has_news(&self) -> bool {
-        self.said < self.not_followed.len()
+        self.said < self.not_followed.len() || self.is_full() != self.full_said
+    }
+
+    /// Whether the kernel's tables of IPv4 and IPv6 neighbours have been full.
+    fn is_full(&self) -> [bool; 2] {
+        let all = self.refused_before.plus(self.refused);
+        [all.ipv4_full > 0, all.ipv6_full > 0]
     }
 
     pub(super) fn view(&self, tables: &PolicyTables) -> RoutingSnapshot {
@@ -57,12 +86,35 @@ impl Pipeline {
         self.fib.lookup(asker.flow.destination, flow_hash, || *asker)
     }
 
+    /// What a person should hear once of the kernel's tables of neighbours.
+    pub(super) fn neighbour_news(&mut self) -> Option<String> {
+        let routing = &mut self.routing;
+        let full = routing.is_full();
+        let said = std::mem::replace(&mut routing.full_said, full);
+        let all = routing.refused_neighbours()?;
+        let new = |at: usize, count: u64| if full[at] && !said[at] { count } else { 0 };
+        let new = RefusedNeighbours {
+            ipv4_full: new(0, all.ipv4_full),
+            ipv6_full: new(1, all.ipv6_full),
+            other: 0,
+        };
+        let words: Vec<String> = new.words().collect();
+        if words.is_empty() || self.is_not_the_first() {
+            return None;
+        }
+        Some(format!("neighbours: the kernel refuses requests, {}", words.join("; ")))
+    }
+
+    /// Of several workers the first speaks.
+    fn is_not_the_first(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.worker() > 0)
+    }
+
     /// What a person should hear once of what the kernel does with packets in transit and this router does not: all that is new in one text.
     pub(super) fn routing_news(&mut self) -> Option<String> {
         let said = std::mem::replace(&mut self.routing.said, self.routing.not_followed.len());
         let new = &self.routing.not_followed[said..];
-        // Of several workers the first speaks.
-        if new.is_empty() || self.place.as_ref().is_some_and(|place| place.worker() > 0) {
+        if new.is_empty() || self.is_not_the_first() {
             return None;
         }
         let mut text =

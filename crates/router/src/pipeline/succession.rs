@@ -141,6 +141,7 @@ impl Pipeline {
         self.last_round = old.last_round;
         self.meter.inherit(&old.meter, &classes);
         self.services.inherit(old.services);
+        self.routing.inherit(&old.routing);
         if let (Some(mine), Some(theirs)) = (&mut self.fairdrop, &old.fairdrop) {
             mine.counts_from_other(theirs, &classes);
         }

@@ -104,6 +104,7 @@ impl Pipeline {
                 self.routing.rules = Some(rules);
             }
             MirrorEvent::NotFollowed(what) => self.routing.not_followed(what),
+            MirrorEvent::RefusedNeighbours(refused) => self.routing.refused(refused),
         }
     }
 

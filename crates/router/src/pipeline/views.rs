@@ -23,6 +23,7 @@ impl Pipeline {
             seed: self.seed,
             routes: self.fib.len() as u64,
             neighbours: self.neighbours.len() as u64,
+            refused_neighbours: self.routing.refused_neighbours(),
             routing: self.routing.view(&self.fib),
             buffers: BufferSnapshot {
                 total: self.pool.buffers() as u64,
