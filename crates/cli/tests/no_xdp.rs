@@ -16,8 +16,8 @@ use serde_json::Value;
 #[derive(Clone, Copy)]
 enum Start {
     Plainly,
-    /// It may lock little memory.
-    WithLittleMemory,
+    /// It may lock so much memory, MiB.
+    WithLittleMemory(u64),
     /// As by a kernel that has no AF_XDP.
     WithoutXdpSockets,
 }
@@ -92,10 +92,11 @@ impl Bed {
         let evenkeel = env!("CARGO_BIN_EXE_evenkeel");
         let mut command = match self.start {
             Start::Plainly | Start::WithoutXdpSockets => Command::new(evenkeel),
-            Start::WithLittleMemory => {
+            Start::WithLittleMemory(mebibytes) => {
                 let mut command = Command::new("setpriv");
                 command.args(["--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock"]);
-                command.args(["prlimit", "--memlock=65536:65536", evenkeel]);
+                let limit = mebibytes << 20;
+                command.args(["prlimit", &format!("--memlock={limit}:{limit}"), evenkeel]);
                 command
             }
         };
@@ -191,14 +192,17 @@ fn too_little_locked_memory() {
     {
         return;
     }
-    let Some(mut bed) = Bed::new("locked_memory", [1, 1]) else { return };
-    bed.start = Start::WithLittleMemory;
-    let cause = "the frame buffers take 16384 KiB that must be locked";
-    let limit = "this process may lock 64 KiB";
-    bed.told_and_got_round(
-        &[cause, limit, "LimitMEMLOCK=infinity", "CAP_IPC_LOCK", "lower `buffers`"],
-        false,
-    );
+    let Some(mut bed) = Bed::new("locked_memory", [2, 2]) else { return };
+    let cause = "the frame buffers take 2048 KiB that must be locked";
+    let remedies = ["LimitMEMLOCK=infinity", "CAP_IPC_LOCK", "lower `buffers`"];
+    let says = |limit: &'static str| [&[cause, limit], &remedies[..]].concat();
+    bed.section = "buffers = 1024";
+    bed.start = Start::WithLittleMemory(1);
+    bed.told_and_got_round(&says("this process may lock 1024 KiB"), false);
+    // Enough for the queue of the first worker, and not for that of the second.
+    bed.section = "buffers = 1024\nworkers = 2";
+    bed.start = Start::WithLittleMemory(3);
+    bed.told_and_got_round(&says("this process may lock 3072 KiB"), false);
 }
 
 #[test]

@@ -79,7 +79,9 @@ pub enum StartError {
         privilege: &'static str,
     },
     /// The kernel lacks something.
-    #[error("the kernel does not offer {what}: {source}")]
+    #[error(
+        "the kernel does not offer {what}: {source}; Linux 5.5 or newer does (CONFIG_PACKET, CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_ACT, CONFIG_NET_CLS_BPF)"
+    )]
     NoKernelSupport {
         /// What it lacks.
         what: String,

@@ -14,7 +14,7 @@ use crate::error::PortError;
 use crate::ethtool::queues;
 use crate::interface::{Control, Interface};
 use crate::pool::Umem;
-use crate::sys::Poller;
+use crate::sys::{Poller, limit_of_locked_memory, may_lock_beyond_limit};
 
 /// What the kernel keeps free before a frame that it receives, bytes of each buffer.
 const KERNEL_HEADROOM: usize = 256;
@@ -83,7 +83,10 @@ fn take(
             (None, common.ok_or_else(|| PortError::NotAttached(name.to_owned()))?)
         }
         _ => {
-            part.map_or(Ok(()), |part| part.check(name, has))?;
+            if let Some(part) = part {
+                part.check(name, has)?;
+                lockable(name, umem, has.receive)?;
+            }
             let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options)?;
             (Some(hook), Arc::new(sockets))
         }
@@ -111,6 +114,18 @@ fn take(
         part.common.put(Some(Arc::clone(&sockets)));
     }
     Ok(Attached { hook, sockets, queues, ring, joined })
+}
+
+/// Whether every worker can lock its buffers for its queues of an interface. The first worker asks for all: what it begins the others cannot give up.
+fn lockable(name: &str, umem: &Umem, queues: u32) -> Result<(), PortError> {
+    let bytes = umem.len() as u64;
+    let beyond = |limit: &u64| bytes.saturating_mul(u64::from(queues)) > *limit;
+    match limit_of_locked_memory().filter(beyond) {
+        Some(limit) if !may_lock_beyond_limit() => {
+            Err(PortError::LockedMemory { interface: name.to_owned(), bytes, limit: Some(limit) })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -108,6 +108,17 @@ pub fn allow_as_many_files_as_possible() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Whether the calling thread may lock memory beyond the limit.
+pub(crate) fn may_lock_beyond_limit() -> bool {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .is_some_and(|set| set & CAP_IPC_LOCK != 0)
+}
+
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
 /// How much memory the process may lock, bytes; `None`: there is no limit, or it cannot be told.
 pub(crate) fn limit_of_locked_memory() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
