@@ -18,6 +18,7 @@ mod prepare;
 pub mod snapshot;
 mod start;
 mod succession;
+mod tally;
 mod team;
 mod worker;
 

@@ -3,6 +3,7 @@
 use evenkeel_core::Reason;
 
 use crate::snapshot::Drops;
+use crate::tally::{Tally, add_port_counts};
 
 /// Counters by reason.
 pub(super) type ByReason = [u64; Reason::COUNT];
@@ -49,27 +50,9 @@ impl PortCount {
     }
 }
 
-impl PortCount {
-    /// Counts what `other` has counted too.
-    pub(super) fn add(&mut self, other: &Self) {
-        let by_reason = |mine: &mut ByReason, theirs: &ByReason| {
-            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
-        };
-        self.rx_packets += other.rx_packets;
-        self.rx_bytes += other.rx_bytes;
-        self.to_host += other.to_host;
-        self.exchange_received += other.exchange_received;
-        self.exchange_sent += other.exchange_sent;
-        self.forwarded += other.forwarded;
-        self.fragmented += other.fragmented;
-        self.waiting += other.waiting;
-        by_reason(&mut self.dropped, &other.dropped);
-        self.answered += other.answered;
-        self.answers_limited += other.answers_limited;
-        self.originated += other.originated;
-        self.originated_waiting += other.originated_waiting;
-        by_reason(&mut self.originated_dropped, &other.originated_dropped);
-        by_reason(&mut self.tx_dropped, &other.tx_dropped);
+impl Tally for PortCount {
+    fn add(&mut self, other: &Self) {
+        add_port_counts!(self, other);
     }
 }
 

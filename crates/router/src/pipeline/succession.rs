@@ -32,8 +32,8 @@ use super::egress::{Egress, TX_QUEUE};
 use super::forward::Packet;
 use super::packet::QueuedPacket;
 use super::{Pipeline, PortSlot};
-use crate::merge::{add_link, add_port};
 use crate::snapshot::{LinkSnapshot, RemovedSnapshot};
+use crate::tally::Tally;
 
 /// Where the frames are after a pipeline has taken the place of another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -300,14 +300,5 @@ impl Pipeline {
             link.drain(now, Reason::LinkDown, &mut egress);
             self.ports[at].discard_sent(&mut self.pool, Reason::LinkDown);
         }
-    }
-}
-
-impl RemovedSnapshot {
-    /// Counts what `other` has counted too.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.ports += other.ports;
-        add_port(&mut self.port, &other.port);
-        add_link(&mut self.link, &other.link);
     }
 }
