@@ -19,21 +19,88 @@ use crate::live::is_live;
 use crate::out::{print, print_json};
 use crate::sim::is_cluster;
 
+/// A scenario file of any kind.
+enum AnyScenario {
+    Plain(Box<Scenario>),
+    Cluster(ClusterScenario),
+    Live(LiveScenario),
+}
+
+/// What a list says of a scenario.
+struct Entry<'a> {
+    name: &'a str,
+    title: &'a str,
+    source: &'a str,
+    /// How long traffic runs.
+    seconds: f64,
+    expectations: usize,
+    ablations: usize,
+}
+
+impl AnyScenario {
+    fn load(file: &Path, disciplines: &Disciplines) -> Result<Self, Diagnostics> {
+        if is_live(file) {
+            LiveScenario::load(file).map(Self::Live)
+        } else if is_cluster(file) {
+            ClusterScenario::load(file).map(Self::Cluster)
+        } else {
+            check::load_scenario(file, disciplines).map(|scenario| Self::Plain(Box::new(scenario)))
+        }
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        match self {
+            Self::Plain(s) => Entry {
+                name: &s.name,
+                title: &s.title,
+                source: &s.source,
+                seconds: s.duration.as_secs_f64(),
+                expectations: s.expectations.len(),
+                ablations: s.ablations.len(),
+            },
+            Self::Cluster(s) => Entry {
+                name: &s.name,
+                title: &s.title,
+                source: &s.source,
+                seconds: s.cases.iter().map(|(_, case)| case.duration.as_secs_f64()).sum(),
+                expectations: s.expectations.len(),
+                ablations: s.ablations.len(),
+            },
+            Self::Live(s) => Entry {
+                name: &s.name,
+                title: &s.title,
+                source: &s.source,
+                seconds: s.steps.iter().map(|step| (step.settle + step.time).as_secs_f64()).sum(),
+                expectations: s.expectations.len(),
+                ablations: s.ablations.len(),
+            },
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Plain(s) => show(s),
+            Self::Cluster(s) => show_cluster(s),
+            Self::Live(s) => show_live(s),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Plain(s) => scenario_json(s),
+            Self::Cluster(s) => cluster_json(s),
+            Self::Live(s) => live_json(s),
+        }
+    }
+}
+
 pub(crate) fn scenario(args: &ScenarioArgs, disciplines: &Disciplines) -> Outcome {
     match &args.command {
         ScenarioCommand::Check { files } => check_all(files, args.json, disciplines),
         ScenarioCommand::List { folder } => list(folder, args.json, disciplines),
-        ScenarioCommand::Show { file } if is_cluster(file) => {
-            let scenario = ClusterScenario::load(file)?;
-            if args.json { print_json(&cluster_json(&scenario)) } else { print(&show_cluster(&scenario)) }
-        }
-        ScenarioCommand::Show { file } if is_live(file) => {
-            let scenario = LiveScenario::load(file)?;
-            if args.json { print_json(&live_json(&scenario)) } else { print(&show_live(&scenario)) }
-        }
         ScenarioCommand::Show { file } => {
-            let scenario = check::load_scenario(file, disciplines)?;
-            if args.json { print_json(&scenario_json(&scenario)) } else { print(&show(&scenario)) }
+            let scenario = AnyScenario::load(file, disciplines)?;
+            if args.json { print_json(&scenario.json()) } else { print(&scenario.text()) }
         }
     }
 }
@@ -42,32 +109,22 @@ fn check_all(files: &[PathBuf], as_json: bool, disciplines: &Disciplines) -> Out
     let mut code = 0;
     let mut values = Vec::new();
     for file in files {
-        if is_cluster(file) || is_live(file) {
-            let name = if is_live(file) {
-                LiveScenario::load(file).map(|s| s.name)
-            } else {
-                ClusterScenario::load(file).map(|s| s.name)
-            };
-            match name {
-                Ok(name) if as_json => values.push(json!({ "file": file, "ok": true, "name": name })),
-                Ok(name) => drop(print(&format!("{}: no errors ({name})\n", file.display()))?),
-                Err(errors) if as_json => values.push(failed(file, &errors, &mut code)),
-                Err(errors) => {
-                    code = 2;
-                    eprintln!("{errors}");
+        match AnyScenario::load(file, disciplines) {
+            Ok(scenario) => {
+                let name = scenario.entry().name;
+                if as_json {
+                    values.push(json!({ "file": file, "ok": true, "name": name }));
+                } else {
+                    print(&format!("{}: no errors ({name})\n", file.display()))?;
                 }
             }
-            continue;
-        }
-        match check::load_scenario(file, disciplines) {
-            Ok(scenario) if as_json => {
-                values.push(json!({ "file": file, "ok": true, "name": scenario.name }));
-            }
-            Ok(scenario) => drop(print(&format!("{}: no errors ({})\n", file.display(), scenario.name))?),
-            Err(errors) if as_json => values.push(failed(file, &errors, &mut code)),
             Err(errors) => {
                 code = 2;
-                eprintln!("{errors}");
+                if as_json {
+                    values.push(failed(file, &errors));
+                } else {
+                    eprintln!("{errors}");
+                }
             }
         }
     }
@@ -86,56 +143,17 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     let mut values = Vec::new();
     let mut code = 0;
     for file in &files {
-        if is_live(file) {
-            match LiveScenario::load(file) {
-                Ok(s) => {
-                    let seconds = seconds(&s);
-                    table.row([
-                        file.display().to_string(),
-                        s.title.clone(),
-                        format!("{seconds:.0}"),
-                        s.expectations.len().to_string(),
-                        s.ablations.len().to_string(),
-                    ]);
-                    values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": seconds }));
-                }
-                Err(errors) => {
-                    code = 2;
-                    eprintln!("{errors}");
-                }
-            }
-            continue;
-        }
-        if is_cluster(file) {
-            let s = match ClusterScenario::load(file) {
-                Ok(s) => s,
-                Err(errors) => {
-                    code = 2;
-                    eprintln!("{errors}");
-                    continue;
-                }
-            };
-            let seconds: f64 = s.cases.iter().map(|(_, case)| case.duration.as_secs_f64()).sum();
-            table.row([
-                file.display().to_string(),
-                s.title.clone(),
-                format!("{seconds:.0}"),
-                s.expectations.len().to_string(),
-                s.ablations.len().to_string(),
-            ]);
-            values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": seconds }));
-            continue;
-        }
-        match check::load_scenario(file, disciplines) {
-            Ok(s) => {
+        match AnyScenario::load(file, disciplines) {
+            Ok(scenario) => {
+                let Entry { name, title, source, seconds, expectations, ablations } = scenario.entry();
                 table.row([
                     file.display().to_string(),
-                    s.title.clone(),
-                    format!("{:.0}", s.duration.as_secs_f64()),
-                    s.expectations.len().to_string(),
-                    s.ablations.len().to_string(),
+                    title.to_owned(),
+                    format!("{seconds:.0}"),
+                    expectations.to_string(),
+                    ablations.to_string(),
                 ]);
-                values.push(json!({ "file": file, "name": s.name, "title": s.title, "source": s.source, "duration_s": s.duration.as_secs_f64() }));
+                values.push(json!({ "file": file, "name": name, "title": title, "source": source, "duration_s": seconds }));
             }
             Err(errors) => {
                 code = 2;
@@ -152,14 +170,8 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
 }
 
 /// A file that is not valid.
-fn failed(file: &Path, errors: &Diagnostics, code: &mut u8) -> Value {
-    *code = 2;
+fn failed(file: &Path, errors: &Diagnostics) -> Value {
     json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() })
-}
-
-/// How long traffic runs in all steps.
-fn seconds(s: &LiveScenario) -> f64 {
-    s.steps.iter().map(|step| (step.settle + step.time).as_secs_f64()).sum()
 }
 
 fn show_live(s: &LiveScenario) -> String {
@@ -190,30 +202,48 @@ fn show_live(s: &LiveScenario) -> String {
         steps.row([step.name.clone(), format!("{seconds}"), format!("{}", step.offer), what.join("; ")]);
     }
     text += &steps.render();
-    let mut claims = Table::new(["expectation", "step", "claim"]);
-    for claim in &s.expectations {
-        claims.row([claim.name.clone(), s.steps[claim.step].name.clone(), claim.claim.clone()]);
+    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
+    text + &claimed("step", claims, &s.ablations)
+}
+
+/// What is expected of a cluster, and what must fail without one of its mechanisms. A claim is its name, where it is looked at, and itself.
+fn claimed<'a, T>(
+    at: &str,
+    claims: impl Iterator<Item = [&'a String; 3]>,
+    ablations: &[(String, T, Vec<String>)],
+) -> String {
+    let mut table = Table::new(["expectation", at, "claim"]);
+    for claim in claims {
+        table.row(claim.map(String::clone));
     }
-    let _ = write!(text, "\n{}", claims.render());
-    for (name, _, fails) in &s.ablations {
+    let mut text = format!("\n{}", table.render());
+    for (name, _, fails) in ablations {
         let _ = writeln!(text, "without {name}: {} must fail", fails.join(", "));
     }
     text
+}
+
+/// As [`claimed`].
+fn claimed_json<'a, T>(
+    at: &str,
+    claims: impl Iterator<Item = [&'a String; 3]>,
+    ablations: &[(String, T, Vec<String>)],
+) -> [Value; 2] {
+    let claims = claims.map(|[name, place, claim]| json!({ "name": name, (at): place, "claim": claim }));
+    let without = ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
+    [claims.collect(), without.collect()]
 }
 
 fn live_json(s: &LiveScenario) -> Value {
     let steps = s.steps.iter().map(|step| {
         json!({ "name": step.name, "duration_s": (step.settle + step.time).as_secs_f64(), "offered": step.offer, "settings": step.told })
     });
-    let claims = s
-        .expectations
-        .iter()
-        .map(|claim| json!({ "name": claim.name, "step": s.steps[claim.step].name, "claim": claim.claim }));
-    let without = s.ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
+    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
+    let [claims, without] = claimed_json("step", claims, &s.ablations);
     json!({
         "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
         "balancers": s.nodes[0], "forwarders": s.nodes[1], "next_hops": s.nodes[2], "classes": s.classes,
-        "steps": steps.collect::<Vec<_>>(), "expectations": claims.collect::<Vec<_>>(), "without": without.collect::<Vec<_>>(),
+        "steps": steps.collect::<Vec<_>>(), "expectations": claims, "without": without,
     })
 }
 
@@ -233,15 +263,8 @@ fn show_cluster(s: &ClusterScenario) -> String {
         ]);
     }
     let _ = write!(text, "\nseed {}\n\n{}", s.seed, cases.render());
-    let mut claims = Table::new(["expectation", "case", "claim"]);
-    for claim in &s.expectations {
-        claims.row([claim.name.clone(), s.cases[claim.case].0.clone(), claim.claim.clone()]);
-    }
-    let _ = write!(text, "\n{}", claims.render());
-    for (name, _, fails) in &s.ablations {
-        let _ = writeln!(text, "without {name}: {} must fail", fails.join(", "));
-    }
-    text
+    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
+    text + &claimed("case", claims, &s.ablations)
 }
 
 fn cluster_json(s: &ClusterScenario) -> Value {
@@ -249,14 +272,11 @@ fn cluster_json(s: &ClusterScenario) -> Value {
         let cluster = &case.cluster;
         json!({ "name": name, "forwarders": cluster.nodes(), "links": cluster.links, "classes": cluster.classes(), "settings": describe(case), "duration_s": case.duration.as_secs_f64() })
     });
-    let claims = s
-        .expectations
-        .iter()
-        .map(|claim| json!({ "name": claim.name, "case": s.cases[claim.case].0, "claim": claim.claim }));
-    let without = s.ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
+    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
+    let [claims, without] = claimed_json("case", claims, &s.ablations);
     json!({
         "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
-        "cases": cases.collect::<Vec<_>>(), "expectations": claims.collect::<Vec<_>>(), "without": without.collect::<Vec<_>>(),
+        "cases": cases.collect::<Vec<_>>(), "expectations": claims, "without": without,
     })
 }
 
