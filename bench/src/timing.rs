@@ -1,8 +1,7 @@
 //! Timing that admits noise: rounds in turn, medians with their range, and a calibration loop that notices when the machine itself
 //! is slow.
 
-use std::hint::black_box;
-use std::time::Instant;
+use evenkeel_lab::qualify::calibrate;
 
 /// Median, smallest and largest of some measurements.
 #[derive(Clone, Copy, Debug)]
@@ -19,18 +18,6 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         Self { median: values[values.len() / 2], min: values[0], max: values[values.len() - 1] }
     }
-}
-
-/// Nanoseconds per step of a loop that only depends on the processor: about 20 ms of multiply and rotate.
-pub(crate) fn calibrate() -> f64 {
-    const STEPS: u64 = 10_000_000;
-    let begin = Instant::now();
-    let mut x = black_box(0x9e37_79b9_7f4a_7c15_u64);
-    for i in 0..STEPS {
-        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31) ^ i;
-    }
-    black_box(x);
-    begin.elapsed().as_nanos() as f64 / STEPS as f64
 }
 
 /// A name, and what takes one measurement.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_lab::{DemoOptions, LabError, LabOptions};
 use evenkeel_ports::sys;
-use evenkeel_report::{Judgement, table};
+use evenkeel_report::{judge, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
@@ -63,8 +63,7 @@ fn one(args: &WorldArgs, scenario: &Scenario, without: Option<String>, out_dir: 
     if args.json {
         print_summary(&outcome.files)?;
     } else if args.quiet {
-        let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
-        eprint!("{}", table::judgements(&bad));
+        eprint!("{}", table::judgements(&judge::bad(&outcome.judgements)));
         for warning in &outcome.warnings {
             eprintln!("warning: {warning}");
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_lab::LabOptions;
-use evenkeel_report::{Judgement, Report, Verdict, table};
+use evenkeel_report::{Report, Verdict, judge, table};
 use evenkeel_sim::run_live as simulate;
 use evenkeel_world::live::LiveScenario;
 
@@ -43,7 +43,7 @@ fn each(
 /// Writes and prints a report; whether something is not as expected.
 fn told(report: &Report, folder: &Path, quiet: bool, json: bool) -> Result<bool, Failure> {
     let files = evenkeel_report::write_all(folder, report)?;
-    let bad: Vec<Judgement> = report.judgements.iter().filter(|one| one.verdict.is_bad()).cloned().collect();
+    let bad = judge::bad(&report.judgements);
     if json {
         print_summary(&files)?;
     } else if quiet {

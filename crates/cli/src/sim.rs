@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use evenkeel_report::site::Title;
-use evenkeel_report::{Judgement, Report, WriteError, table};
+use evenkeel_report::{Report, WriteError, judge, table};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, World};
 use evenkeel_sim::cluster::{ClusterScenario, run_cluster};
@@ -49,8 +49,7 @@ fn cluster(args: &SimArgs) -> Outcome {
         all.extend(without.map(file_name));
         for seed in (0..args.seeds).map(|n| args.seed.unwrap_or(scenario.seed).wrapping_add(n)) {
             let report = run_cluster(&scenario, seed, without)?;
-            let bad: Vec<Judgement> =
-                report.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
+            let bad = judge::bad(&report.judgements);
             failed |= !bad.is_empty();
             let mut folder = all.clone();
             if args.seeds > 1 {
@@ -139,7 +138,7 @@ fn one(
         for warning in &outcome.warnings {
             eprintln!("warning: {of}{warning}");
         }
-        let bad: Vec<Judgement> = outcome.judgements.iter().filter(|j| j.verdict.is_bad()).cloned().collect();
+        let bad = judge::bad(&outcome.judgements);
         // What does not add up is a mistake of this program: never what anybody expected.
         failed |= !bad.is_empty() || !outcome.warnings.is_empty();
         if args.world.quiet && !args.world.json {

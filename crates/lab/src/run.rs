@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, Signals};
-use evenkeel_report::{Judgement, Report, Run, StepMark};
+use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, ScenarioError, Tool, World as Where};
 use evenkeel_world::wires;
@@ -50,7 +50,7 @@ impl Outcome {
     /// Whether all went as expected; in a run without a mechanism: whether what had to fail failed.
     #[must_use]
     pub fn passed(&self) -> bool {
-        !self.judgements.iter().any(|judgement| judgement.verdict.is_bad())
+        judge::bad(&self.judgements).is_empty()
     }
 
     /// 0 if [`passed`](Self::passed), else 1.
@@ -70,7 +70,7 @@ pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabErro
     let progress = Progress::new(options.progress, &[(&scenario.name, scenario.duration)]);
     let measured = measure(&scenario, &options.binary, &progress)?;
     progress.finish();
-    let judgements = evenkeel_report::judge::judge(&scenario, &measured.run, Where::Lab);
+    let judgements = judge::judge(&scenario, &measured.run, Where::Lab);
     let report = Report::of_scenario(&scenario, vec![measured.run.clone()], judgements.clone());
     let files = evenkeel_report::write_all(&options.out_dir, &report).map_err(write_error)?;
     if !options.quiet {

@@ -65,7 +65,10 @@ impl Verdict {
         }
     }
 
-    fn of(holds: Option<bool>, reproduced: bool, without: bool) -> Self {
+    /// Of a claim that `holds` (`None`: that could not be measured) in a run with its mechanism or `without`; `reproduced`: the scenario says that it
+    /// holds.
+    #[must_use]
+    pub fn of(holds: Option<bool>, reproduced: bool, without: bool) -> Self {
         match holds {
             None if reproduced => Self::Undecided,
             None => Self::NotReproduced,
@@ -100,6 +103,12 @@ pub struct Judgement {
     pub verdict: Verdict,
     /// Why, where more needs to be said: the scenario's note, or what could not be read.
     pub note: String,
+}
+
+/// Those that fail the run: none, and it went as expected.
+#[must_use]
+pub fn bad(judgements: &[Judgement]) -> Vec<Judgement> {
+    judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect()
 }
 
 /// A quantity beside the number that was published for it.

@@ -24,7 +24,7 @@ pub use host::{Endpoint, EndpointCounters, IpPacket, Outbox};
 pub use live::run_live;
 
 use evenkeel_core::Nanos;
-use evenkeel_report::{Judgement, Run};
+use evenkeel_report::{Judgement, Run, judge};
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 use thiserror::Error;
@@ -106,7 +106,7 @@ impl Outcome {
     /// Whether all went as expected; in a run without a mechanism: whether what had to fail failed.
     #[must_use]
     pub fn passed(&self) -> bool {
-        !self.judgements.iter().any(|judgement| judgement.verdict.is_bad())
+        judge::bad(&self.judgements).is_empty()
     }
 
     /// 0 if [`passed`](Self::passed), else 1.

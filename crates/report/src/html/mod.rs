@@ -19,7 +19,7 @@ use evenkeel_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::slug;
-use crate::judge::Judgement;
+use crate::judge::{self, Judgement};
 use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};
 pub use compare::{comparison, thumbnail};
@@ -74,7 +74,7 @@ impl Report {
     /// Whether any verdict fails the run.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.judgements.iter().any(|j| j.verdict.is_bad())
+        !judge::bad(&self.judgements).is_empty()
     }
 
     /// The page.
@@ -171,7 +171,7 @@ impl Report {
 
     fn verdict_sentence(&self) -> String {
         let all = self.judgements.len();
-        match self.judgements.iter().filter(|j| j.verdict.is_bad()).count() {
+        match judge::bad(&self.judgements).len() {
             0 if all == 1 => "The expectation came out as it should.".to_owned(),
             0 => format!("All {all} expectations came out as they should."),
             bad => format!("{bad} of {all} expectations did not come out as they should."),

@@ -160,12 +160,7 @@ fn judge(
         expression,
         measured: vec![Term { text: quantity, value: Some(value), unit }],
         published: published.into_iter().collect(),
-        verdict: match (holds, without) {
-            (true, false) => Verdict::Holds,
-            (false, false) => Verdict::Fails,
-            (true, true) => Verdict::HoldsWithout,
-            (false, true) => Verdict::FailsWithout,
-        },
+        verdict: Verdict::of(Some(holds), true, without),
         note: claim.note.clone(),
     }
 }

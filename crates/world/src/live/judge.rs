@@ -100,12 +100,7 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
             expression: format!("{quantity} {sign} {}", claim.value),
             measured: vec![Term { text: quantity, value: seen, unit: "" }],
             published: Vec::new(),
-            verdict: match (holds, without) {
-                (true, false) => Verdict::Holds,
-                (false, false) => Verdict::Fails,
-                (true, true) => Verdict::HoldsWithout,
-                (false, true) => Verdict::FailsWithout,
-            },
+            verdict: Verdict::of(Some(holds), true, without),
             note: claim.note.clone(),
         })
     });
