@@ -13,20 +13,29 @@ use evenkeel_scenario::{Scenario, World};
 
 use crate::describe;
 
-/// The built-in scenarios in the order of the table: column name, file name, text.
-const SCENARIOS: [(&str, &str, &str); 4] = [
-    ("FIFO", "scenarios/demo/fifo.toml", include_str!("../../../scenarios/demo/fifo.toml")),
-    (
-        "WFQ/ALTQ, ring 128",
-        "scenarios/demo/wfq-ring128.toml",
-        include_str!("../../../scenarios/demo/wfq-ring128.toml"),
-    ),
-    (
-        "WFQ/ALTQ, ring 4",
-        "scenarios/demo/wfq-ring4.toml",
-        include_str!("../../../scenarios/demo/wfq-ring4.toml"),
-    ),
-    ("LCT-UC, ring 128", "scenarios/demo/lct.toml", include_str!("../../../scenarios/demo/lct.toml")),
+/// A scenario file built in.
+pub(crate) struct BuiltIn {
+    /// Name of its column.
+    pub(crate) name: &'static str,
+    /// The file, for messages, and what it says.
+    pub(crate) file: &'static str,
+    pub(crate) text: &'static str,
+}
+
+/// The file of the repository as a [`BuiltIn`] of this name.
+macro_rules! built_in {
+    ($name:literal, $file:literal) => {
+        $crate::demo::BuiltIn { name: $name, file: $file, text: include_str!(concat!("../../../", $file)) }
+    };
+}
+pub(crate) use built_in;
+
+/// In the order of the table.
+const SCENARIOS: [BuiltIn; 4] = [
+    built_in!("FIFO", "scenarios/demo/fifo.toml"),
+    built_in!("WFQ/ALTQ, ring 128", "scenarios/demo/wfq-ring128.toml"),
+    built_in!("WFQ/ALTQ, ring 4", "scenarios/demo/wfq-ring4.toml"),
+    built_in!("LCT-UC, ring 128", "scenarios/demo/lct.toml"),
 ];
 
 /// The step that the table shows: the only one.
@@ -47,7 +56,7 @@ impl DemoOutcome {
     /// Whether every expectation held.
     #[must_use]
     pub fn passed(&self) -> bool {
-        !self.judgements.iter().any(|judgement| judgement.verdict.is_bad())
+        judge::bad(&self.judgements).is_empty()
     }
 
     /// 0 if every expectation held, else 1.
@@ -106,11 +115,21 @@ impl Demo {
     /// # Errors
     /// What is wrong with a built-in scenario: a mistake in this program.
     pub fn disciplines(world: World) -> Result<Self, Diagnostics> {
-        Ok(Self::new(DISCIPLINES, scenarios()?, world))
+        Self::new(DISCIPLINES, &SCENARIOS, world)
     }
 
-    pub(crate) fn new(show: Show, scenarios: Scenarios, world: World) -> Self {
-        Self { show, scenarios, world, runs: Vec::new(), judgements: Vec::new(), warnings: Vec::new() }
+    pub(crate) fn new(show: Show, built_in: &[BuiltIn], world: World) -> Result<Self, Diagnostics> {
+        let parse = |BuiltIn { name, file, text }: &BuiltIn| {
+            Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
+        };
+        Ok(Self {
+            show,
+            scenarios: built_in.iter().map(parse).collect::<Result<_, _>>()?,
+            world,
+            runs: Vec::new(),
+            judgements: Vec::new(),
+            warnings: Vec::new(),
+        })
     }
 
     /// What is to be run.
@@ -164,21 +183,9 @@ impl Demo {
         for warning in &warnings {
             eprintln!("warning: {warning}");
         }
-        let bad: Vec<_> = judgements.iter().filter(|judgement| judgement.verdict.is_bad()).cloned().collect();
-        eprint!("{}", table::judgements(&bad));
+        eprint!("{}", table::judgements(&judge::bad(&judgements)));
         Ok(DemoOutcome { runs, judgements, report: page })
     }
-}
-
-/// The built-in scenarios, checked.
-///
-/// # Errors
-/// What is wrong with one of them: a mistake in this program.
-pub fn scenarios() -> Result<Scenarios, Diagnostics> {
-    let parsed = SCENARIOS.iter().map(|(name, file, text)| {
-        Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
-    });
-    parsed.collect()
 }
 
 /// What is offered, and what each discipline was told.
@@ -285,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_built_in_scenarios_offer_the_same_load_for_less_than_a_minute() {
-        let scenarios = scenarios().expect("they are checked");
+        let demo = Demo::disciplines(World::Lab).expect("they are checked");
+        let scenarios = demo.scenarios();
         let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
         assert!(seconds <= 40.0, "{seconds} s of measuring leave no time for the rest of a minute");
         // All but where it stands.
@@ -295,7 +303,7 @@ mod tests {
             wires.iter_mut().for_each(|wire| wire.place.clear());
             (traffic, wires)
         };
-        for (name, scenario) in &scenarios {
+        for (name, scenario) in scenarios {
             assert_eq!(
                 offered(scenario),
                 offered(&scenarios[0].1),
@@ -303,7 +311,7 @@ mod tests {
             );
             assert!(!scenario.expectations.is_empty(), "{name}: what is shown is checked");
         }
-        let text = introduction(&scenarios, World::Lab);
+        let text = demo.introduction();
         for told in
             ["60 Mbit/s", "weights: bulk 100, video 1000", "X_DELAY: bulk 400 us", "ring: 128", "ring: 4"]
         {

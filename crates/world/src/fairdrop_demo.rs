@@ -2,37 +2,23 @@
 //!
 //! On real packets both halves are steps of one scenario each: the paper's ratio of costs by burning cycles, and real encryption.
 
-use std::path::Path;
-
 use evenkeel_config::Diagnostics;
 use evenkeel_report::Run;
 use evenkeel_report::cycles::{Account, accounts, table};
 use evenkeel_scenario::{Scenario, World};
 
-use crate::demo::{Demo, Show};
+use crate::demo::{BuiltIn, Demo, Show, built_in};
 
-/// The built-in scenarios for real packets: name, file name, text.
-const LAB: [(&str, &str, &str); 2] = [
-    (
-        "the paper's ratio",
-        "scenarios/fairdrop/lab-paper.toml",
-        include_str!("../../../scenarios/fairdrop/lab-paper.toml"),
-    ),
-    (
-        "real encryption",
-        "scenarios/fairdrop/lab-encryption.toml",
-        include_str!("../../../scenarios/fairdrop/lab-encryption.toml"),
-    ),
+/// For real packets.
+const LAB: [BuiltIn; 2] = [
+    built_in!("the paper's ratio", "scenarios/fairdrop/lab-paper.toml"),
+    built_in!("real encryption", "scenarios/fairdrop/lab-encryption.toml"),
 ];
 
-/// The built-in scenarios for virtual time.
-const SIM: [(&str, &str, &str); 2] = [
-    (
-        "classical",
-        "scenarios/fairdrop/classical.toml",
-        include_str!("../../../scenarios/fairdrop/classical.toml"),
-    ),
-    ("FairDrop", "scenarios/fairdrop/demo.toml", include_str!("../../../scenarios/fairdrop/demo.toml")),
+/// For virtual time.
+const SIM: [BuiltIn; 2] = [
+    built_in!("classical", "scenarios/fairdrop/classical.toml"),
+    built_in!("FairDrop", "scenarios/fairdrop/demo.toml"),
 ];
 
 /// Without FairDrop and with it.
@@ -51,15 +37,7 @@ const SHOW: Show = Show {
 /// # Errors
 /// What is wrong with a built-in scenario: a mistake in this program.
 pub fn demo(world: World) -> Result<Demo, Diagnostics> {
-    let built_in = match world {
-        World::Lab => LAB.as_slice(),
-        World::Sim => SIM.as_slice(),
-    };
-    let parse = |(name, file, text): &(&'static str, &str, &str)| {
-        Scenario::parse(text, file, Path::new(".")).map(|scenario| (*name, scenario))
-    };
-    let scenarios = built_in.iter().map(parse).collect::<Result<_, _>>()?;
-    Ok(Demo::new(SHOW, scenarios, world))
+    Demo::new(SHOW, if world == World::Lab { &LAB } else { &SIM }, world)
 }
 
 /// What is done, in words.
