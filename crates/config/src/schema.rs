@@ -29,6 +29,26 @@ pub struct Key {
     pub doc: &'static str,
 }
 
+impl Key {
+    /// One that may not be left out.
+    #[must_use]
+    pub const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self { name, kind, presence: Presence::Required, doc }
+    }
+
+    /// One that has `value`, given as in a file, if it is left out.
+    #[must_use]
+    pub const fn defaulted(name: &'static str, kind: Kind, value: &'static str, doc: &'static str) -> Self {
+        Self { name, kind, presence: Presence::Default(value), doc }
+    }
+
+    /// One that may be left out; `absent` says what then.
+    #[must_use]
+    pub const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Self {
+        Self { name, kind, presence: Presence::Optional(absent), doc }
+    }
+}
+
 /// Whether a key may be left out.
 #[derive(Clone, Copy, Debug)]
 pub enum Presence {

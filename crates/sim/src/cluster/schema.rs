@@ -7,10 +7,6 @@ const TIME: Kind = Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(10) };
 static NUMBER: Kind = Kind::Integer { min: 0, max: 65_535, unit: "" };
 static NAME: Kind = Kind::Name(30);
 
-const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Key {
-    Key { name, kind, presence: Presence::Optional(absent), doc }
-}
-
 const fn integer(min: u64, max: u64, unit: &'static str) -> Kind {
     Kind::Integer { min, max, unit }
 }
@@ -20,10 +16,10 @@ macro_rules! with_settings {
     ($($before:expr),*) => {
         &[
             $($before,)*
-            optional("forwarders", integer(1, 64, ""), "3", "Forwarders (M)."),
-            optional("links", integer(1, 64, ""), "3", "Outgoing links (N)."),
-            optional("weights", Kind::List(&NUMBER), "[1, 1, 1]", "Weights of the classes, 1 to 65535; one for each class (K)."),
-            optional(
+            Key::optional("forwarders", integer(1, 64, ""), "3", "Forwarders (M)."),
+            Key::optional("links", integer(1, 64, ""), "3", "Outgoing links (N)."),
+            Key::optional("weights", Kind::List(&NUMBER), "[1, 1, 1]", "Weights of the classes, 1 to 65535; one for each class (K)."),
+            Key::optional(
                 "variant",
                 Kind::Choice(&[
                     ("s-ds", "one packet per exchange"),
@@ -34,9 +30,9 @@ macro_rules! with_settings {
                 "\"s-ds\"",
                 "How much is decided with one exchange.",
             ),
-            optional("l", integer(1, 1000, "packets"), "1", "Packets announced per queue, or sent per burst."),
-            optional("p", integer(0, 4095, "rounds"), "0", "Rounds beyond l."),
-            optional(
+            Key::optional("l", integer(1, 1000, "packets"), "1", "Packets announced per queue, or sent per burst."),
+            Key::optional("p", integer(0, 4095, "rounds"), "0", "Rounds beyond l."),
+            Key::optional(
                 "rule",
                 Kind::Choice(&[
                     ("a", "each queue of each forwarder has its class's weight"),
@@ -46,15 +42,15 @@ macro_rules! with_settings {
                 "\"a\"",
                 "What a virtual-time flow is.",
             ),
-            optional(
+            Key::optional(
                 "proposer",
                 Kind::Choice(&[("links", "smallest finish times"), ("forwarders", "oldest packets")]),
                 "\"links\"",
                 "Which side proposes in the matching.",
             ),
-            optional("second_pass", Kind::Switch, "false", "Match what the stable matching left idle."),
-            optional("round_bytes", integer(0, 1 << 20, "bytes"), "0", "Fill each round with so many bytes; 0: one packet each."),
-            optional(
+            Key::optional("second_pass", Kind::Switch, "false", "Match what the stable matching left idle."),
+            Key::optional("round_bytes", integer(0, 1 << 20, "bytes"), "0", "Fill each round with so many bytes; 0: one packet each."),
+            Key::optional(
                 "missing",
                 Kind::Choice(&[
                     ("stale", "use what was heard last"),
@@ -64,24 +60,24 @@ macro_rules! with_settings {
                 "\"abstain\"",
                 "What a node does that missed a frame.",
             ),
-            optional("t_br", Kind::Time { min: Nanos(1_000), max: Nanos::from_secs(10) }, "72us", "Bound on a broadcast."),
-            optional("broadcast", TIME, "20us", "Time that a broadcast takes."),
-            optional("loss", Kind::Number { min: 0.0, max: 0.99 }, "0", "Part of the frames that each receiver loses, each for itself."),
-            optional("frames", Kind::Choice(&[("v1", "as published"), ("v2", "wide ids, fragments")]), "\"v1\"", "Version of the frames."),
-            optional("mtu", integer(256, 9000, "bytes"), "1500", "Largest payload of a frame."),
-            optional("rate", Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) }, "1Gbit/s", "Rate of each outgoing link."),
-            optional("per_packet", TIME, "2850ns", "Time of a packet in a window that does not overlap with the exchange (t_tx: fitted)."),
-            optional("decision", TIME, "1050ns", "Time of a decision in a window (t_s: measured by the paper)."),
-            optional("guard", TIME, "0s", "Time between rounds."),
-            optional("cpu_per_packet", TIME, "5376ns", "A forwarder's processor time per packet (186 kpps)."),
-            optional("cpu_per_exchange", TIME, "8500ns", "Its time per exchange (fitted)."),
-            optional("cpu_per_decision", TIME, "0s", "Its time per decided round; 0: another core decides."),
-            optional("sizes", Kind::List(&NUMBER), "[64]", "Lengths of packets, bytes."),
-            optional("often", Kind::List(&NUMBER), "all alike", "How often each of the sizes comes."),
-            optional("holds", Kind::List(&NUMBER), "all classes on all", "Classes that each forwarder has packets of: sums of 1, 2, 4, … for the first, second, third … class."),
-            optional("interval", Kind::Time { min: Nanos(100), max: Nanos::from_secs(10) }, "always backlogged", "Mean time between two packets of a queue."),
-            optional("duration", Kind::Time { min: Nanos::from_micros(100), max: Nanos::from_secs(3600) }, "1s", "Virtual time that is simulated at most."),
-            optional("packets", integer(1, 1_000_000_000, "packets"), "for `duration`", "Ends when the first link has sent so many."),
+            Key::optional("t_br", Kind::Time { min: Nanos(1_000), max: Nanos::from_secs(10) }, "72us", "Bound on a broadcast."),
+            Key::optional("broadcast", TIME, "20us", "Time that a broadcast takes."),
+            Key::optional("loss", Kind::Number { min: 0.0, max: 0.99 }, "0", "Part of the frames that each receiver loses, each for itself."),
+            Key::optional("frames", Kind::Choice(&[("v1", "as published"), ("v2", "wide ids, fragments")]), "\"v1\"", "Version of the frames."),
+            Key::optional("mtu", integer(256, 9000, "bytes"), "1500", "Largest payload of a frame."),
+            Key::optional("rate", Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) }, "1Gbit/s", "Rate of each outgoing link."),
+            Key::optional("per_packet", TIME, "2850ns", "Time of a packet in a window that does not overlap with the exchange (t_tx: fitted)."),
+            Key::optional("decision", TIME, "1050ns", "Time of a decision in a window (t_s: measured by the paper)."),
+            Key::optional("guard", TIME, "0s", "Time between rounds."),
+            Key::optional("cpu_per_packet", TIME, "5376ns", "A forwarder's processor time per packet (186 kpps)."),
+            Key::optional("cpu_per_exchange", TIME, "8500ns", "Its time per exchange (fitted)."),
+            Key::optional("cpu_per_decision", TIME, "0s", "Its time per decided round; 0: another core decides."),
+            Key::optional("sizes", Kind::List(&NUMBER), "[64]", "Lengths of packets, bytes."),
+            Key::optional("often", Kind::List(&NUMBER), "all alike", "How often each of the sizes comes."),
+            Key::optional("holds", Kind::List(&NUMBER), "all classes on all", "Classes that each forwarder has packets of: sums of 1, 2, 4, … for the first, second, third … class."),
+            Key::optional("interval", Kind::Time { min: Nanos(100), max: Nanos::from_secs(10) }, "always backlogged", "Mean time between two packets of a queue."),
+            Key::optional("duration", Kind::Time { min: Nanos::from_micros(100), max: Nanos::from_secs(3600) }, "1s", "Virtual time that is simulated at most."),
+            Key::optional("packets", integer(1, 1_000_000_000, "packets"), "for `duration`", "Ends when the first link has sent so many."),
         ]
     };
 }
@@ -146,16 +142,21 @@ static EXPECT: Section = Section {
             presence: Presence::Default("\"near\""),
             doc: "How it must relate.",
         },
-        optional("published", Kind::Text, "`value`", "A path in the published entry, `kpps[0]`."),
-        optional("value", Kind::Number { min: 0.0, max: 1e15 }, "`published`", "What to compare with."),
+        Key::optional("published", Kind::Text, "`value`", "A path in the published entry, `kpps[0]`."),
+        Key::optional("value", Kind::Number { min: 0.0, max: 1e15 }, "`published`", "What to compare with."),
         Key {
             name: "times",
             kind: Kind::Number { min: 0.0, max: 1e9 },
             presence: Presence::Default("1"),
             doc: "Factor of what is compared with: units.",
         },
-        optional("within", Kind::Number { min: 0.0, max: 1e15 }, "`within_percent`", "Largest difference."),
-        optional(
+        Key::optional(
+            "within",
+            Kind::Number { min: 0.0, max: 1e15 },
+            "`within_percent`",
+            "Largest difference.",
+        ),
+        Key::optional(
             "within_percent",
             Kind::Number { min: 0.0, max: 100.0 },
             "`within`",
@@ -209,22 +210,27 @@ pub(super) static FILE: Section = Section {
             presence: Presence::Default("\"\""),
             doc: "What the reader must know.",
         },
-        optional("published", Kind::Text, "nothing published", "`\"file.toml#key\"`, as in a scenario."),
+        Key::optional("published", Kind::Text, "nothing published", "`\"file.toml#key\"`, as in a scenario."),
         Key {
             name: "seed",
             kind: integer(0, i64::MAX as u64, ""),
             presence: Presence::Default("1"),
             doc: "Seed.",
         },
-        optional("cluster", Kind::Table(&SETTINGS), "as in the paper", "What all cases share."),
+        Key::optional("cluster", Kind::Table(&SETTINGS), "as in the paper", "What all cases share."),
         Key {
             name: "case",
             kind: Kind::Tables { section: &CASE, min: 1, max: 100 },
             presence: Presence::Required,
             doc: "The simulations.",
         },
-        optional("expect", Kind::Tables { section: &EXPECT, min: 0, max: 1000 }, "nothing", "The claims."),
-        optional(
+        Key::optional(
+            "expect",
+            Kind::Tables { section: &EXPECT, min: 0, max: 1000 },
+            "nothing",
+            "The claims.",
+        ),
+        Key::optional(
             "without",
             Kind::Tables { section: &WITHOUT, min: 0, max: 100 },
             "none",

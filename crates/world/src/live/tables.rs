@@ -1,6 +1,6 @@
 //! The keys of a live cluster scenario.
 
-use evenkeel_config::schema::{Key, Kind, Presence, Section};
+use evenkeel_config::schema::{Key, Kind, Section};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 const NAME: Kind = Kind::Name(30);
@@ -12,101 +12,89 @@ const fn integer(min: u64, max: u64) -> Kind {
     Kind::Integer { min, max, unit: "" }
 }
 
-const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Key {
-    Key { name, kind, presence: Presence::Required, doc }
-}
-
-const fn default(name: &'static str, kind: Kind, value: &'static str, doc: &'static str) -> Key {
-    Key { name, kind, presence: Presence::Default(value), doc }
-}
-
-const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Key {
-    Key { name, kind, presence: Presence::Optional(absent), doc }
-}
-
 static SWITCH: Section = Section {
     heading: "[switch]",
     doc: "One Ethernet switch, and everything at it: balancers 1, 2, …, forwarders 1, 2, …, next hops and the links to them, a source for each balancer.",
     keys: &[
-        default("balancers", integer(1, 4), "2", "Balancers."),
-        default("forwarders", integer(1, 8), "3", "Forwarders."),
-        default("next_hops", integer(1, 8), "3", "Next hops: each is the end of one outgoing link."),
-        required(
+        Key::defaulted("balancers", integer(1, 4), "2", "Balancers."),
+        Key::defaulted("forwarders", integer(1, 8), "3", "Forwarders."),
+        Key::defaulted("next_hops", integer(1, 8), "3", "Next hops: each is the end of one outgoing link."),
+        Key::required(
             "rate",
             Kind::Rate { min: BitRate(100_000), max: BitRate(1_000_000_000) },
             "What the switch sends to each next hop, Ethernet headers included (14 bytes a packet).",
         ),
-        default(
+        Key::defaulted(
             "size",
             Kind::Size { min: Bytes(60), max: Bytes(1_500) },
             "\"1000B\"",
             "Length of each IP packet of the traffic.",
         ),
-        default("flows", integer(1, 10_000), "20", "Flows of each source, class and next hop."),
+        Key::defaulted("flows", integer(1, 10_000), "20", "Flows of each source, class and next hop."),
     ],
 };
 
 static CLASS: Section = Section {
     heading: "[[class]]",
     doc: "A class of traffic. Its packets are told from others' by their destination port. Weights: `weight` of `[cluster]`.",
-    keys: &[required("name", NAME, "Its name. Unique.")],
+    keys: &[Key::required("name", NAME, "Its name. Unique.")],
 };
 
 static STEP: Section = Section {
     heading: "[[step]]",
     doc: "A part of the run. Traffic begins, `settle` goes by, then comes what the step does, then `for`; then the queues are emptied.",
     keys: &[
-        required("name", NAME, "Its name. Unique."),
-        required(
+        Key::required("name", NAME, "Its name. Unique."),
+        Key::required(
             "for",
             Kind::Time { min: Nanos::from_millis(10), max: Nanos::from_secs(3_600) },
             "How long is measured.",
         ),
-        default("settle", STEP_TIME, "\"500ms\"", "How long traffic runs before."),
-        required(
+        Key::defaulted("settle", STEP_TIME, "\"500ms\"", "How long traffic runs before."),
+        Key::required(
             "offer",
             Kind::Number { min: 0.01, max: 10.0 },
             "Load of each link in parts of what it carries, every class the same.",
         ),
-        optional(
+        Key::optional(
             "cluster",
             Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
             "those of the step before",
             "Settings that override those of the file's `[cluster]`: all forwarders are started anew.",
         ),
-        default(
+        Key::defaulted(
             "wfq",
             Kind::Switch,
             "true",
             "`false`: the forwarders have no `[cluster]`; what is too much is dropped by the switch.",
         ),
-        default(
+        Key::defaulted(
             "loss",
             Kind::Number { min: 0.0, max: 0.9 },
             "0",
             "Part of the exchange frames that each forwarder does not get.",
         ),
-        default(
+        Key::defaulted(
             "intruder",
             Kind::Switch,
             "false",
             "Whether a stranger at the switch sends forged and replayed exchange frames, one of each per 2 ms.",
         ),
-        optional(
+        Key::optional(
             "absent",
             Kind::List(&NODE),
             "none",
             "Forwarders that do not run and get nothing, from the beginning of this step.",
         ),
-        optional("add", NODE, "none", "A forwarder that is started, then gets new flows."),
-        optional("drain", NODE, "none", "A forwarder that gets no new flows from then on."),
-        optional(
+        Key::optional("add", NODE, "none", "A forwarder that is started, then gets new flows."),
+        Key::optional("drain", NODE, "none", "A forwarder that gets no new flows from then on."),
+        Key::optional(
             "kill",
             NODE,
             "none",
             "A forwarder whose process is killed (SIGKILL). The balancers are told 300 ms later.",
         ),
-        default(
+        Key::defaulted(
             "new_flows",
             Kind::Switch,
             "false",
@@ -151,22 +139,22 @@ static EXPECT: Section = Section {
     heading: "[[expect]]",
     doc: "A claim on one number of one step.",
     keys: &[
-        required("name", NAME, "Its name. Unique."),
-        required("claim", Kind::Text, "The claim in words."),
-        required("step", NAME, "The step."),
-        required(
+        Key::required("name", NAME, "Its name. Unique."),
+        Key::required("claim", Kind::Text, "The claim in words."),
+        Key::required("step", NAME, "The step."),
+        Key::required(
             "of",
             Kind::Choice(MEASURES),
             "The number. In the simulator there are `share_error`, `throughput`, `relative_throughput`, `collisions`, `silence_ms` and `silence_cycles`.",
         ),
-        optional("to", NAME, "needed for `relative_throughput`", "The step to compare with."),
-        required(
+        Key::optional("to", NAME, "needed for `relative_throughput`", "The step to compare with."),
+        Key::required(
             "is",
             Kind::Choice(&[("at-least", "is not below"), ("at-most", "is not above")]),
             "How it must relate.",
         ),
-        required("value", Kind::Number { min: 0.0, max: 1e12 }, "What to compare with."),
-        default("note", Kind::Text, "\"\"", "What else to know."),
+        Key::required("value", Kind::Number { min: 0.0, max: 1e12 }, "What to compare with."),
+        Key::defaulted("note", Kind::Text, "\"\"", "What else to know."),
     ],
 };
 
@@ -174,13 +162,13 @@ static WITHOUT: Section = Section {
     heading: "[[without]]",
     doc: "A mechanism switched off.",
     keys: &[
-        required("name", NAME, "Its name. Unique."),
-        required(
+        Key::required("name", NAME, "Its name. Unique."),
+        Key::required(
             "cluster",
             Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
             "Settings that override those of all steps.",
         ),
-        required(
+        Key::required(
             "fails",
             Kind::List(&STEP_NAME),
             "The expectations that must fail then. Only their steps are run.",
@@ -193,34 +181,39 @@ pub(super) static FILE: Section = Section {
     heading: "live cluster scenario",
     doc: "Balancers and forwarders behind one switch, each a process and a namespace of its own.",
     keys: &[
-        required("name", Kind::Text, "Its name, path-like."),
-        required("title", Kind::Text, "One line for headings."),
-        default("source", Kind::Text, "\"\"", "What it reproduces."),
-        default("notes", Kind::Text, "\"\"", "What the reader must know."),
-        default(
+        Key::required("name", Kind::Text, "Its name, path-like."),
+        Key::required("title", Kind::Text, "One line for headings."),
+        Key::defaulted("source", Kind::Text, "\"\"", "What it reproduces."),
+        Key::defaulted("notes", Kind::Text, "\"\"", "What the reader must know."),
+        Key::defaulted(
             "seed",
             Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
             "1",
             "Seed of the simulation.",
         ),
-        required("switch", Kind::Table(&SWITCH), "The switch and what is at it."),
-        required(
+        Key::required("switch", Kind::Table(&SWITCH), "The switch and what is at it."),
+        Key::required(
             "class",
             Kind::Tables { section: &CLASS, min: 1, max: 8 },
             "The classes; the first gets what is not of another.",
         ),
-        required(
+        Key::required(
             "cluster",
             Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
             "`[cluster]` of the forwarders as in a `router.toml`, without `node`, `members`, `port` and `link`, which follow from `[switch]`.",
         ),
-        required(
+        Key::required(
             "step",
             Kind::Tables { section: &STEP, min: 1, max: 100 },
             "The parts of the run, one after the other.",
         ),
-        optional("expect", Kind::Tables { section: &EXPECT, min: 0, max: 1000 }, "nothing", "The claims."),
-        optional(
+        Key::optional(
+            "expect",
+            Kind::Tables { section: &EXPECT, min: 0, max: 1000 },
+            "nothing",
+            "The claims.",
+        ),
+        Key::optional(
             "without",
             Kind::Tables { section: &WITHOUT, min: 0, max: 20 },
             "none",
