@@ -1,4 +1,5 @@
-//! PFQ against its published form, taken literally: one list sorted by stamp and a pointer to its last priority packet.
+//! PFQ against its published form, taken literally: one list sorted by stamp and a pointer to its last priority packet. What is ours: a
+//! dropped packet is taken out of its flow's tags.
 
 mod common;
 
@@ -45,6 +46,30 @@ impl Pifo {
         waiting.max_by(|a, b| a.1.backlog.cmp(&b.1.backlog).then(b.0.cmp(a.0))).map(|(hash, _)| *hash)
     }
 
+    /// Drops a packet of a flow. What the flow has behind it, and what it will send, gets the stamps it would have had without it.
+    fn lose(&mut self, victim: u64) -> u64 {
+        let mut of_flow = (0..self.list.len()).filter(|i| self.list[*i].1.flow_hash() == victim);
+        let at = match self.config.buffer.victim {
+            Victim::Head => of_flow.next(),
+            Victim::Tail => of_flow.next_back(),
+        };
+        let at = at.unwrap();
+        let (_, gone) = self.list.remove(at);
+        self.pointer -= usize::from(at < self.pointer);
+        let behind = at.max(self.pointer);
+        for (stamp, _) in self.list[behind..].iter_mut().filter(|(_, p)| p.flow_hash() == victim) {
+            *stamp -= gone.ip_len().0;
+        }
+        self.list[self.pointer..].sort_by_key(|(stamp, p)| (*stamp, p.id));
+        let flow = self.flows.get_mut(&victim).unwrap();
+        flow.backlog -= gone.ip_len().0;
+        flow.finish -= gone.ip_len().0;
+        if flow.finish <= self.virtual_time {
+            self.flows.remove(&victim);
+        }
+        gone.id
+    }
+
     fn enqueue(&mut self, packet: TestPacket, dropped: &mut Vec<u64>) -> bool {
         let (hash, length) = (packet.flow_hash(), packet.ip_len().0);
         while !self.fits(length) {
@@ -52,15 +77,7 @@ impl Pifo {
                 dropped.push(packet.id);
                 return false;
             };
-            let mut of_flow = (0..self.list.len()).filter(|i| self.list[*i].1.flow_hash() == victim);
-            let at = match self.config.buffer.victim {
-                Victim::Head => of_flow.next(),
-                Victim::Tail => of_flow.next_back(),
-            };
-            let (_, gone) = self.list.remove(at.unwrap());
-            self.pointer -= usize::from(at.unwrap() < self.pointer);
-            self.flows.get_mut(&victim).unwrap().backlog -= gone.ip_len().0;
-            dropped.push(gone.id);
+            dropped.push(self.lose(victim));
         }
         let list_full = self.flows.len() >= self.config.flows.most as usize;
         let stamp = match self.flows.get_mut(&hash) {

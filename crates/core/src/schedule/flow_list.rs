@@ -267,13 +267,15 @@ impl<S: Copy> FlowList<S> {
         }
     }
 
+    /// Which flow it took the hash for, if reading ahead is worth it; the number may be beyond all.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
-        if self.is_long() {
+    pub(super) fn prefetch(&self, hash: u64) -> Option<u32> {
+        self.is_long().then(|| {
             let place = self.table.first(hash);
             self.table.prefetch_place(place);
             prefetch::element(&self.states, place);
-        }
+            place as u32
+        })
     }
 
     /// Reads ahead the state of a flow; a number that is none is as good as any.

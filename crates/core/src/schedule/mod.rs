@@ -13,7 +13,6 @@ pub mod afan;
 pub mod buffer;
 pub mod fifo;
 pub(crate) mod flow_list;
-mod heap;
 pub mod lct;
 mod longest;
 pub mod pdrr;
@@ -21,6 +20,7 @@ pub mod pfq;
 pub mod shared;
 pub mod shared_flows;
 mod slab;
+mod tournament;
 pub mod wfq_altq;
 
 /// Takes what was dropped. Implementations count it and give its buffer back.

@@ -9,7 +9,7 @@
 //! | PIFO and pointer P | `Pfq::priority` (all in front of P), `Pfq::service` with `Flow::fifo` (all behind) | – |
 //! | ft, finish tag of flow f | `Flow::finish` | bytes of virtual time |
 //! | bytes(f) since it was listed | `Flow::offered` | bytes |
-//! | backlog(f) | `Flow::backlog` | bytes |
+//! | backlog(f) | `Flow::fifo` and `Flow::urgent` | bytes |
 //! | MTU | `PfqConfig::quantum` | bytes |
 //! | pb | `Pfq::priority_bytes` | bytes taken in with priority |
 //!
@@ -20,26 +20,34 @@
 //! listed; vt is never set back, as the fair rate is measured by it.
 //!
 //! The published form is one list sorted by stamp with a pointer behind its priority packets. No stamp behind the pointer is
-//! below vt, and vt does not move while a packet before it waits: so a FIFO and a heap of flows by the stamp
-//! of their first elastic packet serve in the same order (a property test compares them).
+//! below vt, and vt does not move while a packet before it waits: so a FIFO and a tournament of flows by the stamp
+//! of their first elastic packet serve in the same order (a property test compares them). Elastic packets of a flow follow each other without
+//! gaps in virtual time up to its finish tag, so the stamp of the first one is that tag less what waits, and no packet keeps one.
 //!
-//! Complexity: O(log n) in the flows that wait, for the three heaps: service, expiry by finish tag, longest backlog. A
-//! packet that virtual time passes may unlist many flows, each of which was listed by a packet. No allocation per packet.
+//! Complexity: O(log n), n the flows there is room for and have been seen, to serve an elastic packet and for a flow that is listed, unlisted, or gets its
+//! first elastic packet; constant time to take a packet in behind others of its flow. A dropped packet costs O(log n) for the search of the longest backlog, which
+//! costs nothing while the buffer is not full and no backlog is longer than it ever was. A packet that virtual time passes may unlist many flows, each
+//! of which was listed by a packet. No allocation per packet.
 //!
-//! Bound: per-flow order is kept. Work conserving. Elastic flows share as in start-time fair queueing.
+//! Bound: per-flow order is kept. Work conserving. Elastic flows share as in start-time fair queueing, also what overflows: whatever each sends, those that always
+//! wait get the same.
+//!
+//! **What a flow loses it does not pay for.** The published rules do not say what becomes of the tag of a flow that loses a packet to overflow. Left
+//! alone it runs ahead of what the flow has sent, and a flow that goes on sending above its share gets less than the others, in the end nothing. Here the tag, and the
+//! stamps of what waits behind the packet, are as if it had never come; a flow whose tag is no more than vt then is not listed any more. What
+//! counts as taken in with priority, bytes(f) and pb, stays as published.
 //!
 //! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the longest backlog, among
-//! equals of that with the smallest hash, and leaves its tags alone; a packet in front of P may be dropped, too.
+//! equals of that with the smallest hash (its last 42 bits); a packet in front of P may be dropped, too.
 //!
 //! Not implemented: weights; the patents' delayed unlisting.
 
-use core::cmp::Reverse;
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList};
-use super::heap::Heap;
-use super::slab::{NIL, Queue, Slab};
+use super::slab::{NIL, Queue, Slab, Unlinked, counted};
+use super::tournament::{Key, Tournament};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
@@ -79,53 +87,75 @@ impl PfqConfig {
     }
 }
 
-/// What is known of a flow.
+/// What is known of a flow: one line of the cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Flow {
-    hash: u64,
     /// Elastic packets that wait.
     fifo: Queue,
     /// First and last of its packets in the priority queue.
     first: u32,
     last: u32,
-    /// Bytes that wait, with and without priority.
-    backlog: Bytes,
+    /// Bytes of it that wait in the priority queue.
+    urgent: Bytes,
     /// ft, in bytes of virtual time.
     finish: u64,
-    /// Priority bytes since it was listed.
-    offered: Bytes,
+    /// Priority bytes since it was listed, as many as there can be in a quantum.
+    offered: u16,
     flips: Flips,
+    /// The backlog by which it stands among the longest; not below its backlog.
+    known: u32,
     /// An elastic packet came since it was listed: none may have priority any more, or it would overtake.
     elastic: bool,
 }
 
+const _: () = assert!(size_of::<Flow>() == 64);
+
 impl Flow {
-    const fn new(hash: u64) -> Self {
-        Self {
-            hash,
-            fifo: Queue::EMPTY,
-            first: NIL,
-            last: NIL,
-            backlog: Bytes::ZERO,
-            finish: 0,
-            offered: Bytes::ZERO,
-            flips: Flips::NEW,
-            elastic: false,
-        }
+    const NEW: Self = Self {
+        fifo: Queue::EMPTY,
+        first: NIL,
+        last: NIL,
+        urgent: Bytes::ZERO,
+        finish: 0,
+        offered: 0,
+        flips: Flips::NEW,
+        known: 0,
+        elastic: false,
+    };
+
+    /// Bytes that wait, with and without priority.
+    fn backlog(&self) -> Bytes {
+        self.fifo.bytes + self.urgent
     }
+
+    /// The same as it is compared: more than 2^32 - 1 bytes are as many.
+    fn length(&self) -> u32 {
+        u32::try_from(self.backlog().0).unwrap_or(u32::MAX)
+    }
+
+    /// The stamp of its first elastic packet. Those that follow have stamps without gaps, and the last one ends at the finish tag.
+    fn start(&self) -> u64 {
+        self.finish - self.fifo.bytes.0
+    }
+}
+
+/// The longer a backlog, the smaller.
+fn rank(backlog: u32) -> u64 {
+    u64::from(u32::MAX - backlog)
 }
 
 /// What is kept with a packet.
 #[derive(Clone, Copy, Debug)]
-struct Tag {
-    /// Its flow; `NIL` if it has no place.
-    flow: u32,
-    /// The flow's packets before and after it in the priority queue.
-    prev: u32,
-    next: u32,
-    /// Virtual time and number of its arrival: the order of service among elastic packets.
-    stamp: (u64, u64),
+enum Tag {
+    /// In the priority queue: its flow, `NIL` if that has no place, and the flow's packets before and after it there.
+    Priority { flow: u32, prev: u32, next: u32 },
+    /// The number of its arrival: the order of service among elastic packets of equal stamp.
+    Elastic { arrival: u64 },
 }
+
+/// How far ahead of its service the state of a flow is read, and its first packet: when it gets to be the first of one of 4^n parts of all flows.
+const AHEAD: [usize; 2] = [2, 1];
 
 /// The discipline. Knobs: [`Knob::Quantum`], [`Knob::Buffer`], [`Knob::Victim`], [`Knob::StartLimit`].
 #[derive(Clone, Debug)]
@@ -135,12 +165,13 @@ pub struct Pfq<P> {
     /// The packets in front of the pointer P.
     priority: Queue,
     flows: FlowList<Flow>,
-    /// Flows with elastic packets by the stamp of the first one. A flow's stamps rise, so one place per flow is enough.
-    service: Heap<(u64, u64)>,
-    /// Listed flows by finish tag; a tag that has grown is put right when it comes to the top.
-    expiry: Heap<u64>,
-    /// Flows by backlog, the longest first, and by hash; a backlog that shrank is put right when it comes to the top.
-    longest: Heap<(Reverse<Bytes>, u64)>,
+    /// Flows with elastic packets by the stamp and the arrival of the first one.
+    service: Tournament,
+    /// The other listed flows by finish tag.
+    expiry: Tournament,
+    /// Flows by backlog, the longest first, and by hash. A backlog that shrank is put right when it comes to the top, so what waits for its turn costs
+    /// nothing here.
+    longest: Tournament,
     /// vt.
     virtual_time: u64,
     arrivals: u64,
@@ -160,7 +191,7 @@ impl<P: Packet> Pfq<P> {
     /// The name in configuration files.
     pub const NAME: &'static str = "pfq";
 
-    /// The discipline with empty queues. Takes all its memory at once: about 250 bytes per flow, and a packet, rounded up to 64, with 48
+    /// The discipline with empty queues. Takes all its memory at once: about 210 bytes per flow, and a packet, rounded up to 64, with 32
     /// bytes per place in the buffer.
     ///
     /// # Errors
@@ -171,10 +202,10 @@ impl<P: Packet> Pfq<P> {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::new(0))?,
-            service: Heap::new(config.flows.most),
-            expiry: Heap::new(config.flows.most),
-            longest: Heap::new(config.flows.most),
+            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::NEW)?,
+            service: Tournament::new(config.flows.most),
+            expiry: Tournament::new(config.flows.most),
+            longest: Tournament::new(config.flows.most),
             virtual_time: 0,
             arrivals: 0,
             total: Backlog::default(),
@@ -208,91 +239,140 @@ impl<P: Packet> Pfq<P> {
 
     /// The flow with the longest backlog loses a packet. Whether there was one.
     fn shed(&mut self, dropped: &mut dyn DropSink<P>) -> bool {
-        while let Some(((Reverse(known), hash), victim)) = self.longest.top() {
-            let id = EntryId::from_link(victim);
-            let flow = *self.flows.get(id);
-            if flow.backlog == Bytes::ZERO {
-                self.longest.remove(victim);
-                continue;
+        let (id, flow) = loop {
+            let Some((known, member)) = self.longest.top() else { return false };
+            let id = EntryId::from_link(member);
+            let flow = self.flows.get_mut(id);
+            flow.known = flow.length();
+            if flow.known == 0 {
+                self.longest.remove(member);
+            } else if rank(flow.known) != known {
+                self.longest.restamp(member, rank(flow.known));
+            } else {
+                break (id, *flow);
             }
-            if flow.backlog != known {
-                self.longest.set(victim, (Reverse(flow.backlog), hash));
-                continue;
-            }
-            let packet = match self.config.buffer.victim {
-                Victim::Head if flow.first != NIL => self.take_priority(flow.first),
-                Victim::Head => self.take_elastic(id, flow.fifo.head()),
-                Victim::Tail if flow.fifo.is_empty() => self.take_priority(flow.last),
-                Victim::Tail => self.take_elastic(id, flow.fifo.tail()),
-            };
-            let Some(packet) = packet else { return false };
-            dropped.dropped(packet, Reason::LongestFlow);
-            return true;
-        }
-        false
+        };
+        let packet = match self.config.buffer.victim {
+            Victim::Head if flow.first != NIL => self.lose_priority(flow.first),
+            Victim::Head => self.lose_elastic(id, flow.fifo.head()),
+            Victim::Tail if flow.fifo.is_empty() => self.lose_priority(flow.last),
+            Victim::Tail => self.lose_elastic(id, flow.fifo.tail()),
+        };
+        let Some(packet) = packet else { return false };
+        self.refund(id, Bytes(counted(&packet).into()));
+        dropped.dropped(packet, Reason::LongestFlow);
+        true
     }
 
-    /// Takes a packet out of the priority queue.
-    fn take_priority(&mut self, at: u32) -> Option<P> {
+    /// Takes a packet that is dropped out of the priority queue.
+    fn lose_priority(&mut self, at: u32) -> Option<P> {
         let (packet, tag) = self.slab.take(&mut self.priority, at)?;
-        self.gone(&packet);
-        if tag.flow != NIL {
-            let flow = self.flows.get_mut(EntryId::from_link(tag.flow));
-            flow.backlog -= packet.ip_len();
-            match self.slab.meta_mut(tag.prev) {
-                Some(prev) => prev.next = tag.next,
-                None => flow.first = tag.next,
-            }
-            match self.slab.meta_mut(tag.next) {
-                Some(next) => next.prev = tag.prev,
-                None => flow.last = tag.prev,
-            }
-        }
+        self.gone(Bytes(counted(&packet).into()), tag);
         Some(packet)
     }
 
-    /// Takes a packet out of a flow's elastic ones.
-    fn take_elastic(&mut self, id: EntryId, at: u32) -> Option<P> {
+    /// Takes a packet that is dropped out of a flow's elastic ones.
+    fn lose_elastic(&mut self, id: EntryId, at: u32) -> Option<P> {
         let flow = self.flows.get_mut(id);
-        let (packet, _) = self.slab.take(&mut flow.fifo, at)?;
-        flow.backlog -= packet.ip_len();
-        match self.slab.meta(flow.fifo.head()) {
-            Some(head) => self.service.set(id.link(), head.stamp),
-            None => {
-                self.service.remove(id.link());
-                self.busy -= 1;
-            }
-        }
-        self.gone(&packet);
+        let (packet, tag) = self.slab.take(&mut flow.fifo, at)?;
+        self.gone(Bytes(counted(&packet).into()), tag);
         Some(packet)
     }
 
-    fn gone(&mut self, packet: &P) {
+    /// A flow does not pay for a packet that it lost: its tag is what it would be without it, and so are the stamps of what waits behind it.
+    fn refund(&mut self, id: EntryId, length: Bytes) {
+        let flow = self.flows.get_mut(id);
+        flow.finish -= length.0;
+        if flow.backlog() == Bytes::ZERO && flow.finish <= self.virtual_time {
+            self.busy -= usize::from(self.service.remove(id.link()));
+            self.expiry.remove(id.link());
+            self.flows.end(id);
+        } else {
+            self.line_up(id);
+        }
+    }
+
+    /// Puts a listed flow where its first elastic packet, or else its finish tag, says.
+    fn line_up(&mut self, id: EntryId) {
+        let flow = self.flows.get(id);
+        match self.slab.meta(flow.fifo.head()) {
+            Some(Tag::Elastic { arrival }) => {
+                self.service.set(id.link(), Key { stamp: flow.start(), number: *arrival });
+            }
+            _ => {
+                self.busy -= usize::from(self.service.remove(id.link()));
+                self.expiry.set(id.link(), Key { stamp: flow.finish, number: 0 });
+            }
+        }
+    }
+
+    /// The first priority packet, to be sent. Its stamp is the virtual time: that does not move while one waits.
+    fn serve_priority(&mut self) -> Option<P> {
+        let Unlinked { at, length, meta } = self.slab.unlink(&mut self.priority)?;
+        self.gone(length, meta);
+        self.slab.release(at)
+    }
+
+    /// The first elastic packet of a flow, to be sent.
+    fn serve_elastic(&mut self, id: EntryId) -> Option<P> {
+        let flow = self.flows.get_mut(id);
+        let Unlinked { at, length, meta } = self.slab.unlink(&mut flow.fifo)?;
+        self.gone(length, meta);
+        self.line_up(id);
+        self.read_ahead(id.link());
+        self.slab.release(at)
+    }
+
+    /// A packet has been taken out of its queue.
+    fn gone(&mut self, length: Bytes, tag: Tag) {
         self.total.packets -= 1;
-        self.total.bytes -= packet.ip_len();
+        self.total.bytes -= length;
+        let Tag::Priority { flow, prev, next } = tag else { return };
+        if flow == NIL {
+            return;
+        }
+        let flow = self.flows.get_mut(EntryId::from_link(flow));
+        flow.urgent -= length;
+        match self.slab.meta_mut(prev) {
+            Some(Tag::Priority { next: link, .. }) => *link = next,
+            _ => flow.first = next,
+        }
+        match self.slab.meta_mut(next) {
+            Some(Tag::Priority { prev: link, .. }) => *link = prev,
+            _ => flow.last = prev,
+        }
+    }
+
+    /// Reads ahead what the next services will read, after that of a flow: who comes in its place in larger and smaller parts of the tournament.
+    #[inline]
+    fn read_ahead(&self, served: u32) {
+        if !self.flows.is_long() {
+            return;
+        }
+        let far = self.service.first_near(served, AHEAD[0]);
+        self.flows.prefetch_state(far);
+        self.service.prefetch(far);
+        if let Some(flow) = self.flows.guess(self.service.first_near(served, AHEAD[1])) {
+            self.slab.prefetch(flow.fifo.head());
+        }
+        if let Some((_, next)) = self.service.top()
+            && let Some(flow) = self.flows.guess(next)
+            && flow.fifo.packets > 1
+        {
+            self.slab.prefetch_next(flow.fifo.head());
+        }
     }
 
     /// Virtual time has moved: flows whose finish tag it has reached are not listed any more.
     fn expire(&mut self) {
-        while let Some((tag, flow)) = self.expiry.top()
-            && tag <= self.virtual_time
-        {
-            let id = EntryId::from_link(flow);
-            let finish = self.flows.get(id).finish;
-            debug_assert!(self.flows.in_use(id));
-            if finish > self.virtual_time {
-                self.expiry.set(flow, finish);
-            } else {
-                self.expiry.remove(flow);
-                self.flows.end(id);
-            }
-        }
+        let flows = &mut self.flows;
+        self.expiry.remove_to(self.virtual_time, &mut |flow| flows.end(EntryId::from_link(flow)));
     }
 
     /// Nothing waits any more: no flow is listed.
     fn purge(&mut self) {
-        self.flows.end_all(self.expiry.members());
-        self.expiry.clear();
+        let flows = &mut self.flows;
+        self.expiry.remove_to(u64::MAX, &mut |flow| flows.end(EntryId::from_link(flow)));
     }
 
     /// What waits, for [`super::shared_flows`].
@@ -331,13 +411,18 @@ impl<P: Packet> Pfq<P> {
         let longest = &mut self.longest;
         let id = match self.flows.find(hash, &key) {
             Some(id) => id,
-            None => self.flows.insert(hash, key, Flow::new(hash), |old, _| longest.remove(old.link()))?,
+            None => {
+                let forget = |old: EntryId, _: &mut Flow| {
+                    longest.remove(old.link());
+                };
+                self.flows.insert(hash, key, Flow::NEW, forget)?
+            }
         };
         if self.flows.in_use(id) {
             return Some((id, true));
         }
         let flow = self.flows.get_mut(id);
-        (flow.finish, flow.offered, flow.elastic) = (self.virtual_time, Bytes::ZERO, false);
+        (flow.finish, flow.offered, flow.elastic) = (self.virtual_time, 0, false);
         self.flows.begin(id);
         Some((id, false))
     }
@@ -345,7 +430,8 @@ impl<P: Packet> Pfq<P> {
 
 impl<P: Packet> Scheduler<P> for Pfq<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
-        let length = packet.ip_len();
+        let (hash, counted) = (packet.flow_hash(), counted(&packet));
+        let length = Bytes(counted.into());
         while !self.config.buffer.fits(self.total.packets as u32, self.total.bytes, length) {
             if !self.config.buffer.fits(0, Bytes::ZERO, length) || !self.shed(dropped) {
                 dropped.dropped(packet, Reason::PriorityFull);
@@ -356,7 +442,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         self.total.bytes += length;
         self.arrivals += 1;
         let Some((id, listed)) = self.list(&packet) else {
-            let tag = Tag { flow: NIL, prev: NIL, next: NIL, stamp: (self.virtual_time, self.arrivals) };
+            let tag = Tag::Priority { flow: NIL, prev: NIL, next: NIL };
             self.slab.push(&mut self.priority, packet, tag);
             self.priority_bytes += length;
             return Treated::Priority;
@@ -364,35 +450,39 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         let member = id.link();
         let flow = self.flows.get_mut(id);
         let streaming = !flow.elastic
-            && (!listed || flow.offered < self.config.quantum)
+            && (!listed || u64::from(flow.offered) < self.config.quantum.0)
             && self.config.flows.may_start(self.priority.bytes, length);
-        let stamp = if streaming { self.virtual_time } else { flow.finish };
-        let mut tag = Tag { flow: member, prev: NIL, next: NIL, stamp: (stamp, self.arrivals) };
+        let stamp = flow.finish;
         flow.finish += length.0;
-        flow.backlog += length;
         self.flips += u64::from(flow.flips.note(!streaming));
-        self.expiry.lower(member, flow.finish);
-        self.longest.lower(member, (Reverse(flow.backlog), flow.hash));
         if streaming {
-            flow.offered += length;
+            flow.offered = flow.offered.saturating_add(u16::try_from(counted).unwrap_or(u16::MAX));
+            flow.urgent += length;
             self.priority_bytes += length;
-            tag.prev = flow.last;
+            let prev = flow.last;
+            let tag = Tag::Priority { flow: member, prev, next: NIL };
             let at = self.slab.push(&mut self.priority, packet, tag);
-            match self.slab.meta_mut(tag.prev) {
-                Some(prev) => prev.next = at,
-                None => flow.first = at,
+            match self.slab.meta_mut(prev) {
+                Some(Tag::Priority { next, .. }) => *next = at,
+                _ => flow.first = at,
             }
             flow.last = at;
-            Treated::Priority
+            self.expiry.set(member, Key { stamp: flow.finish, number: 0 });
         } else {
             flow.elastic = true;
             if flow.fifo.is_empty() {
-                self.service.set(member, tag.stamp);
+                self.expiry.remove(member);
+                self.service.set(member, Key { stamp, number: self.arrivals });
                 self.busy += 1;
             }
-            self.slab.push(&mut flow.fifo, packet, tag);
-            Treated::Queued
+            self.slab.push(&mut flow.fifo, packet, Tag::Elastic { arrival: self.arrivals });
         }
+        let length = flow.length();
+        if length > flow.known {
+            flow.known = length;
+            self.longest.set(member, Key { stamp: rank(length), number: hash });
+        }
+        if streaming { Treated::Priority } else { Treated::Queued }
     }
 
     /// The first packet of a flow that is not listed, as none is while nothing waits.
@@ -415,17 +505,15 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
 
     fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         let packet = if self.priority.is_empty() {
-            let ((stamp, _), flow) = self.service.top()?;
-            let id = EntryId::from_link(flow);
-            let packet = self.take_elastic(id, self.flows.get(id).fifo.head())?;
+            let (stamp, flow) = self.service.top()?;
+            let packet = self.serve_elastic(EntryId::from_link(flow))?;
             if stamp > self.virtual_time {
                 self.virtual_time = stamp;
                 self.expire();
             }
             packet
         } else {
-            // Its stamp is the virtual time: that does not move while a priority packet waits.
-            self.take_priority(self.priority.head())?
+            self.serve_priority()?
         };
         if self.total.packets == 0 && !self.crowded {
             self.purge();
@@ -463,12 +551,11 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
-        while let Some(packet) = self.take_priority(self.priority.head()) {
+        while let Some(packet) = self.serve_priority() {
             into(packet);
         }
         while let Some((_, flow)) = self.service.top() {
-            let id = EntryId::from_link(flow);
-            while let Some(packet) = self.take_elastic(id, self.flows.get(id).fifo.head()) {
+            while let Some(packet) = self.serve_elastic(EntryId::from_link(flow)) {
                 into(packet);
             }
         }
@@ -496,7 +583,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
-        self.flows.find(hash, &flow.into()).map_or(Bytes::ZERO, |id| self.flows.get(id).backlog)
+        self.flows.find(hash, &flow.into()).map_or(Bytes::ZERO, |id| self.flows.get(id).backlog())
     }
 
     fn prefetch_bucket(&self, hash: u64) {
@@ -504,7 +591,10 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     fn prefetch(&self, hash: u64) {
-        self.flows.prefetch(hash);
+        if let Some(flow) = self.flows.prefetch(hash) {
+            self.service.prefetch(flow);
+            self.expiry.prefetch(flow);
+        }
     }
 
     fn name(&self) -> &'static str {
