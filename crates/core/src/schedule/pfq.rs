@@ -155,7 +155,7 @@ enum Tag {
 }
 
 /// How far ahead of its service the state of a flow is read, and its first packet: when it gets to be the first of one of 4^n parts of all flows.
-const AHEAD: [usize; 2] = [2, 1];
+const AHEAD: [usize; 2] = [3, 2];
 
 /// The discipline. Knobs: [`Knob::Quantum`], [`Knob::Buffer`], [`Knob::Victim`], [`Knob::StartLimit`].
 #[derive(Clone, Debug)]
@@ -352,6 +352,7 @@ impl<P: Packet> Pfq<P> {
         let far = self.service.first_near(served, AHEAD[0]);
         self.flows.prefetch_state(far);
         self.service.prefetch(far);
+        self.expiry.prefetch(far);
         if let Some(flow) = self.flows.guess(self.service.first_near(served, AHEAD[1])) {
             self.slab.prefetch(flow.fifo.head());
         }
