@@ -58,7 +58,8 @@ nothing_asynchronous() {
 
 dependencies() {
   nothing_asynchronous || { echo "tokio is in the build with default features"; return 1; }
-  command -v cargo-deny >/dev/null || cargo install --quiet --locked cargo-deny || return 1
+  # Unoptimised: it is built in a third of the time, and runs for seconds.
+  command -v cargo-deny >/dev/null || cargo install --quiet --locked --debug cargo-deny || return 1
   cargo deny --log-level error --locked check licenses bans sources || return 1
   # The advisory database is fetched by hand where the network allows it; here it is only used if it is there.
   if compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-db*/*" >/dev/null; then
