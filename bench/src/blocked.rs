@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use evenkeel_config::{ClassConfig, RouterConfig};
+use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::{MacAddr, PortIndex};
@@ -74,8 +74,13 @@ struct Bed {
 }
 
 fn config(link: &str, rate: &str) -> RouterConfig {
+    config_and(link, rate, "")
+}
+
+/// With further tables.
+fn config_and(link: &str, rate: &str, tables: &str) -> RouterConfig {
     let text = format!(
-        "{}[[port]]\nname = \"other\"\ninterface = \"other\"\n[[link]]\nport = \"out\"\nrate = \"{rate}\"\n{link}\n",
+        "{}[[port]]\nname = \"other\"\ninterface = \"other\"\n[[link]]\nport = \"out\"\nrate = \"{rate}\"\n{link}\n{tables}",
         include_str!("router.toml")
     );
     RouterConfig::parse(&text, "blocked.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -136,7 +141,9 @@ fn change(before: &str, after: &str) -> (u64, u64, f64) {
     let waiting = bed.sent - bed.arrived;
     let mut wanted = match after {
         "RATE" => config(before, "60Mbit/s"),
-        "INTERFACE" | "PORT" | "CLASS" | "BUFFERS" => config(before, "40Mbit/s"),
+        "INTERFACE" | "PORT" | "BUFFERS" => config(before, "40Mbit/s"),
+        // Parsed with the others: what a discipline has for each class it has for this one too.
+        "CLASS" => config_and(before, "40Mbit/s", "[[class]]\nname = \"more\"\n"),
         link => config(link, "40Mbit/s"),
     };
     match after {
@@ -144,7 +151,6 @@ fn change(before: &str, after: &str) -> (u64, u64, f64) {
             wanted.ports.truncate(2);
             wanted.links.truncate(2);
         }
-        "CLASS" => wanted.classes.push(ClassConfig { name: "more".into(), rules: Vec::new(), service: None }),
         "BUFFERS" => wanted.router.buffers += 1_024,
         _ => {}
     }
