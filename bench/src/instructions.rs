@@ -37,7 +37,7 @@ pub(crate) fn one(case: &str, packets: u64) {
     match case.split_once(':') {
         Some(("pipeline", name)) => {
             let setup = SETUPS.iter().find(|setup| setup.name == name).expect("a router that is measured");
-            Forwarding::new(setup, 60, false).run(packets);
+            Forwarding::untimed(setup, 60).run(packets);
         }
         Some(("flows", case)) => {
             let (kind, flows) = case.split_once(':').expect("a kind and a number of flows");
@@ -67,7 +67,8 @@ fn count(case: &str, packets: u64) -> Option<u64> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()
-        .ok()?;
+        .ok()
+        .filter(|done| done.status.success())?;
     let said = String::from_utf8_lossy(&done.stderr);
     let line = said.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit(' ').next()?.parse().ok()

@@ -87,7 +87,8 @@ impl CycleClock for Clock {
 
 /// A host, the router and a sink.
 pub(crate) struct Forwarding {
-    tsc: Tsc,
+    /// `None`: nothing is timed.
+    tsc: Option<Tsc>,
     /// Cycles inside the router so far.
     inside: u64,
     state: u64,
@@ -127,6 +128,15 @@ impl Forwarding {
     /// A router with four classes by source address and frames of `size` bytes (check sequence not counted). With `accounts` it measures itself,
     /// by stage.
     pub(crate) fn new(setup: &Setup, size: u16, accounts: bool) -> Self {
+        Self::with_clock(setup, size, accounts, Some(Tsc::calibrate(Nanos::from_millis(20))))
+    }
+
+    /// The same without a clock: cycles are virtual, and each run does the same whatever the machine's speed.
+    pub(crate) fn untimed(setup: &Setup, size: u16) -> Self {
+        Self::with_clock(setup, size, false, None)
+    }
+
+    fn with_clock(setup: &Setup, size: u16, accounts: bool, tsc: Option<Tsc>) -> Self {
         let link = match setup.link {
             "" => String::new(),
             link => format!("[[link]]\nport = \"out\"\n{link}\n"),
@@ -141,8 +151,9 @@ impl Forwarding {
             let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
             pipeline.set_link(now, PortIndex(index as u16), Some(state));
         }
-        let tsc = Tsc::calibrate(Nanos::from_millis(20));
-        pipeline.set_surroundings(Box::new(Clock(tsc)), 0).expect("the configuration is valid");
+        if let Some(tsc) = tsc {
+            pipeline.set_surroundings(Box::new(Clock(tsc)), 0).expect("the configuration is valid");
+        }
         let out = PortIndex(1);
         let sink_address = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
         let network = Prefix::new(IpAddr::V4(Ipv4Addr::new(10, 0, 2, 0)), 24).expect("a prefix");
@@ -205,9 +216,10 @@ impl Forwarding {
         for _ in 0..times / BURST {
             self.now += Nanos(100 * BURST);
             self.inject();
-            let begin = self.tsc.now();
+            let now = || self.tsc.map_or(0, |tsc| tsc.now().0);
+            let begin = now();
             self.pipeline.round(self.now, &mut self.ports);
-            self.inside += self.tsc.now().0.saturating_sub(begin.0);
+            self.inside += now().saturating_sub(begin);
             arrived += self.take();
         }
         assert_eq!(arrived + self.held(), times / BURST * BURST + before, "nothing is lost");
@@ -218,7 +230,8 @@ impl Forwarding {
     pub(crate) fn time(&mut self, times: u64) -> f64 {
         self.inside = 0;
         self.run(times);
-        self.tsc.to_nanos(Cycles(self.inside)).0 as f64 / times as f64
+        let tsc = self.tsc.expect("what is timed has a clock");
+        tsc.to_nanos(Cycles(self.inside)).0 as f64 / times as f64
     }
 
     /// The router's own accounts.
