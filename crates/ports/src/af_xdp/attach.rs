@@ -36,84 +36,83 @@ pub(super) fn numbers(part: Option<&XdpPart>, queues: u32) -> Vec<u32> {
     }
 }
 
-/// Takes an interface into use that has just been looked up; it may vanish meanwhile.
-///
-/// # Errors
-/// What stands in the way, with the remedy; [`PortError::NoInterface`] whatever failed if the interface is gone afterwards.
-pub(super) fn attach(
-    name: &str,
-    control: &Control,
-    interface: &Interface,
-    options: &AfXdpOptions,
-    umem: &Umem,
-    local: &[IpAddr],
-    part: Option<&XdpPart>,
-) -> Result<Attached, PortError> {
-    take(name, control, interface, options, umem, local, part)
-        .map_err(|error| control.unless_gone(name, interface.index, error))
+/// What a port asks of an interface that has just been looked up.
+pub(super) struct Wanted<'a> {
+    pub(super) name: &'a str,
+    pub(super) control: &'a Control,
+    pub(super) interface: &'a Interface,
+    pub(super) options: &'a AfXdpOptions,
+    pub(super) umem: &'a Umem,
+    /// Addresses of this machine.
+    pub(super) local: &'a [IpAddr],
+    /// Of one of several workers.
+    pub(super) part: Option<&'a XdpPart>,
 }
 
-/// The program, unless it is another worker's, and a socket for every receive queue of this port.
-fn take(
-    name: &str,
-    control: &Control,
-    interface: &Interface,
-    options: &AfXdpOptions,
-    umem: &Umem,
-    local: &[IpAddr],
-    part: Option<&XdpPart>,
-) -> Result<Attached, PortError> {
-    // Asked first: without such sockets there is no map for them either, and that would be a stranger message.
-    XdpSocket::create(name)?;
-    let longest = umem.buffer() - KERNEL_HEADROOM;
-    if interface.mtu as usize + FRAME_OVERHEAD > longest {
-        return Err(PortError::MtuTooLong {
-            interface: name.to_owned(),
-            mtu: interface.mtu,
-            longest: (longest - FRAME_OVERHEAD) as u32,
-        });
+impl Wanted<'_> {
+    /// Takes the interface into use; it may vanish meanwhile.
+    ///
+    /// # Errors
+    /// What stands in the way, with the remedy; [`PortError::NoInterface`] whatever failed if the interface is gone afterwards.
+    pub(super) fn attach(&self) -> Result<Attached, PortError> {
+        self.take().map_err(|error| self.control.unless_gone(self.name, self.interface.index, error))
     }
-    let has = queues(control, name)?;
-    if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
-        return Err(PortError::QueueCount { interface: name.to_owned(), has: has.receive, wanted });
-    }
-    let (hook, sockets) = match part {
-        Some(part) if !part.leads() => {
-            let common = part.common.get().filter(|sockets| sockets.ifindex == interface.index);
-            (None, common.ok_or_else(|| PortError::NotAttached(name.to_owned()))?)
+
+    /// The program, unless it is another worker's, and a socket for every receive queue of this port.
+    fn take(&self) -> Result<Attached, PortError> {
+        let &Self { name, control, interface, options, umem, local, part } = self;
+        // Asked first: without such sockets there is no map for them either, and that would be a stranger message.
+        XdpSocket::create(name)?;
+        let longest = umem.buffer() - KERNEL_HEADROOM;
+        if interface.mtu as usize + FRAME_OVERHEAD > longest {
+            return Err(PortError::MtuTooLong {
+                interface: name.to_owned(),
+                mtu: interface.mtu,
+                longest: (longest - FRAME_OVERHEAD) as u32,
+            });
         }
-        _ => {
-            if let Some(part) = part {
-                part.check(name, has)?;
-                lockable(name, umem, has.receive)?;
+        let has = queues(control, name)?;
+        if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
+            return Err(PortError::QueueCount { interface: name.to_owned(), has: has.receive, wanted });
+        }
+        let (hook, sockets) = match part {
+            Some(part) if !part.leads() => {
+                let common = part.common.get().filter(|sockets| sockets.ifindex == interface.index);
+                (None, common.ok_or_else(|| PortError::NotAttached(name.to_owned()))?)
             }
-            let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options)?;
-            (Some(hook), Arc::new(sockets))
+            _ => {
+                if let Some(part) = part {
+                    part.check(name, has)?;
+                    lockable(name, umem, has.receive)?;
+                }
+                let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options)?;
+                (Some(hook), Arc::new(sockets))
+            }
+        };
+        let numbers = numbers(part, sockets.queues);
+        let ring = options.ring_of(numbers.len());
+        let mut queues = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
+            queues.push(Queue::new(socket, umem.buffers()));
         }
-    };
-    let numbers = numbers(part, sockets.queues);
-    let ring = options.ring_of(numbers.len());
-    let mut queues = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
-        queues.push(Queue::new(socket, umem.buffers()));
-    }
-    let joined = if queues.len() > 1 {
-        let what = || format!("joining the queues of {name}");
-        let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
-        for (number, queue) in queues.iter().enumerate() {
-            joined
-                .add(queue.socket.fd().as_raw_fd(), number as u64)
-                .map_err(|error| PortError::from_io(what(), error))?;
+        let joined = if queues.len() > 1 {
+            let what = || format!("joining the queues of {name}");
+            let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
+            for (number, queue) in queues.iter().enumerate() {
+                joined
+                    .add(queue.socket.fd().as_raw_fd(), number as u64)
+                    .map_err(|error| PortError::from_io(what(), error))?;
+            }
+            Some(joined)
+        } else {
+            None
+        };
+        if let Some(part) = part.filter(|part| part.leads()) {
+            part.common.put(Some(Arc::clone(&sockets)));
         }
-        Some(joined)
-    } else {
-        None
-    };
-    if let Some(part) = part.filter(|part| part.leads()) {
-        part.common.put(Some(Arc::clone(&sockets)));
+        Ok(Attached { hook, sockets, queues, ring, joined })
     }
-    Ok(Attached { hook, sockets, queues, ring, joined })
 }
 
 /// Whether every worker can lock its buffers for its queues of an interface. The first worker asks for all: what it begins the others cannot give up.
@@ -142,7 +141,16 @@ mod tests {
         let pool = FramePool::new(256);
         // As it was looked up, but no interface has that number now.
         let gone = Interface { index: i32::MAX as u32, mac: [2, 0, 0, 0, 0, 1], mtu: 1500, running: true };
-        let attached = attach("lo", &control, &gone, &AfXdpOptions::default(), &pool.umem(), &[], None);
+        let attached = Wanted {
+            name: "lo",
+            control: &control,
+            interface: &gone,
+            options: &AfXdpOptions::default(),
+            umem: &pool.umem(),
+            local: &[],
+            part: None,
+        }
+        .attach();
         let error = attached.err().map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(error, "interface lo does not exist here; `ip link` lists those that do");
     }

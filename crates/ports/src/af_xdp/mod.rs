@@ -40,7 +40,7 @@ use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool, Umem};
 use crate::port::{Port, PortCounters, PortState, RxFrame};
 use crate::sys::{Poller, take_error};
-use attach::{Attached, attach, numbers};
+use attach::{Attached, Wanted, numbers};
 use hook::Hook;
 pub use options::{AfXdpOptions, XdpMode};
 use queue::Queue;
@@ -144,8 +144,16 @@ impl AfXdpPort {
         }
         let control = Control::open()?;
         let found = control.interface(interface)?;
-        let Attached { hook, sockets, queues, ring, joined } =
-            attach(interface, &control, &found, &options, &umem, local, part.as_ref())?;
+        let Attached { hook, sockets, queues, ring, joined } = Wanted {
+            name: interface,
+            control: &control,
+            interface: &found,
+            options: &options,
+            umem: &umem,
+            local,
+            part: part.as_ref(),
+        }
+        .attach()?;
         Ok(Self {
             name: interface.to_owned(),
             checksums: driver(&control, interface)? == "veth",
@@ -341,8 +349,16 @@ impl Port for AfXdpPort {
         let control = Control::open()?;
         let found = control.interface(&self.name)?;
         let part = self.part.as_ref();
-        let Attached { hook, sockets, queues, ring, joined } =
-            attach(&self.name, &control, &found, &self.options, &self.umem, &self.local, part)?;
+        let Attached { hook, sockets, queues, ring, joined } = Wanted {
+            name: &self.name,
+            control: &control,
+            interface: &found,
+            options: &self.options,
+            umem: &self.umem,
+            local: &self.local,
+            part,
+        }
+        .attach()?;
         self.lost_before = self.lost();
         self.hook = hook;
         self.sockets = sockets;
