@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_config::rate_text;
 use evenkeel_core::measure::Histogram;
+use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_report::table::Table;
 use evenkeel_router::snapshot::{AdmissionSnapshot, Drops, FlowSnapshot};

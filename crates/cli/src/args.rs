@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use evenkeel_config::parse_time;
+use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.

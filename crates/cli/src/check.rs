@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_config::diff::{ring_text, settings};
-use evenkeel_config::{
-    BuildError, Change, Diagnostic, Diagnostics, RouterConfig, diff, rate_text, size_text,
-};
+use evenkeel_config::{BuildError, Change, RouterConfig, diff};
+use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
+use evenkeel_settings::{Diagnostic, Diagnostics};
 use serde_json::{Value, json};
 
 use crate::args::CheckArgs;

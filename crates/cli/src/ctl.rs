@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-use evenkeel_config::rate_text;
 use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
 use evenkeel_control::{Client, ClientError, Request, script};
 use evenkeel_core::BitRate;
+use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{RoutingSnapshot, TableSnapshot};

@@ -1,6 +1,6 @@
 //! How a command ends when it cannot do what it was asked.
 
-use evenkeel_config::Diagnostics;
+use evenkeel_settings::Diagnostics;
 
 /// What to print on standard error, and the exit code.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evenkeel_config::key_line;
 use evenkeel_control::{Client, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
 use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
+use evenkeel_settings::key_line;
 
 use crate::args::RunArgs;
 use crate::check;

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::{Diagnostics, rate_text, size_text};
+use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, TrafficKind};
+use evenkeel_settings::Diagnostics;
 use evenkeel_sim::cluster::{ClusterScenario, describe};
 use evenkeel_world::live::LiveScenario;
 use serde_json::{Value, json};

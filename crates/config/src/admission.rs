@@ -12,9 +12,9 @@ use evenkeel_core::admit::{
 use evenkeel_core::units::Ppm;
 
 use crate::change::{ChangeError, concluded, node};
-use crate::quantity::{rate_text, time_text};
-use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 use crate::tables::flow_aware::ADMISSION;
+use evenkeel_core::settings::quantity::{rate_text, time_text};
+use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 
 /// `[flows]`: what the admissions of all links share.
 #[derive(Clone, Debug, PartialEq)]
@@ -397,7 +397,7 @@ pub(crate) fn parse(key: &str, value: &str) -> Result<AdmissionChange, ChangeErr
 pub(crate) fn parse_table(text: &str) -> Result<LinkAdmission, ChangeError> {
     let text = if text == "on" { "{}" } else { text };
     let (table, mut reader) = parse_toml(&format!("admission = {text}"), "");
-    let kind = crate::schema::Kind::Table(&ADMISSION);
+    let kind = evenkeel_core::settings::schema::Kind::Table(&ADMISSION);
     let admission = table.get("admission").and_then(|node| match reader.value(&kind, node, "admission") {
         Some(Item { value: Value::Table(fields), .. }) => admission_of(&mut reader, &fields),
         _ => None,

@@ -9,10 +9,10 @@ use thiserror::Error;
 use crate::admission::{self, AdmissionChange, LinkAdmission};
 use crate::discipline::{DisciplineConfig, multi_backlog, parse_discipline};
 use crate::flow_aware;
-use crate::read::{Fields, Reader, Value, parse_toml, suggest};
-use crate::schema::Kind;
 use crate::tables;
-use crate::tree::{Data, Node, single};
+use evenkeel_core::settings::schema::Kind;
+use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::tree::{Data, Node, single};
 
 /// A change to one link.
 #[derive(Clone, Debug, PartialEq)]

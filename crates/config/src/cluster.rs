@@ -7,8 +7,8 @@ use evenkeel_core::{BitRate, Bytes, Nanos};
 use crate::discipline::by_class;
 use crate::model::{Io, PortConfig};
 use crate::parse::Unique;
-use crate::read::{Fields, Item, Reader, Value, suggest};
 use crate::tables::cluster::MAX_CLASSES;
+use evenkeel_settings::read::{Fields, Item, Reader, Value, suggest};
 
 /// `[cluster]`: what a forwarder is told. What each value means and its range: the reference.
 #[derive(Clone, Eq, PartialEq)]

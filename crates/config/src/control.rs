@@ -8,7 +8,7 @@ use evenkeel_core::measure::Qostat;
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity, Thresholds};
 
 use crate::discipline::{DisciplineConfig, by_class};
-use crate::read::{Fields, Reader, Value};
+use evenkeel_settings::read::{Fields, Reader, Value};
 
 /// `[link.control]`, defaults filled in, per-class keys resolved to vectors in the order of the classes.
 #[derive(Clone, Debug, PartialEq)]

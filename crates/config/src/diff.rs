@@ -8,7 +8,7 @@ use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
 use crate::flow_aware;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
-use crate::quantity::{rate_text, size_text, time_text};
+use evenkeel_core::settings::quantity::{rate_text, size_text, time_text};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
 #[must_use]

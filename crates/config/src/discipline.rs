@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use crate::change::ChangeError;
 use crate::flow_aware;
-use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 use crate::tables;
+use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
 
 /// `[link.discipline]`: per-class knobs resolved to vectors in the order of the classes, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,7 +245,7 @@ pub fn parse_discipline(text: &str, classes: &[&str]) -> Result<DisciplineConfig
     let body =
         if text.starts_with('{') { format!("discipline = {text}") } else { format!("[discipline]\n{text}") };
     let (table, mut reader) = parse_toml(&body, "");
-    let kind = crate::schema::Kind::Variants(tables::DISCIPLINES);
+    let kind = evenkeel_core::settings::schema::Kind::Variants(tables::DISCIPLINES);
     let config = match table.get("discipline") {
         Some(node) => match reader.value(&kind, node, "discipline") {
             Some(Item { value: Value::Table(fields), .. }) => from_fields(&mut reader, &fields, classes),

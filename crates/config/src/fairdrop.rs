@@ -5,9 +5,9 @@ use evenkeel_core::{BitRate, Bytes, Cycles};
 
 use crate::change::ChangeError;
 use crate::discipline::by_class;
-use crate::quantity::{size_text, time_text};
-use crate::read::{Fields, Reader, Value, parse_toml};
 use crate::tables;
+use evenkeel_core::settings::quantity::{size_text, time_text};
+use evenkeel_settings::read::{Fields, Reader, Value, parse_toml};
 
 /// `[fairdrop]`, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,8 @@ impl FairDropConfig {
     pub fn changed(&self, name: &str, value: &str, classes: &[&str]) -> Result<Self, ChangeError> {
         let known: Vec<_> = tables::fairdrop::FAIRDROP.keys.iter().map(|key| key.name).collect();
         if !known.contains(&name) {
-            let message = format!("no key {name:?} in [fairdrop]; {}", crate::read::suggest(name, &known));
+            let message =
+                format!("no key {name:?} in [fairdrop]; {}", evenkeel_settings::read::suggest(name, &known));
             return Err(ChangeError(message));
         }
         let mut entries = self.entries(classes);

@@ -7,8 +7,8 @@ use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
 
-use crate::quantity::{size_text, time_text};
-use crate::read::{Fields, Reader};
+use evenkeel_core::settings::quantity::{size_text, time_text};
+use evenkeel_settings::read::{Fields, Reader};
 
 /// The seed of flow lists until the router that builds the discipline puts its own in.
 const NO_SEED: u64 = 0;

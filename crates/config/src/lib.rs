@@ -15,28 +15,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use evenkeel_settings::json_schema::document;
+use evenkeel_settings::reference::markdown;
+
 pub mod admission;
 pub mod change;
 pub mod cluster;
 pub mod control;
-pub mod diagnostic;
 pub mod diff;
 pub mod discipline;
 pub mod fairdrop;
 mod flow_aware;
-pub mod json_schema;
 pub mod membership;
 pub mod model;
 pub mod parse;
-pub mod place;
-pub mod quantity;
-pub mod read;
-pub mod reference;
-mod scalar;
-pub mod schema;
 pub mod service;
 pub mod tables;
-pub mod tree;
 pub mod workers;
 
 pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
@@ -46,15 +40,24 @@ pub use cluster::{
     ClusterVariant, ForwarderState,
 };
 pub use control::LinkControl;
-pub use diagnostic::{Diagnostic, Diagnostics};
 pub use diff::diff;
 pub use discipline::{BuildError, DisciplineConfig, OwnConfig, parse_discipline};
 pub use fairdrop::FairDropConfig;
-pub use json_schema::router_schema;
 pub use membership::{MembershipSection, Refusal, overlay};
 pub use model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
 pub use parse::{PortSource, router_from_table};
-pub use place::key_line;
-pub use quantity::{QuantityError, parse_rate, parse_size, parse_time, rate_text, size_text, time_text};
-pub use reference::reference_markdown;
 pub use service::{AclConfig, EspConfig, OuterDf, ServiceConfig, Work, key_text};
+
+/// The JSON schema of `router.toml`, as text.
+#[must_use]
+pub fn router_schema() -> String {
+    document("router.toml", &tables::FILE, &|_words| None)
+}
+
+/// The reference of `router.toml`.
+#[must_use]
+pub fn reference_markdown() -> String {
+    let intro = "Every key that `router.toml` can hold. Anything else is an error that names file, line, key, valid range and the \
+                 nearest valid key; all errors of a file are told at once. `evenkeel check router.toml` checks without running.\n";
+    markdown("Reference: router.toml", intro, tables::ALL)
+}

@@ -16,10 +16,10 @@ use evenkeel_core::Nanos;
 use crate::change::node;
 use crate::cluster::{BalancerForwarder, ForwarderState, mac_of};
 use crate::model::RouterConfig;
-use crate::read::{Fields, Reader, Value, suggest};
-use crate::scalar::scalar;
-use crate::schema::{Kind, Section};
 use crate::tables::cluster::{CLUSTER, FORWARDER, MAX};
+use evenkeel_core::settings::schema::{Kind, Section};
+use evenkeel_settings::read::{Fields, Reader, Value, suggest};
+use evenkeel_settings::scalar::scalar;
 
 /// `[membership]`.
 #[derive(Clone, Debug, Eq, PartialEq)]

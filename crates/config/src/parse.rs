@@ -11,17 +11,17 @@ use crate::admission::{LinkAdmission, admission_of, flows_of};
 use crate::change::ring;
 use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
-use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
 use crate::model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
-use crate::quantity::size_text;
-use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
-use crate::schema::{Key, Section};
 use crate::service::{ServiceConfig, service_of_class, services_of};
 use crate::tables;
-use crate::tree::Table;
+use evenkeel_core::settings::quantity::size_text;
+use evenkeel_core::settings::schema::{Key, Section};
+use evenkeel_settings::diagnostic::{Diagnostic, Diagnostics, Span};
+use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::tree::Table;
 
 /// Where the ports of a router come from.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ use evenkeel_core::Cycles;
 use evenkeel_core::class_map::Match;
 
 use crate::parse::{Unique, rule_of};
-use crate::read::{Fields, Reader, suggest};
 use crate::tables;
+use evenkeel_settings::read::{Fields, Reader, suggest};
 
 /// A `[[service]]`.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::{lct, wfq_altq};
 use evenkeel_core::{Bytes, Nanos};
 
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 pub mod cluster;
 pub mod control;

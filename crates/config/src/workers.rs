@@ -9,8 +9,8 @@ use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
 use crate::model::{LinkConfig, RouterConfig};
-use crate::read::{Fields, Reader};
 use crate::service::{ServiceConfig, Work};
+use evenkeel_settings::read::{Fields, Reader};
 
 /// Why neither a cluster's forwarder nor a balancer has several workers.
 const ONE_VOICE: &str =

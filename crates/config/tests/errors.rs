@@ -1,6 +1,7 @@
 //! Every kind of mistake names file, line, key, what is wrong, the valid range, the nearest valid key; all at once.
 
-use evenkeel_config::{Diagnostics, RouterConfig};
+use evenkeel_config::RouterConfig;
+use evenkeel_settings::Diagnostics;
 use proptest::prelude::*;
 
 fn errors(text: &str) -> Diagnostics {

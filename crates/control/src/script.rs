@@ -18,7 +18,7 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_config::parse_time;
+use evenkeel_core::settings::quantity::parse_time;
 
 use crate::client::{Client, ClientError};
 use crate::protocol::Request;

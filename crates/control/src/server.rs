@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use evenkeel_config::{Change, ForwarderState, RouterConfig, key_line, parse_change};
+use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change};
 use evenkeel_core::FlowKey;
 use evenkeel_router::{Command, CommandError, Reply};
+use evenkeel_settings::key_line;
 
 use crate::confirm::{self, Applied, Refused, names};
 use crate::protocol::{Answer, MAX_LINE, Request};

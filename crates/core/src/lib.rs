@@ -40,6 +40,7 @@
 //! | [`admit`] | who may enter: admission of new flows to an outgoing link |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
+//! | [`settings`] | what can be told to an algorithm: names, types, ranges, defaults, said once |
 //! | [`shape`] | the token bucket |
 //! | [`share`] | one link shared by several workers, without a lock |
 //! | [`queue`] | bounded queues of packets |
@@ -67,6 +68,7 @@ pub mod queue;
 pub mod reason;
 pub mod reference;
 pub mod schedule;
+pub mod settings;
 pub mod shape;
 pub mod share;
 pub mod units;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use evenkeel_config::Diagnostics;
 use evenkeel_scenario::World;
+use evenkeel_settings::Diagnostics;
 use evenkeel_world::demo::Demo;
 use evenkeel_world::fairdrop_demo;
 

@@ -7,7 +7,7 @@ mod cluster;
 use evenkeel_config::diff::settings;
 use evenkeel_config::{
     DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig,
-    Work, key_text, rate_text, size_text, time_text,
+    Work, key_text,
 };
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::RouterListsConfig;
@@ -16,6 +16,7 @@ use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::measure::congestion::{Aggregate, Loss};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect};
+use evenkeel_core::settings::{quantity::rate_text, quantity::size_text, quantity::time_text};
 use toml::{Table, Value};
 
 /// The text that `evenkeel_config` reads as `config`.

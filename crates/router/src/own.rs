@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use evenkeel_config::read::suggest;
 use evenkeel_config::{BuildError, DisciplineConfig, OwnConfig, RouterConfig};
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
+use evenkeel_settings::read::suggest;
 
 use crate::pipeline::QueuedPacket;
 

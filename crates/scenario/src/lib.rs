@@ -24,4 +24,4 @@ pub use published::published_number;
 pub use reference::{reference_markdown, scenario_schema};
 pub use topology::{End, FIRST_WEIGHT, Interface, Quality, Route, Wire};
 
-pub use evenkeel_config::{Diagnostic, Diagnostics};
+pub use evenkeel_settings::{Diagnostic, Diagnostics};

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use evenkeel_config::parse::read_file;
-use evenkeel_config::read::{Fields, Reader, suggest};
+use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::model::Published;
 

@@ -1,6 +1,6 @@
 //! The reference of the format, from the same tables that read it.
 
-use evenkeel_config::json_schema;
+use evenkeel_settings::json_schema;
 
 use crate::expr::Metric;
 use crate::tables;
@@ -10,7 +10,7 @@ use crate::tables;
 pub fn reference_markdown() -> String {
     let intro = "Every key that a scenario can hold. Anything else is an error that names file, line, key, valid range and the nearest valid \
                  name; all errors of a file are told at once. Routers are configured as in [router.toml](reference-router.md).\n";
-    let mut page = evenkeel_config::reference::markdown("Reference: scenario.toml", intro, tables::ALL);
+    let mut page = evenkeel_settings::reference::markdown("Reference: scenario.toml", intro, tables::ALL);
     page.push_str(EXPRESSIONS);
     for metric in Metric::ALL {
         let unit = if metric.unit().is_empty() { "fraction" } else { metric.unit() };

@@ -2,8 +2,8 @@
 
 mod core;
 
-use evenkeel_config::schema::{Key, Kind, Presence, Section};
 use evenkeel_config::tables::NAME;
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 /// Most characters of a node's name: it names network interfaces.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use evenkeel_config::Diagnostics;
 use evenkeel_config::parse::read_file;
-use evenkeel_config::read::{Fields, Reader, Value as Read, parse_toml, suggest};
-use evenkeel_config::tree::{Data, Node};
 use evenkeel_scenario::Scenario;
+use evenkeel_settings::Diagnostics;
+use evenkeel_settings::read::{Fields, Reader, Value as Read, parse_toml, suggest};
+use evenkeel_settings::tree::{Data, Node};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -246,7 +246,8 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
     let mut fixed = entries(reader, fields, "fixed", |data| value(data).ok_or("a date is no value"));
     if fields.given("duration") {
         let node = fields.time("duration")?;
-        fixed.push(("duration".to_owned(), Value::String(evenkeel_config::time_text(node))));
+        fixed
+            .push(("duration".to_owned(), Value::String(evenkeel_core::settings::quantity::time_text(node))));
     }
     let measures = entries(reader, fields, "measure", |data| {
         data.as_text().map(str::to_owned).ok_or("expected an expression in quotes")

@@ -1,7 +1,7 @@
 //! The keys of a `sweep.toml`.
 
-use evenkeel_config::schema::{Key, Kind, Presence, Section};
 use evenkeel_core::Nanos;
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 static SEED: Kind = Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" };
 
@@ -287,11 +287,11 @@ pub static ALL: &[&Section] = &[&SWEEP, &VARY, &MAP, &CHART, &MARK];
 pub fn reference_markdown() -> String {
     let intro = "Every key that a `sweep.toml` can hold. Every point of the grid is checked before anything runs. How sweeps are run, on one machine and on many: \
                  [sweeps](sweeps.md).\n";
-    evenkeel_config::reference::markdown("Reference: sweep.toml", intro, ALL)
+    evenkeel_settings::reference::markdown("Reference: sweep.toml", intro, ALL)
 }
 
 /// The JSON Schema (2020-12) of sweeps, as text.
 #[must_use]
 pub fn schema() -> String {
-    evenkeel_config::json_schema::document("sweep.toml", &SWEEP, &|_words| None)
+    evenkeel_settings::json_schema::document("sweep.toml", &SWEEP, &|_words| None)
 }

@@ -5,11 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::Diagnostics;
 use evenkeel_core::BitRate;
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_report::{ClassStats, Judgement, Report, Run, WriteError, judge, table};
 use evenkeel_scenario::{Scenario, World};
+use evenkeel_settings::Diagnostics;
 
 use crate::describe;
 

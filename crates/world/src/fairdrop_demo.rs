@@ -2,10 +2,10 @@
 //!
 //! On real packets both halves are steps of one scenario each: the paper's ratio of costs by burning cycles, and real encryption.
 
-use evenkeel_config::Diagnostics;
 use evenkeel_report::Run;
 use evenkeel_report::cycles::{Account, accounts, table};
 use evenkeel_scenario::{Scenario, World};
+use evenkeel_settings::Diagnostics;
 
 use crate::demo::{BuiltIn, Demo, Show, built_in};
 

@@ -3,7 +3,7 @@
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use super::NAME;
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 /// Most forwarders, and most outgoing links.
 pub const MAX: usize = 64;

@@ -5,7 +5,7 @@ use evenkeel_core::control;
 use evenkeel_core::schedule::lct;
 
 use super::{LIMIT, time};
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 static PRESET: Kind = Kind::Choice(&[
     ("by-name", "that of the class's name, `bulk` for other names"),

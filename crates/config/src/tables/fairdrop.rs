@@ -3,7 +3,7 @@
 use evenkeel_core::drop::{BandwidthConfig, CpuConfig, FlowTableConfig};
 use evenkeel_core::{Bytes, Nanos};
 
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 static WEIGHT: Kind = Kind::Integer { min: 1, max: FlowTableConfig::MAX_WEIGHT as u64, unit: "" };
 static COST: Kind = Kind::Integer { min: 1, max: CpuConfig::MAX_CYCLES.0, unit: "cycles" };

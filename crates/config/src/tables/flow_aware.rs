@@ -5,7 +5,7 @@ use evenkeel_core::admit;
 use evenkeel_core::schedule::{afan, buffer, pdrr, pfq};
 
 use super::{NAME, RATE, time};
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 /// A whole number of a 64-bit range.
 const fn whole(range: &std::ops::RangeInclusive<u64>, unit: &'static str) -> Kind {

@@ -4,7 +4,7 @@ use super::{
     MATCH_DESTINATION, MATCH_DESTINATION_PORT, MATCH_DSCP, MATCH_PROTOCOL, MATCH_SOURCE, MATCH_SOURCE_PORT,
     NAME,
 };
-use crate::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 /// Most services of a router.
 pub const MAX: usize = 63;

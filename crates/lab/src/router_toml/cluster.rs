@@ -2,9 +2,9 @@
 
 use evenkeel_config::{
     BalancerSection, ClusterMissing, ClusterRule, ClusterSection, ClusterVariant, PortConfig, key_text,
-    rate_text, size_text, time_text,
 };
 use evenkeel_core::Bytes;
+use evenkeel_core::settings::{quantity::rate_text, quantity::size_text, quantity::time_text};
 use toml::{Table, Value};
 
 use super::{by_class, table};

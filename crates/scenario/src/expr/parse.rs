@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use evenkeel_config::read::suggest;
+use evenkeel_settings::read::suggest;
 
 use super::lex::{Token, Word, words};
 use super::{Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject};

@@ -1,9 +1,9 @@
 //! `[core]`.
 
 use evenkeel_config::parse::Unique;
-use evenkeel_config::read::{Fields, Reader};
 use evenkeel_core::drop::Rule;
 use evenkeel_core::{Cycles, Nanos};
+use evenkeel_settings::read::{Fields, Reader};
 
 use crate::core_model::{CoreFlows, CoreLink, CoreModel};
 use crate::model::Scenario;

@@ -1,7 +1,7 @@
 //! Expectations: expressions whose every name is known, over numbers that will be there.
 
 use evenkeel_config::parse::Unique;
-use evenkeel_config::read::{Fields, Reader, suggest};
+use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::core_model::{CORE, CoreModel, OUT};
 use crate::expr::{self, AnyNames, Metric, Names, Subject};
@@ -57,7 +57,7 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
     if from.saturating_add(scenario.sample) > end {
         return Some(format!(
             "step {name:?} is too short to be measured: settling and one sampling window do not fit into {}",
-            evenkeel_config::time_text(end.saturating_sub(begin.at))
+            evenkeel_core::settings::quantity::time_text(end.saturating_sub(begin.at))
         ));
     }
     let class = subject.class.as_ref()?;

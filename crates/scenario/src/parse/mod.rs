@@ -8,9 +8,9 @@ mod traffic;
 
 use std::path::Path;
 
-use evenkeel_config::Diagnostics;
 use evenkeel_config::parse::read_file;
-use evenkeel_config::read::{Fields, Reader, parse_toml};
+use evenkeel_settings::Diagnostics;
+use evenkeel_settings::read::{Fields, Reader, parse_toml};
 
 use crate::model::Scenario;
 use crate::published;

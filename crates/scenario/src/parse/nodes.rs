@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use evenkeel_config::diagnostic::Span;
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_config::read::{Fields, Reader, parse_toml, suggest};
-use evenkeel_config::tree::{Data, Table};
 use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::Prefix;
+use evenkeel_settings::diagnostic::Span;
+use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
+use evenkeel_settings::tree::{Data, Table};
 
 use crate::model::{Host, Router, Scenario};
 use crate::topology::{End, Quality, Wire};

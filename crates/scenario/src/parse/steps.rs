@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use evenkeel_config::change::FAIRDROP;
 use evenkeel_config::parse::Unique;
-use evenkeel_config::read::{Fields, Reader, suggest};
 use evenkeel_config::{Change, ChangeError, DisciplineConfig, FairDropConfig, RouterConfig, parse_change};
 use evenkeel_core::Nanos;
+use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
 use crate::topology::Wire;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use evenkeel_config::parse::Unique;
-use evenkeel_config::read::{Fields, Reader, suggest};
 use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
 use evenkeel_core::{BitRate, Bytes, FlowKey};
+use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::model::{Congestion, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
 use crate::topology::Wire;

@@ -1,6 +1,6 @@
 //! The keys of `[core]`.
 
-use evenkeel_config::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use super::{LONGEST, MOMENT};

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use evenkeel_cluster::model::ModelConfig;
 use evenkeel_cluster::{ClusterConfig, Missing, Proposer, Variant, Version, WeightRule};
-use evenkeel_config::Diagnostics;
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_config::read::{Fields, Reader, Value, parse_toml, suggest};
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_scenario::published_number;
+use evenkeel_settings::Diagnostics;
+use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
 
 use super::schema;
 
@@ -89,13 +89,13 @@ impl ClusterScenario {
     #[must_use]
     pub fn reference_markdown() -> String {
         let intro = "A file with `[[case]]` is a cluster scenario: forwarders behind one switch, in virtual time, each case for itself.\n";
-        evenkeel_config::reference::markdown("Reference: cluster scenarios", intro, schema::ALL)
+        evenkeel_settings::reference::markdown("Reference: cluster scenarios", intro, schema::ALL)
     }
 
     /// The format as a JSON schema.
     #[must_use]
     pub fn schema() -> String {
-        evenkeel_config::json_schema::document("cluster scenario", &schema::FILE, &|_words| None)
+        evenkeel_settings::json_schema::document("cluster scenario", &schema::FILE, &|_words| None)
     }
 }
 

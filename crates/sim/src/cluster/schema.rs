@@ -1,6 +1,6 @@
 //! The keys of a cluster scenario.
 
-use evenkeel_config::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 use evenkeel_core::{BitRate, Nanos};
 
 const TIME: Kind = Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(10) };

@@ -7,9 +7,9 @@ mod draw;
 
 use std::path::Path;
 
-use evenkeel_config::read::{Fields, Reader, suggest};
 use evenkeel_report::confidence::Estimate;
 use evenkeel_scenario::published_number;
+use evenkeel_settings::read::{Fields, Reader, suggest};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 

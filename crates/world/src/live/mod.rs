@@ -10,12 +10,13 @@ pub use judge::{Measured, StepMeasured, judge, report};
 
 use std::path::Path;
 
-use evenkeel_config::diagnostic::Span;
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_config::read::{Fields, Reader, parse_toml, suggest};
-use evenkeel_config::tree::{Data, Entry, Node, Table};
-use evenkeel_config::{ClusterVariant, Diagnostics, PortSource, RouterConfig, router_from_table};
+use evenkeel_config::{ClusterVariant, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_settings::Diagnostics;
+use evenkeel_settings::diagnostic::Span;
+use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
+use evenkeel_settings::tree::{Data, Entry, Node, Table};
 
 /// Destination port of the first class.
 pub const FIRST_PORT: u16 = 5_000;
@@ -150,13 +151,13 @@ impl LiveScenario {
     #[must_use]
     pub fn reference_markdown() -> String {
         let intro = "A file with `[switch]` is a live cluster scenario: `evenkeel lab` runs it as processes behind a bridge, `evenkeel sim` in virtual time.\n";
-        evenkeel_config::reference::markdown("Reference: live cluster scenarios", intro, tables::ALL)
+        evenkeel_settings::reference::markdown("Reference: live cluster scenarios", intro, tables::ALL)
     }
 
     /// The format as a JSON schema.
     #[must_use]
     pub fn schema() -> String {
-        evenkeel_config::json_schema::document("live cluster scenario", &tables::FILE, &|_words| None)
+        evenkeel_settings::json_schema::document("live cluster scenario", &tables::FILE, &|_words| None)
     }
 
     /// The scenario with a mechanism switched off: the steps whose expectations must fail, and those.
@@ -280,8 +281,8 @@ fn steps(
         }
         let absent = fields.given("absent").then(|| {
             let items = fields.list("absent").iter();
-            let node = |item: &evenkeel_config::read::Item| match item.value {
-                evenkeel_config::read::Value::Integer(node) => u16::try_from(node).ok(),
+            let node = |item: &evenkeel_settings::read::Item| match item.value {
+                evenkeel_settings::read::Value::Integer(node) => u16::try_from(node).ok(),
                 _ => None,
             };
             items.filter_map(node).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! The keys of a live cluster scenario.
 
-use evenkeel_config::schema::{Key, Kind, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Section};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
 const NAME: Kind = Kind::Name(30);

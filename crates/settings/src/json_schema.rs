@@ -5,17 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::schema::{Kind, Presence, Section};
-use crate::tables;
+use evenkeel_core::settings::schema::{Kind, Presence, Section};
 
 /// What a [`Kind::Foreign`] holds, by the words that say so; anything where `None`.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> Option<Value>;
-
-/// The schema of `router.toml`, as text.
-#[must_use]
-pub fn router_schema() -> String {
-    document("router.toml", &tables::FILE, &|_words| None)
-}
 
 /// A whole schema as text: a section as the root, its title.
 #[must_use]

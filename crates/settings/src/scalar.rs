@@ -2,16 +2,18 @@
 
 use evenkeel_core::{ParsePrefixError, Prefix};
 
-use crate::quantity::{parse_rate, parse_size, parse_time, rate_text, size_text, time_text};
 use crate::read::{Value, nearest};
-use crate::schema::Kind;
 use crate::tree::Data;
+use evenkeel_core::settings::quantity::{
+    parse_rate, parse_size, parse_time, rate_text, size_text, time_text,
+};
+use evenkeel_core::settings::schema::Kind;
 
 /// Protocols that have a name in configuration files.
-pub(crate) const PROTOCOLS: &[(&str, u8)] = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
+pub const PROTOCOLS: &[(&str, u8)] = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
 
 /// Converts a single value and checks its range.
-pub(crate) fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
+pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
     let text = value.as_text();
     let wrong = || format!("expected {}, found {}", kind.expected(), value.found());
     let text_or_wrong = || text.ok_or_else(wrong);

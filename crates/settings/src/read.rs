@@ -1,4 +1,4 @@
-//! Reads TOML by a declaration ([`crate::schema`]): every key is looked up, converted, checked against its range, and
+//! Reads TOML by a declaration ([`evenkeel_core::settings::schema`]): every key is looked up, converted, checked against its range, and
 //! defaults are filled in. Whatever is wrong is collected, never the first error only.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::scalar::scalar;
-use crate::schema::{Key, Kind, Presence, Section};
 use crate::tree::{Data, Entry, Node, Table, document, single};
+use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 /// Reads one text: knows its lines and collects its errors.
 #[derive(Debug)]

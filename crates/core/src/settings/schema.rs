@@ -1,9 +1,13 @@
-//! How a table of keys is declared: name, kind, range, default, meaning. One declaration drives the reading of files
-//! ([`crate::read`]), their errors and the generated reference ([`crate::reference`]).
+//! How a table of keys is declared: name, kind, range, default, meaning. One declaration drives the
+//! reading of files, their errors, JSON schemas and the generated reference (crate `evenkeel-settings`).
 
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use crate::quantity::{rate_text, size_text, time_text};
+use super::quantity::{rate_text, size_text, time_text};
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// A TOML table: what may stand in it.
 #[derive(Debug)]

@@ -3,13 +3,25 @@
 //! A number, optional space, a unit. The unit is never left out and never guessed, and a value that is not a whole number
 //! of the base unit (bit/s, ns, B) is refused rather than rounded.
 
-use evenkeel_core::{BitRate, Bytes, Nanos};
-use thiserror::Error;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// Why a text is not a quantity. The message names the valid units.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("{0}")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QuantityError(pub String);
+
+impl fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for QuantityError {}
 
 /// A family of units, the largest first; the last is the base unit with factor 1.
 struct Family {

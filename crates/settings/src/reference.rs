@@ -2,16 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::schema::{Kind, Presence, Section};
-use crate::tables;
-
-/// The reference of `router.toml`.
-#[must_use]
-pub fn reference_markdown() -> String {
-    let intro = "Every key that `router.toml` can hold. Anything else is an error that names file, line, key, valid range and the \
-                 nearest valid key; all errors of a file are told at once. `evenkeel check router.toml` checks without running.\n";
-    markdown("Reference: router.toml", intro, tables::ALL)
-}
+use evenkeel_core::settings::schema::{Kind, Presence, Section};
 
 /// A page from tables of keys.
 #[must_use]

@@ -1,0 +1,17 @@
+//! Files of settings: TOML is read by declarations ([`evenkeel_core::settings::schema`]) with *all* its
+//! errors at once, each with file, line, key, what is wrong, the valid range and the nearest valid key.
+//! The same declarations give JSON schemas and reference pages, so that they cannot disagree.
+//! Nothing here knows what is set.
+#![forbid(unsafe_code)]
+
+pub mod diagnostic;
+pub mod json_schema;
+pub mod place;
+pub mod read;
+pub mod reference;
+pub mod scalar;
+pub mod tree;
+
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use place::key_line;
+pub use scalar::PROTOCOLS;
