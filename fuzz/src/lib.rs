@@ -6,12 +6,12 @@ use evenkeel_core::Bytes;
 use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 
 /// The harness of the property tests.
-#[path = "../../crates/core/tests/common/mod.rs"]
+#[path = "../../crates/core/tests/it/common/mod.rs"]
 #[allow(missing_docs, reason = "a test module of another crate")]
 pub mod harness;
 
 /// Admission under operations, from the property tests.
-#[path = "../../crates/core/tests/admit/mod.rs"]
+#[path = "../../crates/core/tests/it/admit/mod.rs"]
 #[allow(missing_docs, reason = "a test module of another crate")]
 pub mod admit;
 

@@ -47,7 +47,7 @@
 //! κ < 1/(e·D), so κ is divided by 1 + v/T where delay decides (`patience`). Where the model does not hold (a queue that
 //! just fills, a class that does not feel its X) σ bounds what an interval can do.
 //!
-//! Measured: `tests/control.rs` sweeps loads and mixes on the real link; `docs/lct-control.md` has the table.
+//! Measured: `tests/it/control.rs` sweeps loads and mixes on the real link; `docs/lct-control.md` has the table.
 //!
 //! **Dither.** LCT-UC looks whether a class is due only when the wire takes a packet, so behind packets of wire time τ an
 //! X of 1.1τ and one of 2τ give the same rate: a staircase, between whose steps no fixed X can reach a share. X

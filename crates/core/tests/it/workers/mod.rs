@@ -1,5 +1,5 @@
 //! Several workers that share a link by flows, each with an admission if wanted, and sources that always meet the same worker, in virtual time.
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part")]
+#![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -1,11 +1,9 @@
 //! WFQ/ALTQ: sequences worked by hand, a model that turns the ring visit by visit, shares against the integer quanta,
 //! and the hash policies.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow};
+use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow};
 use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{Knob, Treated};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Reason, Scheduler, Weight};

@@ -1,9 +1,7 @@
 //! Admission in front of a real link: PFQ and PDRR, greedy flows, streams and a flood, in virtual time.
 
-mod admit;
-
-use admit::world::{Sends, Source, World, accounts, schedulers};
-use admit::{config, flow, ms};
+use crate::admit::world::{Sends, Source, World, accounts, schedulers};
+use crate::admit::{config, flow, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, PerUserConfig, Removal,

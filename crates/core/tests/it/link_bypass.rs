@@ -1,7 +1,6 @@
 //! The short way of an idle link without a rate: nobody can tell it from the long one by what the link does or counts.
 
-mod wire;
-
+use crate::wire::{Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig};
 use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
@@ -12,7 +11,6 @@ use evenkeel_core::schedule::wfq_altq::{DropRule, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler, Weight};
 use proptest::prelude::*;
-use wire::{Out, TestPacket, assert_conserved, packet};
 
 /// A discipline that never lets a packet pass by.
 struct Long<S>(S);

@@ -1,8 +1,6 @@
 //! PFQ when more comes than the buffer holds: whoever loses packets does not pay for them.
 
-mod common;
-
-use common::{TestPacket, flow};
+use crate::common::{TestPacket, flow};
 use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, Victim};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{Bytes, Class, Nanos, Packet, Scheduler};

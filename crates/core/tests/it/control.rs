@@ -1,9 +1,6 @@
 //! Dynamic control in closed loop with the real link and LCT-UC, in virtual time.
 
-#[path = "closed_loop/mod.rs"]
-mod closed_loop;
-
-use closed_loop::{Arrivals, Law, Part, Run, config_for, mixes, new_link, part, run, swing};
+use crate::closed_loop::{Arrivals, Law, Loop, Part, Run, config_for, mixes, new_link, part, run, swing};
 use evenkeel_core::control::queue_limits::QueueLimitConfig;
 use evenkeel_core::control::{ControlConfig, ControlError, Controller, Observation};
 use evenkeel_core::measure::congestion::{Aggregate, Index, Sensitivity};
@@ -88,7 +85,7 @@ fn random_arrivals_do_not_rock_the_loop() {
     assert!(with < without * 1.1, "{with} with, {without} without");
 }
 
-fn in_range(controller: &Controller, link: &closed_loop::Loop) {
+fn in_range(controller: &Controller, link: &Loop) {
     let config = controller.config();
     let (x, limits) = (config.x_delay, config.queue_limits.unwrap());
     let classes = config.classes.len() as u16;

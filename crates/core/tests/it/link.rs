@@ -1,7 +1,6 @@
 //! What a link does when: pacing, refill rules, the time of a scheduler call, shaping, back-pressure, live changes.
 
-mod wire;
-
+use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::OutOfRange;
 use evenkeel_core::link::{Heir, Held, Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
@@ -10,7 +9,6 @@ use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqC
 use evenkeel_core::schedule::{AnyScheduler, Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Scheduler};
-use wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 
 const RATE: BitRate = BitRate::from_mbps(100);
 /// What a packet of [`IP_LEN`] takes at [`RATE`].

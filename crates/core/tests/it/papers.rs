@@ -4,15 +4,13 @@
 //! change of any rule shows; what was published is read from `scenarios/published` and compared as the paper states it:
 //! percentages for "How Unfair can Weighted Fair Queuing be?", Table 1, orders for "An Effective Scheduler for IP Routers".
 
-mod wire;
-
+use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::{BitRate, Class, Nanos, Scheduler, Weight};
-use wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 
 /// What a packet of the testbed takes on the wire: 1466 bytes at 100 Mbit/s.
 const PACKET_TIME: u64 = 117_280;

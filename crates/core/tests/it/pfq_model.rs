@@ -1,11 +1,9 @@
 //! PFQ against its published form, taken literally: one list sorted by stamp and a pointer to its last priority packet. What is ours: a
 //! dropped packet is taken out of its flow's tags.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{TestPacket, flow};
+use crate::common::{TestPacket, flow};
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};

@@ -1,10 +1,8 @@
 //! LCT-UC: sequences worked by hand, a model that is the published pseudocode, and what must hold under any sequence.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket};
+use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::{Knob, MultiBacklog, Treated, Wake};
 use evenkeel_core::{Class, Nanos, Reason, Scheduler};

@@ -1,8 +1,6 @@
 //! The rules of admission one by one, with fair rate and priority load chosen by hand.
 
-mod admit;
-
-use admit::{C, Fluid, config, flow, hash, ms};
+use crate::admit::{C, Fluid, config, flow, hash, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, Cause, EccmConfig, EmergencyConfig, EmergencyRule, Event, Flush,

@@ -1,7 +1,6 @@
 //! What holds for a link whatever happens to it, and how far it is from the ideal one.
 
-mod wire;
-
+use crate::wire::{Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::reference::Gps;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
@@ -15,7 +14,6 @@ use evenkeel_core::schedule::{AnyScheduler, Knob, MultiBacklog};
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Scheduler, Weight};
 use proptest::prelude::*;
-use wire::{Out, TestPacket, assert_conserved, packet};
 
 const CLASSES: u16 = 4;
 const RATE: BitRate = BitRate(30_000_000_001);

@@ -1,5 +1,5 @@
 //! A packet, a sink that keeps what left a link, and what holds for every link at every instant.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part of it")]
+#![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,9 +1,8 @@
 //! Knobs at and beyond their limits, memory, allocations, and random operations on everything at once.
 
-mod admit;
-
-use admit::ops::{self, Subject};
-use admit::{C, Fluid, XpPacket, config, flow, hash, ms};
+use crate::admit::ops::{self, Subject};
+use crate::admit::world;
+use crate::admit::{C, Fluid, XpPacket, config, flow, hash, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
@@ -109,12 +108,12 @@ fn every_knob_works_at_its_limits_and_is_refused_beyond() {
                     assert_eq!(set.is_err(), fixed, "{name} {value}");
                 }
             }
-            admit::world::accounts(&live.admission);
+            world::accounts(&live.admission);
             let mut fresh = Fluid::new(with(value));
             for n in 0..50u16 {
                 let _ = fresh.packet_at(ms(u64::from(n) * 30), flow(n % 9, n), n % 3 == 0);
             }
-            admit::world::accounts(&fresh.admission);
+            world::accounts(&fresh.admission);
         }
     }
 }

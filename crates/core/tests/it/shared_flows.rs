@@ -1,11 +1,10 @@
 //! A link shared by flows over workers: every flow has its max-min share of the link whatever worker it is on, streams keep their priority,
 //! fair rate, priority load and admission are those of one worker.
 
-mod workers;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::workers::{PATIENCE, Router, Sends, Sent};
 use evenkeel_core::admit::{AdmissionConfig, EccmConfig};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::reference::max_min;
@@ -15,7 +14,6 @@ use evenkeel_core::schedule::pfq::PfqConfig;
 use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Nanos, Reason};
-use workers::{Router, Sends, Sent};
 
 const RATE: BitRate = BitRate::from_mbps(100);
 
@@ -367,7 +365,7 @@ fn a_worker_that_stands_still_keeps_nobody_waiting() {
 fn threads_keep_the_rate_and_every_packet() {
     // Each thread has a time of its own that goes at its own pace: what differs from run to run is who opens a window.
     let (workers, rate) = (4, BitRate(10_000_000_000));
-    let shared = Arc::new(SharedLink::new(workers, 1, workers::PATIENCE));
+    let shared = Arc::new(SharedLink::new(workers, 1, PATIENCE));
     shared.set_rate(Some(rate));
     let start = std::time::Instant::now();
     let stop = AtomicBool::new(false);
@@ -402,7 +400,7 @@ fn threads_keep_the_rate_and_every_packet() {
     let passed = start.elapsed().as_nanos() as f64;
     assert!(results.iter().all(|sent| *sent > 0), "{results:?}");
     // The rate, and what every worker may have saved.
-    let saved = workers::PATIENCE.0 as f64 * (workers + 1) as f64;
+    let saved = PATIENCE.0 as f64 * (workers + 1) as f64;
     let most = rate.0 as f64 / 8e9 * (passed + saved);
     let sum = results.iter().sum::<u64>() as f64 * 1_538.0;
     assert!(sum < most, "{sum} of {most}");

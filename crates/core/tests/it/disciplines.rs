@@ -1,8 +1,6 @@
 //! What holds for every discipline: conservation, order, honest peeks and wake-up times, knobs within their ranges.
 
-mod common;
-
-use common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
+use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
 use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
 use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};

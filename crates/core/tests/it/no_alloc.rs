@@ -1,9 +1,8 @@
 //! A link does not allocate per packet: everything is there after construction.
 
-mod wire;
-
 use std::sync::Arc;
 
+use crate::wire::{TestPacket, packet};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
@@ -17,7 +16,6 @@ use evenkeel_core::schedule::{AnyScheduler, Knob};
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Weight};
-use wire::{TestPacket, packet};
 
 /// Counts, and forgets the packets.
 #[derive(Default)]

@@ -1,8 +1,6 @@
 //! PFQ and PDRR packet by packet: the worked examples of the published pseudo-code, start-up bounds, overflow, knobs.
 
-mod common;
-
-use common::{TestPacket, flow};
+use crate::common::{TestPacket, flow};
 use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
