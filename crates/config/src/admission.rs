@@ -347,7 +347,7 @@ impl LinkAdmission {
 /// Reads the table; `None` after an error that the reader has taken note of.
 pub(crate) fn admission_of(reader: &mut Reader, fields: &Fields) -> Option<LinkAdmission> {
     let mut admission = LinkAdmission::empty();
-    for key in ADMISSION.keys {
+    for key in ADMISSION.keys() {
         if let Some(item) = fields.item(key.name) {
             admission.put(key.name, &item.value);
         }
@@ -386,7 +386,7 @@ pub(crate) fn flows_of(fields: &Fields) -> Option<FlowsSection> {
 /// Reads a change of a key of `[link.admission]`; `key` without the `admission.` before it.
 pub(crate) fn parse(key: &str, value: &str) -> Result<AdmissionChange, ChangeError> {
     let Some(known) = ADMISSION.key(key) else {
-        let names: Vec<_> = ADMISSION.keys.iter().map(|key| key.name).collect();
+        let names: Vec<_> = ADMISSION.keys().map(|key| key.name).collect();
         return Err(ChangeError(format!("admission has no {key:?}; {}", suggest(key, &names))));
     };
     value_of(known.name, value)?;

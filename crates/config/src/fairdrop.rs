@@ -73,7 +73,7 @@ impl FairDropConfig {
     /// # Errors
     /// No such key (with the nearest), or a value out of its range (with the range).
     pub fn changed(&self, name: &str, value: &str, classes: &[&str]) -> Result<Self, ChangeError> {
-        let known: Vec<_> = tables::fairdrop::FAIRDROP.keys.iter().map(|key| key.name).collect();
+        let known: Vec<_> = tables::fairdrop::FAIRDROP.keys().map(|key| key.name).collect();
         if !known.contains(&name) {
             let message =
                 format!("no key {name:?} in [fairdrop]; {}", evenkeel_settings::read::suggest(name, &known));

@@ -277,7 +277,7 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
 /// What a rule asks for; `section` declares it.
 pub(crate) fn rule_of(reader: &mut Reader, fields: &Fields, section: &Section) -> Option<Match> {
     let asks = |key: &Key| key.name != "action" && fields.given(key.name);
-    if !section.keys.iter().any(asks) {
+    if !section.keys().any(asks) {
         let message = "an empty rule would fit every packet; what no rule takes gets the default anyway";
         reader.fail(&fields.at, fields.path.clone(), message);
         return None;

@@ -326,7 +326,7 @@ fn the_reference_is_up_to_date() {
     );
     for section in tables::ALL {
         assert!(generated.contains(section.heading));
-        assert!(section.keys.iter().all(|key| key.doc.ends_with('.') && generated.contains(key.doc)));
+        assert!(section.keys().all(|key| key.doc.ends_with('.') && generated.contains(key.doc)));
     }
 }
 

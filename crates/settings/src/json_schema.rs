@@ -29,7 +29,7 @@ pub fn document(title: &str, root: &Section, foreign: Foreign<'_>) -> String {
 pub fn section(section: &Section, foreign: Foreign<'_>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for key in section.keys {
+    for key in section.keys() {
         let mut of = kind(&key.kind, foreign);
         if let Value::Object(of) = &mut of {
             let range = match key.kind {
@@ -40,8 +40,8 @@ pub fn section(section: &Section, foreign: Foreign<'_>) -> Value {
             };
             let valid = if range.is_empty() { range } else { format!(" Valid: {range}.") };
             of.insert("description".to_owned(), json!(format!("{}{valid}", key.doc)));
-            if let Presence::Default(text) = key.presence
-                && let Some(value) = default(text)
+            if let Some(text) = key.presence.default_text()
+                && let Some(value) = default(&text)
             {
                 of.insert("default".to_owned(), value);
             }

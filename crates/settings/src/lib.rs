@@ -11,7 +11,9 @@ pub mod read;
 pub mod reference;
 pub mod scalar;
 pub mod tree;
+pub mod typed;
 
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use place::key_line;
 pub use scalar::PROTOCOLS;
+pub use typed::{entries, plain_entries, settings_of};

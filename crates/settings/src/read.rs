@@ -208,7 +208,7 @@ impl Reader {
                 fields.items.insert(key.name, item);
             }
         }
-        for key in section.keys {
+        for key in section.keys() {
             if !fields.items.contains_key(key.name) {
                 self.absent(key, &mut fields, meant.contains(&key.name));
             }
@@ -224,7 +224,7 @@ impl Reader {
         path: &str,
         variant: Option<(&'static str, Variants)>,
     ) -> Option<&'static str> {
-        let names = || section.keys.iter().map(|key| key.name);
+        let names = || section.keys().map(|key| key.name);
         let (kind, variants) = variant.unwrap_or(("", &[]));
         let owners: Vec<&str> = variants
             .iter()
@@ -246,10 +246,11 @@ impl Reader {
     /// A key has no usable value: the default takes its place, or it is missed.
     fn absent(&mut self, key: &'static Key, fields: &mut Fields, misspelt: bool) {
         match key.presence {
-            Presence::Default(text) => {
+            Presence::Default(_) | Presence::Made(_) => {
+                let text = key.presence.default_text().unwrap_or_default();
                 let path = join(&fields.path, key.name);
                 let before = self.stand_in.replace(fields.at.clone());
-                let item = match &single(text) {
+                let item = match &single(&text) {
                     Ok(value) => self.value(&key.kind, value, &path),
                     Err(error) => {
                         self.fail(&fields.at, path, format!("its default is no TOML: {error}"));
@@ -291,7 +292,10 @@ impl Reader {
             Kind::ByClass(of, default) => match &value.data {
                 Data::Table(table) => {
                     let before = self.stand_in.replace(at.clone());
-                    let others = single(default).ok().and_then(|default| self.value(of, &default, path));
+                    let others = default
+                        .default_text()
+                        .and_then(|text| single(&text).ok())
+                        .and_then(|default| self.value(of, &default, path));
                     self.stand_in = before;
                     let mut items: Vec<_> = others.map(|item| (None, item)).into_iter().collect();
                     for Entry { name, value, .. } in &table.entries {
@@ -403,6 +407,11 @@ impl Fields {
     #[must_use]
     pub fn path_of(&self, key: &str) -> String {
         join(&self.path, key)
+    }
+
+    /// Keys and what they hold, as given or by default.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.items.iter().map(|(key, item)| (*key, &item.value))
     }
 
     fn get(&self, key: &str) -> Option<&Value> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_core::settings::schema::{Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Change, Kind, Presence, Section};
 
 /// A page from tables of keys.
 #[must_use]
@@ -25,17 +25,29 @@ fn section_markdown(page: &mut String, section: &Section) {
     // Writing to a String cannot fail.
     let _ = write!(page, "\n## `{}`\n\n{}\n\n", section.heading, section.doc);
     page.push_str("| key | type | valid | default | meaning |\n|---|---|---|---|---|\n");
-    for key in section.keys {
-        let default = match key.presence {
-            Presence::Required => "**required**".to_owned(),
-            Presence::Default("{}") => "its defaults".to_owned(),
-            Presence::Default(text) => format!("`{text}`"),
-            Presence::Optional(words) => words.to_owned(),
+    for key in section.keys() {
+        let default = match (key.presence, &key.kind) {
+            (Presence::Required, _) => "**required**".to_owned(),
+            (Presence::Optional(words), _) => words.to_owned(),
+            (_, Kind::Table(_)) => "its defaults".to_owned(),
+            (presence, _) => format!("`{}`", presence.default_text().unwrap_or_default()),
         };
         let mut meaning = key.doc.to_owned();
+        match key.change {
+            Change::Live => meaning.push_str(" Changes live."),
+            Change::Fixed => meaning.push_str(" Fixed while the router runs."),
+            Change::Untold => {}
+        }
+        if let Some((other, words)) = key.with {
+            let words: Vec<_> = words.iter().map(|word| format!("`\"{word}\"`")).collect();
+            let _ = write!(meaning, " Only with `{other}` = {}.", words.join(" or "));
+        }
+        if let Some(rival) = key.instead_of {
+            let _ = write!(meaning, " Not together with `{rival}`.");
+        }
         if let Kind::Choice(words) = key.kind {
             for (word, what) in words {
-                let _ = write!(meaning, "<br>`\"{word}\"`: {what}.");
+                let _ = write!(meaning, "<br>`\"{word}\"`: {}.", what.trim_end_matches('.'));
             }
         }
         let cells = [format!("`{}`", key.name), key.kind.shape(), key.kind.range(), default, meaning];

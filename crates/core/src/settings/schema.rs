@@ -1,12 +1,14 @@
 //! How a table of keys is declared: name, kind, range, default, meaning. One declaration drives the
 //! reading of files, their errors, JSON schemas and the generated reference (crate `evenkeel-settings`).
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::error::SettingError;
 use super::quantity::{rate_text, size_text, time_text};
+use super::value::Value;
 use crate::units::{BitRate, Bytes, Nanos};
 
 /// A TOML table: what may stand in it.
@@ -16,12 +18,14 @@ pub struct Section {
     pub heading: &'static str,
     /// What it is for.
     pub doc: &'static str,
-    /// Its keys, in the order of the reference.
-    pub keys: &'static [Key],
+    /// Its own keys, in the order of the reference.
+    pub own: &'static [Key],
+    /// Groups of keys that it has in common with other tables.
+    pub parts: &'static [&'static Section],
 }
 
 /// A key of a table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// As in the file.
     pub name: &'static str,
@@ -31,25 +35,66 @@ pub struct Key {
     pub presence: Presence,
     /// What it is for: a sentence or two.
     pub doc: &'static str,
+    /// When it can change.
+    pub change: Change,
+    /// Another key that must hold one of these words; else this one has no meaning.
+    pub with: Option<(&'static str, &'static [&'static str])>,
+    /// A key that cannot stand beside this one: setting one takes the other away.
+    pub instead_of: Option<&'static str>,
+}
+
+/// When a setting can change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// While packets flow.
+    Live,
+    /// Only with a restart, or together with all of its table.
+    Fixed,
+    /// It is not a setting of something that runs.
+    Untold,
 }
 
 impl Key {
     /// One that may not be left out.
     #[must_use]
     pub const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Self {
-        Self { name, kind, presence: Presence::Required, doc }
+        Self::with_presence(name, kind, Presence::Required, doc)
     }
 
     /// One that has `value`, given as in a file, if it is left out.
     #[must_use]
     pub const fn defaulted(name: &'static str, kind: Kind, value: &'static str, doc: &'static str) -> Self {
-        Self { name, kind, presence: Presence::Default(value), doc }
+        Self::with_presence(name, kind, Presence::Default(value), doc)
     }
 
     /// One that may be left out; `absent` says what then.
     #[must_use]
     pub const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Self {
-        Self { name, kind, presence: Presence::Optional(absent), doc }
+        Self::with_presence(name, kind, Presence::Optional(absent), doc)
+    }
+
+    const fn with_presence(name: &'static str, kind: Kind, presence: Presence, doc: &'static str) -> Self {
+        Self { name, kind, presence, doc, change: Change::Untold, with: None, instead_of: None }
+    }
+
+    /// Whether each class has a value of its own.
+    #[must_use]
+    pub const fn is_per_class(&self) -> bool {
+        matches!(self.kind, Kind::ByClass(..))
+    }
+
+    /// Whether a value is of the right type and in its range.
+    ///
+    /// # Errors
+    /// [`SettingError::WrongType`], [`SettingError::OutOfRange`].
+    pub fn admits(&self, value: &Value) -> Result<(), SettingError> {
+        match (value, self.presence) {
+            (Value::Absent, Presence::Required | Presence::Default(_)) => {
+                Err(SettingError::wrong_type(self, value))
+            }
+            (Value::Absent, _) => Ok(()),
+            _ => self.kind.admits(self, value),
+        }
     }
 }
 
@@ -60,8 +105,22 @@ pub enum Presence {
     Required,
     /// Then it has this value, given as in a file.
     Default(&'static str),
+    /// Then it has this value.
+    Made(fn() -> Value),
     /// Then what these words say.
     Optional(&'static str),
+}
+
+impl Presence {
+    /// What a key that was left out has, as in a file; `None`: nothing.
+    #[must_use]
+    pub fn default_text(self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Default(text) => Some(text.into()),
+            Self::Made(value) => Some(value().inline(&[]).into()),
+            Self::Required | Self::Optional(_) => None,
+        }
+    }
 }
 
 /// What a key holds. Ranges include both ends.
@@ -137,9 +196,9 @@ pub enum Kind {
     },
     /// A table whose key `kind` says which of these it is.
     Variants(&'static [(&'static str, &'static Section)]),
-    /// One of these for each class: a table by class names, or one value for all classes. Classes not named have the
-    /// default, given as in a file.
-    ByClass(&'static Kind, &'static str),
+    /// One of these for each class: a table by class names, or one value for all classes. Classes not
+    /// named have the default.
+    ByClass(&'static Kind, Presence),
     /// Anything; read by whoever knows it. The words say what.
     Foreign(&'static str),
 }
@@ -243,10 +302,95 @@ fn choices(words: &[(&str, &str)]) -> String {
     quoted.join(", ")
 }
 
+/// A value and its range as texts with their units.
+fn out_of_range(key: &Key, kind: &Kind, value: &Value) -> SettingError {
+    SettingError::OutOfRange { key: key.name, value: value.plain(&[]), valid: kind.range() }
+}
+
+impl Kind {
+    /// The same with other bounds, in the base unit. Kinds without bounds stay as they are.
+    #[must_use]
+    pub const fn within(self, min: u64, max: u64) -> Self {
+        match self {
+            Self::Integer { unit, .. } => Self::Integer { min, max, unit },
+            Self::Time { .. } => Self::Time { min: Nanos(min), max: Nanos(max) },
+            Self::Rate { .. } => Self::Rate { min: BitRate(min), max: BitRate(max) },
+            Self::Size { .. } => Self::Size { min: Bytes(min), max: Bytes(max) },
+            other => other,
+        }
+    }
+
+    /// The same with other bounds of a number with decimals.
+    #[must_use]
+    pub const fn between(self, min: f64, max: f64) -> Self {
+        match self {
+            Self::Number { .. } => Self::Number { min, max },
+            other => other,
+        }
+    }
+
+    /// The same with the name of what is counted.
+    #[must_use]
+    pub const fn counting(self, unit: &'static str) -> Self {
+        match self {
+            Self::Integer { min, max, .. } => Self::Integer { min, max, unit },
+            other => other,
+        }
+    }
+
+    fn admits(&self, key: &Key, value: &Value) -> Result<(), SettingError> {
+        let inside = match (self, value) {
+            (Self::Integer { min, max, .. }, Value::Integer(number)) => (min..=max).contains(&number),
+            (Self::Number { min, max }, Value::Number(number)) => number >= min && number <= max,
+            (Self::Time { min, max }, Value::Time(time)) => (min..=max).contains(&time),
+            (Self::Rate { min, max }, Value::Rate(rate)) => (min..=max).contains(&rate),
+            (Self::Size { min, max }, Value::Size(size)) => (min..=max).contains(&size),
+            (Self::Choice(words), Value::Text(word)) => words.iter().any(|(known, _)| known == word),
+            (Self::Switch, Value::Switch(_)) => true,
+            (Self::Text | Self::Name(_) | Self::Interface | Self::Path | Self::Prefix, Value::Text(_)) => {
+                true
+            }
+            (Self::List(of), Value::List(items)) => {
+                return items.iter().try_for_each(|item| of.admits(key, item));
+            }
+            (Self::Table(section), Value::Table(entries)) => {
+                let known = |(name, value): &(&str, Value)| section.key(name).map(|key| key.admits(value));
+                return entries.iter().filter_map(known).collect();
+            }
+            (Self::ByClass(of, _), Value::PerClass { rest, own }) => {
+                own.iter().try_for_each(|one| of.admits(key, one))?;
+                return of.admits(key, rest);
+            }
+            (Self::ByClass(of, _), one) => return of.admits(key, one),
+            _ => return Err(SettingError::wrong_type(key, value)),
+        };
+        if inside { Ok(()) } else { Err(out_of_range(key, self, value)) }
+    }
+}
+
 impl Section {
+    /// A table of these keys.
+    #[must_use]
+    pub const fn new(heading: &'static str, doc: &'static str, own: &'static [Key]) -> Self {
+        Self { heading, doc, own, parts: &[] }
+    }
+
+    /// All its keys, in the order of the reference.
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> + use<> {
+        let (own, parts) = (self.own, self.parts);
+        own.iter().chain(parts.iter().flat_map(|part| part.own))
+    }
+
     /// The key with this name.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.name == name)
+        self.keys().find(|key| key.name == name)
+    }
+
+    /// What its table is called in messages: its kind where it is one of several, else its heading.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let quoted = self.heading.split('"').nth(1);
+        quoted.unwrap_or(self.heading)
     }
 }

@@ -1,6 +1,6 @@
 //! The keys of a cluster scenario.
 
-use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Section};
 use evenkeel_core::{BitRate, Nanos};
 
 const TIME: Kind = Kind::Time { min: Nanos::ZERO, max: Nanos::from_secs(10) };
@@ -85,36 +85,34 @@ macro_rules! with_settings {
 static SETTINGS: Section = Section {
     heading: "[cluster]",
     doc: "What all cases share. Anything left out is as in the paper.",
-    keys: with_settings!(),
+    own: with_settings!(),
+    parts: &[],
 };
 
 static SET: Section = Section {
     heading: "set = { … }",
     doc: "Settings that override those of all cases.",
-    keys: with_settings!(),
+    own: with_settings!(),
+    parts: &[],
 };
 
 static CASE: Section = Section {
     heading: "[[case]]",
     doc: "One simulation.",
-    keys: with_settings!(Key {
-        name: "name",
-        kind: NAME,
-        presence: Presence::Required,
-        doc: "Its name. Unique."
-    }),
+    own: with_settings!(Key::required("name", NAME, "Its name. Unique.")),
+    parts: &[],
 };
 
 static EXPECT: Section = Section {
     heading: "[[expect]]",
     doc: "A claim on one number of one case.",
-    keys: &[
-        Key { name: "name", kind: NAME, presence: Presence::Required, doc: "Its name. Unique." },
-        Key { name: "claim", kind: Kind::Text, presence: Presence::Required, doc: "The claim in words." },
-        Key { name: "case", kind: NAME, presence: Presence::Required, doc: "The case." },
-        Key {
-            name: "of",
-            kind: Kind::Choice(&[
+    own: &[
+        Key::required("name", NAME, "Its name. Unique."),
+        Key::required("claim", Kind::Text, "The claim in words."),
+        Key::required("case", NAME, "The case."),
+        Key::required(
+            "of",
+            Kind::Choice(&[
                 ("rate", "packets per second of one forwarder, on average"),
                 ("packets", "packets of a class on a link"),
                 ("bytes", "bytes of a class on a link"),
@@ -127,29 +125,28 @@ static EXPECT: Section = Section {
                 ("collisions", "packets on a link that another forwarder used in the same round"),
                 ("out_of_step", "times that a node's clocks were found to differ"),
             ]),
-            presence: Presence::Required,
-            doc: "The number.",
-        },
-        Key { name: "link", kind: integer(1, 64, ""), presence: Presence::Default("1"), doc: "Which link." },
-        Key { name: "class", kind: integer(1, 8, ""), presence: Presence::Default("1"), doc: "Which class." },
-        Key {
-            name: "is",
-            kind: Kind::Choice(&[
+            "The number.",
+        ),
+        Key::defaulted("link", integer(1, 64, ""), "1", "Which link."),
+        Key::defaulted("class", integer(1, 8, ""), "1", "Which class."),
+        Key::defaulted(
+            "is",
+            Kind::Choice(&[
                 ("near", "differs by at most `within`"),
                 ("at-least", "is not below"),
                 ("at-most", "is not above"),
             ]),
-            presence: Presence::Default("\"near\""),
-            doc: "How it must relate.",
-        },
+            "\"near\"",
+            "How it must relate.",
+        ),
         Key::optional("published", Kind::Text, "`value`", "A path in the published entry, `kpps[0]`."),
         Key::optional("value", Kind::Number { min: 0.0, max: 1e15 }, "`published`", "What to compare with."),
-        Key {
-            name: "times",
-            kind: Kind::Number { min: 0.0, max: 1e9 },
-            presence: Presence::Default("1"),
-            doc: "Factor of what is compared with: units.",
-        },
+        Key::defaulted(
+            "times",
+            Kind::Number { min: 0.0, max: 1e9 },
+            "1",
+            "Factor of what is compared with: units.",
+        ),
         Key::optional(
             "within",
             Kind::Number { min: 0.0, max: 1e15 },
@@ -162,68 +159,35 @@ static EXPECT: Section = Section {
             "`within`",
             "Largest difference in percent.",
         ),
-        Key {
-            name: "note",
-            kind: Kind::Text,
-            presence: Presence::Default("\"\""),
-            doc: "What else to know.",
-        },
+        Key::defaulted("note", Kind::Text, "\"\"", "What else to know."),
     ],
+    parts: &[],
 };
 
 static WITHOUT: Section = Section {
     heading: "[[without]]",
     doc: "A mechanism switched off.",
-    keys: &[
-        Key { name: "name", kind: Kind::Text, presence: Presence::Required, doc: "Its name. Unique." },
-        Key {
-            name: "set",
-            kind: Kind::Table(&SET),
-            presence: Presence::Required,
-            doc: "What changes in all cases.",
-        },
-        Key {
-            name: "fails",
-            kind: Kind::List(&NAME),
-            presence: Presence::Required,
-            doc: "The expectations that must fail then.",
-        },
+    own: &[
+        Key::required("name", Kind::Text, "Its name. Unique."),
+        Key::required("set", Kind::Table(&SET), "What changes in all cases."),
+        Key::required("fails", Kind::List(&NAME), "The expectations that must fail then."),
     ],
+    parts: &[],
 };
 
 /// A cluster scenario.
 pub(super) static FILE: Section = Section {
     heading: "cluster scenario",
     doc: "Forwarders behind one switch, simulated: cases and what must come out.",
-    keys: &[
-        Key { name: "name", kind: Kind::Text, presence: Presence::Required, doc: "Its name, path-like." },
-        Key { name: "title", kind: Kind::Text, presence: Presence::Required, doc: "One line for headings." },
-        Key {
-            name: "source",
-            kind: Kind::Text,
-            presence: Presence::Default("\"\""),
-            doc: "What it reproduces.",
-        },
-        Key {
-            name: "notes",
-            kind: Kind::Text,
-            presence: Presence::Default("\"\""),
-            doc: "What the reader must know.",
-        },
+    own: &[
+        Key::required("name", Kind::Text, "Its name, path-like."),
+        Key::required("title", Kind::Text, "One line for headings."),
+        Key::defaulted("source", Kind::Text, "\"\"", "What it reproduces."),
+        Key::defaulted("notes", Kind::Text, "\"\"", "What the reader must know."),
         Key::optional("published", Kind::Text, "nothing published", "`\"file.toml#key\"`, as in a scenario."),
-        Key {
-            name: "seed",
-            kind: integer(0, i64::MAX as u64, ""),
-            presence: Presence::Default("1"),
-            doc: "Seed.",
-        },
+        Key::defaulted("seed", integer(0, i64::MAX as u64, ""), "1", "Seed."),
         Key::optional("cluster", Kind::Table(&SETTINGS), "as in the paper", "What all cases share."),
-        Key {
-            name: "case",
-            kind: Kind::Tables { section: &CASE, min: 1, max: 100 },
-            presence: Presence::Required,
-            doc: "The simulations.",
-        },
+        Key::required("case", Kind::Tables { section: &CASE, min: 1, max: 100 }, "The simulations."),
         Key::optional(
             "expect",
             Kind::Tables { section: &EXPECT, min: 0, max: 1000 },
@@ -237,6 +201,7 @@ pub(super) static FILE: Section = Section {
             "Runs in which they must fail.",
         ),
     ],
+    parts: &[],
 };
 
 /// Every table, in the order of the reference.

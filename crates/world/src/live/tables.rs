@@ -15,7 +15,7 @@ const fn integer(min: u64, max: u64) -> Kind {
 static SWITCH: Section = Section {
     heading: "[switch]",
     doc: "One Ethernet switch, and everything at it: balancers 1, 2, …, forwarders 1, 2, …, next hops and the links to them, a source for each balancer.",
-    keys: &[
+    own: &[
         Key::defaulted("balancers", integer(1, 4), "2", "Balancers."),
         Key::defaulted("forwarders", integer(1, 8), "3", "Forwarders."),
         Key::defaulted("next_hops", integer(1, 8), "3", "Next hops: each is the end of one outgoing link."),
@@ -32,18 +32,20 @@ static SWITCH: Section = Section {
         ),
         Key::defaulted("flows", integer(1, 10_000), "20", "Flows of each source, class and next hop."),
     ],
+    parts: &[],
 };
 
 static CLASS: Section = Section {
     heading: "[[class]]",
     doc: "A class of traffic. Its packets are told from others' by their destination port. Weights: `weight` of `[cluster]`.",
-    keys: &[Key::required("name", NAME, "Its name. Unique.")],
+    own: &[Key::required("name", NAME, "Its name. Unique.")],
+    parts: &[],
 };
 
 static STEP: Section = Section {
     heading: "[[step]]",
     doc: "A part of the run. Traffic begins, `settle` goes by, then comes what the step does, then `for`; then the queues are emptied.",
-    keys: &[
+    own: &[
         Key::required("name", NAME, "Its name. Unique."),
         Key::required(
             "for",
@@ -101,6 +103,7 @@ static STEP: Section = Section {
             "Whether as many flows as there are begin anew when the step has done what it does.",
         ),
     ],
+    parts: &[],
 };
 
 /// What an expectation can be of, and what that is.
@@ -138,7 +141,7 @@ pub(super) const MEASURES: &[(&str, &str)] = &[
 static EXPECT: Section = Section {
     heading: "[[expect]]",
     doc: "A claim on one number of one step.",
-    keys: &[
+    own: &[
         Key::required("name", NAME, "Its name. Unique."),
         Key::required("claim", Kind::Text, "The claim in words."),
         Key::required("step", NAME, "The step."),
@@ -156,12 +159,13 @@ static EXPECT: Section = Section {
         Key::required("value", Kind::Number { min: 0.0, max: 1e12 }, "What to compare with."),
         Key::defaulted("note", Kind::Text, "\"\"", "What else to know."),
     ],
+    parts: &[],
 };
 
 static WITHOUT: Section = Section {
     heading: "[[without]]",
     doc: "A mechanism switched off.",
-    keys: &[
+    own: &[
         Key::required("name", NAME, "Its name. Unique."),
         Key::required(
             "cluster",
@@ -174,13 +178,14 @@ static WITHOUT: Section = Section {
             "The expectations that must fail then. Only their steps are run.",
         ),
     ],
+    parts: &[],
 };
 
 /// A live cluster scenario.
 pub(super) static FILE: Section = Section {
     heading: "live cluster scenario",
     doc: "Balancers and forwarders behind one switch, each a process and a namespace of its own.",
-    keys: &[
+    own: &[
         Key::required("name", Kind::Text, "Its name, path-like."),
         Key::required("title", Kind::Text, "One line for headings."),
         Key::defaulted("source", Kind::Text, "\"\"", "What it reproduces."),
@@ -220,6 +225,7 @@ pub(super) static FILE: Section = Section {
             "Runs in which they must fail.",
         ),
     ],
+    parts: &[],
 };
 
 /// Every table, in the order of the reference.

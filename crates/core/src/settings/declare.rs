@@ -1,0 +1,233 @@
+//! The macros that declare settings and words.
+
+/// Declares a struct of settings. See [the module](crate::settings).
+///
+/// ```text
+/// settings! {
+///     /// What it is: the text of the section in the reference.
+///     #[derive(Copy)]
+///     pub struct Name: "heading in a file" {
+///         /// What it is for. `live` changes while packets flow, `fixed` does not.
+///         live key: Type = default, in min..=max, counting "packets", absent "what none means",
+///             with other ["word"], instead_of another;
+///     }
+///     parts { field: AnotherSettings }        // its keys stand in this table
+///     plain { /// Not a setting. seed: u64 = 0; }
+///     check Self::consistent_with_itself
+/// }
+/// ```
+/// Clauses are optional, in this order; `between 0.0..=1.0` stands for `in` where numbers have
+/// decimals. Every struct derives `Clone`, `Debug` and `PartialEq`.
+#[macro_export]
+macro_rules! settings {
+    (@change live) => { $crate::settings::ChangeTime::Live };
+    (@change fixed) => { $crate::settings::ChangeTime::Fixed };
+    (@presence $name:ident $field:ident $absent:literal) => {
+        $crate::settings::Presence::Optional($absent)
+    };
+    (@presence $name:ident $field:ident) => {
+        $crate::settings::Presence::Made(|| {
+            $crate::settings::Held::to_value(&<$name as Default>::default().$field)
+        })
+    };
+    (@clause) => { None };
+    (@clause $clause:expr) => { Some($clause) };
+    (@part) => { None };
+    (@part $first:expr $(, $next:expr)*) => { $first$(.or_else(|| $next))* };
+    (
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:ident),+)])?
+        $vis:vis struct $name:ident: $heading:literal {
+            $(
+                $(#[doc = $doc:literal])+
+                $how:ident $field:ident: $ty:ty = $default:expr
+                    $(, in $range:expr)?
+                    $(, between $low:literal..=$high:literal)?
+                    $(, counting $unit:literal)?
+                    $(, absent $absent:literal)?
+                    $(, with $other:ident [$($word:literal),+])?
+                    $(, instead_of $rival:ident)?
+                ;
+            )*
+        }
+        $(parts { $($(#[doc = $part_doc:literal])+ $part:ident: $part_ty:ty),+ $(,)? })?
+        $(plain { $($(#[doc = $plain_doc:literal])+ $plain:ident: $plain_ty:ty = $plain_default:expr;)+ })?
+        $(check $check:expr)?
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq $($(, $derive)+)?)]
+        $vis struct $name {
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("Default `", stringify!($default), "`", $("; in `", stringify!($range), "`",)?
+                    $("; in `", stringify!($low), "..=", stringify!($high), "`",)? ".")]
+                pub $field: $ty,
+            )*
+            $($($(#[doc = $part_doc])+ pub $part: $part_ty,)+)?
+            $($($(#[doc = $plain_doc])+ pub $plain: $plain_ty,)+)?
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($field: $default,)*
+                    $($($part: <$part_ty>::default(),)+)?
+                    $($($plain: $plain_default,)+)?
+                }
+            }
+        }
+
+        impl $crate::settings::Settings for $name {
+            const SECTION: &'static $crate::settings::Section = &$crate::settings::Section {
+                heading: $heading,
+                doc: const { $crate::settings::Trimmed(concat!($($about),+)).text() },
+                own: &[$($crate::settings::Key {
+                    name: stringify!($field),
+                    kind: const {
+                        const ONE: $crate::settings::Kind = <$ty as $crate::settings::Held>::KIND
+                            $(.within(*($range).start() as u64, *($range).end() as u64))?
+                            $(.between($low, $high))?
+                            $(.counting($unit))?;
+                        if <$ty as $crate::settings::Held>::PER_CLASS {
+                            $crate::settings::Kind::ByClass(
+                                &ONE,
+                                $crate::settings!(@presence $name $field $($absent)?),
+                            )
+                        } else {
+                            ONE
+                        }
+                    },
+                    presence: $crate::settings!(@presence $name $field $($absent)?),
+                    doc: const { $crate::settings::Trimmed(concat!($($doc),+)).text() },
+                    change: $crate::settings!(@change $how),
+                    with: $crate::settings!(@clause $((stringify!($other), &[$($word),+]))?),
+                    instead_of: $crate::settings!(@clause $(stringify!($rival))?),
+                },)*],
+                parts: &[$($(<$part_ty as $crate::settings::Settings>::SECTION,)+)?],
+            };
+
+            fn get(&self, key: &str) -> Option<$crate::settings::Value> {
+                match key {
+                    $(stringify!($field) => Some($crate::settings::Held::to_value(&self.$field)),)*
+                    _ => $crate::settings!(@part $($(self.$part.get(key)),+)?),
+                }
+            }
+
+            fn put(
+                &mut self,
+                key: &str,
+                class: Option<$crate::Class>,
+                value: &$crate::settings::Value,
+            ) -> Option<bool> {
+                match key {
+                    $(stringify!($field) => {
+                        let taken = $crate::settings::Held::take(&mut self.$field, class, value);
+                        $(if taken {
+                            self.$rival = Self::default().$rival;
+                        })?
+                        Some(taken)
+                    })*
+                    _ => $crate::settings!(@part $($(self.$part.put(key, class, value)),+)?),
+                }
+            }
+
+            fn consistent(&self) -> Result<(), $crate::settings::SettingError> {
+                $($($crate::settings::Settings::consistent(&self.$part)?;)+)?
+                $($check(self)?;)?
+                Ok(())
+            }
+        }
+
+        // Within another table it is a table of its own.
+        impl $crate::settings::Held for $name {
+            const KIND: $crate::settings::Kind =
+                $crate::settings::Kind::Table(<Self as $crate::settings::Settings>::SECTION);
+
+            fn to_value(&self) -> $crate::settings::Value {
+                $crate::settings::table_of(self)
+            }
+
+            fn from_value(value: &$crate::settings::Value) -> Option<Self> {
+                $crate::settings::from_table(value)
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants are words of a file. One variant is the `#[default]`.
+#[macro_export]
+macro_rules! words {
+    (
+        $(#[doc = $about:literal])+
+        $vis:vis enum $name:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $(#[$default:ident])?
+                $variant:ident = $word:literal,
+            )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+        $vis enum $name {
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("In files: `", $word, "`.")]
+                $(#[$default])?
+                $variant,
+            )+
+        }
+
+        impl $name {
+            /// The words of files, each with its meaning.
+            $vis const WORDS: &'static [(&'static str, &'static str)] = &[
+                $(($word, const { $crate::settings::Trimmed(concat!($($doc),+)).text() })),+
+            ];
+
+            /// The word in files.
+            #[must_use]
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// What a word in a file stands for.
+            #[must_use]
+            $vis fn from_name(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl $crate::settings::Held for $name {
+            const KIND: $crate::settings::Kind = $crate::settings::Kind::Choice(Self::WORDS);
+
+            fn to_value(&self) -> $crate::settings::Value {
+                $crate::settings::Value::Text(self.name().into())
+            }
+
+            fn from_value(value: &$crate::settings::Value) -> Option<Self> {
+                match value {
+                    $crate::settings::Value::Text(word) => Self::from_name(word),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// The text of a doc comment, without the space that it begins with.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Trimmed(pub &'static str);
+
+impl Trimmed {
+    /// The text.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.0.trim_ascii()
+    }
+}

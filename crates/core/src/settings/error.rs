@@ -1,0 +1,104 @@
+//! Why a setting was not changed. Nothing changed.
+
+use alloc::string::String;
+use core::fmt;
+
+use super::schema::Key;
+use super::value::Value;
+use crate::packet::Class;
+
+/// Why a setting was not changed. Nothing changed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// There is no such setting.
+    NoSuchSetting {
+        /// The name asked for.
+        key: String,
+        /// Whose settings were looked at: a discipline's name.
+        of: &'static str,
+    },
+    /// There is no such class.
+    NoSuchClass {
+        /// The class asked for.
+        class: Class,
+        /// How many classes there are.
+        classes: u16,
+    },
+    /// A class was named, but the setting is of the whole link.
+    NotOfAClass {
+        /// The setting.
+        key: &'static str,
+    },
+    /// The value lies outside of the valid range.
+    OutOfRange {
+        /// The setting.
+        key: &'static str,
+        /// The value asked for, with its unit.
+        value: String,
+        /// The valid range, with its unit.
+        valid: String,
+    },
+    /// The value is not of the setting's type.
+    WrongType {
+        /// The setting.
+        key: &'static str,
+        /// What must be written.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// The setting has no meaning beside another one as it is.
+    OnlyWith {
+        /// The setting.
+        key: &'static str,
+        /// The other setting.
+        other: &'static str,
+        /// What the other one must be: one of these.
+        words: &'static [&'static str],
+    },
+    /// The setting cannot change while the router runs.
+    Fixed {
+        /// The setting.
+        key: &'static str,
+    },
+    /// The settings do not fit each other.
+    Contradiction {
+        /// The setting.
+        key: &'static str,
+        /// What does not fit, and what would.
+        message: String,
+    },
+}
+
+impl SettingError {
+    /// The value is not of the type that `key` declares.
+    pub(super) fn wrong_type(key: &Key, value: &Value) -> Self {
+        Self::WrongType { key: key.name, expected: key.kind.expected(), found: value.inline(&[]) }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchSetting { key, of } => write!(f, "{of} has no {key}"),
+            Self::NoSuchClass { class, classes } => {
+                write!(f, "no class {class}: classes are 0 to {}", classes.saturating_sub(1))
+            }
+            Self::NotOfAClass { key } => write!(f, "{key} is of the whole link, not of a class"),
+            Self::OutOfRange { key, value, valid } => {
+                write!(f, "{key}: {value} is out of range; valid: {valid}")
+            }
+            Self::WrongType { key, expected, found } => {
+                write!(f, "{key}: expected {expected}, found {found}")
+            }
+            Self::OnlyWith { key, other, words } => {
+                write!(f, "{key}: only together with {other} = \"{}\"", words.join("\" or \""))
+            }
+            Self::Fixed { key } => write!(f, "{key} cannot change while the router runs"),
+            Self::Contradiction { key, message } => write!(f, "{key}: {message}"),
+        }
+    }
+}
+
+impl core::error::Error for SettingError {}

@@ -1,0 +1,150 @@
+//! What a declaration promises, on a declaration made for it.
+
+use super::*;
+use crate::units::{Bytes, Nanos, Ppm, Weight};
+use crate::{settings, words};
+
+words! {
+    /// Which packet goes.
+    enum Rule {
+        /// The one that arrives.
+        #[default]
+        Tail = "tail",
+        /// The first of the longest.
+        Longest = "longest",
+    }
+}
+
+settings! {
+    /// Numbers of flows.
+    struct Flows: "" {
+        /// Most flows.
+        fixed flows: u32 = 100, in 1..=1_000, counting "flows";
+    }
+    plain {
+        /// Seed of the hash.
+        seed: u64 = 7;
+    }
+}
+
+settings! {
+    /// A queue.
+    struct Queue: "queue = { kind = \"trial\", … }" {
+        /// Weights.
+        live weight: PerClass<Weight> = PerClass::all(Weight(100)), in 1..=10_000;
+        /// Which packet goes.
+        fixed rule: Rule = Rule::Tail;
+        /// Most packets.
+        live limit: u32 = 50, in 1..=500, counting "packets", with rule ["tail"];
+        /// Most bytes.
+        live high: Option<Bytes> = None, in 100..=1_000, absent "no bound", instead_of time;
+        /// Most time.
+        live time: Option<Nanos> = None, in 1..=1_000_000, absent "no bound", instead_of high;
+        /// A share.
+        live share: Ppm = Ppm::percent(5), between 0.01..=0.5;
+    }
+    parts {
+        /// Flows.
+        flows: Flows,
+    }
+    check Queue::fits
+}
+
+impl Queue {
+    fn fits(&self) -> Result<(), SettingError> {
+        if self.limit == 500 && self.share == Ppm::percent(50) {
+            let message = "not 500 at half".into();
+            return Err(SettingError::Contradiction { key: "limit", message });
+        }
+        Ok(())
+    }
+}
+
+fn set(queue: &mut Queue, change: Change) -> Result<(), SettingError> {
+    queue.set(&change, 2)
+}
+
+#[test]
+fn every_key_is_read_back_as_it_was_put() {
+    let mut queue = Queue::default();
+    let values: [(&str, Value); 5] = [
+        ("weight", Weight(3).into()),
+        ("limit", 60_u32.into()),
+        ("high", Bytes(200).into()),
+        ("share", Ppm::percent(10).into()),
+        ("flows", 12_u32.into()),
+    ];
+    for (key, value) in values {
+        assert_eq!(queue.put(key, None, &value), Some(true), "{key}");
+        assert_eq!(queue.get(key).map(|held| held.of_class(9).clone()), Some(value), "{key}");
+    }
+    assert_eq!((queue.flows.flows, queue.flows.seed), (12, 7));
+    assert_eq!((queue.get("seed"), queue.put("seed", None, &1_u64.into())), (None, None));
+}
+
+#[test]
+fn a_refused_change_changes_nothing() {
+    let mut queue = Queue::default();
+    for change in [
+        Change::new("limit", 0_u32),
+        Change::new("limit", 501_u32),
+        Change::new("limit", true),
+        Change::of("limit", Class(0), 5_u32),
+        Change::of("weight", Class(2), Weight(5)),
+        Change::of("weight", Class(0), Weight(0)),
+        Change::new("flows", 0_u32),
+        Change::new("share", Ppm::percent(60)),
+        Change::new("nothing", 1_u32),
+    ] {
+        assert!(set(&mut queue, change.clone()).is_err(), "{change:?}");
+        assert_eq!(queue, Queue::default(), "{change:?}");
+    }
+}
+
+#[test]
+fn settings_know_what_they_go_with() {
+    let mut queue = Queue::default();
+    set(&mut queue, Change::new("rule", Rule::Longest)).unwrap();
+    let refused = set(&mut queue, Change::new("limit", 5_u32)).unwrap_err();
+    assert_eq!(refused.to_string(), "limit: only together with rule = \"tail\"");
+    set(&mut queue, Change::new("high", Bytes(100))).unwrap();
+    set(&mut queue, Change::new("time", Nanos(10))).unwrap();
+    assert_eq!((queue.high, queue.time), (None, Some(Nanos(10))), "one instead of the other");
+    set(&mut queue, Change::new("time", None::<Nanos>)).unwrap();
+    assert_eq!(queue.time, None);
+    set(&mut queue, Change::new("rule", Rule::Tail)).unwrap();
+    set(&mut queue, Change::new("limit", 500_u32)).unwrap();
+    let refused = set(&mut queue, Change::new("share", Ppm::percent(50))).unwrap_err();
+    assert_eq!(refused.to_string(), "limit: not 500 at half");
+}
+
+#[test]
+fn fixed_settings_do_not_change_live() {
+    let mut queue = Queue::default();
+    let refused = queue.set_live(&Change::new("rule", Rule::Longest), 2).unwrap_err();
+    assert_eq!(refused, SettingError::Fixed { key: "rule" });
+    assert!(queue.set_live(&Change::new("limit", 5_u32), 2).is_ok());
+}
+
+#[test]
+fn classes_have_their_own_values() {
+    let mut queue = Queue::default();
+    set(&mut queue, Change::of("weight", Class(1), Weight(30))).unwrap();
+    assert_eq!([0, 1, 2].map(|class| queue.weight.get(class)), [100, 30, 100].map(Weight));
+    let text = queue.get("weight").unwrap().inline(&["voice", "bulk"]);
+    assert_eq!(text, "{ \"voice\" = 100, \"bulk\" = 30 }");
+    set(&mut queue, Change::new("weight", Weight(7))).unwrap();
+    assert_eq!(queue.weight, PerClass::all(Weight(7)));
+}
+
+#[test]
+fn the_declaration_tells_all_there_is() {
+    let names: Vec<_> = Queue::SECTION.keys().map(|key| key.name).collect();
+    assert_eq!(names, ["weight", "rule", "limit", "high", "time", "share", "flows"]);
+    let limit = Queue::SECTION.key("limit").unwrap();
+    assert_eq!((limit.doc, limit.kind.range()), ("Most packets.", "1 to 500 packets".to_owned()));
+    assert_eq!(limit.presence.default_text().unwrap(), "50");
+    assert_eq!(Queue::SECTION.name(), "trial");
+    assert_eq!(Queue::default().check(), Ok(()));
+    assert_eq!(from_table::<Queue>(&table_of(&Queue::default())), Some(Queue::default()));
+}

@@ -1,0 +1,125 @@
+//! Between files and structs of settings: what a table says is put into the struct that declares its
+//! keys, and what a struct holds is written as a file has it.
+
+use evenkeel_core::Class;
+use evenkeel_core::settings::{Key, Settings, Value as Held};
+
+use crate::read::{Fields, Item, Reader, Value, suggest};
+
+/// The settings that a table says, which was read by the declaration of `S`; the rest by default.
+/// `classes` are the names of the classes, in order. `None` after an error that `reader` has noted.
+pub fn settings_of<S: Settings>(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<S> {
+    let mut settings = S::default();
+    let mut sound = true;
+    let given: Vec<&Key> = S::SECTION.keys().filter(|key| fields.given(key.name)).collect();
+    for key in &given {
+        // A value of the wrong type has been told already.
+        let Some(item) = fields.item(key.name) else { continue };
+        sound &= put(reader, fields, &mut settings, key, item, classes);
+        if let Some(rival) = key.instead_of.filter(|rival| key.name < *rival && fields.given(rival)) {
+            let message = format!("only one of `{rival}` and `{}` is possible", key.name);
+            reader.fail(&item.at, fields.path_of(key.name), message);
+            sound = false;
+        }
+    }
+    for key in given {
+        if let Some((other, words)) = key.with.filter(|_| !settings.applies(key)) {
+            let message = format!("only together with {other} = \"{}\"", words.join("\" or \""));
+            reader.fail(&fields.span(key.name), fields.path_of(key.name), message);
+            sound = false;
+        }
+    }
+    if let (true, Err(error)) = (sound, settings.consistent()) {
+        reader.fail(&fields.at, fields.path.clone(), error.to_string());
+        sound = false;
+    }
+    sound.then_some(settings)
+}
+
+fn put<S: Settings>(
+    reader: &mut Reader,
+    fields: &Fields,
+    settings: &mut S,
+    key: &Key,
+    item: &Item,
+    classes: &[&str],
+) -> bool {
+    let path = fields.path_of(key.name);
+    let mut sound = true;
+    let Value::ByClass(items) = &item.value else {
+        if settings.put(key.name, None, &held(&item.value)) != Some(true) {
+            reader.fail(&item.at, path, format!("expected {}", key.kind.expected()));
+            return false;
+        }
+        return true;
+    };
+    for (name, item) in items {
+        let class = match name {
+            None => None,
+            Some(name) => match classes.iter().position(|class| class == name) {
+                Some(at) => u16::try_from(at).ok().map(Class),
+                None => {
+                    let message = format!("no class {name:?}; {}", suggest(name, classes));
+                    reader.fail(&item.at, format!("{path}.{name}"), message);
+                    sound = false;
+                    continue;
+                }
+            },
+        };
+        if settings.put(key.name, class, &held(&item.value)) != Some(true) {
+            reader.fail(&item.at, path.clone(), format!("expected {}", key.kind.expected()));
+            sound = false;
+        }
+    }
+    sound
+}
+
+/// A value that was read, as settings hold it. Words keep their text; the reader has checked them.
+#[must_use]
+pub fn held(value: &Value) -> Held {
+    match value {
+        Value::Text(text) => Held::Text(text.clone()),
+        Value::Switch(switch) => Held::Switch(*switch),
+        Value::Integer(number) => Held::Integer(*number),
+        Value::Number(number) => Held::Number(*number),
+        Value::Time(time) => Held::Time(*time),
+        Value::Rate(rate) => Held::Rate(*rate),
+        Value::Size(size) => Held::Size(*size),
+        Value::Prefix(prefix) => Held::Text(prefix.to_string()),
+        Value::Protocol(number) => Held::Integer((*number).into()),
+        Value::Ports(range) => Held::Text(format!("{}-{}", range.start(), range.end())),
+        Value::List(items) => Held::List(items.iter().map(|item| held(&item.value)).collect()),
+        Value::Table(fields) => {
+            Held::Table(fields.entries().map(|(key, value)| (key, held(value))).collect())
+        }
+        Value::ByClass(items) => items.first().map_or(Held::Absent, |(_, item)| held(&item.value)),
+        Value::Foreign(_) => Held::Absent,
+    }
+}
+
+/// The settings that have a meaning and a value, as key and value on one line as a file has them.
+/// `classes` are the names of the classes; one that each class has stands once, as a table.
+pub fn entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(&'static str, String)> {
+    applying(settings).map(|(key, value)| (key.name, value.inline(classes))).collect()
+}
+
+/// The settings that have a meaning and a value, without quotes and one by one: `weight.voice`.
+pub fn plain_entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (key, value) in applying(settings) {
+        if key.is_per_class() {
+            let of = |(at, class): (usize, &&str)| {
+                (format!("{}.{class}", key.name), value.of_class(at).plain(classes))
+            };
+            all.extend(classes.iter().enumerate().map(of));
+        } else {
+            all.push((key.name.to_owned(), value.plain(classes)));
+        }
+    }
+    all
+}
+
+fn applying<S: Settings>(settings: &S) -> impl Iterator<Item = (&'static Key, Held)> + '_ {
+    let keys = S::SECTION.keys().filter(|key| settings.applies(key));
+    keys.filter_map(|key| Some((key, settings.get(key.name)?))).filter(|(_, value)| *value != Held::Absent)
+}
