@@ -27,7 +27,7 @@
 //! 2 MiB buffers: its Reno got 0.6 times what RFC 5348 gives at a loss of 1 % and 10 ms, 3 times at 0.1 % and 10 ms, 4.7 times at 0.1 % and
 //! 100 ms. Its sender does not use selective acknowledgements, leaves recovery with the first acknowledgement of new data, and
 //! waits a second at least before a time-out; none of that can be configured. It also stores payload, in buffers of fixed size. This model stays within
-//! 13 % of the functions: `tests/tcp_response.rs`.
+//! 13 % of the functions: `tests/it/tcp_response.rs`.
 mod alarm;
 mod congestion;
 mod endpoint;

@@ -19,7 +19,7 @@ fn the_reference_and_the_schema_are_up_to_date() {
         let written = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             written == generated,
-            "{name} is out of date: UPDATE_DOCS=1 cargo test -p evenkeel-sim --test cluster"
+            "{name} is out of date: UPDATE_DOCS=1 cargo test -p evenkeel-sim --test it cluster::"
         );
     }
 }

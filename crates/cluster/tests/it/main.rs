@@ -1,0 +1,7 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod balancer;
+mod behaviour;
+mod change;
+mod frames;
+mod published;

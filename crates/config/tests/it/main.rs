@@ -1,0 +1,9 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod admission;
+mod cluster;
+mod control;
+mod errors;
+mod membership;
+mod reference;
+mod router;

@@ -1,0 +1,6 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod errors;
+mod scenario;
+mod schema;
+mod shipped;

@@ -1,0 +1,9 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod cluster;
+mod fairdrop;
+mod golden;
+mod properties;
+mod published;
+mod tcp;
+mod tcp_response;
