@@ -16,7 +16,7 @@ pub mod service;
 pub use service::ACL_RULE;
 
 /// Most characters of a name.
-pub const NAME_LENGTH: usize = 32;
+pub const NAME_LENGTH: usize = evenkeel_core::settings::Name::LENGTH;
 /// Most ports of a router.
 pub const MAX_PORTS: usize = 64;
 

@@ -98,6 +98,11 @@ quantity! {
     Ppm(u32)
 }
 
+quantity! {
+    /// A factor, in thousandths.
+    Thousandths(u32)
+}
+
 impl Ppm {
     /// The whole.
     pub const ONE: Self = Self(1_000_000);

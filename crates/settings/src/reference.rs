@@ -36,6 +36,7 @@ fn section_markdown(page: &mut String, section: &Section) {
         match key.change {
             Change::Live => meaning.push_str(" Changes live."),
             Change::Fixed => meaning.push_str(" Fixed while the router runs."),
+            Change::Reload => meaning.push_str(" Changes by reload."),
             Change::Untold => {}
         }
         if let Some((other, words)) = key.with {

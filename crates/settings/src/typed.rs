@@ -2,7 +2,7 @@
 //! keys, and what a struct holds is written as a file has it.
 
 use evenkeel_core::Class;
-use evenkeel_core::settings::{Key, Settings, Value as Held};
+use evenkeel_core::settings::{KIND, Key, SettingError, Settings, Value as Held};
 
 use crate::read::{Fields, Item, Reader, Value, suggest};
 
@@ -30,7 +30,12 @@ pub fn settings_of<S: Settings>(reader: &mut Reader, fields: &Fields, classes: &
         }
     }
     if let (true, Err(error)) = (sound, settings.consistent()) {
-        reader.fail(&fields.at, fields.path.clone(), error.to_string());
+        match error {
+            SettingError::Contradiction { key, message } if S::SECTION.key(key).is_some() => {
+                reader.fail(&fields.span(key), fields.path_of(key), message);
+            }
+            other => reader.fail(&fields.at, fields.path.clone(), other.to_string()),
+        }
         sound = false;
     }
     sound.then_some(settings)
@@ -90,7 +95,9 @@ pub fn held(value: &Value) -> Held {
         Value::Ports(range) => Held::Text(format!("{}-{}", range.start(), range.end())),
         Value::List(items) => Held::List(items.iter().map(|item| held(&item.value)).collect()),
         Value::Table(fields) => {
-            Held::Table(fields.entries().map(|(key, value)| (key, held(value))).collect())
+            let kind = fields.kind.map(|kind| (KIND, Held::Text(kind.to_owned())));
+            let entries = fields.entries().map(|(key, value)| (key, held(value)));
+            Held::Table(kind.into_iter().chain(entries).collect())
         }
         Value::ByClass(items) => items.first().map_or(Held::Absent, |(_, item)| held(&item.value)),
         Value::Foreign(_) => Held::Absent,

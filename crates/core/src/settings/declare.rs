@@ -10,6 +10,8 @@
 ///         /// What it is for. `live` changes while packets flow, `fixed` does not.
 ///         live key: Type = default, in min..=max, counting "packets", absent "what none means",
 ///             with other ["word"], instead_of another;
+///         /// A field that is called otherwise in files. `reload` changes with the whole file.
+///         reload field as key: Type = default;
 ///     }
 ///     parts { field: AnotherSettings }        // its keys stand in this table
 ///     plain { /// Not a setting. seed: u64 = 0; }
@@ -22,6 +24,9 @@
 macro_rules! settings {
     (@change live) => { $crate::settings::ChangeTime::Live };
     (@change fixed) => { $crate::settings::ChangeTime::Fixed };
+    (@change reload) => { $crate::settings::ChangeTime::Reload };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:ident) => { stringify!($key) };
     (@presence $name:ident $field:ident $absent:literal) => {
         $crate::settings::Presence::Optional($absent)
     };
@@ -40,7 +45,7 @@ macro_rules! settings {
         $vis:vis struct $name:ident: $heading:literal {
             $(
                 $(#[doc = $doc:literal])+
-                $how:ident $field:ident: $ty:ty = $default:expr
+                $how:ident $field:ident $(as $key:ident)?: $ty:ty = $default:expr
                     $(, in $range:expr)?
                     $(, between $low:literal..=$high:literal)?
                     $(, counting $unit:literal)?
@@ -82,7 +87,7 @@ macro_rules! settings {
                 heading: $heading,
                 doc: const { $crate::settings::Trimmed(concat!($($about),+)).text() },
                 own: &[$($crate::settings::Key {
-                    name: stringify!($field),
+                    name: $crate::settings!(@key $field $($key)?),
                     kind: const {
                         const ONE: $crate::settings::Kind = <$ty as $crate::settings::Held>::KIND
                             $(.within(*($range).start() as u64, *($range).end() as u64))?
@@ -108,7 +113,9 @@ macro_rules! settings {
 
             fn get(&self, key: &str) -> Option<$crate::settings::Value> {
                 match key {
-                    $(stringify!($field) => Some($crate::settings::Held::to_value(&self.$field)),)*
+                    $($crate::settings!(@key $field $($key)?) => {
+                        Some($crate::settings::Held::to_value(&self.$field))
+                    })*
                     _ => $crate::settings!(@part $($(self.$part.get(key)),+)?),
                 }
             }
@@ -120,7 +127,7 @@ macro_rules! settings {
                 value: &$crate::settings::Value,
             ) -> Option<bool> {
                 match key {
-                    $(stringify!($field) => {
+                    $($crate::settings!(@key $field $($key)?) => {
                         let taken = $crate::settings::Held::take(&mut self.$field, class, value);
                         $(if taken {
                             self.$rival = Self::default().$rival;
@@ -132,6 +139,7 @@ macro_rules! settings {
             }
 
             fn consistent(&self) -> Result<(), $crate::settings::SettingError> {
+                $($crate::settings::Held::fits(&self.$field)?;)*
                 $($($crate::settings::Settings::consistent(&self.$part)?;)+)?
                 $($check(self)?;)?
                 Ok(())
@@ -149,6 +157,10 @@ macro_rules! settings {
 
             fn from_value(value: &$crate::settings::Value) -> Option<Self> {
                 $crate::settings::from_table(value)
+            }
+
+            fn fits(&self) -> Result<(), $crate::settings::SettingError> {
+                $crate::settings::Settings::consistent(self)
             }
         }
     };
@@ -213,6 +225,78 @@ macro_rules! words {
                 match value {
                     $crate::settings::Value::Text(word) => Self::from_name(word),
                     _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants are tables of settings: the key `kind` says which of them it is.
+#[macro_export]
+macro_rules! variants {
+    (
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:ident),+)])?
+        $vis:vis enum $name:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $variant:ident($settings:ty) = $word:literal,
+            )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq $($(, $derive)+)?)]
+        $vis enum $name {
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("In files: `kind = \"", $word, "\"`.")]
+                $variant($settings),
+            )+
+        }
+
+        impl $name {
+            /// The kinds in files, each with its declaration.
+            $vis const KINDS: &'static [(&'static str, &'static $crate::settings::Section)] =
+                &[$(($word, <$settings as $crate::settings::Settings>::SECTION)),+];
+
+            /// The kind in files.
+            #[must_use]
+            $vis const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $word,)+
+                }
+            }
+
+            /// Whether every value lies in its range and all fit each other.
+            ///
+            /// # Errors
+            /// For the first that does not.
+            $vis fn check(&self) -> Result<(), $crate::settings::SettingError> {
+                match self {
+                    $(Self::$variant(settings) => $crate::settings::Settings::check(settings),)+
+                }
+            }
+        }
+
+        impl $crate::settings::Held for $name {
+            const KIND: $crate::settings::Kind = $crate::settings::Kind::Variants(Self::KINDS);
+
+            fn to_value(&self) -> $crate::settings::Value {
+                match self {
+                    $(Self::$variant(settings) => $crate::settings::table_of_kind($word, settings),)+
+                }
+            }
+
+            fn from_value(value: &$crate::settings::Value) -> Option<Self> {
+                match value.kind()? {
+                    $($word => $crate::settings::from_table(value).map(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            fn fits(&self) -> Result<(), $crate::settings::SettingError> {
+                match self {
+                    $(Self::$variant(settings) => $crate::settings::Settings::consistent(settings),)+
                 }
             }
         }

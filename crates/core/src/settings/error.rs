@@ -62,6 +62,11 @@ pub enum SettingError {
         /// The setting.
         key: &'static str,
     },
+    /// The setting changes with the whole file only.
+    ByReload {
+        /// The setting.
+        key: &'static str,
+    },
     /// The settings do not fit each other.
     Contradiction {
         /// The setting.
@@ -96,6 +101,7 @@ impl fmt::Display for SettingError {
                 write!(f, "{key}: only together with {other} = \"{}\"", words.join("\" or \""))
             }
             Self::Fixed { key } => write!(f, "{key} cannot change while the router runs"),
+            Self::ByReload { key } => write!(f, "{key} changes by reload only"),
             Self::Contradiction { key, message } => write!(f, "{key}: {message}"),
         }
     }

@@ -52,7 +52,7 @@ pub use declare::Trimmed;
 pub use error::SettingError;
 pub use per_class::PerClass;
 pub use schema::{Change as ChangeTime, Key, Kind, Presence, Section};
-pub use value::{Held, Value};
+pub use value::{Held, Name, Value};
 
 /// A new value for one setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +154,20 @@ pub trait Settings: Clone + Default + PartialEq {
     fn set_live(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
         match Self::SECTION.key(change.key) {
             Some(key) if key.change == ChangeTime::Fixed => Err(SettingError::Fixed { key: key.name }),
+            Some(key) if key.change == ChangeTime::Reload => Err(SettingError::ByReload { key: key.name }),
             _ => self.set(change, classes),
+        }
+    }
+
+    /// Whether `wanted` leaves what is fixed as it is.
+    ///
+    /// # Errors
+    /// [`SettingError::Fixed`] if not.
+    fn keeps_fixed(&self, wanted: &Self) -> Result<(), SettingError> {
+        let mut fixed = Self::SECTION.keys().filter(|key| key.change == ChangeTime::Fixed);
+        match fixed.find(|key| self.get(key.name) != wanted.get(key.name)) {
+            Some(key) => Err(SettingError::Fixed { key: key.name }),
+            None => Ok(()),
         }
     }
 }
@@ -167,12 +180,25 @@ pub fn table_of<S: Settings>(settings: &S) -> Value {
     Value::Table(keys.map(held).collect())
 }
 
+/// As [`table_of`], of a table that is one of several.
+#[must_use]
+pub fn table_of_kind<S: Settings>(kind: &'static str, settings: &S) -> Value {
+    let mut entries = alloc::vec![(KIND, Value::Text(kind.into()))];
+    if let Value::Table(own) = table_of(settings) {
+        entries.extend(own);
+    }
+    Value::Table(entries)
+}
+
+/// The key that says which of several tables one is.
+pub const KIND: &str = "kind";
+
 /// The settings that a table says, the rest by default; `None`: a value is of another type.
 #[must_use]
 pub fn from_table<S: Settings>(value: &Value) -> Option<S> {
     let Value::Table(entries) = value else { return None };
     let mut settings = S::default();
-    let mut given = entries.iter().filter(|(_, value)| *value != Value::Absent);
+    let mut given = entries.iter().filter(|(key, value)| *key != KIND && *value != Value::Absent);
     given.all(|(key, value)| settings.put(key, None, value) == Some(true)).then_some(settings)
 }
 

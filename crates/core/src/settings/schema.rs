@@ -50,6 +50,8 @@ pub enum Change {
     Live,
     /// Only with a restart, or together with all of its table.
     Fixed,
+    /// With the whole file.
+    Reload,
     /// It is not a setting of something that runs.
     Untold,
 }
@@ -353,9 +355,13 @@ impl Kind {
             (Self::List(of), Value::List(items)) => {
                 return items.iter().try_for_each(|item| of.admits(key, item));
             }
-            (Self::Table(section), Value::Table(entries)) => {
-                let known = |(name, value): &(&str, Value)| section.key(name).map(|key| key.admits(value));
-                return entries.iter().filter_map(known).collect();
+            (Self::Table(section), Value::Table(entries)) => return section.admits(entries),
+            (Self::Variants(variants), Value::Table(entries)) => {
+                let kind = value.kind();
+                match variants.iter().find(|(name, _)| Some(*name) == kind) {
+                    Some((_, section)) => return section.admits(entries),
+                    None => return Err(SettingError::wrong_type(key, value)),
+                }
             }
             (Self::ByClass(of, _), Value::PerClass { rest, own }) => {
                 own.iter().try_for_each(|one| of.admits(key, one))?;
@@ -385,6 +391,12 @@ impl Section {
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
+    }
+
+    /// Whether the values of these keys are of the right type and in their range.
+    fn admits(&self, entries: &[(&str, Value)]) -> Result<(), SettingError> {
+        let known = |(name, value): &(&str, Value)| self.key(name).map(|key| key.admits(value));
+        entries.iter().filter_map(known).collect()
     }
 
     /// What its table is called in messages: its kind where it is one of several, else its heading.

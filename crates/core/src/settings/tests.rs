@@ -1,8 +1,9 @@
 //! What a declaration promises, on a declaration made for it.
 
 use super::*;
-use crate::units::{Bytes, Nanos, Ppm, Weight};
-use crate::{settings, words};
+use crate::prefix::Prefix;
+use crate::units::{Bytes, Nanos, Ppm, Thousandths, Weight};
+use crate::{settings, variants, words};
 
 words! {
     /// Which packet goes.
@@ -147,4 +148,89 @@ fn the_declaration_tells_all_there_is() {
     assert_eq!(Queue::SECTION.name(), "trial");
     assert_eq!(Queue::default().check(), Ok(()));
     assert_eq!(from_table::<Queue>(&table_of(&Queue::default())), Some(Queue::default()));
+}
+
+settings! {
+    /// A threshold that stays.
+    struct Still: "rule = { kind = \"still\", … }" {
+        /// Where.
+        live at: Thousandths = Thousandths(1_500), between 1.0..=2.0;
+    }
+}
+
+settings! {
+    /// A threshold that moves.
+    struct Moving: "rule = { kind = \"moving\", … }" {
+        /// From here.
+        live low: u32 = 1;
+        /// To here.
+        live high: u32 = 5, in 1..=9;
+    }
+    check |moving: &Self| match moving.low <= moving.high {
+        true => Ok(()),
+        false => Err(SettingError::Contradiction { key: "low", message: "above high".into() }),
+    }
+}
+
+variants! {
+    /// A threshold.
+    enum Threshold {
+        /// It stays.
+        Still(Still) = "still",
+        /// It moves.
+        Moving(Moving) = "moving",
+    }
+}
+
+settings! {
+    /// Who may pass.
+    struct Gate: "[gate]" {
+        /// When.
+        live threshold: Threshold = Threshold::Still(Still::default());
+        /// Who.
+        reload who as from: Vec<Prefix> = Vec::new(), absent "nobody";
+        /// Where to.
+        fixed to: Option<Name> = None, absent "nowhere";
+    }
+}
+
+#[test]
+fn tables_of_several_kinds_are_values() {
+    let mut gate = Gate::default();
+    let moving = Threshold::Moving(Moving { low: 2, high: 3 });
+    gate.set_live(&Change::new("threshold", moving.clone()), 1).unwrap();
+    assert_eq!(gate.threshold, moving);
+    let held = gate.get("threshold").unwrap();
+    assert_eq!(held.inline(&[]), "{ kind = \"moving\", low = 2, high = 3 }");
+    assert_eq!(Threshold::from_value(&held), Some(moving.clone()));
+    for wrong in [
+        Threshold::Still(Still { at: Thousandths(999) }),
+        Threshold::Moving(Moving { low: 2, high: 10 }),
+        Threshold::Moving(Moving { low: 4, high: 3 }),
+    ] {
+        assert!(wrong.check().is_err(), "{wrong:?}");
+        assert!(gate.set(&Change::new("threshold", wrong), 1).is_err());
+        assert_eq!(gate.threshold, moving);
+    }
+    let unknown = Value::Table([(KIND, Value::Text("other".into()))].into());
+    assert!(gate.set(&Change { key: "threshold", class: None, value: unknown }, 1).is_err());
+    assert_eq!(Threshold::KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), ["still", "moving"]);
+    assert_eq!(moving.name(), "moving");
+}
+
+#[test]
+fn fields_may_be_called_otherwise_in_files_and_change_by_reload() {
+    let mut gate = Gate::default();
+    assert_eq!(gate.get("from"), Some(Value::Absent));
+    assert_eq!(gate.get("who"), None);
+    let change = Change::new("from", alloc::vec![Prefix::ALL_V4]);
+    assert_eq!(gate.set_live(&change, 1), Err(SettingError::ByReload { key: "from" }));
+    gate.set(&change, 1).unwrap();
+    assert_eq!(gate.who, [Prefix::ALL_V4]);
+    assert_eq!(gate.get("from").unwrap().inline(&[]), "[\"0.0.0.0/0\"]");
+    let mut wanted = gate.clone();
+    wanted.who.clear();
+    assert_eq!(gate.keeps_fixed(&wanted), Ok(()));
+    wanted.to = Some(Name("wan".into()));
+    assert_eq!(gate.keeps_fixed(&wanted), Err(SettingError::Fixed { key: "to" }));
 }

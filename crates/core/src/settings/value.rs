@@ -5,11 +5,14 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
+use super::error::SettingError;
 use super::quantity::{rate_text, size_text, time_text};
 use super::schema::Kind;
 use crate::packet::Class;
-use crate::units::{BitRate, Bytes, Cycles, Nanos, Ppm, Weight};
+use crate::prefix::Prefix;
+use crate::units::{BitRate, Bytes, Cycles, Nanos, Ppm, Thousandths, Weight};
 
 /// What a setting holds, whatever its type in Rust.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +93,18 @@ impl Value {
         }
     }
 
+    /// Which of several tables it is.
+    #[must_use]
+    pub fn kind(&self) -> Option<&str> {
+        match self {
+            Self::Table(entries) => entries.iter().find_map(|entry| match entry {
+                (super::KIND, Self::Text(kind)) => Some(kind.as_str()),
+                _ => None,
+            }),
+            _ => None,
+        }
+    }
+
     /// What it holds for one class.
     #[must_use]
     pub fn of_class(&self, class: usize) -> &Self {
@@ -112,6 +127,14 @@ pub trait Held: Sized {
 
     /// What a value says; `None`: it is of another type.
     fn from_value(value: &Value) -> Option<Self>;
+
+    /// Whether what it holds fits together, where it is a table.
+    ///
+    /// # Errors
+    /// [`SettingError::Contradiction`] if not.
+    fn fits(&self) -> Result<(), SettingError> {
+        Ok(())
+    }
 
     /// Takes over a value, for one class where the type has one for each. Whether it could.
     fn take(&mut self, class: Option<Class>, value: &Value) -> bool {
@@ -170,8 +193,70 @@ held! {
     Nanos: Time, Kind::Time { min: Nanos::ZERO, max: Nanos::MAX }, |v: Nanos| v, Some;
     BitRate: Rate, Kind::Rate { min: BitRate::ZERO, max: BitRate::MAX }, |v: BitRate| v, Some;
     Bytes: Size, Kind::Size { min: Bytes::ZERO, max: Bytes::MAX }, |v: Bytes| v, Some;
+    Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 }, |v: Thousandths| f64::from(v.0) / 1e3,
+        |v: f64| Some(Thousandths((v * 1e3 + 0.5) as u32));
     Ppm: Number, Kind::Number { min: 0.0, max: 1.0 }, |v: Ppm| f64::from(v.0) / 1e6,
         |v: f64| Some(Ppm((v * 1e6 + 0.5) as u32));
+}
+
+/// Types that are a text in files.
+macro_rules! held_as_text {
+    ($($ty:ty: $kind:expr, $from:expr;)+) => {
+        $(impl Held for $ty {
+            const KIND: Kind = $kind;
+
+            fn to_value(&self) -> Value {
+                Value::Text(self.to_string())
+            }
+
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Text(text) => $from(text),
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+/// A name: of a port, say.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Name(pub String);
+
+impl Name {
+    /// Most characters.
+    pub const LENGTH: usize = 32;
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+held_as_text! {
+    Name: Kind::Name(Self::LENGTH), |text: &String| Some(Self(text.clone()));
+    Prefix: Kind::Prefix, |text: &String| text.parse().ok();
+}
+
+/// Several; none at all is as if the setting were left out.
+impl<T: Held> Held for Vec<T> {
+    const KIND: Kind = Kind::List(&T::KIND);
+
+    fn to_value(&self) -> Value {
+        match self.as_slice() {
+            [] => Value::Absent,
+            items => Value::List(items.iter().map(Held::to_value).collect()),
+        }
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Absent => Some(Self::new()),
+            Value::List(items) => items.iter().map(T::from_value).collect(),
+            one => T::from_value(one).map(|one| alloc::vec![one]),
+        }
+    }
 }
 
 /// A setting that may be left out.
