@@ -20,8 +20,8 @@
 //! | S_mk, sent against a grant | `Cells::sent` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | G_mk, granted since the start | `Table::granted` | 2^-16 bytes on the wire, modulo 2^64 |
 //! | P, for whatever comes | `Table::pot` | 2^-16 bytes on the wire |
-//! | n_m, elastic flows that wait at a worker, times wire bytes per IP byte | `Cells::flows` | 2^-16 |
-//! | FB, sent to each elastic flow that always waits | `Table::level` | bytes of IP packets |
+//! | n_m, elastic flows that wait at a worker | `Cells::flows` | 2^-16 |
+//! | FB, sent to each elastic flow that always waits | `Table::level` | bytes on the wire |
 //! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
 //! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S within what the link sends in a few windows or in the
@@ -131,7 +131,7 @@ enum Told {
     Priority,
     /// Bytes of the first packets of flows that it admitted.
     First,
-    /// What each of its elastic flows was sent without a grant, in 2^-16 bytes of IP packets.
+    /// What each of its elastic flows was sent without a grant, in 2^-16 bytes on the wire.
     Free,
 }
 
@@ -154,9 +154,9 @@ enum Sharing {
 /// What all workers of a link together were measured to have done. Monotone, but for the idle time, which may fall by what was sent ahead.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Together {
-    /// FB: bytes of IP packets that an elastic flow that always has packets was sent.
+    /// FB: bytes on the wire that an elastic flow that always has packets was sent.
     pub fair_bytes: Bytes,
-    /// Bytes of IP packets taken in with priority.
+    /// Bytes on the wire taken in with priority.
     pub priority_bytes: Bytes,
     /// For how long the link was busy.
     pub busy: Nanos,
@@ -430,7 +430,7 @@ impl SharedLink {
     }
 
     /// Fills `budget` into the demands, and writes the new sums. Returns what is left; `by_class` has the demands that are.
-    /// `level` is what an elastic flow got that always waits, in 2^-16 bytes of IP packets.
+    /// `level` is what an elastic flow got that always waits, in 2^-16 bytes on the wire.
     fn divide(
         &self,
         part: &mut Part,
@@ -649,7 +649,7 @@ impl Part {
         link.publish_sent(self, column);
     }
 
-    /// How many elastic flows wait, each counted as the bytes that it has on the wire for one of its IP packets, in 2^-16.
+    /// How many elastic flows wait, in 2^-16.
     pub(crate) fn tell_flows(&mut self, link: &SharedLink, weight: u64) {
         if weight != self.flows {
             self.flows = weight;

@@ -32,7 +32,7 @@ const BUFFER_BYTES: Key = Key::optional(
     "buffer_bytes",
     size(&buffer::BYTES_RANGE),
     "`buffer` limits packets",
-    "Most bytes in all queues together, instead of `buffer`. Changes live.",
+    "Most bytes in all queues together, as packets take them on the wire, instead of `buffer`. Changes live.",
 );
 const VICTIM: Key = Key::defaulted(
     "victim",
@@ -63,8 +63,8 @@ pub static PFQ: Section = Section {
         Key::defaulted(
             "quantum",
             size(&pfq::QUANTUM_RANGE),
-            "\"1500B\"",
-            "Bytes that a flow may put in with priority: the MTU. Changes live.",
+            "\"1538B\"",
+            "Bytes that a flow may put in with priority: an IP packet of 1500 bytes and what the wire adds to it. Changes live.",
         ),
         BUFFER,
         BUFFER_BYTES,
@@ -83,8 +83,8 @@ pub static PDRR: Section = Section {
         Key::defaulted(
             "quantum",
             size(&pdrr::QUANTUM_RANGE),
-            "\"1500B\"",
-            "Bytes that a flow may send in a round, and put in with priority: at least the MTU. Changes live.",
+            "\"1538B\"",
+            "Bytes that a flow may send in a round, and put in with priority: at least the longest frame on the wire, which is the MTU and 38 bytes. Changes live.",
         ),
         BUFFER,
         BUFFER_BYTES,
@@ -111,8 +111,8 @@ pub static AFAN: Section = Section {
         Key::defaulted(
             "quantum",
             size(&afan::QUANTUM_RANGE),
-            "\"1500B\"",
-            "Bytes of a flow that may wait with priority. Changes live.",
+            "\"1538B\"",
+            "Bytes of a flow that may wait with priority, as they are on the wire. Changes live.",
         ),
         Key::defaulted(
             "limit",

@@ -43,7 +43,7 @@ pub const MAX_PREFIXES: usize = 4_096;
 /// An admission control of one outgoing link. Every field can be changed while packets flow, except the sizes of the two tables that say so.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AdmissionConfig {
-    /// C: capacity of the link at the level the scheduler counts (IP); in [`RATE_RANGE`].
+    /// C: capacity of the link in bits on the wire, as the disciplines count; in [`RATE_RANGE`].
     pub rate: BitRate,
     /// min_FR, a share of `rate`: below it new flows are refused; in [`MIN_FAIR_RATE_RANGE`]. Default 5 %.
     pub min_fair_rate: Ppm,

@@ -48,7 +48,7 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         self.counts.packets += 1;
-        let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.ip_len());
+        let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
         // Nobody is on this list by another rule as well: such flows pass before they could be listed, and leave it for the second link.
         if let Some(id) = self.list.find(hash, &key)
             && self.list.expired(id, now).is_none()
@@ -75,7 +75,7 @@ impl Admission {
         backlogs: Backlogs<'_>,
         lists: &mut RouterLists,
     ) -> Verdict {
-        let (hash, length) = (packet.flow_hash(), packet.ip_len());
+        let (hash, length) = (packet.flow_hash(), packet.wire_len());
         self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
         if self.config.bypass_control && key.is_control() {
             return self.pass(Rule::Control);

@@ -40,7 +40,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::buffer::KnownFlows;
+use super::buffer::{DEFAULT_QUANTUM, KnownFlows};
 use super::flow_list::Flips;
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
@@ -107,7 +107,7 @@ impl Afd {
 /// What an AFAN is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AfanConfig {
-    /// Q: bytes of a flow that may wait with priority; in [`QUANTUM_RANGE`]; default 1500.
+    /// Q: bytes of a flow that may wait with priority; in [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`].
     pub quantum: Bytes,
     /// Most packets in each of the two queues; in [`LIMIT_RANGE`]; default 500.
     pub limit: u32,
@@ -124,7 +124,7 @@ pub struct AfanConfig {
 impl Default for AfanConfig {
     fn default() -> Self {
         Self {
-            quantum: Bytes(1_500),
+            quantum: DEFAULT_QUANTUM,
             limit: 500,
             flows: KnownFlows::default(),
             afd: Afd::default(),
@@ -401,7 +401,7 @@ impl<P: Packet> Afan<P> {
 impl<P: Packet> Scheduler<P> for Afan<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         self.control(now);
-        let length = packet.ip_len();
+        let length = packet.wire_len();
         let id = self.flow(&packet);
         let (streaming, shadow) = match id {
             None => (false, 0),
@@ -456,12 +456,12 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
         self.pass_windows(now);
         if let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
             // A flow without a place never has priority.
-            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.ip_len();
+            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.wire_len();
             return Some(packet);
         }
         let (packet, flow) = self.slab.pop(&mut self.elastic)?;
-        self.left(flow, packet.ip_len());
-        self.credit(flow, packet.ip_len());
+        self.left(flow, packet.wire_len());
+        self.credit(flow, packet.wire_len());
         Some(packet)
     }
 
@@ -510,11 +510,11 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
         while let Some((packet, flow)) = self.slab.pop(&mut self.priority) {
-            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.ip_len();
+            self.flows.value_mut(EntryId::from_link(flow)).priority -= packet.wire_len();
             into(packet);
         }
         while let Some((packet, flow)) = self.slab.pop(&mut self.elastic) {
-            self.left(flow, packet.ip_len());
+            self.left(flow, packet.wire_len());
             into(packet);
         }
     }

@@ -10,7 +10,7 @@ use crate::units::Bytes;
 /// Valid limits of a link's buffer, in packets.
 pub const PACKETS_RANGE: RangeInclusive<u32> = 1..=4_194_304;
 /// Valid limits of a link's buffer, in bytes.
-pub const BYTES_RANGE: RangeInclusive<u64> = 1_500..=268_435_456;
+pub const BYTES_RANGE: RangeInclusive<u64> = 1_538..=268_435_456;
 /// Valid numbers of flows that a discipline keeps state of.
 pub const FLOWS_RANGE: RangeInclusive<u32> = 1..=4_194_304;
 /// Valid bounds of the priority queue at the start of flows, in bytes.
@@ -20,6 +20,9 @@ const BYTES_PER_PLACE: u64 = 64;
 
 /// The published buffer of flow-aware routers, in packets.
 pub const DEFAULT_BUFFER: BufferLimit = BufferLimit::Packets(1_000);
+/// The default quantum: an IP packet of 1500 bytes as it is on the wire, where the published 1500 is
+/// that of the IP packet.
+pub const DEFAULT_QUANTUM: Bytes = Bytes(1_538);
 /// The default size of a discipline's flow list.
 pub const DEFAULT_FLOWS: u32 = 10_000;
 
@@ -28,7 +31,7 @@ pub const DEFAULT_FLOWS: u32 = 10_000;
 pub enum BufferLimit {
     /// So many packets; in [`PACKETS_RANGE`].
     Packets(u32),
-    /// So many bytes of IP packets; in [`BYTES_RANGE`]. And at most one packet for each 64 bytes of it.
+    /// So many bytes, as packets take them on the wire; in [`BYTES_RANGE`]. And at most one packet for each 64 bytes of it.
     Bytes(Bytes),
 }
 

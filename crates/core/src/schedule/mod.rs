@@ -194,7 +194,7 @@ pub(crate) fn in_range(
 pub struct Backlog {
     /// Packets.
     pub packets: u64,
-    /// Bytes of IP packets.
+    /// Their bytes: of IP packets, or, in the disciplines of flow-aware links, on the wire.
     pub bytes: Bytes,
 }
 
@@ -214,12 +214,12 @@ struct Waiting {
 pub struct Meters {
     /// All that waits.
     pub backlog: Backlog,
-    /// Bytes that were taken in with priority since the start. Never falls.
+    /// Bytes on the wire that were taken in with priority since the start. Never falls.
     pub priority_bytes: Option<Bytes>,
     /// Virtual time, in the discipline's own unit.
     pub virtual_time: Option<u64>,
-    /// Bytes that a fictitious flow that always has packets to send would have been sent since the start: what the
-    /// fair rate is measured by. Never falls.
+    /// Bytes on the wire that a fictitious flow that always has packets to send would have been sent
+    /// since the start: what the fair rate is measured by. Never falls.
     pub fair_bytes: Option<Bytes>,
     /// Flows that the discipline keeps state of at present.
     pub flows: Option<u32>,

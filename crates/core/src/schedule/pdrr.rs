@@ -42,7 +42,7 @@
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, KnownFlows, Victim};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList, Ring};
 use super::longest::{Longest, Place};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
@@ -61,7 +61,7 @@ pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PdrrConfig {
     /// Q: bytes that a flow may send per round, and bytes it may put in with priority since it became active; in
-    /// [`QUANTUM_RANGE`]; default 1500, should be at least the MTU.
+    /// [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`], should be at least the longest frame on the wire.
     pub quantum: Bytes,
     /// Most that waits, and who goes when that is full.
     pub buffer: Buffer,
@@ -75,7 +75,7 @@ pub struct PdrrConfig {
 impl Default for PdrrConfig {
     fn default() -> Self {
         Self {
-            quantum: Bytes(1_500),
+            quantum: DEFAULT_QUANTUM,
             buffer: Buffer::default(),
             flows: KnownFlows::default(),
             afl_linger: Nanos::ZERO,
@@ -445,7 +445,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
 
     /// A first packet of a flow that is not active, as no flow is while nothing waits. What the flow has to spare stays as it is.
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
-        let length = packet.ip_len();
+        let length = packet.wire_len();
         if !self.bypasses()
             || !self.config.buffer.fits(0, Bytes::ZERO, length)
             || !self.config.flows.may_start(Bytes::ZERO, length)

@@ -44,7 +44,7 @@
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, KnownFlows, Victim};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::tournament::{Key, Tournament};
@@ -60,8 +60,8 @@ pub const QUANTUM_RANGE: RangeInclusive<u64> = 0..=65_535;
 /// What a PFQ is made of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PfqConfig {
-    /// Bytes that a flow may put in with priority since it was listed (the published MTU), looked at before a packet is
-    /// added: in [`QUANTUM_RANGE`]; default 1500.
+    /// Bytes that a flow may put in with priority since it was listed (the published MTU), looked at
+    /// before a packet is added: in [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`].
     pub quantum: Bytes,
     /// Most that waits, and who goes when that is full.
     pub buffer: Buffer,
@@ -71,7 +71,7 @@ pub struct PfqConfig {
 
 impl Default for PfqConfig {
     fn default() -> Self {
-        Self { quantum: Bytes(1_500), buffer: Buffer::default(), flows: KnownFlows::default() }
+        Self { quantum: DEFAULT_QUANTUM, buffer: Buffer::default(), flows: KnownFlows::default() }
     }
 }
 
@@ -488,7 +488,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
 
     /// The first packet of a flow that is not listed, as none is while nothing waits.
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
-        let length = packet.ip_len();
+        let length = packet.wire_len();
         if self.total.packets > 0
             || !self.config.buffer.fits(0, Bytes::ZERO, length)
             || !self.config.flows.may_start(Bytes::ZERO, length)

@@ -15,11 +15,10 @@
 //! | grants, T, S | `part` | 2^-16 bytes on the wire |
 //! | C, W, what the others have | `link` | – |
 //! | n | `Waiting::flows` | flows |
-//! | wire bytes per IP byte of elastic packets | `ratio` | 2^-16 |
 //!
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an elastic one when its worker has grants left, or as long as
-//! something is left of what nobody asked for. Disciplines count IP bytes and the link bytes on its wire: n counts a flow as the wire bytes that it has for
-//! one of its IP bytes, so that flows are equal in IP bytes over all workers, as they are within one.
+//! something is left of what nobody asked for.
+//! Disciplines and link count bytes on the wire, in which flows are equal over all workers.
 //!
 //! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says, and where nothing elastic waits, what the flows cost that
 //! cease to be active in it.
@@ -39,13 +38,11 @@ use super::afan::{Afan, AfanConfig};
 use super::pdrr::{Pdrr, PdrrConfig};
 use super::pfq::{Pfq, PfqConfig};
 use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake};
-use crate::packet::{Class, ETHERNET_WIRE_OVERHEAD, FlowKey, Packet};
+use crate::packet::{Class, FlowKey, Packet};
 use crate::share::{ELASTIC, Part, SharedLink, URGENT};
 use crate::units::{Bytes, Nanos};
 
-/// Wire bytes per IP byte are those of about so many IP bytes that were sent last.
-const REMEMBERED: u64 = 1 << 17;
-/// 1 as a ratio.
+/// The share of a flow, as flows are told: fixed point with 16 binary digits.
 const ONE: u64 = 1 << 16;
 
 /// Which discipline, and its configuration.
@@ -86,10 +83,6 @@ pub struct SharedFlows<P> {
     level: Bytes,
     /// What was said to wait, by column.
     told: [Backlog; 2],
-    /// Of the elastic packets sent of late: bytes on the wire, IP bytes, and their ratio.
-    wire: u64,
-    ip: u64,
-    ratio: u64,
     /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find that.
     held_until: Nanos,
 }
@@ -115,9 +108,6 @@ impl<P: Packet> SharedFlows<P> {
             part,
             link,
             told: [Backlog::default(); 2],
-            wire: 0,
-            ip: 0,
-            ratio: ONE,
             held_until: Nanos::ZERO,
         })
     }
@@ -152,9 +142,8 @@ impl<P: Packet> SharedFlows<P> {
             }
             Queues::Afan(queues) => queues.set_crowded(crowded, level),
         }
-        self.ratio = (self.wire << 16).checked_div(self.ip).unwrap_or(ONE);
         let flows = self.waiting().flows;
-        self.part.tell_flows(&self.link, u64::from(flows) * self.ratio);
+        self.part.tell_flows(&self.link, u64::from(flows) * ONE);
     }
 
     /// Tells the others what waits here now.
@@ -163,11 +152,10 @@ impl<P: Packet> SharedFlows<P> {
         for (column, backlog) in [(URGENT, waiting.urgent), (ELASTIC, waiting.elastic)] {
             if self.told[column] != backlog {
                 self.told[column] = backlog;
-                let bytes = backlog.bytes.0 + backlog.packets * ETHERNET_WIRE_OVERHEAD.0;
-                self.part.waits(&self.link, column, bytes);
+                self.part.waits(&self.link, column, backlog.bytes.0);
             }
         }
-        self.part.tell_flows(&self.link, u64::from(waiting.flows) * self.ratio);
+        self.part.tell_flows(&self.link, u64::from(waiting.flows) * ONE);
     }
 
     /// Whether the next packet, which is one with priority if any waits, may go.
@@ -185,7 +173,7 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         // Who is active depends on what has happened elsewhere.
         self.follow(now);
-        let length = packet.ip_len();
+        let length = packet.wire_len();
         let treated = each!(&mut self.queues, queues => queues.enqueue(now, packet, dropped));
         if treated == Treated::Priority {
             self.part.tell_priority(&self.link, length);
@@ -213,16 +201,9 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
             }
         }
         let packet = each!(&mut self.queues, queues => queues.dequeue(now, dropped))?;
-        let (wire, ip) = (packet.wire_len().0, packet.ip_len().0);
-        if !urgent {
-            (self.wire, self.ip) = (self.wire + wire, self.ip + ip);
-            if self.ip > REMEMBERED {
-                (self.wire, self.ip) = (self.wire / 2, self.ip / 2);
-            }
-        }
         if paced {
             let column = if urgent { URGENT } else { ELASTIC };
-            self.part.sent_by_flow(&self.link, column, wire, now);
+            self.part.sent_by_flow(&self.link, column, packet.wire_len().0, now);
             // What waits is told against what was sent: also where that is what it was.
             self.told[column].packets = u64::MAX;
         }

@@ -70,9 +70,12 @@ pub(super) struct Unlinked<M> {
     pub(super) meta: M,
 }
 
-/// What queues count for a packet: its bytes, and 2^32 - 1 for whatever is longer, which no IP packet is.
+/// What queues count for a packet: what it takes on the wire, and 2^32 - 1 for whatever is longer,
+/// which no frame is. Capacity, fair rate and priority load are held against each other, so all
+/// must be of one layer, and capacity is the wire's.
+#[inline]
 pub(super) fn counted(packet: &impl Packet) -> u32 {
-    u32::try_from(packet.ip_len().0).unwrap_or(u32::MAX)
+    u32::try_from(packet.wire_len().0).unwrap_or(u32::MAX)
 }
 
 /// The store. `M` is what a discipline keeps with each packet. All operations take constant time; `push` does not

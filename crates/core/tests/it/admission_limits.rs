@@ -201,7 +201,7 @@ fn nothing_allocates_per_packet() {
                     .tick(now, &Observed { fair_bytes, priority_bytes: Some(Bytes(n)), idle: Nanos::ZERO });
             }
             let key = flow((n * 7 % 301) as u16, (n * n % 977) as u16);
-            let packet = XpPacket { flow: key, len: 100, arrival: now, source: 0 };
+            let packet = XpPacket { flow: key, len: 100, overhead: 0, arrival: now, source: 0 };
             admission.prefetch(hash(&key));
             let pin = Pin { next_hop: 0, ttl: 9 };
             let backlogs = |flow: &evenkeel_core::FlowKey| Bytes(flow.source_port.into());

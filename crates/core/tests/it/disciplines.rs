@@ -59,7 +59,7 @@ fn lct_configs() -> impl Strategy<Value = LctConfig> {
 fn buffers() -> impl Strategy<Value = Buffer> {
     let limit = prop_oneof![
         (1u32..40).prop_map(BufferLimit::Packets),
-        (1_500u64..40_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
+        (1_538u64..40_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
     ];
     let victim = prop_oneof![Just(Victim::Head), Just(Victim::Tail)];
     (limit, victim).prop_map(|(limit, victim)| Buffer { limit, victim })
@@ -221,14 +221,14 @@ fn knobs_of_flow_aware_disciplines_take_their_ranges_and_nothing_else() {
     let bytes = |v: u64| Knob::Buffer(BufferLimit::Bytes(Bytes(v)));
     // The largest take hundreds of megabytes: their ends are tried with the configurations' own check.
     for mut subject in [AnyScheduler::Pfq(pfq()), AnyScheduler::Pdrr(pdrr())] {
-        for knob in [packets(1), packets(70_000), bytes(1_500), bytes(4_000_000)] {
+        for knob in [packets(1), packets(70_000), bytes(1_538), bytes(4_000_000)] {
             assert_eq!(subject.set(Nanos(5), knob), Ok(Wake::No));
         }
     }
     for (limit, in_range) in [(0, false), (4_194_304, true), (4_194_305, false)] {
         assert_eq!(BufferLimit::Packets(limit).check().is_ok(), in_range);
     }
-    for (limit, in_range) in [(1_499, false), (268_435_456, true), (268_435_457, false)] {
+    for (limit, in_range) in [(1_537, false), (268_435_456, true), (268_435_457, false)] {
         assert_eq!(BufferLimit::Bytes(Bytes(limit)).check().is_ok(), in_range);
     }
     let start = |v: u64| Knob::StartLimit(Some(Bytes(v)));

@@ -14,6 +14,8 @@ use evenkeel_core::schedule::{AnyScheduler, Treated};
 use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler};
 
 const RATE: BitRate = BitRate(10_000_000);
+/// The published quantum, of IP packets.
+const MTU: Bytes = Bytes(1_500);
 const GREEDY_LEN: u64 = 1_000;
 /// Packets that a greedy flow keeps in the link.
 const WINDOW: usize = 8;
@@ -86,9 +88,15 @@ fn random(state: &mut u64) -> u64 {
 fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
     let flows = KnownFlows { start_limit, ..KnownFlows::default() };
     match name {
-        "pfq" => AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, ..PfqConfig::default() }).unwrap()),
-        "pdrr" => AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, ..PdrrConfig::default() }).unwrap()),
-        "afan" => AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
+        "pfq" => {
+            AnyScheduler::Pfq(Pfq::new(PfqConfig { quantum: MTU, flows, ..PfqConfig::default() }).unwrap())
+        }
+        "pdrr" => AnyScheduler::Pdrr(
+            Pdrr::new(PdrrConfig { quantum: MTU, flows, ..PdrrConfig::default() }).unwrap(),
+        ),
+        "afan" => AnyScheduler::Afan(
+            Afan::new(AfanConfig { quantum: MTU, flows, ..AfanConfig::default() }).unwrap(),
+        ),
         other => panic!("{other}"),
     }
 }
@@ -96,7 +104,7 @@ fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
 /// An AFAN whose elastic queue is steered to several packets of each of a hundred flows: a greedy flow that has none there starts anew, with priority.
 fn roomy_afan() -> AnyScheduler<Sent> {
     let afd = Afd { target: 400, ..Afd::default() };
-    AnyScheduler::Afan(Afan::new(AfanConfig { afd, ..AfanConfig::default() }).unwrap())
+    AnyScheduler::Afan(Afan::new(AfanConfig { quantum: MTU, afd, ..AfanConfig::default() }).unwrap())
 }
 
 fn link(scheduler: AnyScheduler<Sent>) -> Link<Sent, AnyScheduler<Sent>> {

@@ -1,7 +1,7 @@
 //! PFQ and PDRR packet by packet: the worked examples of the published pseudo-code, start-up bounds, overflow, knobs.
 
 use crate::common::{TestPacket, flow};
-use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, DEFAULT_QUANTUM, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::{Knob, Treated, Wake};
@@ -9,17 +9,26 @@ use evenkeel_core::{Bytes, FlowKey, Nanos, Packet, Reason, Scheduler};
 
 const NOW: Nanos = Nanos(1);
 
+/// The published quantum, of IP packets: the wire of these examples adds nothing.
+const MTU: Bytes = Bytes(1_500);
+
+/// As configured, but where the quantum is the default: the published one.
 fn pfq(config: PfqConfig) -> Pfq<TestPacket> {
-    Pfq::new(config).unwrap()
+    let quantum = if config.quantum == DEFAULT_QUANTUM { MTU } else { config.quantum };
+    Pfq::new(PfqConfig { quantum, ..config }).unwrap()
 }
 
 fn pdrr(config: PdrrConfig) -> Pdrr<TestPacket> {
-    Pdrr::new(config).unwrap()
+    Pdrr::new(PdrrConfig { quantum: MTU, ..config }).unwrap()
+}
+
+fn packet(id: u64, class: u16, length: u32) -> TestPacket {
+    TestPacket { overhead: 0, ..TestPacket::new(id, class, length) }
 }
 
 /// A packet of flow `class` arrives.
 fn put(scheduler: &mut impl Scheduler<TestPacket>, class: u16, length: u32) -> Treated {
-    scheduler.enqueue(NOW, TestPacket::new(0, class, length), &mut |p, _| panic!("{p:?} dropped"))
+    scheduler.enqueue(NOW, packet(0, class, length), &mut |p, _| panic!("{p:?} dropped"))
 }
 
 /// The flow of the next packet.
@@ -167,7 +176,7 @@ fn overflow_takes_from_the_longest_flow() {
             let mut lost = Vec::new();
             let mut arrive = |scheduler: &mut Box<dyn Scheduler<TestPacket>>, class| {
                 came += 1;
-                let packet = TestPacket::new(came, class, 1_000);
+                let packet = packet(came, class, 1_000);
                 scheduler.enqueue(NOW, packet, &mut |p: TestPacket, reason| lost.push((p.id, reason)))
             };
             // Flow 0 has packets 1 to 5 (the first with priority), flow 1 packets 6 to 8.
@@ -188,7 +197,7 @@ fn overflow_takes_from_the_longest_flow() {
     let mut pdrr = pdrr(PdrrConfig { buffer: BufferLimit::Packets(3).into(), ..PdrrConfig::default() });
     (0..3).for_each(|class| assert_eq!(put(&mut pdrr, class, 100), Priority));
     let mut lost = 0;
-    let treated = pdrr.enqueue(NOW, TestPacket::new(9, 9, 100), &mut |p: TestPacket, _| {
+    let treated = pdrr.enqueue(NOW, packet(9, 9, 100), &mut |p: TestPacket, _| {
         assert_eq!(p.id, 9);
         lost += 1;
     });
@@ -204,7 +213,7 @@ fn a_lingering_flow_is_not_taken_for_a_stream() {
         }
         // Flow 0 runs empty; its turn ends with the next packet of flow 1.
         assert_eq!([0; 5].map(|_| next(&mut pdrr)), [0, 1, 0, 1, 1]);
-        pdrr.enqueue(NOW + gap, TestPacket::new(0, 0, 1_500), &mut |_, _| ())
+        pdrr.enqueue(NOW + gap, packet(0, 0, 1_500), &mut |_, _| ())
     };
     let second = Nanos::SECOND;
     assert_eq!(after_a_gap(Nanos::ZERO, Nanos(0)), Priority);
@@ -217,9 +226,8 @@ fn a_full_list_gives_priority_and_keeps_the_order() {
     let mut pfq = pfq(PfqConfig { flows: KnownFlows::up_to(2), ..PfqConfig::default() });
     let mut pdrr = pdrr(PdrrConfig { flows: KnownFlows::up_to(2), ..PdrrConfig::default() });
     for scheduler in [&mut pfq as &mut dyn Scheduler<TestPacket>, &mut pdrr] {
-        let mut put = |class, length| {
-            scheduler.enqueue(NOW, TestPacket::new(0, class, length), &mut |_, _| panic!("dropped"))
-        };
+        let mut put =
+            |class, length| scheduler.enqueue(NOW, packet(0, class, length), &mut |_, _| panic!("dropped"));
         for class in [0, 1] {
             assert_eq!([put(class, 1_500), put(class, 1_500)], [Priority, Queued]);
         }
@@ -228,7 +236,7 @@ fn a_full_list_gives_priority_and_keeps_the_order() {
         let order: Vec<_> = (0..6).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().class.0).collect();
         assert_eq!(order, [0, 1, 2, 2, 0, 1]);
         // Idle flows make room.
-        let treated = scheduler.enqueue(NOW, TestPacket::new(0, 3, 100), &mut |_, _| ());
+        let treated = scheduler.enqueue(NOW, packet(0, 3, 100), &mut |_, _| ());
         assert_eq!((treated, scheduler.meters().flows), (Priority, Some(1)));
     }
 }
@@ -239,7 +247,7 @@ fn a_raised_quantum_does_not_let_packets_overtake() {
     let mut pdrr = pdrr(PdrrConfig::default());
     for scheduler in [&mut pfq as &mut dyn Scheduler<TestPacket>, &mut pdrr] {
         let put = |scheduler: &mut dyn Scheduler<TestPacket>, id| {
-            scheduler.enqueue(NOW, TestPacket::new(id, 0, 1_500), &mut |_, _| panic!("dropped"))
+            scheduler.enqueue(NOW, packet(id, 0, 1_500), &mut |_, _| panic!("dropped"))
         };
         assert_eq!([put(scheduler, 1), put(scheduler, 2)], [Priority, Queued]);
         assert_eq!(scheduler.set(NOW, Knob::Quantum(Bytes(60_000))), Ok(Wake::No));

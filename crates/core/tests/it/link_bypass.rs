@@ -188,7 +188,7 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let mut idle = Pdrr::new(PdrrConfig::default()).unwrap();
     assert!(idle.bypasses());
     assert_eq!(idle.bypass(now, &one), Some(Treated::Priority));
-    assert_eq!(idle.meters().priority_bytes, Some(Bytes(1_000)));
+    assert_eq!(idle.meters().priority_bytes, Some(Bytes(1_038)));
     assert_eq!(idle.meters().backlog, Backlog::default());
 
     let mut busy = Pdrr::new(PdrrConfig::default()).unwrap();
@@ -199,7 +199,7 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let afl_linger = Nanos::from_millis(1);
     let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
     assert_eq!(lingering.bypass(now, &one), None);
-    let buffer = BufferLimit::Bytes(Bytes(1_500)).into();
+    let buffer = BufferLimit::Bytes(Bytes(1_538)).into();
     let mut small = Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
     assert_eq!(small.bypass(now, &packet(1, 0, Bytes(1_501), now)), None);
 }

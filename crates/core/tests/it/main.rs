@@ -3,6 +3,7 @@
 mod admission_limits;
 mod admission_links;
 mod admission_rules;
+mod admission_wire;
 mod admit;
 mod closed_loop;
 mod common;

@@ -51,6 +51,7 @@ fn delivered(config: PfqConfig, offered: &[u64], lengths: &[Lengths]) -> Vec<f64
                 length: length as u32,
                 arrival: Nanos(at),
                 flow: flow(first as u8),
+                overhead: 0,
             };
             let _ = pfq.enqueue(Nanos(at), packet, &mut |_, _| lost += 1);
         }
@@ -80,7 +81,7 @@ fn a_lost_packet_is_taken_out_of_the_tags() {
         let mut pfq = Pfq::new(PfqConfig { quantum: Bytes(0), buffer, ..PfqConfig::default() }).unwrap();
         let mut lost = Vec::new();
         for (id, class) in [(1, 0), (2, 0), (3, 0), (4, 0), (5, 1)] {
-            let packet = TestPacket::new(id, class, 1_000);
+            let packet = TestPacket { overhead: 0, ..TestPacket::new(id, class, 1_000) };
             let _ = pfq.enqueue(Nanos(1), packet, &mut |p: TestPacket, _| lost.push(p.id));
         }
         assert_eq!(lost, [loses]);

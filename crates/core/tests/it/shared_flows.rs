@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::workers::{PATIENCE, Router, Sends, Sent};
+use crate::workers::{PATIENCE, Router, Sends, Sent, Source};
 use evenkeel_core::admit::{AdmissionConfig, EccmConfig};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::reference::max_min;
@@ -28,18 +28,22 @@ fn ahead(workers: u64) -> u64 {
     2 * window + workers * 3 * 1538
 }
 
-/// Largest deviation from the max-min share of IP bytes over a second, relative; `demands` in Mbit/s of IP bytes, by source.
+/// Largest deviation from the max-min share of bytes on the wire over a second, relative; `demands` in
+/// Mbit/s of IP bytes, by source.
 fn error(router: &mut Router, demands: &[f64]) -> f64 {
     router.run(Nanos::from_millis(500));
     let before = router.sent();
     router.run(Nanos::SECOND);
     let got: Vec<f64> =
         router.sent().iter().zip(before).map(|(after, before)| (after - before) as f64 * 8e-6).collect();
-    // What the wire takes for an IP byte of each: capacity is shared in IP bytes, and used in bytes on the wire.
-    let wire = |length: u64| (length.max(46) + 38) as f64 / length as f64;
-    let used: f64 = got.iter().zip(&router.sources).map(|(got, source)| got * wire(source.length)).sum();
+    // What the wire takes for an IP byte of each.
+    let wire = |source: &Source| (source.length.max(46) + 38) as f64 / source.length as f64;
+    let on_wire = |(rate, source): (&f64, _)| rate * wire(source);
+    let got: Vec<f64> = got.iter().zip(&router.sources).map(on_wire).collect();
+    let used: f64 = got.iter().sum();
     assert!((0.99..1.005).contains(&(used / 100.0)), "{used} of 100 Mbit/s");
-    let fair = max_min(got.iter().sum(), &demands.iter().map(|demand| (*demand, 1.0)).collect::<Vec<_>>());
+    let wanted = demands.iter().zip(&router.sources).map(on_wire);
+    let fair = max_min(used, &wanted.map(|demand| (demand, 1.0)).collect::<Vec<_>>());
     let off = got.iter().zip(fair).map(|(got, fair)| (got / fair - 1.0).abs());
     off.fold(0.0, f64::max)
 }
@@ -244,7 +248,7 @@ fn fair_rate_and_priority_load_are_the_links() {
             }
             router.run(Nanos::from_secs(2));
             let wire = |length: f64| (length + 38.0) / length;
-            let law = (100.0 - streams as f64 * 0.4 * wire(500.0)) / greedy as f64 / wire(1_000.0);
+            let law = (100.0 - streams as f64 * 0.4 * wire(500.0)) / greedy as f64;
             let (mut rates, mut looks) = (0.0, 0.0);
             for _ in 0..6 {
                 router.run(Nanos::from_millis(500));
@@ -254,7 +258,7 @@ fn fair_rate_and_priority_load_are_the_links() {
                     (rates, looks) = (rates + rate, looks + 1.0);
                     assert!((rate / law - 1.0).abs() < 0.04, "{workers} {:?}: {rate} of {law}", discipline());
                     let load = view.priority_load.0 as f64 / 1e6;
-                    let offered = streams as f64 * 0.4 / 100.0;
+                    let offered = streams as f64 * 0.4 * wire(500.0) / 100.0;
                     assert!(
                         (load - offered).abs() <= 0.004,
                         "{workers} {:?}: {load} of {offered}",

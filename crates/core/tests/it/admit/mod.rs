@@ -15,11 +15,12 @@ use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Ppm};
 /// The capacity of the published test network.
 pub const C: BitRate = BitRate::from_mbps(10);
 
-/// A packet whose wire length is its IP length, so that the link's rate is that of IP packets.
+/// A packet on a wire that adds `overhead` bytes: with none the link's rate is that of IP packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct XpPacket {
     pub flow: FlowKey,
     pub len: u64,
+    pub overhead: u64,
     pub arrival: Nanos,
     /// Which source sent it.
     pub source: u32,
@@ -30,7 +31,7 @@ impl Packet for XpPacket {
         Bytes(self.len)
     }
     fn wire_len(&self) -> Bytes {
-        Bytes(self.len)
+        Bytes(self.len + self.overhead)
     }
     fn class(&self) -> Class {
         Class(0)
@@ -137,7 +138,7 @@ impl Fluid {
     }
 
     pub fn packet(&mut self, flow: FlowKey, elastic: bool) -> Verdict {
-        let packet = XpPacket { flow, len: 100, arrival: self.now, source: 0 };
+        let packet = XpPacket { flow, len: 100, overhead: 0, arrival: self.now, source: 0 };
         let verdict = self.admission.decide(self.now, &packet, PIN, &self.backlog, &mut self.lists);
         if verdict == Verdict::Pass {
             let treated = if elastic { Treated::Queued } else { Treated::Priority };

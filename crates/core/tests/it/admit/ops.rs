@@ -131,7 +131,13 @@ impl Subject {
         } else {
             flow(u16::from(n % 8), u16::from(n))
         };
-        let packet = XpPacket { flow: key, len: 40 + u64::from(length) * 5, arrival: self.now, source: 0 };
+        let packet = XpPacket {
+            flow: key,
+            len: 40 + u64::from(length) * 5,
+            overhead: 38,
+            arrival: self.now,
+            source: 0,
+        };
         let before = self.admission.view();
         let known = self.admission.explain(self.now, &key, hash(&key));
         let backlogs = |flow: &FlowKey| Bytes(u64::from(flow.source_port % 7));

@@ -5,7 +5,7 @@ use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::{FlowKey, Nanos, Reason, Scheduler};
+use evenkeel_core::{Bytes, FlowKey, Nanos, Reason, Scheduler};
 
 use super::{PIN, XpPacket, hash};
 
@@ -84,11 +84,15 @@ impl LinkSink<XpPacket> for Left {
     }
 }
 
-/// The two schedulers that the tests run over.
+/// The two schedulers that the tests run over, with the published quantum, of IP packets.
 pub fn schedulers() -> [AnyScheduler<XpPacket>; 2] {
+    with_quantum(Bytes(1_500))
+}
+
+pub fn with_quantum(quantum: Bytes) -> [AnyScheduler<XpPacket>; 2] {
     [
-        AnyScheduler::Pfq(Pfq::new(PfqConfig::default()).unwrap()),
-        AnyScheduler::Pdrr(Pdrr::new(PdrrConfig::default()).unwrap()),
+        AnyScheduler::Pfq(Pfq::new(PfqConfig { quantum, ..PfqConfig::default() }).unwrap()),
+        AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { quantum, ..PdrrConfig::default() }).unwrap()),
     ]
 }
 
@@ -99,6 +103,10 @@ pub struct World {
     pub sources: Vec<Source>,
     pub now: Nanos,
     pub diverted: u64,
+    /// What the wire adds to a packet.
+    pub overhead: u64,
+    /// Of all packets sent, in nanoseconds.
+    pub delays: Vec<u64>,
     left: Left,
     random: u64,
 }
@@ -116,6 +124,8 @@ impl World {
             sources: Vec::new(),
             now: Nanos::ZERO,
             diverted: 0,
+            overhead: 0,
+            delays: Vec::new(),
             left: Left::default(),
             random: 1,
         }
@@ -164,6 +174,7 @@ impl World {
             let source = &mut self.sources[packet.source as usize];
             source.sent_bytes += packet.len;
             source.inside -= 1;
+            self.delays.push((at - packet.arrival).0);
             source.worst_delay = source.worst_delay.max(at - packet.arrival);
             if let Sends::Greedy(_) = source.sends {
                 source.next = source.next.min(self.now);
@@ -213,7 +224,13 @@ impl World {
     fn offer(&mut self, index: usize) -> Verdict {
         let now = self.now;
         let source = &mut self.sources[index];
-        let packet = XpPacket { flow: source.flow, len: source.len, arrival: now, source: index as u32 };
+        let packet = XpPacket {
+            flow: source.flow,
+            len: source.len,
+            overhead: self.overhead,
+            arrival: now,
+            source: index as u32,
+        };
         source.offered += 1;
         source.first_offered = source.first_offered.or(Some(now));
         let scheduler = self.link.scheduler();

@@ -24,12 +24,14 @@ pub struct TestPacket {
     pub length: u32,
     pub arrival: Nanos,
     pub flow: FlowKey,
+    /// What the wire adds.
+    pub overhead: u32,
 }
 
 impl TestPacket {
     /// A packet of a class and an IP length; its flow is that of the class.
     pub fn new(id: u64, class: u16, length: u32) -> Self {
-        Self { id, class: Class(class), length, arrival: Nanos::ZERO, flow: flow(class as u8) }
+        Self { id, class: Class(class), length, arrival: Nanos::ZERO, flow: flow(class as u8), overhead: 38 }
     }
 }
 
@@ -38,7 +40,7 @@ impl Packet for TestPacket {
         Bytes(u64::from(self.length))
     }
     fn wire_len(&self) -> Bytes {
-        Bytes(u64::from(self.length) + 38)
+        Bytes(u64::from(self.length + self.overhead))
     }
     fn class(&self) -> Class {
         self.class
@@ -155,6 +157,10 @@ pub trait Subject: Scheduler<TestPacket> + Clone + Debug {
     fn queues_are_counted(&self) -> bool {
         true
     }
+    /// The bytes that it counts of a packet.
+    fn counted(&self, packet: &TestPacket) -> Bytes {
+        packet.ip_len()
+    }
 }
 
 macro_rules! subject_by_flow {
@@ -171,6 +177,9 @@ macro_rules! subject_by_flow {
             }
             fn queues_are_counted(&self) -> bool {
                 false
+            }
+            fn counted(&self, packet: &TestPacket) -> Bytes {
+                packet.wire_len()
             }
         }
     )+};
@@ -294,7 +303,7 @@ impl<S: Subject> Harness<S> {
         self.next_id += 1;
         self.counts[ARRIVED] += 1;
         let packet =
-            TestPacket { id, class: Class(class), length, arrival: self.now, flow: flow(flow_number) };
+            TestPacket { arrival: self.now, flow: flow(flow_number), ..TestPacket::new(id, class, length) };
         let queue = self.scheduler.queue_of(&packet);
         if self.queues.len() <= queue {
             self.queues.resize(queue + 1, VecDeque::new());
@@ -321,7 +330,9 @@ impl<S: Subject> Harness<S> {
         let gained = priority.map(|p| p - self.priority_bytes);
         match (own, treated) {
             (Some(reason), told) => assert_eq!(told, Treated::Dropped(reason)),
-            (None, Treated::Priority) => assert_eq!(gained, Some(packet.ip_len())),
+            (None, Treated::Priority) => {
+                assert_eq!(gained, Some(self.scheduler.counted(&packet)));
+            }
             (None, told) => assert_eq!((told, gained.unwrap_or_default()), (Treated::Queued, Bytes::ZERO)),
         }
         self.counts[DROPPED] += dropped.len() as u64;
@@ -385,7 +396,7 @@ impl<S: Subject> Harness<S> {
     fn check(&self) {
         let of = |q: &VecDeque<TestPacket>| Backlog {
             packets: q.len() as u64,
-            bytes: q.iter().map(Packet::ip_len).sum(),
+            bytes: q.iter().map(|packet| self.scheduler.counted(packet)).sum(),
         };
         let [arrived, gone @ ..] = self.counts;
         assert_eq!(arrived, gone.iter().sum::<u64>() + self.queued(), "in = out + dropped + held");
