@@ -2,7 +2,7 @@
 //!
 //! One suite, run for each way to exchange frames with the kernel: nobody outside of the router may notice which it is.
 
-#[path = "../common/mod.rs"]
+#[path = "../it/common/mod.rs"]
 mod common;
 
 mod frr;

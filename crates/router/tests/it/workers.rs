@@ -1,8 +1,6 @@
 //! Pipelines of several workers of one router, stepped by hand: what they share, and what commands do to it.
 
-mod common;
-
-use common::{Bed, Udp};
+use crate::common::{self, Bed, Udp};
 use evenkeel_config::{RouterConfig, parse_discipline};
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};

@@ -1,5 +1,5 @@
 //! Shared by the tests: threads that live in a namespace of the test.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
 pub use evenkeel_netns::testing::{TestNet, available, eventually_some as eventually};
 

@@ -1,11 +1,9 @@
 //! AF_XDP ports over veth pairs between namespaces. Needs root.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};

@@ -1,8 +1,6 @@
 //! The pipeline between memory ports: what becomes of packets, and that every one is accounted for.
 
-mod common;
-
-use common::{Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6};
+use crate::common::{Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6};
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};

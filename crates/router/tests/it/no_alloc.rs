@@ -1,8 +1,6 @@
 //! No allocation per packet once the first rounds are over.
 
-mod common;
-
-use common::{Bed, Udp};
+use crate::common::{Bed, Udp};
 use evenkeel_core::Nanos;
 use evenkeel_ports::{FramePool, Port};
 

@@ -1,12 +1,10 @@
 //! The guard between namespaces, with a kernel that forwards. Needs root.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-use common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside};
 use evenkeel_netns::testing::try_run;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
@@ -219,7 +217,7 @@ impl Holder {
         use std::io::BufRead;
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "helper_that_holds_guards", "--nocapture"])
+            .args(["--exact", "guard::helper_that_holds_guards", "--nocapture"])
             .env("EVENKEEL_TEST_HOLD_GUARDS", kind)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());

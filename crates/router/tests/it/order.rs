@@ -1,10 +1,8 @@
 //! Packets of several ports enter a link in the order in which they arrived, not in the order in which ports are read.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
+use crate::common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
 use evenkeel_core::Nanos;
 use evenkeel_ports::memory::MemoryPort;
 use evenkeel_ports::{Frame, FramePool, Port, PortCounters, PortState, RxFrame};

@@ -1,10 +1,8 @@
 //! AF_PACKET ports over veth pairs between namespaces. Needs root.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::sys::{Event, Poller, monotonic_now};

@@ -1,8 +1,6 @@
 //! Admission in the pipeline: who is refused, diverted or flushed, on which link it counts, and that nothing disappears.
 
-mod common;
-
-use common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
+use crate::common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_router::mirror::decode::KernelNeighbourState;

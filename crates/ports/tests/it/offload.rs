@@ -1,13 +1,11 @@
 //! Hosts with their default offloads, joined by a wire of AF_PACKET ports. Needs root.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};

@@ -1,8 +1,6 @@
 //! Pipelines that take the place of others: what goes on by its name, what is copied, and what is counted of what cannot go on.
 
-mod common;
-
-use common::{Bed, Udp, assert_conserved, host_mac, ip, router_mac, udp, v4};
+use crate::common::{self, Bed, Udp, assert_conserved, host_mac, ip, router_mac, udp, v4};
 use evenkeel_core::Nanos;
 use evenkeel_ports::Port as _;
 use evenkeel_router::Snapshot;

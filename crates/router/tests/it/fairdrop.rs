@@ -1,11 +1,9 @@
 //! FairDrop and services in the pipeline, on a machine whose cycles pass only when they are spent.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Bed, Udp, headers};
+use crate::common::{self, Bed, Udp, headers};
 use evenkeel_core::{Cycles, Nanos};
 use evenkeel_router::pipeline::cycles::CycleClock;
 use evenkeel_router::snapshot::ClassCycles;

@@ -1,9 +1,7 @@
 //! Dynamic control of a link in the router's pipeline: it runs between arrivals at its own instants, is switched live, and
 //! shows what it sees.
 
-mod common;
-
-use common::{Bed, Udp};
+use crate::common::{Bed, Udp};
 use evenkeel_config::parse_discipline;
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::{Class, Nanos};

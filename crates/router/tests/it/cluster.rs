@@ -1,10 +1,8 @@
 //! Forwarders and balancers between memory ports: the whole cluster in one thread, with a switch made of copies.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Udp, assert_conserved, headers, ip, udp};
+use crate::common::{Udp, assert_conserved, headers, ip, udp};
 use evenkeel_config::{ForwarderState, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_net::fib::{NextHop, Route};

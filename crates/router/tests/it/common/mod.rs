@@ -1,5 +1,5 @@
 //! Shared by the tests: frames made by hand, and a router of memory ports with hosts at its other ends.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of what is shared")]
+#![allow(dead_code, unreachable_pub, reason = "the tests on real interfaces use a part")]
 
 use std::net::IpAddr;
 

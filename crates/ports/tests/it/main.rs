@@ -1,0 +1,7 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod af_packet;
+mod af_xdp;
+mod common;
+mod guard;
+mod offload;

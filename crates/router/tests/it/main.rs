@@ -1,0 +1,12 @@
+//! Tests of the public interface, in one program: it links once.
+
+mod admission;
+mod cluster;
+mod common;
+mod control;
+mod fairdrop;
+mod no_alloc;
+mod order;
+mod pipeline;
+mod succession;
+mod workers;
