@@ -155,17 +155,17 @@ fn change(before: &str, after: &str) -> (u64, u64, f64) {
         _ => {}
     }
     // Another pipeline takes the place of this one. It is built and filled while this one forwards.
-    let heir = ["PORT", "CLASS", "BUFFERS"].contains(&after).then(|| filled(&wanted, bed.now));
+    let new = ["PORT", "CLASS", "BUFFERS"].contains(&after).then(|| filled(&wanted, bed.now));
     let begin = Instant::now();
-    if let Some(mut heir) = heir {
+    if let Some(mut new) = new {
         let buffers = if after == "BUFFERS" { Buffers::Copied } else { Buffers::Kept };
-        std::mem::swap(&mut heir, &mut bed.pipeline);
-        let mut old = heir;
+        std::mem::swap(&mut new, &mut bed.pipeline);
+        let mut old = new;
         if after == "PORT" {
             let mut port = bed.ports.pop().expect("the other one");
-            old.named_port_leaves("other", &port.counters());
+            old.port_closed("other", &port.counters());
         }
-        bed.pipeline.inherit(bed.now, old, buffers);
+        bed.pipeline.take_over(bed.now, old, buffers);
     } else if after == "INTERFACE" {
         let state = LinkState { mac: MacAddr(OTHER), mtu: 1500, up: true };
         bed.pipeline.set_link(bed.now, PortIndex(2), None);

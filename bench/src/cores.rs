@@ -19,7 +19,7 @@ use evenkeel_net::{MacAddr, PortIndex, Prefix};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline, Place};
+use evenkeel_router::pipeline::{LinkState, Pipeline, WorkerShares};
 
 use crate::pipeline::frame_between;
 use crate::timing::Spread;
@@ -61,7 +61,7 @@ struct Bed {
 
 impl Bed {
     /// A worker whose host sends packets of `flows`, numbers below [`FLOWS`], in turn.
-    fn new(config: &RouterConfig, place: Option<Place>, flows: &[u64], now: Nanos) -> Self {
+    fn new(config: &RouterConfig, place: Option<WorkerShares>, flows: &[u64], now: Nanos) -> Self {
         let mut pipeline =
             Pipeline::for_worker(config, now, Default::default(), place).expect("the configuration is valid");
         for (index, mac) in [MACS[1], MACS[2]].into_iter().enumerate() {
@@ -177,7 +177,7 @@ fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
         rate.0,
     );
     let config = RouterConfig::parse(&text, "bench").expect("the configuration is valid");
-    let places = Place::all(&config).expect("it can be shared");
+    let places = WorkerShares::for_workers(&config).expect("it can be shared");
     let (start, barrier) = (Instant::now(), Barrier::new(spread.len()));
     let parts = std::thread::scope(|scope| {
         let hire = |(worker, flows): (usize, &Vec<u64>)| {

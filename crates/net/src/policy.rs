@@ -41,7 +41,7 @@ pub enum Origin {
 
 /// What rules ask of a packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct LookupKey {
     /// Addresses, protocol and ports. Ports are zero where the packet has none or is a fragment, as the kernel has it.
     pub flow: FlowKey,
     /// Differentiated services code point, 0 to 63.
@@ -50,7 +50,7 @@ pub struct Asker {
     pub origin: Origin,
 }
 
-impl Asker {
+impl LookupKey {
     /// A packet with these headers.
     #[must_use]
     pub fn new(headers: &Headers, origin: Origin) -> Self {
@@ -133,9 +133,9 @@ impl Default for Selector {
 impl Selector {
     /// Whether a packet is one of them.
     #[must_use]
-    pub fn matches(&self, asker: &Asker) -> bool {
-        let flow = &asker.flow;
-        let incoming = match (&self.incoming, asker.origin) {
+    pub fn matches(&self, key: &LookupKey) -> bool {
+        let flow = &key.flow;
+        let incoming = match (&self.incoming, key.origin) {
             (Incoming::Any, _) | (Incoming::Host, Origin::Host(_)) => true,
             (Incoming::Ports(ports), Origin::Port(port)) => ports.contains(&port),
             (Incoming::Host, Origin::Port(_)) | (Incoming::Ports(_), Origin::Host(_)) => false,
@@ -146,7 +146,7 @@ impl Selector {
             && self.protocol.is_none_or(|protocol| protocol == flow.protocol)
             && self.source_port.is_none_or(|ports| ports.matches(flow.source_port))
             && self.destination_port.is_none_or(|ports| ports.matches(flow.destination_port))
-            && self.dscp.is_none_or(|(dscp, mask)| (dscp ^ asker.dscp) & mask == 0);
+            && self.dscp.is_none_or(|(dscp, mask)| (dscp ^ key.dscp) & mask == 0);
         all != self.inverted
     }
 }
@@ -281,7 +281,7 @@ impl PolicyTables {
         self.rules.is_some()
     }
 
-    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses among several next hops; `asker` is
+    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses among several next hops; `key` is
     /// only called where there are rules.
     #[inline]
     #[must_use]
@@ -289,11 +289,11 @@ impl PolicyTables {
         &self,
         destination: IpAddr,
         flow_hash: u64,
-        asker: impl FnOnce() -> Asker,
+        key: impl FnOnce() -> LookupKey,
     ) -> Option<Decision> {
         match &self.rules {
             None => self.main.lookup(destination, flow_hash),
-            Some(rules) => self.lookup_by_rules(rules, &asker(), destination, flow_hash),
+            Some(rules) => self.lookup_by_rules(rules, &key(), destination, flow_hash),
         }
     }
 
@@ -301,11 +301,11 @@ impl PolicyTables {
     fn lookup_by_rules(
         &self,
         rules: &Rules,
-        asker: &Asker,
+        key: &LookupKey,
         destination: IpAddr,
         flow_hash: u64,
     ) -> Option<Decision> {
-        match self.judge(rules, asker, destination) {
+        match self.judge(rules, key, destination) {
             Verdict::Routes(routes) => routes.decide(destination, flow_hash),
             Verdict::Refused(decision) => Some(decision),
             Verdict::Nothing => None,
@@ -314,26 +314,26 @@ impl PolicyTables {
 
     /// The next hops among which a look-up chooses by hash; empty where there is no choice.
     #[must_use]
-    pub fn choices(&self, destination: IpAddr, asker: impl FnOnce() -> Asker) -> &[NextHop] {
+    pub fn choices(&self, destination: IpAddr, key: impl FnOnce() -> LookupKey) -> &[NextHop] {
         let Some(rules) = &self.rules else { return self.main.choices(destination) };
-        match self.judge(rules, &asker(), destination) {
+        match self.judge(rules, &key(), destination) {
             Verdict::Routes(routes) => routes.choices(),
             Verdict::Refused(_) | Verdict::Nothing => &[],
         }
     }
 
-    fn judge(&self, rules: &Rules, asker: &Asker, destination: IpAddr) -> Verdict<'_> {
+    fn judge(&self, rules: &Rules, key: &LookupKey, destination: IpAddr) -> Verdict<'_> {
         let rules = if destination.is_ipv4() { &rules.v4 } else { &rules.v6 };
         let mut at = 0;
         while let Some(rule) = rules.get(at) {
             at += 1;
-            if !rule.selector.matches(asker) {
+            if !rule.selector.matches(key) {
                 continue;
             }
             let (table, suppress) = match &rule.action {
                 Action::Lookup { table, suppress } => (*table, *suppress),
                 Action::Domain { tables, suppress } => {
-                    let (Origin::Port(port) | Origin::Host(port)) = asker.origin;
+                    let (Origin::Port(port) | Origin::Host(port)) = key.origin;
                     let Some((_, table)) = tables.iter().find(|(of, _)| *of == port) else { continue };
                     (*table, *suppress)
                 }

@@ -1,12 +1,10 @@
 //! What can be asked of a running router. The worker executes commands between two bursts.
 
-use evenkeel_config::{AdmissionChange, BuildError, DisciplineConfig, LinkAdmission, RouterConfig};
-use evenkeel_core::schedule::{Knob, KnobError};
+use evenkeel_config::{AdmissionChange, DisciplineConfig, LinkAdmission, RouterConfig};
+use evenkeel_core::schedule::Knob;
 use evenkeel_core::{BitRate, FlowKey};
-use thiserror::Error;
 
 use crate::snapshot::{FlowSnapshot, Snapshot};
-use crate::start::StartError;
 
 /// A request to the worker. Links are named by their port.
 #[derive(Clone, Debug)]
@@ -105,49 +103,4 @@ pub enum Reply {
     Text(String),
     /// Flows.
     Flows(Vec<FlowSnapshot>),
-}
-
-/// Why a command was not carried out. Nothing changed.
-#[derive(Debug, Error)]
-pub enum CommandError {
-    /// No port has this name.
-    #[error("no link {name:?}: links are {}", known.join(", "))]
-    NoSuchLink {
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: Vec<String>,
-    },
-    /// The discipline refused the knob or its value.
-    #[error("{0}")]
-    Knob(#[from] KnobError),
-    /// The link or discipline refused its configuration; the text has the valid range.
-    #[error("{0}")]
-    Invalid(String),
-    /// The change cannot be made while the router runs.
-    #[error("{what} cannot change while the router runs ({why}): restart it")]
-    NeedsRestart {
-        /// What differs: a key of the file, with its table.
-        what: String,
-        /// Why it must stay.
-        why: &'static str,
-    },
-    /// What was wanted could not be had: a port that cannot be opened, say.
-    #[error("{0}")]
-    NotPossible(Box<StartError>),
-    /// The worker did not answer in time: it is overloaded or hangs. The command may still be carried out.
-    #[error("the router did not answer in time")]
-    NoAnswer,
-    /// The router has stopped or is stopping.
-    #[error("the router has stopped")]
-    Stopped,
-}
-
-impl From<BuildError> for CommandError {
-    fn from(error: BuildError) -> Self {
-        match error {
-            BuildError::Knob(error) => Self::Knob(error),
-            own @ BuildError::Own { .. } => Self::Invalid(own.to_string()),
-        }
-    }
 }

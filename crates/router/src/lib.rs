@@ -6,24 +6,29 @@
 //! - [`Router::start`] puts both on real ports in a worker thread; the [`Handle`] talks to it.
 #![forbid(unsafe_code)]
 
+mod attachment;
 mod claim;
 mod clock;
 mod command;
+mod error;
+mod handover;
 mod idle;
 mod merge;
 pub mod mirror;
+mod options;
 mod own;
 pub mod pipeline;
 mod prepare;
 pub mod snapshot;
 mod start;
-mod succession;
 mod tally;
-mod team;
 mod worker;
+mod workers;
 
-pub use command::{Command, CommandError, Reply};
+pub use command::{Command, Reply};
+pub use error::{CommandError, StartError, StopError, WorkerError};
+pub use options::Options;
 pub use own::{Boxed, Build, Disciplines, Setup};
 pub use pipeline::cluster_config;
 pub use snapshot::Snapshot;
-pub use start::{Handle, Options, Router, StartError, StopError};
+pub use start::{Handle, Router};

@@ -1,52 +1,136 @@
-//! What a worker needs before its first round, made ready in the thread that will do the rounds.
+//! Makes a worker ready, in the thread that will do its rounds.
 //!
-//! A worker that starts opens everything. One that takes the place of others while the router runs (see `succession.rs`) opens what they do not have, says that
-//! it could, and waits until they have handed over.
+//! A worker that starts opens everything. One that takes over from others while the router runs
+//! (see `handover.rs`) opens what they do not have, says so, and waits until they have drained.
+
+mod take_over;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use evenkeel_config::{Io, Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpPart};
+use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{FramePool, Port, PortError, RxFrame, Umem};
 
+use crate::attachment::{Attachment, guard_of, offloads_of};
 use crate::claim::Claim;
 use crate::clock::TscClock;
-use crate::mirror::{Mirror, MirrorEvent};
-use crate::pipeline::{BURST, LinkState, Pipeline, Place};
-use crate::start::{Options, Seeded, StartError};
-use crate::succession::{Fate, Heir, HeirOrder};
-use crate::team::{Briefing, Following, Ready, Role, Seat};
-use crate::worker::{Attachment, Worker, guard_of, offloads_of};
+use crate::error::{CommandError, StartError};
+use crate::handover::PortTransition;
+use crate::mirror::{Mirror, MirrorEvent, MirrorView};
+use crate::options::{Options, Seeded};
+use crate::pipeline::{BURST, Buffers, LinkState, Pipeline, WorkerShares};
+use crate::worker::{Message, MirrorAccess, Worker};
 
 /// In mode `busy` one in so many frames has a stamp of the kernel's.
 const BUSY_STAMPS: u32 = 8;
 
-/// A worker in the making.
-pub(crate) struct Draft<'a> {
-    pub(crate) worker: Worker,
+/// What the leader gives a follower when the interfaces are ready.
+pub(crate) struct MirrorFeed {
+    view: MirrorView,
+    ready: Notifier,
+    /// All that the kernel's tables held when the view began.
+    initial: Vec<MirrorEvent>,
+}
+
+/// How the leader reaches a follower: the notifier of its view, and where its feed goes.
+type Follower = (Notifier, Sender<MirrorFeed>);
+
+/// Whether a worker leads.
+pub(crate) enum WorkerRole {
+    Leader(Vec<Follower>),
+    Follower(Receiver<MirrorFeed>),
+}
+
+/// What a worker is spawned with.
+pub(crate) struct WorkerParams {
+    pub(crate) control: Notifier,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) messages: Receiver<Message>,
+    /// `None`: it is the only worker.
+    pub(crate) shares: Option<WorkerShares>,
+    /// By port, whether the leader guards the interface.
+    pub(crate) guarded: Arc<[AtomicBool]>,
+    /// By port, what the workers' AF_XDP ports have in common.
+    pub(crate) xdp_common: Arc<[XdpCommon]>,
+    /// By port, the fanout group of the workers' packet sockets.
+    pub(crate) fanout_groups: Arc<[u8]>,
+    pub(crate) role: WorkerRole,
+    /// `None`: it takes over from no other.
+    pub(crate) replacement: Option<Replacement>,
+}
+
+/// What a worker needs to know to take over from others.
+pub(crate) struct Replacement {
+    /// By port of the new configuration.
+    pub(crate) transitions: Arc<[PortTransition]>,
+    /// The memory of the buffers that it will have; `None`: its own.
+    pub(crate) umem: Option<Umem>,
+    pub(crate) steps: Receiver<HandoverStep>,
+}
+
+/// What a new worker is told to do, in this order.
+pub(crate) enum HandoverStep {
+    /// The old sockets are closed: open the ports that wait for that.
+    OpenPorts,
+    /// Take over from drained workers, and forward.
+    TakeOver(Handover),
+}
+
+/// What a new worker takes over.
+pub(crate) struct Handover {
+    /// The drained workers, the one with the lowest number first.
+    pub(crate) workers: Vec<Worker>,
+    /// Frames that came before this instant have been forwarded by them.
+    pub(crate) cut: Nanos,
+    pub(crate) buffers: Buffers,
+}
+
+/// Where a worker says that it is ready, and which memory its buffers are in; or why it cannot be.
+pub(crate) struct Ready(SyncSender<Result<Umem, StartError>>);
+
+impl Ready {
+    pub(crate) fn new(sender: SyncSender<Result<Umem, StartError>>) -> Self {
+        Self(sender)
+    }
+
+    pub(crate) fn send(&self, result: Result<Umem, StartError>) {
+        // There is room for one, and the pool takes each before it asks for the next step.
+        let _ = self.0.try_send(result);
+    }
+}
+
+/// A worker whose ports are being opened.
+struct WorkerBuilder<'a> {
+    worker: Worker,
     options: &'a Options,
     number: usize,
-    /// By port, what became of its interface lately.
-    pub(crate) links: Vec<Option<LinkState>>,
+    /// Followers that have no feed yet.
+    followers: Vec<(Follower, MirrorView)>,
+    /// What the followers get of the kernel's tables.
+    initial: Vec<MirrorEvent>,
+    /// By port, the last state of its interface.
+    links: Vec<Option<LinkState>>,
     claims: Vec<Option<Claim>>,
     /// By port, opened so far.
-    pub(crate) opened: Vec<Option<Box<dyn Port>>>,
+    opened: Vec<Option<Box<dyn Port>>>,
     /// By port.
-    pub(crate) attachments: Vec<Option<Attachment>>,
-    part: Vec<Option<XdpPart>>,
-    groups: std::sync::Arc<[u8]>,
-    /// The buffers that ports are opened with, if they are not the draft's own.
+    attachments: Vec<Option<Attachment>>,
+    xdp_parts: Vec<Option<XdpPart>>,
+    fanout_groups: Arc<[u8]>,
+    /// The buffers that ports are opened with, if they are not the worker's own.
     umem: Option<Umem>,
 }
 
-/// The thread of a worker as the configuration wants it.
-pub(crate) fn settle_thread(
+/// Moves the calling thread to where the configuration wants worker `number`.
+pub(crate) fn configure_thread(
     config: &RouterConfig,
     options: &Options,
     number: usize,
@@ -64,130 +148,157 @@ pub(crate) fn settle_thread(
     Ok(())
 }
 
-/// Everything up to the first round. `ready` is told of each step that somebody waits for, except for the last.
+/// Does everything up to the first round. `ready` is told of each step that the pool waits for,
+/// except for the last.
 pub(crate) fn prepare(
     config: Seeded,
     options: &Options,
-    mut seat: Seat,
+    mut params: WorkerParams,
     ready: &Ready,
 ) -> Result<Worker, StartError> {
-    let heir = seat.heir.take();
-    let mut draft = Draft::new(config, options, seat, heir.as_ref())?;
-    let Some(Heir { fates, orders, .. }) = heir else {
-        for at in 0..draft.opened.len() {
-            draft.open(at, None)?;
+    let replacement = params.replacement.take();
+    let mut builder = WorkerBuilder::new(config, options, params, replacement.as_ref())?;
+    let Some(Replacement { transitions, steps, .. }) = replacement else {
+        for at in 0..builder.opened.len() {
+            builder.open(at, None)?;
         }
-        return draft.begin();
+        return builder.start();
     };
-    for (at, fate) in fates.iter().enumerate() {
-        if matches!(fate, Fate::New | Fate::Beside) {
-            draft.open(at, Some(*fate))?;
-        }
-    }
-    draft.brief();
-    let gone = || StartError::Config("what was to be changed was given up".to_owned());
-    ready.tell(Ok(draft.worker.pipeline.pool_mut().umem()));
+    use PortTransition::{New, Overlapping, Reopened};
+    builder.open_all(&transitions, &[New, Overlapping])?;
+    builder.feed_followers();
+    ready.send(Ok(builder.worker.pipeline.pool_mut().umem()));
     loop {
-        match orders.recv().map_err(|_gone| gone())? {
-            HeirOrder::Open => {
-                for (at, fate) in fates.iter().enumerate() {
-                    if *fate == Fate::Anew {
-                        draft.open(at, Some(*fate))?;
-                    }
-                }
-                ready.tell(Ok(draft.worker.pipeline.pool_mut().umem()));
+        match steps.recv().map_err(|_gone| StartError::HandoverAborted)? {
+            HandoverStep::OpenPorts => {
+                builder.open_all(&transitions, &[Reopened])?;
+                ready.send(Ok(builder.worker.pipeline.pool_mut().umem()));
             }
-            HeirOrder::Inherit(estate) => return Ok(draft.inherit(&fates, estate)),
+            HandoverStep::TakeOver(handover) => {
+                return Ok(builder.take_over(&transitions, handover));
+            }
         }
     }
 }
 
-impl<'a> Draft<'a> {
-    /// Everything but the ports.
+/// The mirror of the leader, or a follower's view of it.
+struct MirrorStart {
+    access: MirrorAccess,
+    ready: Notifier,
+    initial: Vec<MirrorEvent>,
+    followers: Vec<(Follower, MirrorView)>,
+}
+
+impl MirrorStart {
+    fn leader(config: &RouterConfig, followers: Vec<Follower>) -> Result<Self, StartError> {
+        let ready = Notifier::new().map_err(system("making a notifier"))?;
+        let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
+        let notifiers: Vec<_> = followers.iter().map(|(ready, _)| ready.clone()).collect();
+        let (mirror, initial, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
+            .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+        let followers = followers.into_iter().zip(views).collect();
+        Ok(Self { access: MirrorAccess::Leader(mirror), ready, initial, followers })
+    }
+
+    fn follower(feed: &Receiver<MirrorFeed>) -> Result<Self, StartError> {
+        let MirrorFeed { view, ready, initial } = feed.recv().map_err(|_gone| StartError::NoLeader)?;
+        let access = MirrorAccess::Follower(view);
+        Ok(Self { access, ready, initial, followers: Vec::new() })
+    }
+}
+
+/// Claims the interfaces that no worker of this router has claimed before.
+fn claim_interfaces(
+    config: &RouterConfig,
+    replacement: Option<&Replacement>,
+) -> Result<Vec<Option<Claim>>, StartError> {
+    let claim = |(at, port): (usize, &PortConfig)| {
+        let is_new = |replacement: &Replacement| replacement.transitions[at] == PortTransition::New;
+        if !replacement.is_none_or(is_new) {
+            return Ok(None);
+        }
+        Claim::on(&port.interface).map(Some).map_err(|source| taken(port, source))
+    };
+    config.ports.iter().enumerate().map(claim).collect()
+}
+
+/// The pipeline of a worker, with its clock and its buffers, and empty tables.
+fn build_pipeline(
+    config: &RouterConfig,
+    now: Nanos,
+    options: &Options,
+    shares: Option<WorkerShares>,
+    own_buffers: bool,
+) -> Result<Pipeline, StartError> {
+    let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
+    if own_buffers {
+        pipeline.pool_mut().prefault();
+    }
+    // FairDrop can be switched on, and services can be added, while the router runs.
+    let clock = Box::new(TscClock::calibrate(options.report));
+    let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
+    pipeline.set_surroundings(clock, first_iv)?;
+    pipeline.set_max_catch_up(Some(config.router.max_catch_up));
+    Ok(pipeline)
+}
+
+impl<'a> WorkerBuilder<'a> {
+    /// Makes everything but the ports.
     fn new(
         config: Seeded,
         options: &'a Options,
-        seat: Seat,
-        heir: Option<&Heir>,
+        params: WorkerParams,
+        replacement: Option<&Replacement>,
     ) -> Result<Self, StartError> {
-        let Seat { control, stop, commands, place, guarded, stations, groups, role, .. } = seat;
+        let WorkerParams { shares, role, xdp_common, fanout_groups, .. } = params;
         let Seeded { config, seeded } = config;
-        let number = place.as_ref().map_or(0, Place::worker);
-        settle_thread(&config, options, number)?;
-        if let Some(name) =
-            options.captures.keys().find(|name| config.ports.iter().all(|port| port.name != **name))
-        {
-            return Err(StartError::Config(format!("there is no port {name:?} to capture on")));
+        let number = shares.as_ref().map_or(0, WorkerShares::worker);
+        configure_thread(&config, options, number)?;
+        let has_port = |name: &str| config.ports.iter().any(|port| port.name == name);
+        if let Some(name) = options.captures.keys().find(|name| !has_port(name)) {
+            return Err(StartError::NoSuchCapture(name.clone()));
         }
         let now = sys::monotonic_now();
-        let mut pipeline = Pipeline::for_worker(&seeded, now, options.disciplines.clone(), place)
-            .map_err(|error| StartError::Config(error.to_string()))?;
-        let umem = heir.and_then(|heir| heir.umem.clone());
-        if umem.is_none() {
-            pipeline.pool_mut().prefault();
-        }
-        // FairDrop can be switched on, and services can be added, while the router runs.
-        let clock = Box::new(TscClock::calibrate(options.report));
-        let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
-        pipeline.set_surroundings(clock, first_iv).map_err(|error| StartError::Config(error.to_string()))?;
-        pipeline.set_max_catch_up(Some(config.router.max_catch_up));
+        let umem = replacement.and_then(|replacement| replacement.umem.clone());
+        let mut pipeline = build_pipeline(&seeded, now, options, shares, umem.is_none())?;
 
         let mut claims: Vec<Option<Claim>> = config.ports.iter().map(|_| None).collect();
-        let (following, known, mirror_ready) = match role {
-            Role::Lead(others) => {
+        let mirror = match role {
+            WorkerRole::Leader(followers) => {
                 // Before anything is changed on an interface: it may be another router's.
-                for (at, port) in config.ports.iter().enumerate() {
-                    if heir.is_none_or(|heir| heir.fates[at] == Fate::New) {
-                        claims[at] = Some(Claim::on(&port.interface).map_err(|source| taken(port, source))?);
-                    }
-                }
-                let ready = Notifier::new().map_err(system("making a notifier"))?;
-                let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
-                let notifiers: Vec<_> = others.iter().map(|(ready, _)| ready.clone()).collect();
-                let (mirror, known, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
-                    .map_err(|source| {
-                        denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source)
-                    })?;
-                let others: Vec<_> = others.into_iter().zip(views).collect();
-                (Following::Lead(mirror, others), known, ready)
+                claims = claim_interfaces(&config, replacement)?;
+                MirrorStart::leader(&config, followers)?
             }
-            Role::Follow(briefing) => {
-                let Briefing { view, ready, known } = briefing
-                    .recv()
-                    .map_err(|_gone| StartError::Config("the first worker has not started".to_owned()))?;
-                (Following::Follow(view), known, ready)
-            }
+            WorkerRole::Follower(feed) => MirrorStart::follower(&feed)?,
         };
         let mut links = vec![None; config.ports.len()];
-        for event in &known {
+        for event in &mirror.initial {
             if let MirrorEvent::Link { port, link } = event {
                 links[port.index()] = link.map(LinkState::from);
             }
             pipeline.apply(now, event.clone());
         }
         let workers = u32::from(config.router.workers);
-        let part = |station: &evenkeel_ports::af_xdp::XdpCommon| {
-            (workers > 1).then(|| XdpPart { worker: number as u32, workers, common: station.clone() })
+        let part = |common: &XdpCommon| {
+            let part = || XdpPart { worker: number as u32, workers, common: common.clone() };
+            (workers > 1).then(part)
         };
-        let part = stations.iter().map(part).collect();
         let count = config.ports.len();
-        let local = pipeline.host_addresses();
         let worker = Worker {
+            local: pipeline.host_addresses(),
             pipeline,
             ports: Vec::with_capacity(count),
             attachments: Vec::with_capacity(count),
-            known: if following.leads() { known } else { Vec::new() },
-            following,
-            guarded,
+            mirror: mirror.access,
+            guarded: params.guarded,
             poller: Poller::new().map_err(system("making a poller"))?,
             timer: Timer::new().map_err(system("making a timer"))?,
-            commands,
-            control,
-            mirror_ready,
-            stop,
+            messages: params.messages,
+            control: params.control,
+            mirror_ready: mirror.ready,
+            stop: params.stop,
             runtime_dir: options.runtime_dir.clone(),
             report: options.report,
-            local,
             watches: config.router.mode != Mode::Busy,
             config,
         };
@@ -196,32 +307,50 @@ impl<'a> Draft<'a> {
             worker,
             options,
             number,
+            followers: mirror.followers,
+            initial: mirror.initial,
             links,
             claims,
             opened: (0..count).map(|_| None).collect(),
             attachments: (0..count).map(|_| None).collect(),
-            part,
-            groups,
+            xdp_parts: xdp_common.iter().map(part).collect(),
+            fanout_groups,
             umem,
         })
     }
 
-    /// Opens a port; the first worker makes its interface ready too. `fate`: how it takes the place of another; `None`: it does not.
-    fn open(&mut self, at: usize, fate: Option<Fate>) -> Result<(), StartError> {
+    /// Opens the ports with one of these transitions.
+    fn open_all(
+        &mut self,
+        transitions: &[PortTransition],
+        which: &[PortTransition],
+    ) -> Result<(), StartError> {
+        for (at, transition) in transitions.iter().enumerate() {
+            if which.contains(transition) {
+                self.open(at, Some(*transition))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a port; the leader makes its interface ready too. `transition`: how it takes over
+    /// from another port; `None`: it does not.
+    fn open(&mut self, at: usize, transition: Option<PortTransition>) -> Result<(), StartError> {
         let port = self.worker.config.ports[at].clone();
         let error = |error| port_error(&port.name, error);
         let opened = self.open_device(at, &port)?;
         let (mut offloads, mut guard) = (None, None);
-        // What takes the place of another has its guard and its offloads, or gets them when that is gone.
-        if self.worker.following.leads() && matches!(fate, None | Some(Fate::New)) {
-            let off = offloads_of(&*opened, &port.interface, &self.options.runtime_dir).map_err(error)?;
+        // A port that takes over gets guard and offloads from the old one.
+        if self.worker.mirror.leads() && matches!(transition, None | Some(PortTransition::New)) {
+            let off = offloads_of(&*opened, &port.interface, &self.options.runtime_dir);
+            let off = off.map_err(error)?;
             if let (Some(report), Some(warning)) = (self.options.report, off.warning()) {
                 report(warning);
             }
             offloads = Some(off);
             guard = guard_of(&*opened, &port.interface, &self.worker.local).map_err(error)?;
-            if fate.is_some() {
-                // It can be guarded. Until somebody receives, the kernel forwards.
+            if transition.is_some() {
+                // It can be guarded. Until this worker receives, the kernel forwards.
                 guard = None;
             }
         }
@@ -246,91 +375,96 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The port as the configuration wants it: past the kernel's stack, or beside it.
+    /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
     fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
-        let Self { worker, options, umem, .. } = self;
-        let Worker { pipeline, config, local, .. } = worker;
-        let pool = pipeline.pool_mut();
-        let part = self.part[at].clone();
-        let fanout = part.is_some().then(|| self.groups[at]);
-        let io = config.io_of(port);
-        // All workers do as the first one does: a queue without a socket is the kernel's.
+        let part = self.xdp_parts[at].clone();
+        let fanout = part.is_some().then(|| self.fanout_groups[at]);
+        let io = self.worker.config.io_of(port);
+        // All workers do as the leader does: a queue without a socket is the kernel's.
         let follows = part.as_ref().is_some_and(|part| part.worker > 0);
-        let falls_back = io == Io::Auto && !follows;
         let xdp = match &part {
             Some(part) if follows => part.common.is_attached(),
             _ => io != Io::AfPacket,
         };
         if xdp {
-            // Half of the buffers wait for frames, the others hold them.
-            let buffers = pool.buffers() / 2 / config.ports.len().max(1);
-            // Who asks all the time needs few stamps to know when a frame has come.
-            let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
-            let xdp_options = AfXdpOptions { buffers: Some(buffers), stamp_every, ..AfXdpOptions::default() };
-            let opened = match (umem, part) {
-                (Some(umem), part) => {
-                    AfXdpPort::open_beside(&port.interface, xdp_options, umem.clone(), local, part)
-                }
-                (None, Some(part)) => AfXdpPort::open_part(&port.interface, xdp_options, pool, local, part),
-                (None, None) => AfXdpPort::open(&port.interface, xdp_options, pool, local),
-            };
-            match opened {
+            let falls_back = io == Io::Auto && !follows;
+            match self.open_xdp(port, part) {
                 Ok(opened) => return Ok(Box::new(opened)),
                 Err(error) if falls_back && !error.is_of_the_interface() => {
-                    if let Some(report) = options.report {
-                        report(&format!("port {}: packet sockets instead of AF_XDP: {error}", port.name));
+                    if let Some(report) = self.options.report {
+                        let why = format!("packet sockets instead of AF_XDP: {error}");
+                        report(&format!("port {}: {why}", port.name));
                     }
                 }
                 Err(error) => return Err(xdp_error(&port.name, error)),
             }
         }
-        // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as need be doubles the memory that frames pass through.
-        let longest = pool.max_frame() as u32;
-        let port_options =
-            AfPacketOptions { max_frame: longest.min(65_000), fanout, ..AfPacketOptions::default() };
-        let opened = AfPacketPort::open(&port.interface, port_options);
-        opened.map(|opened| Box::new(opened) as Box<dyn Port>).map_err(|error| port_error(&port.name, error))
+        // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
+        // need be doubles the memory that frames pass through.
+        let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
+        let options = AfPacketOptions { max_frame, fanout, ..AfPacketOptions::default() };
+        match AfPacketPort::open(&port.interface, options) {
+            Ok(opened) => Ok(Box::new(opened)),
+            Err(error) => Err(port_error(&port.name, error)),
+        }
     }
 
-    /// The first worker tells the others that the interfaces are ready.
-    fn brief(&mut self) {
-        let known = std::mem::take(&mut self.worker.known);
-        if let Following::Lead(_, others) = &mut self.worker.following {
-            for ((ready, briefing), view) in others.drain(..) {
-                // A worker that has ended already has said why.
-                let _ = briefing.send(Briefing { view, ready, known: known.clone() });
-            }
+    fn open_xdp(&mut self, port: &PortConfig, part: Option<XdpPart>) -> Result<AfXdpPort, PortError> {
+        let Worker { pipeline, config, local, .. } = &mut self.worker;
+        let pool = pipeline.pool_mut();
+        let interface = &port.interface;
+        // Half of the buffers wait for frames, the others hold them.
+        let buffers = Some(pool.buffers() / 2 / config.ports.len().max(1));
+        // A worker that asks all the time needs few stamps to know when a frame has come.
+        let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
+        let options = AfXdpOptions { buffers, stamp_every, ..AfXdpOptions::default() };
+        match (&self.umem, part) {
+            (Some(umem), part) => AfXdpPort::open_beside(interface, options, umem.clone(), local, part),
+            (None, Some(part)) => AfXdpPort::open_part(interface, options, pool, local, part),
+            (None, None) => AfXdpPort::open(interface, options, pool, local),
+        }
+    }
+
+    /// The leader gives the followers their view of the kernel's tables: the interfaces are ready.
+    fn feed_followers(&mut self) {
+        for ((ready, feed), view) in self.followers.drain(..) {
+            // A follower that has ended already has told the pool why.
+            let _ = feed.send(MirrorFeed { view, ready, initial: self.initial.clone() });
         }
     }
 
     /// All ports are open: the first round can come.
-    fn begin(mut self) -> Result<Worker, StartError> {
+    fn start(mut self) -> Result<Worker, StartError> {
         self.worker.ports.extend(self.opened.drain(..).flatten());
         self.worker.attachments.extend(self.attachments.drain(..).flatten());
-        self.set_ring().map_err(|error| StartError::Config(error.to_string()))?;
-        if self.worker.following.leads() {
+        self.set_ring()?;
+        if self.worker.mirror.leads() {
             let guarded = sys::monotonic_now();
             let Worker { pipeline, ports, .. } = &mut self.worker;
-            for (at, port) in ports.iter_mut().enumerate().filter(|(_, port)| port.kernel_has_copy()) {
-                let frames = discard_until(pipeline.pool_mut(), &mut **port, guarded);
-                pipeline.receive_last(sys::monotonic_now(), at, frames.into_iter());
+            for (at, port) in ports.iter_mut().enumerate() {
+                if port.kernel_has_copy() {
+                    let frames = discard_until(pipeline.pool_mut(), &mut **port, guarded);
+                    pipeline.forward_received(sys::monotonic_now(), at, frames.into_iter());
+                }
             }
-            self.worker.guarded.iter().for_each(|guarded| guarded.store(true, Ordering::Release));
-            self.brief();
+            let guarded = self.worker.guarded.iter();
+            guarded.for_each(|guarded| guarded.store(true, Ordering::Release));
+            self.feed_followers();
         }
         self.worker.watch_ports().map_err(system("watching the ports"))?;
         Ok(self.worker)
     }
 
-    /// FairDrop must know how much can wait.
-    pub(crate) fn set_ring(&mut self) -> Result<(), crate::CommandError> {
+    /// Tells FairDrop how many frames can wait in the ports' rings.
+    fn set_ring(&mut self) -> Result<(), CommandError> {
         let ring = self.worker.ports.iter().filter_map(|port| port.rx_ring()).max().unwrap_or(0);
         self.worker.pipeline.set_ring_frames(ring)
     }
 }
 
-/// Lets what came before `until` fall: somebody else has forwarded it. Gives what came later and has been read with it.
-pub(crate) fn discard_until(pool: &mut FramePool, port: &mut dyn Port, until: Nanos) -> Vec<RxFrame> {
+/// Releases frames that came before `until`, which others have forwarded. Gives those that came
+/// later and were read with them.
+fn discard_until(pool: &mut FramePool, port: &mut dyn Port, until: Nanos) -> Vec<RxFrame> {
     let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
     loop {
         port.rx_burst(pool, sys::monotonic_now(), &mut frames, BURST);
@@ -381,7 +515,7 @@ fn port_error(port: &str, error: PortError) -> StartError {
         error if error.is_missing_privilege_or_feature() => {
             StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }
         }
-        error => StartError::Config(format!("port {port}: {error}")),
+        source => StartError::Port { port: port.to_owned(), source },
     }
 }
 

@@ -1,12 +1,16 @@
 //! The worker: one thread that drives the pipeline on real ports.
 //!
-//! It sleeps in epoll until a port, the clock or somebody who wants something wakes it, or, in mode `busy`, does not sleep, or, in mode
-//! `adaptive`, sleeps when little comes ([`crate::idle`]). A round that
-//! received something is followed by another at once, so under load no time goes into sleeping and waking.
+//! It sleeps in epoll until a port, the clock, the mirror or a message wakes it. In mode `busy` it
+//! does not sleep, in mode `adaptive` it sleeps when little comes ([`crate::idle`]). A round that
+//! received something is followed by another at once, so under load no time goes into sleeping
+//! and waking.
 //!
-//! **Interfaces come and go.** A port whose interface vanishes, goes down or fails drops what it holds as `link_down`, and packets to it; the
-//! others go on. Every change that netlink reports makes the port look at its interface again; a re-created interface gets a new
-//! socket, its offloads off and its guard.
+//! **Interfaces come and go.** A port whose interface vanishes, goes down or fails drops what it
+//! holds as `link_down`, and packets to it; the others go on. On every change that netlink reports
+//! the port looks at its interface again. A re-created interface gets a new socket, its offloads
+//! off and its guard.
+
+mod ports;
 
 use std::io;
 use std::net::IpAddr;
@@ -17,21 +21,20 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
-use evenkeel_net::PortIndex;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
-use evenkeel_ports::{Port, PortError, PortState};
+use evenkeel_ports::{Port, PortState};
 
-use crate::claim::Claim;
-use crate::command::{Command, CommandError, Reply};
+use crate::attachment::Attachment;
+use crate::command::{Command, Reply};
+use crate::error::CommandError;
+use crate::handover::PortDrain;
 use crate::idle::Idle;
-use crate::mirror::MirrorEvent;
 use crate::mirror::decode::KernelRouteKind;
-use crate::pipeline::{LinkState, Pipeline};
+use crate::mirror::{Mirror, MirrorEvent, MirrorView};
+use crate::pipeline::{LinkState, Pipeline, Round};
 use crate::snapshot::Snapshot;
-use crate::succession::Farewell;
-use crate::team::Following;
 
 /// Sleeping and waking costs about this: a shorter wait is spent polling.
 const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
@@ -39,13 +42,9 @@ const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
 const RETRY_SEND: Nanos = Nanos::from_micros(50);
 /// How long a port whose descriptor has failed is left alone.
 const RETRY_PORT: Nanos = Nanos::from_millis(100);
-/// How long an interface that could not be taken into use is left alone.
-const RETRY_USE: Nanos = Nanos::SECOND;
-/// How long a worker leaves an interface alone that the first one has not made ready.
-const RETRY_FOLLOW: Nanos = Nanos::from_millis(5);
-/// How often a guard that checks for our life is told of it.
+/// How often a guard that checks whether the process lives is told that it does.
 const BEAT: Nanos = Nanos::from_millis(100);
-/// Batches of mirror events taken over between two rounds: some 0.1 ms.
+/// Batches of mirror events applied between two rounds: some 0.1 ms.
 const BATCHES_PER_ROUND: usize = 2;
 
 const TOKEN_TIMER: u64 = u64::MAX;
@@ -58,44 +57,48 @@ pub(crate) struct Request {
     pub(crate) reply: SyncSender<Result<Reply, CommandError>>,
 }
 
-/// What is asked of a worker.
-pub(crate) enum Asked {
+/// What the pool sends to a worker.
+pub(crate) enum Message {
     Command(Request),
-    /// To end, and leave everything to others.
-    Farewell(Parting),
+    /// Drain the ports and end: new workers take over.
+    Drain(DrainRequest),
 }
 
-/// How a worker leaves everything to others. First all of them stop reading: an instant is chosen then that none has read beyond.
-pub(crate) struct Parting {
-    pub(crate) farewells: Arc<[Farewell]>,
+/// How a worker drains. All workers stop reading first; then the pool chooses an instant that none
+/// has read beyond.
+pub(crate) struct DrainRequest {
+    /// By port.
+    pub(crate) drains: Arc<[PortDrain]>,
     pub(crate) stopped: SyncSender<()>,
-    /// Frames from that instant on are the others'.
+    /// Frames that come from this instant on are for the new workers.
     pub(crate) cut: Receiver<Nanos>,
 }
 
 /// How a worker ended.
-pub(crate) enum Ended {
+pub(crate) enum WorkerExit {
     Stopped(Box<Snapshot>),
-    /// With everything that it had.
-    Left(Box<Worker>),
+    /// With everything that the new workers take over.
+    Drained(Box<Worker>),
 }
 
-/// What a port has besides its frames.
-pub(crate) struct Attachment {
-    pub(crate) name: String,
-    pub(crate) interface: String,
-    /// Held as long as the worker runs, also while the interface is gone.
-    pub(crate) claim: Option<Claim>,
-    /// The descriptor that the poller watches.
-    pub(crate) watched: Option<i32>,
-    pub(crate) guard: Option<Guard>,
-    pub(crate) offloads: Option<Offloads>,
-    /// Frames are received and sent.
-    pub(crate) in_use: bool,
-    /// What the mirror told of the interface last.
-    pub(crate) link: Option<LinkState>,
-    /// When to look at a port again whose descriptor has failed.
-    pub(crate) retry: Option<Nanos>,
+/// Where a worker learns of the kernel's tables.
+pub(crate) enum MirrorAccess {
+    /// The leader runs the mirror.
+    Leader(Mirror),
+    Follower(MirrorView),
+}
+
+impl MirrorAccess {
+    pub(crate) fn view(&self) -> &MirrorView {
+        match self {
+            Self::Leader(mirror) => mirror.view(),
+            Self::Follower(view) => view,
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        matches!(self, Self::Leader(_))
+    }
 }
 
 /// Everything the thread owns.
@@ -104,26 +107,35 @@ pub(crate) struct Worker {
     pub(crate) pipeline: Pipeline,
     pub(crate) ports: Vec<Box<dyn Port>>,
     pub(crate) attachments: Vec<Attachment>,
-    pub(crate) following: Following,
-    /// What the others have to be told of the kernel's tables when they begin.
-    pub(crate) known: Vec<MirrorEvent>,
-    /// By port, whether the first worker has made the interface ready.
+    pub(crate) mirror: MirrorAccess,
+    /// By port, whether the leader guards the interface.
     pub(crate) guarded: Arc<[AtomicBool]>,
     pub(crate) poller: Poller,
     pub(crate) timer: Timer,
-    pub(crate) commands: Receiver<Asked>,
+    pub(crate) messages: Receiver<Message>,
     pub(crate) control: Notifier,
     pub(crate) mirror_ready: Notifier,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) runtime_dir: PathBuf,
     pub(crate) report: Option<fn(&str)>,
+    /// The addresses that guards let through to the kernel.
     pub(crate) local: Vec<IpAddr>,
-    /// Whether the kernel is to wake us when a frame comes.
+    /// Whether the kernel wakes the thread when a frame comes.
     pub(crate) watches: bool,
 }
 
+/// What a worker keeps from round to round about its sleep.
+struct Rest {
+    idle: Idle,
+    events: Vec<Event>,
+    /// What the timer is set to.
+    armed: Option<Nanos>,
+    /// When guards are told again that the process lives.
+    beat_due: Nanos,
+}
+
 impl Worker {
-    /// Watches the clock, the control side and the mirror.
+    /// Watches the clock, the pool and the mirror.
     pub(crate) fn watch_own(&self) -> io::Result<()> {
         self.poller.add(self.timer.fd(), TOKEN_TIMER)?;
         self.poller.add(self.control.fd(), TOKEN_CONTROL)?;
@@ -141,7 +153,8 @@ impl Worker {
     fn watch(&mut self, at: usize) -> io::Result<()> {
         self.unwatch(at);
         if !self.watches {
-            // Nobody waits, and each frame that comes in would look for somebody to wake: that costs a quarter of the throughput.
+            // The thread does not sleep. If the kernel looked for somebody to wake at each frame,
+            // that would cost a quarter of the throughput.
             return Ok(());
         }
         if let Some(fd) = self.ports[at].fd() {
@@ -151,105 +164,108 @@ impl Worker {
         Ok(())
     }
 
-    pub(crate) fn unwatch(&mut self, at: usize) {
+    fn unwatch(&mut self, at: usize) {
         if let Some(fd) = self.attachments[at].watched.take() {
             // A descriptor that was closed has left the set by itself.
             let _ = self.poller.remove(fd);
         }
     }
 
-    /// The others see what the first one sees.
-    pub(crate) fn say(&self, text: &str) {
-        if let Some(report) = self.report.filter(|_| self.following.leads()) {
+    /// Tells the user what happened to a port: the leader does, the others see the same.
+    pub(crate) fn report(&self, text: &str) {
+        if let Some(report) = self.report.filter(|_| self.mirror.leads()) {
             report(text);
         }
     }
 
-    /// Forwards until it is told to stop, or that others do.
-    pub(crate) fn run(mut self) -> io::Result<Ended> {
+    /// Forwards until it is told to stop, or to drain.
+    pub(crate) fn run(mut self) -> io::Result<WorkerExit> {
         let section = &self.config.router;
-        let mut idle = Idle::new(section.mode, section.spin);
-        let mut events = Vec::with_capacity(Poller::BATCH);
-        let mut armed = None;
-        let mut beat_due = Nanos::ZERO;
+        let mut rest = Rest {
+            idle: Idle::new(section.mode, section.spin),
+            events: Vec::with_capacity(Poller::BATCH),
+            armed: None,
+            beat_due: Nanos::ZERO,
+        };
         while !self.stop.load(Ordering::Relaxed) {
             let now = sys::monotonic_now();
-            let news = match self.take_over(now) {
-                Ok(news) => news,
-                Err(Parting { farewells, stopped, cut }) => {
-                    // Whoever waits for that has made room for it.
-                    let _ = stopped.try_send(());
-                    if let Ok(cut) = cut.recv() {
-                        self.say_farewell(&farewells, cut);
-                    }
-                    return Ok(Ended::Left(Box::new(self)));
-                }
+            let more_events = match self.receive_messages(now) {
+                Ok(()) => self.follow_mirror(now),
+                Err(request) => return Ok(self.drain(&request)),
             };
             let round = self.pipeline.round(now, &mut self.ports);
-            let view = self.following.view();
+            let view = self.mirror.view();
             self.pipeline.drain_requests(now, |request| view.ask(request));
             self.pipeline.drain_news(|text| self.report.iter().for_each(|report| report(text)));
-            if now >= beat_due {
+            if now >= rest.beat_due {
                 self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
-                beat_due = now + BEAT;
+                rest.beat_due = now + BEAT;
             }
             if round.received > 0 {
-                idle.found(now);
-                if self.watches && !idle.wants_to_be_woken() {
+                rest.idle.found(now);
+                if self.watches && !rest.idle.wants_to_be_woken() {
                     self.watches = false;
                     (0..self.ports.len()).for_each(|at| self.unwatch(at));
                 }
             }
-            if news || round.received > 0 || round.more || idle.stays_awake(now) {
-                continue;
+            let busy = more_events || round.received > 0 || round.more;
+            if !busy && !rest.idle.stays_awake(now) {
+                self.sleep(now, &round, &mut rest)?;
             }
-            let mut wake = self.pipeline.next_wake().unwrap_or(Nanos::MAX);
-            if round.blocked {
-                wake = wake.min(now + RETRY_SEND);
-            }
-            if self.beats() {
-                wake = wake.min(beat_due);
-            }
-            wake = self.ports.iter().filter_map(|port| port.next_due()).fold(wake, Nanos::min);
-            wake = self.attachments.iter().filter_map(|port| port.retry).fold(wake, Nanos::min);
-            if wake <= sys::monotonic_now().saturating_add(SHORTEST_SLEEP) {
-                continue;
-            }
-            idle.sleeps();
-            if !self.watches {
-                // What has come meanwhile wakes at once.
-                self.watches = true;
-                for at in 0..self.ports.len() {
-                    self.watch(at)?;
-                }
-            }
-            if armed != Some(wake) {
-                if wake == Nanos::MAX {
-                    self.timer.disarm()?;
-                } else {
-                    self.timer.arm(wake)?;
-                }
-                armed = Some(wake);
-            }
-            self.poller.wait(&mut events, None)?;
-            self.woken(&events, &mut armed);
         }
-        Ok(Ended::Stopped(Box::new(self.finish())))
+        Ok(WorkerExit::Stopped(Box::new(self.finish())))
     }
 
-    /// Whether some guard must be told regularly that we live.
+    /// Sleeps until there is something to do, unless that is so soon that polling is cheaper.
+    fn sleep(&mut self, now: Nanos, round: &Round, rest: &mut Rest) -> io::Result<()> {
+        let wake = self.next_wake(now, round, rest.beat_due);
+        if wake <= sys::monotonic_now().saturating_add(SHORTEST_SLEEP) {
+            return Ok(());
+        }
+        rest.idle.sleeps();
+        if !self.watches {
+            // A frame that has come meanwhile wakes at once.
+            self.watches = true;
+            self.watch_ports()?;
+        }
+        if rest.armed != Some(wake) {
+            if wake == Nanos::MAX {
+                self.timer.disarm()?;
+            } else {
+                self.timer.arm(wake)?;
+            }
+            rest.armed = Some(wake);
+        }
+        self.poller.wait(&mut rest.events, None)?;
+        self.handle_wakeups(rest);
+        Ok(())
+    }
+
+    /// When there is something to do although no frame and no message comes.
+    fn next_wake(&self, now: Nanos, round: &Round, beat_due: Nanos) -> Nanos {
+        let mut wake = self.pipeline.next_wake().unwrap_or(Nanos::MAX);
+        if round.blocked {
+            wake = wake.min(now + RETRY_SEND);
+        }
+        if self.beats() {
+            wake = wake.min(beat_due);
+        }
+        wake = self.ports.iter().filter_map(|port| port.next_due()).fold(wake, Nanos::min);
+        self.attachments.iter().filter_map(|port| port.retry).fold(wake, Nanos::min)
+    }
+
+    /// Whether some guard must be told regularly that the process lives.
     fn beats(&self) -> bool {
-        let filter =
-            |port: &Attachment| port.guard.as_ref().is_some_and(|guard| guard.kind() == GuardKind::Filter);
-        self.attachments.iter().any(filter)
+        let mut guards = self.attachments.iter().filter_map(|port| port.guard.as_ref());
+        guards.any(|guard| guard.kind() == GuardKind::Filter)
     }
 
-    fn woken(&mut self, events: &[Event], armed: &mut Option<Nanos>) {
-        for event in events {
+    fn handle_wakeups(&mut self, rest: &mut Rest) {
+        for event in &rest.events {
             match event.token {
                 TOKEN_TIMER => {
                     self.timer.take();
-                    *armed = None;
+                    rest.armed = None;
                 }
                 TOKEN_CONTROL => {
                     let _ = self.control.take();
@@ -258,7 +274,7 @@ impl Worker {
                     let _ = self.mirror_ready.take();
                 }
                 port if event.closed => {
-                    // It stays ready for as long as it is broken: look away, and again in a while.
+                    // It stays ready for as long as it is broken: do not watch it for a while.
                     let at = port as usize;
                     self.unwatch(at);
                     self.attachments[at].retry = Some(sys::monotonic_now() + RETRY_PORT);
@@ -268,21 +284,27 @@ impl Worker {
         }
     }
 
-    /// Commands, news of the mirror, ports to look at again. True: there may be more. `Err`: others take over.
-    fn take_over(&mut self, now: Nanos) -> Result<bool, Parting> {
-        while let Ok(asked) = self.commands.try_recv() {
-            let request = match asked {
-                Asked::Command(request) => request,
-                Asked::Farewell(parting) => return Err(parting),
+    /// Carries out the commands that have come. `Err`: new workers take over.
+    fn receive_messages(&mut self, now: Nanos) -> Result<(), DrainRequest> {
+        while let Ok(message) = self.messages.try_recv() {
+            let request = match message {
+                Message::Command(request) => request,
+                Message::Drain(request) => return Err(request),
             };
             let answer = self.execute(now, request.command);
             // Whoever asked may have given up waiting.
             let _ = request.reply.try_send(answer);
         }
+        Ok(())
+    }
+
+    /// Applies what the mirror has read, and looks again at ports that are due for that. True:
+    /// the mirror may have more.
+    fn follow_mirror(&mut self, now: Nanos) -> bool {
         let mut local_changed = false;
         let mut batches = 0;
         while batches < BATCHES_PER_ROUND
-            && let Some(batch) = self.following.view().poll()
+            && let Some(batch) = self.mirror.view().poll()
         {
             batches += 1;
             for event in batch {
@@ -296,128 +318,24 @@ impl Worker {
             }
         }
         if local_changed {
-            self.tell_guards();
+            self.update_guards();
         }
         for at in 0..self.attachments.len() {
             if self.attachments[at].retry.is_some_and(|due| due <= now) {
-                self.look_again(now, at);
+                self.recheck_port(now, at);
             }
         }
-        Ok(batches == BATCHES_PER_ROUND)
+        batches == BATCHES_PER_ROUND
     }
 
-    pub(crate) fn tell_guards(&mut self) {
-        let local = self.pipeline.host_addresses();
-        // A withdrawn route may have been a copy of an address that stays.
-        if local == self.local {
-            return;
+    /// Drains the ports and ends.
+    fn drain(mut self, request: &DrainRequest) -> WorkerExit {
+        // The pool waits for this and has made room for it.
+        let _ = request.stopped.try_send(());
+        if let Ok(cut) = request.cut.recv() {
+            self.drain_ports(&request.drains, cut);
         }
-        self.local = local;
-        let mut refused = None;
-        for (attachment, port) in self.attachments.iter_mut().zip(&mut self.ports) {
-            let told = attachment.guard.as_mut().map_or(Ok(()), |guard| guard.set_local(&self.local));
-            if let Err(error) = told.and_then(|()| port.set_local(&self.local)) {
-                refused = Some(error);
-            }
-        }
-        if let Some(error) = refused {
-            self.say(&format!("the kernel may not receive packets for all of its addresses: {error}"));
-        }
-    }
-
-    fn interface_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
-        let at = port.index();
-        self.attachments[at].link = link;
-        if link.is_some() {
-            self.look_again(now, at);
-            return;
-        }
-        self.pipeline.set_link(now, port, None);
-        let attachment = &mut self.attachments[at];
-        let text =
-            format!("port {}: interface {} is gone; the others go on", attachment.name, attachment.interface);
-        attachment.guard = None;
-        attachment.offloads = None;
-        attachment.in_use = false;
-        attachment.retry = None;
-        self.say_guarded(at, false);
-        self.unwatch(at);
-        // The port itself notices that its interface is gone; what it says is what we know.
-        let _ = self.ports[at].reopen();
-        self.say(&text);
-    }
-
-    /// Looks at the interface of a port again, and takes it (back) into use. A port whose interface cannot be guarded is down for us: the
-    /// kernel forwards what comes in there, and we must not do it too.
-    pub(crate) fn look_again(&mut self, now: Nanos, at: usize) {
-        self.attachments[at].retry = None;
-        if !self.following.leads() && !self.guarded[at].load(Ordering::Acquire) {
-            self.attachments[at].retry = Some(now + RETRY_FOLLOW);
-            return;
-        }
-        let result = self.take_into_use(at);
-        self.say_guarded(at, result.is_ok());
-        let attachment = &mut self.attachments[at];
-        let port = PortIndex(at as u16);
-        let (text, link) = match result {
-            Ok(was_out) => {
-                let text =
-                    format!("port {}: interface {} is in use again", attachment.name, attachment.interface);
-                (was_out.then_some(text), attachment.link)
-            }
-            // The mirror will tell when it is back.
-            Err(PortError::NoInterface(_)) => return,
-            // The first worker is about to.
-            Err(PortError::NotAttached(_)) => {
-                attachment.retry = Some(now + RETRY_FOLLOW);
-                return;
-            }
-            Err(error) => {
-                attachment.retry = Some(now + RETRY_USE);
-                let text = format!("port {}: {error}; trying again each {RETRY_USE}", attachment.name);
-                (Some(text), attachment.link.map(|link| LinkState { up: false, ..link }))
-            }
-        };
-        self.pipeline.set_link(now, port, link);
-        if let Some(text) = text {
-            self.say(&text);
-        }
-    }
-
-    /// True if the port was out of use.
-    fn take_into_use(&mut self, at: usize) -> Result<bool, PortError> {
-        let attachment = &self.attachments[at];
-        let was_out = !attachment.in_use;
-        let renewed = self.ports[at].reopen()?;
-        if renewed || attachment.watched.is_none() {
-            let interface = attachment.interface.clone();
-            self.watch(at)
-                .map_err(|source| PortError::Io { what: format!("watching {interface}"), source })?;
-        }
-        let attachment = &mut self.attachments[at];
-        if renewed || was_out {
-            // The old ones belong to an interface that is no more.
-            attachment.guard = None;
-            attachment.offloads = None;
-            attachment.in_use = false;
-            if self.following.leads() {
-                let offloads = offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
-                if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
-                    report(warning);
-                }
-                attachment.offloads = Some(offloads);
-                attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
-            }
-            attachment.in_use = true;
-        }
-        Ok(was_out)
-    }
-
-    /// The first worker tells the others whether they may use an interface.
-    pub(crate) fn say_guarded(&self, at: usize, guarded: bool) {
-        if self.following.leads() {
-            self.guarded[at].store(guarded, Ordering::Release);
-        }
+        WorkerExit::Drained(Box::new(self))
     }
 
     fn execute(&mut self, now: Nanos, command: Command) -> Result<Reply, CommandError> {
@@ -481,38 +399,13 @@ impl Worker {
                 failures.push(format!("port {}: its offloads are still off: {error}", port.name));
             }
         }
-        failures.iter().for_each(|text| self.say(text));
+        failures.iter().for_each(|text| self.report(text));
         // Commands that came too late are answered, not left to time out.
-        while let Ok(Asked::Command(request)) = self.commands.try_recv() {
+        while let Ok(Message::Command(request)) = self.messages.try_recv() {
             let _ = request.reply.try_send(Err(CommandError::Stopped));
         }
         last
     }
-}
-
-/// What must be switched off on the interface of a port.
-pub(crate) fn offloads_of(
-    port: &dyn Port,
-    interface: &str,
-    runtime_dir: &std::path::Path,
-) -> Result<Offloads, PortError> {
-    if port.kernel_has_copy() {
-        Offloads::disable(interface, runtime_dir)
-    } else {
-        Offloads::disable_beside_xdp(interface, runtime_dir)
-    }
-}
-
-/// What keeps the kernel from forwarding a second copy of what comes in by a port, where it gets one.
-pub(crate) fn guard_of(
-    port: &dyn Port,
-    interface: &str,
-    local: &[IpAddr],
-) -> Result<Option<Guard>, PortError> {
-    if !port.kernel_has_copy() {
-        return Ok(None);
-    }
-    Guard::attach(interface, GuardKind::Auto, local).map(Some)
 }
 
 /// Whether an event may change the set of addresses that the kernel receives itself.

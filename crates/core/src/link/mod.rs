@@ -27,7 +27,7 @@
 //! ([`Link::qostat`], [`Link::held`]).
 
 mod config;
-mod estate;
+mod handover;
 mod ring;
 mod wire;
 
@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 
 pub use crate::shape::ShaperConfig;
 pub use config::{LinkConfig, Refill, RingConfig};
-pub use estate::{Estate, Heir};
+pub use handover::{Handover, Translate};
 
 use crate::measure::Qostat;
 use crate::out_of_range::{OutOfRange, within};

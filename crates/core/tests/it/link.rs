@@ -2,7 +2,7 @@
 
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::OutOfRange;
-use evenkeel_core::link::{Heir, Held, Link, LinkConfig, Refill, RingConfig};
+use evenkeel_core::link::{Held, Link, LinkConfig, Refill, RingConfig, Translate};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
@@ -522,53 +522,53 @@ fn periodic_work_is_done_at_its_times_and_may_release_packets() {
 /// Packets of class 0 become ones of class 1; those with an odd number are not wanted.
 struct Picky;
 
-impl Heir<TestPacket> for Picky {
+impl Translate<TestPacket> for Picky {
     fn class(&self, class: Class) -> Class {
         Class(class.0 + 1)
     }
 
-    fn adopt(&mut self, mut packet: TestPacket) -> Result<TestPacket, (TestPacket, Reason)> {
+    fn packet(&mut self, mut packet: TestPacket) -> Result<TestPacket, (TestPacket, Reason)> {
         packet.class = self.class(packet.class);
         if packet.id % 2 == 1 { Err((packet, Reason::NoBuffer)) } else { Ok(packet) }
     }
 }
 
 #[test]
-fn an_heir_goes_on_where_the_link_ended() {
+fn a_link_goes_on_where_the_one_it_takes_over_ended() {
     let mut link = Link::new(ring(4, Refill::AnySlot), fifo(), 1).unwrap();
     let mut out = Out::default();
     burst(&mut link, Nanos::ZERO, 12, &mut out);
     // Two and a half packets later: one is on the wire, three more in the ring.
     let now = Nanos(TIME * 5 / 2);
-    let estate = link.dismantle(now, &mut out);
+    let handover = link.hand_over(now, &mut out);
     assert_eq!(ids(&out), [0, 1]);
-    let mut heir = Link::new(ring(2, Refill::AnySlot), fifo(), 2).unwrap();
-    heir.inherit(now, estate, &mut Picky, &mut out);
-    assert_eq!((heir.held().in_ring, heir.held().queued), (2, 3));
-    let counted = heir.qostat().class(Class(1));
+    let mut new = Link::new(ring(2, Refill::AnySlot), fifo(), 2).unwrap();
+    new.take_over(now, handover, &mut Picky, &mut out);
+    assert_eq!((new.held().in_ring, new.held().queued), (2, 3));
+    let counted = new.qostat().class(Class(1));
     assert_eq!((counted.in_packets, counted.sent_packets), (12, 2));
     assert_eq!(counted.dropped[Reason::NoBuffer.index()], 5);
-    assert_eq!(heir.qostat().class(Class(0)).in_packets, 0);
-    heir.advance(Nanos::SECOND, &mut out);
+    assert_eq!(new.qostat().class(Class(0)).in_packets, 0);
+    new.advance(Nanos::SECOND, &mut out);
     // In their order, the one on the wire from its beginning.
     assert_eq!(ids(&out), [0, 1, 2, 4, 6, 8, 10]);
     assert_eq!(instants(&out)[2..], [1, 2, 3, 4, 5].map(|n| now.0 + n * TIME));
-    let counted = heir.qostat().class(Class(1));
+    let counted = new.qostat().class(Class(1));
     assert_eq!((counted.sent_packets, counted.delay_max), (7, Nanos(instants(&out)[5] - TIME)));
-    assert_eq!(heir.held(), Held::default());
+    assert_eq!(new.held(), Held::default());
 }
 
 #[test]
-fn an_heir_without_a_rate_sends_when_its_port_has_room() {
+fn a_link_without_a_rate_that_takes_over_sends_when_its_port_has_room() {
     let mut link = Link::new(ring(4, Refill::WholeRing), fifo(), 1).unwrap();
     let mut out = Out::default();
     burst(&mut link, Nanos::ZERO, 6, &mut out);
-    let estate = link.dismantle(Nanos(1), &mut out);
-    let mut heir = Link::new(LinkConfig::default(), fifo(), 2).unwrap();
+    let handover = link.hand_over(Nanos(1), &mut out);
+    let mut new = Link::new(LinkConfig::default(), fifo(), 2).unwrap();
     out.room = 0;
-    heir.inherit(Nanos(1), estate, &mut Picky, &mut out);
+    new.take_over(Nanos(1), handover, &mut Picky, &mut out);
     assert_eq!(ids(&out), []);
     out.room = usize::MAX;
-    heir.advance(Nanos(2), &mut out);
+    new.advance(Nanos(2), &mut out);
     assert_eq!(ids(&out), [0, 2, 4]);
 }

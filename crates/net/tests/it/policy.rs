@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use evenkeel_core::FlowKey;
 use evenkeel_net::fib::{Decision, NO_ROUTE_MTU, NextHop, Route, RouteKind};
 use evenkeel_net::policy::{
-    Action, Asker, DEFAULT_TABLE, Incoming, LOCAL_TABLE, MAIN_TABLE, Origin, PolicyTables, PortMatch, Rule,
-    Rules, Selector, TableId,
+    Action, DEFAULT_TABLE, Incoming, LOCAL_TABLE, LookupKey, MAIN_TABLE, Origin, PolicyTables, PortMatch,
+    Rule, Rules, Selector, TableId,
 };
 use evenkeel_net::{PortIndex, Prefix};
 
@@ -22,7 +22,7 @@ fn prefix(text: &str) -> Prefix {
 }
 
 /// A packet to 10.9.0.1 that came in by port 0.
-fn packet() -> Asker {
+fn packet() -> LookupKey {
     let flow = FlowKey {
         source: address("10.1.0.2"),
         destination: address("10.9.0.1"),
@@ -31,7 +31,7 @@ fn packet() -> Asker {
         destination_port: 53,
         flow_label: 0,
     };
-    Asker { flow, dscp: 0, origin: Origin::Port(PortIndex(0)) }
+    LookupKey { flow, dscp: 0, origin: Origin::Port(PortIndex(0)) }
 }
 
 fn lookup(table: TableId) -> Action {
@@ -60,8 +60,8 @@ fn tables(rules: Vec<Rule>) -> PolicyTables {
 }
 
 /// The port that a packet leaves by.
-fn port(tables: &PolicyTables, asker: Asker) -> Option<u16> {
-    match tables.lookup(asker.flow.destination, 0, || asker) {
+fn port(tables: &PolicyTables, key: LookupKey) -> Option<u16> {
+    match tables.lookup(key.flow.destination, 0, || key) {
         Some(Decision::Forward { port, .. }) => Some(port.0),
         None => None,
         other => panic!("{other:?}"),
@@ -129,7 +129,7 @@ fn every_selector_matches_what_it_names_and_nothing_else() {
         let inverted = Selector { inverted: true, ..selector };
         assert_eq!(inverted.matches(&packet()), !expected, "not {name}");
     }
-    let own = Asker { origin: Origin::Host(PortIndex(0)), ..packet() };
+    let own = LookupKey { origin: Origin::Host(PortIndex(0)), ..packet() };
     assert!(Selector { incoming: Incoming::Host, ..any() }.matches(&own));
     assert!(!Selector { incoming: incoming(0), ..any() }.matches(&own), "it did not come in there");
 }
@@ -147,7 +147,7 @@ fn goto_nop_and_the_rules_that_refuse() {
         all(Action::Goto(0)),
         all(lookup(BLUE)),
     ]);
-    let decision = |dscp| tables.lookup(address("10.9.0.1"), 0, || Asker { dscp, ..packet() });
+    let decision = |dscp| tables.lookup(address("10.9.0.1"), 0, || LookupKey { dscp, ..packet() });
     assert_eq!(port(&tables, packet()), Some(3));
     assert_eq!(decision(8), Some(Decision::Prohibit));
     assert_eq!(decision(16), None, "answered as where there is no route");
@@ -174,7 +174,7 @@ fn throw_and_suppression_go_on_with_the_next_rule() {
 fn routing_domains_keep_their_ports_and_their_answers_apart() {
     let domains = Action::Domain { tables: vec![(PortIndex(0), RED), (PortIndex(1), BLUE)], suppress: None };
     let tables = tables(vec![all(domains), all(lookup(MAIN_TABLE))]);
-    let from = |origin| port(&tables, Asker { origin, ..packet() });
+    let from = |origin| port(&tables, LookupKey { origin, ..packet() });
     assert_eq!(from(Origin::Port(PortIndex(0))), Some(2));
     assert_eq!(from(Origin::Port(PortIndex(1))), Some(3));
     assert_eq!(from(Origin::Host(PortIndex(1))), Some(3), "an answer to a packet of the domain");
@@ -188,9 +188,9 @@ fn families_have_rules_of_their_own() {
     assert_eq!(tables.lookup(v6, 0, packet), None);
     tables.set(DEFAULT_TABLE, Prefix::ALL_V6, Some(Route::via(NextHop::connected(PortIndex(5)), 0)));
     tables.set_rules(Some(Rules { v4: Vec::new(), v6: vec![all(lookup(DEFAULT_TABLE))] }));
-    let mut asker = packet();
-    asker.flow.destination = v6;
-    assert_eq!(port(&tables, asker), Some(5));
+    let mut key = packet();
+    key.flow.destination = v6;
+    assert_eq!(port(&tables, key), Some(5));
 }
 
 #[test]

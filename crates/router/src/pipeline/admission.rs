@@ -18,13 +18,13 @@ use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, Pin, Verdict};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
-use evenkeel_net::policy::{Asker, Origin};
+use evenkeel_net::policy::{LookupKey, Origin};
 use evenkeel_net::{PortIndex, rewrite};
 use evenkeel_ports::FramePool;
 
 use super::packet::QueuedPacket;
-use super::{Pipeline, Place, PortSlot};
-use crate::command::CommandError;
+use super::{Pipeline, PortSlot, WorkerShares};
+use crate::error::CommandError;
 use crate::mirror::NeighbourRequest;
 use crate::snapshot::{AdmissionSnapshot, FlowSnapshot};
 
@@ -77,7 +77,7 @@ impl PortSlot {
     }
 
     /// The link went down or came up.
-    pub(super) fn admission_follows(&mut self, now: Nanos, up: bool) {
+    pub(super) fn notify_admission(&mut self, now: Nanos, up: bool) {
         let Some(admission) = &mut self.admission else { return };
         if up {
             admission.link_up(now, &observed(&self.link, now));
@@ -111,7 +111,7 @@ impl Pipeline {
                     admission.treated(at, treated, &mut self.lists);
                 }
             }
-            Verdict::Refuse(reason) => self.turn_away(port, queued, reason, at),
+            Verdict::Refuse(reason) => self.refuse_at_link(port, queued, reason, at),
             Verdict::Divert => self.divert(port, queued, at),
         }
     }
@@ -124,7 +124,7 @@ impl Pipeline {
         let _ = link.enqueue(at, queued, &mut egress);
     }
 
-    fn turn_away(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
+    fn refuse_at_link(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
         let (link, mut egress) = self.outgoing(port);
         link.refuse(at, queued, reason, &mut egress);
     }
@@ -137,18 +137,18 @@ impl Pipeline {
             Some((to, second.via.unwrap_or(queued.flow.unpack().destination)))
         });
         let Some((to, via)) = to.filter(|(to, _)| self.ports[*to].up) else {
-            return self.turn_away(port, queued, Reason::LinkDown, at);
+            return self.refuse_at_link(port, queued, Reason::LinkDown, at);
         };
         let Some(mac) = self.neighbours.mac(PortIndex(to as u16), via) else {
             self.wanted = Some(NeighbourRequest { port: PortIndex(to as u16), address: via });
-            return self.turn_away(port, queued, Reason::HostUnreachable, at);
+            return self.refuse_at_link(port, queued, Reason::HostUnreachable, at);
         };
         if queued.ip_len > self.ports[to].mtu {
-            return self.turn_away(port, queued, Reason::TooBig, at);
+            return self.refuse_at_link(port, queued, Reason::TooBig, at);
         }
         let bytes = self.pool.bytes_mut(&queued.frame);
         if let Err(reason) = rewrite::set_macs(bytes, self.ports[to].mac, mac) {
-            return self.turn_away(port, queued, reason, at);
+            return self.refuse_at_link(port, queued, reason, at);
         }
         let slot = &mut self.ports[to];
         slot.control_until(at, &mut self.pool);
@@ -195,10 +195,10 @@ impl Pipeline {
                 // Links whose lists were attacked with the same seed would fail together.
                 let seed = self.seed.wrapping_add(at as u64);
                 let mut built = Admission::new(config, seed, now).map_err(invalid)?;
-                built.share(self.place.as_ref().map(|place| (place.link(at), place.worker())));
+                built.share(self.shares.as_ref().map(|shares| (shares.link(at), shares.worker())));
                 *admission = Some(Box::new(built));
                 // What the link has counted so far is not of this admission's time.
-                slot.admission_follows(now, true);
+                slot.notify_admission(now, true);
             }
             (admission, None) => *admission = None,
         }
@@ -271,15 +271,16 @@ impl Pipeline {
             let told = admission.explain(now, flow, hash);
             admissions += 1;
             let unknown = told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
-            if self.place.is_some() && unknown {
+            if self.shares.is_some() && unknown {
                 continue;
             }
             // Which port its packets come by is not known: as if by none that a rule names.
             let origin = Origin::Host(PortIndex(at as u16));
-            let route = self.fib.lookup(flow.destination, hash, || Asker { flow: *flow, dscp: 0, origin });
+            let route =
+                self.fib.lookup(flow.destination, hash, || LookupKey { flow: *flow, dscp: 0, origin });
             let leads = matches!(route, Some(evenkeel_net::fib::Decision::Forward { port, .. }) if port.index() == at);
             let here = pinned.map_or(leads, |pinned| pinned == at);
-            let worker = self.place.as_ref().map(Place::worker);
+            let worker = self.shares.as_ref().map(WorkerShares::worker);
             super::explain::write(&mut text, &slot.name, worker, here, &told, now);
         }
         if admissions == 0 {

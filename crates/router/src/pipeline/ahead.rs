@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{Class, Reason};
 use evenkeel_net::fib::Decision;
-use evenkeel_net::frame::{self, Headers, IpVersion, Parsed};
-use evenkeel_net::policy::{Asker, LARGE_TABLE, Origin};
+use evenkeel_net::frame::{self, Headers, IpVersion};
+use evenkeel_net::policy::{LARGE_TABLE, LookupKey, Origin};
 use evenkeel_ports::Frame;
 
 use super::fairdrop::FairDrop;
@@ -27,8 +27,9 @@ pub(super) const VECTOR: usize = 32;
 /// Packets for which reading routes side by side is not worth its time.
 const FEW: usize = 4;
 
-/// What every packet's way needs of its headers. Who needs more, on the ways that few packets take, [parses again](Pipeline::headers).
-pub(super) struct Known {
+/// What forwarding needs of a packet's headers. The few packets that need more are
+/// [parsed again](Pipeline::headers).
+pub(super) struct PacketMeta {
     pub(super) flow: PackedFlow,
     pub(super) flow_hash: u64,
     pub(super) destination: IpAddr,
@@ -45,63 +46,63 @@ pub(super) struct Known {
     pub(super) martian: Option<Reason>,
 }
 
-impl Known {
+impl PacketMeta {
     /// Bytes of the frame up to the end of the IP packet.
     pub(super) const fn frame_len(&self) -> usize {
         self.l3 as usize + self.ip_len as usize
     }
 }
 
-/// What a frame is.
-pub(super) enum Seen {
-    /// A packet.
-    Packet(Known),
-    /// Nothing that is forwarded: the host's.
+/// What parsing a frame gave.
+pub(super) enum Parsed {
+    /// An IP packet.
+    Ip(PacketMeta),
+    /// Nothing that is forwarded: for the kernel.
     Other,
-    /// Broken.
-    Bad(Reason),
+    /// A broken packet.
+    Invalid(Reason),
 }
 
 impl Pipeline {
-    /// Finds out about the packets of a vector, in their order.
-    pub(super) fn look_ahead(&self, packets: &[Packet], seen: &mut Vec<Seen>) {
+    /// Parses a vector of packets and looks up their routes, in their order.
+    pub(super) fn look_ahead(&self, packets: &[Packet], parsed: &mut Vec<Parsed>) {
         for packet in packets {
             self.pool.prefetch(&packet.frame);
         }
-        seen.clear();
-        seen.extend(packets.iter().map(|packet| self.see(&packet.frame)));
+        parsed.clear();
+        parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
         if self.fairdrop.as_ref().is_some_and(FairDrop::is_on) {
             return;
         }
         if self.fib.len() >= LARGE_TABLE && packets.len() >= FEW {
-            self.read_routes_ahead(seen);
+            self.prefetch_routes(parsed);
         }
         let mut fetches = false;
-        for (known, packet) in seen.iter_mut().zip(packets) {
-            let Seen::Packet(known) = known else { continue };
-            let route = self.fib.lookup(known.destination, known.flow_hash, || self.asker(packet, known));
-            known.route = Some(route);
-            if let Some(out) = self.way_out(known) {
-                fetches |= out.prefetch_buckets(known.flow_hash);
+        for (meta, packet) in parsed.iter_mut().zip(packets) {
+            let Parsed::Ip(meta) = meta else { continue };
+            let route = self.fib.lookup(meta.destination, meta.flow_hash, || self.lookup_key(packet, meta));
+            meta.route = Some(route);
+            if let Some(out) = self.port_of_route(meta) {
+                fetches |= out.prefetch_buckets(meta.flow_hash);
             }
         }
         if !fetches {
             return;
         }
         // Where the state of a flow is, its bucket says: that has come by now for the first ones.
-        for known in seen.iter() {
-            if let Seen::Packet(known) = known
-                && let Some(out) = self.way_out(known)
+        for meta in parsed.iter() {
+            if let Parsed::Ip(meta) = meta
+                && let Some(out) = self.port_of_route(meta)
             {
-                out.prefetch(known.flow_hash);
+                out.prefetch(meta.flow_hash);
             }
         }
     }
 
     /// The port that the route of a packet leads to, where one does.
     #[inline]
-    fn way_out(&self, known: &Known) -> Option<&PortSlot> {
-        match known.route {
+    fn port_of_route(&self, meta: &PacketMeta) -> Option<&PortSlot> {
+        match meta.route {
             Some(Some(Decision::Forward { port, .. })) => self.ports.get(port.index()),
             _ => None,
         }
@@ -109,32 +110,32 @@ impl Pipeline {
 
     /// Parses, hashes and classifies a frame.
     #[inline]
-    pub(super) fn see(&self, frame: &Frame) -> Seen {
+    pub(super) fn parse(&self, frame: &Frame) -> Parsed {
         let bytes = self.pool.bytes(frame);
         match frame::parse_usual(bytes) {
-            Some(headers) => Seen::Packet(self.know(&headers)),
-            None => self.see_unusual(bytes),
+            Some(headers) => Parsed::Ip(self.metadata(&headers)),
+            None => self.parse_unusual(bytes),
         }
     }
 
     #[cold]
-    fn see_unusual(&self, bytes: &[u8]) -> Seen {
+    fn parse_unusual(&self, bytes: &[u8]) -> Parsed {
         match frame::parse(bytes) {
-            Ok(Parsed::Ip(headers)) => Seen::Packet(self.know(&headers)),
-            Ok(Parsed::Other { .. }) => Seen::Other,
-            Err(reason) => Seen::Bad(reason),
+            Ok(frame::Parsed::Ip(headers)) => Parsed::Ip(self.metadata(&headers)),
+            Ok(frame::Parsed::Other { .. }) => Parsed::Other,
+            Err(reason) => Parsed::Invalid(reason),
         }
     }
 
     /// Inlined also where the headers have just been made, so that most of them never are.
     #[inline(always)]
-    fn know(&self, headers: &Headers) -> Known {
+    fn metadata(&self, headers: &Headers) -> PacketMeta {
         let id = headers.flow_id();
         let flow_hash = self.hasher.hash(&id);
         if let Some(fairdrop) = &self.fairdrop {
             fairdrop.prefetch(flow_hash);
         }
-        Known {
+        PacketMeta {
             flow: PackedFlow::new(&id),
             flow_hash,
             destination: headers.flow.destination,
@@ -149,32 +150,32 @@ impl Pipeline {
         }
     }
 
-    /// All of the headers of a packet that has been [seen](Pipeline::see) and not been changed since. `None` for no such packet.
+    /// All headers of a packet that has been [parsed](Pipeline::parse) and not been changed since.
     #[cold]
     pub(super) fn headers(&self, packet: &Packet) -> Option<Headers> {
         match frame::parse(self.pool.bytes(&packet.frame)) {
-            Ok(Parsed::Ip(headers)) => Some(headers),
+            Ok(frame::Parsed::Ip(headers)) => Some(headers),
             _ => None,
         }
     }
 
-    /// What rules of routing ask of a packet that has not been changed.
+    /// The key that routing rules look at, for a packet that has not been changed.
     #[cold]
-    pub(super) fn asker(&self, packet: &Packet, known: &Known) -> Asker {
+    pub(super) fn lookup_key(&self, packet: &Packet, meta: &PacketMeta) -> LookupKey {
         let origin = if packet.originated { Origin::Host(packet.port) } else { Origin::Port(packet.port) };
         match self.headers(packet) {
-            Some(headers) => Asker::new(&headers, origin),
-            None => Asker { flow: known.flow.unpack(), dscp: 0, origin },
+            Some(headers) => LookupKey::new(&headers, origin),
+            None => LookupKey { flow: meta.flow.unpack(), dscp: 0, origin },
         }
     }
 
     /// Has the routes of a vector read side by side, where the table is too large for the nearer caches.
-    fn read_routes_ahead(&self, seen: &[Seen]) {
+    fn prefetch_routes(&self, parsed: &[Parsed]) {
         let mut destinations = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); VECTOR];
         let mut count = 0;
-        for known in seen.iter().take(VECTOR) {
-            if let Seen::Packet(known) = known {
-                destinations[count] = known.destination;
+        for meta in parsed.iter().take(VECTOR) {
+            if let Parsed::Ip(meta) = meta {
+                destinations[count] = meta.destination;
                 count += 1;
             }
         }

@@ -15,9 +15,9 @@ use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::{MacAddr, checksum, rewrite};
 
 use super::Pipeline;
-use super::ahead::Known;
-use super::forward::{Packet, Way};
-use crate::command::CommandError;
+use super::ahead::PacketMeta;
+use super::forward::{Packet, ResolvedHop};
+use crate::error::CommandError;
 use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 
 /// The role.
@@ -108,15 +108,15 @@ fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Res
 
 impl Pipeline {
     /// A packet that came to the balancer: on to a forwarder, or to the machine itself.
-    pub(super) fn balance(&mut self, packet: Packet, known: &Known, at: Nanos) {
-        let destination = known.destination;
-        let decision = self.decision(&packet, known);
+    pub(super) fn balance(&mut self, packet: Packet, meta: &PacketMeta, at: Nanos) {
+        let destination = meta.destination;
+        let decision = self.decision(&packet, meta);
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
-            return self.leave_to_host(packet);
+            return self.punt(packet);
         }
-        if let Some(reason) = known.martian {
+        if let Some(reason) = meta.martian {
             return self.drop(packet, reason);
         }
         let Some(headers) = self.headers(&packet) else { return self.drop(packet, Reason::Truncated) };
@@ -132,28 +132,28 @@ impl Pipeline {
         }
         let Some(mac) = role.pick(at, &headers) else { return self.drop(packet, Reason::NoRoute) };
         let flow = PackedFlow::new(&headers.flow);
-        let way = Way {
+        let hop = ResolvedHop {
             port,
             mac,
             mtu: out_mtu,
             flow: &flow,
-            flow_hash: known.flow_hash,
-            class: known.class,
+            flow_hash: meta.flow_hash,
+            class: meta.class,
             pin: Pin { next_hop: 0, ttl: headers.ttl },
             cluster: None,
         };
-        self.pass_on(packet, &headers, &way, at);
+        self.forward_balanced(packet, &headers, &hop, at);
     }
 
-    fn pass_on(&mut self, mut packet: Packet, headers: &Headers, way: &Way<'_>, at: Nanos) {
-        let source = self.ports[way.port].mac;
+    fn forward_balanced(&mut self, mut packet: Packet, headers: &Headers, hop: &ResolvedHop<'_>, at: Nanos) {
+        let source = self.ports[hop.port].mac;
         self.pool.trim(&mut packet.frame, headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = (|| {
             if packet.frame.partial_checksum() {
                 checksum::complete_l4(bytes, headers)?;
             }
-            rewrite::set_macs(bytes, source, way.mac)
+            rewrite::set_macs(bytes, source, hop.mac)
         })();
         if let Err(reason) = rewritten {
             return self.drop(packet, reason);
@@ -161,7 +161,7 @@ impl Pipeline {
         packet.frame.set_partial_checksum(false);
         self.meter.handed_on();
         self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
+        self.enqueue(packet.frame, packet.arrival, headers.ip_len, hop, at);
     }
 
     /// Takes over the forwarders. Flows of one that is not there any more go to others, as of one that is out.

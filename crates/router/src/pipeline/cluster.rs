@@ -21,7 +21,7 @@ use super::counters::{ByReason, named};
 use super::forward::Packet;
 use super::packet::QueuedPacket;
 use super::{Pipeline, tables::LinkState};
-use crate::command::CommandError;
+use crate::error::CommandError;
 use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
 
 /// Ethertype of the exchange's first version; the second has the one after it.
@@ -360,7 +360,7 @@ impl ClusterRole {
 
 impl Pipeline {
     /// Takes a frame of the exchange; gives any other back.
-    pub(super) fn hear(&mut self, packet: Packet) -> Option<Packet> {
+    pub(super) fn take_exchange_frame(&mut self, packet: Packet) -> Option<Packet> {
         let Some(role) = &mut self.cluster else { return Some(packet) };
         let frame = self.pool.bytes(&packet.frame);
         if !role.is_exchange(packet.port, frame) {
@@ -393,7 +393,7 @@ impl Pipeline {
     }
 
     /// The engine's timer, what is granted, and what is to be broadcast. `horizon` is where the links have got to.
-    pub(super) fn turn_cluster(&mut self, now: Nanos, horizon: Nanos) {
+    pub(super) fn run_cluster(&mut self, now: Nanos, horizon: Nanos) {
         let Some(role) = &mut self.cluster else { return };
         if let Some(engine) = &mut role.engine {
             let mut acting = Acting { around: &mut role.around, pool: &mut self.pool };
@@ -433,7 +433,7 @@ impl Pipeline {
     }
 
     /// A port has come up or has another address: the exchange begins anew there. A port went down: what was to leave by it is dropped.
-    pub(super) fn tell_cluster(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
+    pub(super) fn cluster_port_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
         let Some(role) = &mut self.cluster else { return };
         let up = link.filter(|link| link.up);
         if let Some(link) = up
@@ -445,12 +445,12 @@ impl Pipeline {
             debug_assert!(false, "{error}");
         }
         if up.is_none() {
-            self.drop_of_cluster(Some(port), Reason::LinkDown);
+            self.drop_cluster_queues(Some(port), Reason::LinkDown);
         }
     }
 
     /// Drops what waits for the links of a port, or of all.
-    pub(super) fn drop_of_cluster(&mut self, port: Option<PortIndex>, reason: Reason) {
+    pub(super) fn drop_cluster_queues(&mut self, port: Option<PortIndex>, reason: Reason) {
         let Some(role) = &mut self.cluster else { return };
         let around = &mut role.around;
         let meant = |of: u16| port.is_none_or(|port| port.0 == of);
@@ -502,7 +502,7 @@ impl Pipeline {
         }
     }
 
-    /// What a person should hear: of the cluster, of routing that is not followed, and of neighbours that the kernel has no room for.
+    /// What a person should take_exchange_frame: of the cluster, of routing that is not followed, and of neighbours that the kernel has no room for.
     pub fn drain_news(&mut self, mut tell: impl FnMut(&str)) {
         if self.routing.has_news() {
             [self.routing_news(), self.neighbour_news()].iter().flatten().for_each(|text| tell(text));

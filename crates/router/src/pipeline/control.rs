@@ -6,7 +6,7 @@ use evenkeel_core::control::Controller;
 use evenkeel_core::schedule::Knob;
 
 use super::{Pipeline, PortSlot};
-use crate::command::CommandError;
+use crate::error::CommandError;
 
 impl PortSlot {
     /// Lets the control of the link do what is due up to `now`, each at its own instant. After a pause of more than an

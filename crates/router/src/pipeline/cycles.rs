@@ -328,7 +328,7 @@ impl Meter {
     }
 
     /// Counts what `other` has counted too; `classes` says which class of this one stands for each of its.
-    pub(super) fn inherit(&mut self, other: &Self, classes: &[Class]) {
+    pub(super) fn take_over(&mut self, other: &Self, classes: &[Class]) {
         for (mine, theirs) in self.stages.iter_mut().zip(other.stages) {
             mine.add(theirs.packets, theirs.cycles);
         }

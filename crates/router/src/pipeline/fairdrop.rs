@@ -15,8 +15,8 @@ use evenkeel_core::drop::{BandwidthFairDrop, CpuFairDrop, Poll, ProcessingClass,
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, OutOfRange, Reason};
 
 use super::cycles::Meter;
-use super::{BURST, Pipeline, Place, sharing};
-use crate::command::CommandError;
+use super::{BURST, Pipeline, WorkerShares, sharing};
+use crate::error::CommandError;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
 
 /// A round should not take longer than a second divided by this.
@@ -42,7 +42,7 @@ pub(super) struct FairDrop {
     config: FairDropConfig,
     cpu: Option<CpuFairDrop>,
     links: Vec<Option<BandwidthFairDrop>>,
-    place: Option<Place>,
+    shares: Option<WorkerShares>,
     /// Frames fetched from a port in a round at most: see [`FairDrop::burst`].
     burst: usize,
     /// What a round may take, cycles.
@@ -58,13 +58,13 @@ impl FairDrop {
         machine: Machine,
         classes: usize,
         links: &[LinkConfig],
-        place: Option<&Place>,
+        shares: Option<&WorkerShares>,
     ) -> Result<Self, OutOfRange> {
         let mut fairdrop = Self {
             config: config.clone(),
             cpu: None,
             links: Vec::new(),
-            place: place.cloned(),
+            shares: shares.cloned(),
             burst: usize::from(machine.batch),
             patience: machine.hertz / ROUNDS_PER_SECOND,
             classes: vec![[0; 3]; classes],
@@ -83,8 +83,8 @@ impl FairDrop {
     fn for_link(&self, at: usize, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, OutOfRange> {
         let Some(rate) = rate.filter(|_| self.config.on && self.config.bandwidth) else { return Ok(None) };
         let mut dropper = BandwidthFairDrop::new(self.config.bandwidth_config(rate))?;
-        if let Some(place) = &self.place {
-            dropper.share(place.shadow(at), place.worker())?;
+        if let Some(shares) = &self.shares {
+            dropper.share(shares.shadow(at), shares.worker())?;
         }
         Ok(Some(dropper))
     }
@@ -280,8 +280,8 @@ impl Pipeline {
             services: self.services.len(),
         };
         let build = |config| {
-            let place = self.place.as_ref();
-            FairDrop::new(config, machine, self.class_names.len(), &self.links, place).map_err(refused)
+            let shares = self.shares.as_ref();
+            FairDrop::new(config, machine, self.class_names.len(), &self.links, shares).map_err(refused)
         };
         let built = config.map(build).transpose()?;
         let before = std::mem::replace(&mut self.fairdrop, built);
@@ -305,7 +305,7 @@ impl Pipeline {
             None => FairDropConfig::off(&classes).changed(key, value, &classes),
         };
         let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
-        sharing::check_fairdrop(self.place.as_ref(), &config)?;
+        sharing::check_fairdrop(self.shares.as_ref(), &config)?;
         if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
             return fairdrop.set_rule(&config).map_err(refused);
         }

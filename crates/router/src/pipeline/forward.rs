@@ -1,4 +1,4 @@
-//! The way of one packet from a port to an outgoing link.
+//! Forwarding one packet from a port to an outgoing link.
 
 use std::net::IpAddr;
 
@@ -12,19 +12,19 @@ use evenkeel_net::fragment::fragment_ipv4;
 use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::icmp::{self, IcmpError, MAX_ANSWER_LEN};
 use evenkeel_net::neighbour::Resolution;
-use evenkeel_net::policy::{Asker, Origin};
+use evenkeel_net::policy::{LookupKey, Origin};
 use evenkeel_net::{MacAddr, PortIndex, checksum, rewrite};
 use evenkeel_ports::{Frame, RxFrame};
 
-use super::ahead::{Known, Seen};
+use super::ahead::{PacketMeta, Parsed};
 use super::cycles::{Stage, processing_class};
 use super::packet::{QueuedPacket, wire_len};
-use super::pinning::Seeker;
+use super::pinning::PathQuery;
 use super::{CONFIRM_EVERY, Pipeline};
 use crate::mirror::NeighbourRequest;
 
-/// A packet on its way, before it is known where to. While its neighbour is asked for it waits like this: nothing of it has been
-/// changed, so that an ICMP answer can quote it as it came.
+/// A packet before it is known where it goes. While its neighbour is resolved it waits like this,
+/// unchanged, so that an ICMP answer can quote it as it came.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) frame: Frame,
@@ -45,10 +45,10 @@ impl Packet {
 
 /// FairDrop has let the packet pass so far; if it shares cycles, with the ticket they are charged by.
 #[derive(Clone, Copy)]
-struct Judged(Option<Ticket>);
+struct FairDropPass(Option<Ticket>);
 
 /// Where a packet goes, all checks passed. Flow and class are those that it came with, also in a tunnel.
-pub(super) struct Way<'a> {
+pub(super) struct ResolvedHop<'a> {
     pub(super) port: usize,
     pub(super) mac: MacAddr,
     /// The longest IP packet that goes there whole: by port and route.
@@ -62,9 +62,9 @@ pub(super) struct Way<'a> {
 }
 
 impl Pipeline {
-    /// A frame has been received, of which `seen` is known.
+    /// A frame has been received, of which `parsed` is meta.
     #[inline]
-    pub(super) fn receive(&mut self, packet: Packet, seen: &Seen) {
+    pub(super) fn receive(&mut self, packet: Packet, parsed: &Parsed) {
         let at = packet.arrival;
         let slot = &mut self.ports[packet.port.index()];
         slot.count.rx_packets += 1;
@@ -76,105 +76,105 @@ impl Pipeline {
         let Some((destination, source)) = frame::station_bits(self.pool.bytes(&packet.frame)) else {
             return self.drop(packet, Reason::Truncated);
         };
-        if self.stations.contains(&source) {
+        if self.port_macs.contains(&source) {
             return self.drop(packet, Reason::OwnFrame);
         }
         if destination & MacAddr::GROUP_BIT != 0 {
-            if let Some(packet) = self.hear(packet) {
-                self.leave_to_host(packet);
+            if let Some(packet) = self.take_exchange_frame(packet) {
+                self.punt(packet);
             }
             return;
         }
         if destination != own {
             return self.drop(packet, Reason::OtherStation);
         }
-        let known = match seen {
-            Seen::Packet(known) => known,
-            Seen::Other => return self.leave_to_host(packet),
-            Seen::Bad(reason) => return self.drop(packet, *reason),
+        let meta = match parsed {
+            Parsed::Ip(meta) => meta,
+            Parsed::Other => return self.punt(packet),
+            Parsed::Invalid(reason) => return self.drop(packet, *reason),
         };
-        self.meter.is_of(known.class);
+        self.meter.is_of(meta.class);
         if self.balancer.is_some() {
-            return self.balance(packet, known, at);
+            return self.balance(packet, meta, at);
         }
         let mut ticket = None;
         if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
-            match fairdrop.judge_cpu(known.flow_hash, known.class) {
-                Ok(given) => ticket = Some(Judged(given)),
-                Err(reason) => return self.refused_share(packet, known, reason),
+            match fairdrop.judge_cpu(meta.flow_hash, meta.class) {
+                Ok(given) => ticket = Some(FairDropPass(given)),
+                Err(reason) => return self.refuse_by_fairdrop(packet, meta, reason),
             }
         }
         self.meter.stage(Stage::Judge);
-        self.route_known(packet, known, ticket, at);
+        self.route_parsed(packet, meta, ticket, at);
     }
 
     /// FairDrop drops what is in transit only. What is for this machine, and of which the kernel has no copy of its own, reaches it.
-    fn refused_share(&mut self, packet: Packet, known: &Known, reason: Reason) {
-        let destination = known.destination;
-        let for_host = |decision| {
+    fn refuse_by_fairdrop(&mut self, packet: Packet, meta: &PacketMeta, reason: Reason) {
+        let destination = meta.destination;
+        let is_local = |decision| {
             matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
                 || frame::is_group(destination)
         };
-        if !self.ports[packet.port.index()].kernel_has_copy && for_host(self.decision(&packet, known)) {
-            return self.leave_to_host(packet);
+        if !self.ports[packet.port.index()].kernel_has_copy && is_local(self.decision(&packet, meta)) {
+            return self.punt(packet);
         }
         self.drop(packet, reason);
     }
 
     /// Finds out where an unchanged packet goes, and sends it there. It enters its link at `at`.
     pub(super) fn route(&mut self, packet: Packet, at: Nanos) {
-        match self.see(&packet.frame) {
-            Seen::Packet(known) => self.route_known(packet, &known, None, at),
-            Seen::Other => self.leave_to_host(packet),
-            Seen::Bad(reason) => self.drop(packet, reason),
+        match self.parse(&packet.frame) {
+            Parsed::Ip(meta) => self.route_parsed(packet, &meta, None, at),
+            Parsed::Other => self.punt(packet),
+            Parsed::Invalid(reason) => self.drop(packet, reason),
         }
     }
 
     /// What the tables say of a packet's destination, asked ahead or now.
     #[inline]
-    pub(super) fn decision(&self, packet: &Packet, known: &Known) -> Option<Decision> {
-        known.route.unwrap_or_else(|| {
-            self.fib.lookup(known.destination, known.flow_hash, || self.asker(packet, known))
+    pub(super) fn decision(&self, packet: &Packet, meta: &PacketMeta) -> Option<Decision> {
+        meta.route.unwrap_or_else(|| {
+            self.fib.lookup(meta.destination, meta.flow_hash, || self.lookup_key(packet, meta))
         })
     }
 
-    fn route_known(&mut self, packet: Packet, known: &Known, judged: Option<Judged>, at: Nanos) {
-        let &Known { destination, flow_hash, class, .. } = known;
-        let mut decision = self.decision(&packet, known);
+    fn route_parsed(&mut self, packet: Packet, meta: &PacketMeta, pass: Option<FairDropPass>, at: Nanos) {
+        let &PacketMeta { destination, flow_hash, class, .. } = meta;
+        let mut decision = self.decision(&packet, meta);
         if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
             || frame::is_group(destination)
         {
-            return self.leave_to_host(packet);
+            return self.punt(packet);
         }
         if !packet.originated {
-            if let Some(reason) = known.martian {
+            if let Some(reason) = meta.martian {
                 return self.drop(packet, reason);
             }
-            if known.ttl <= 1 {
+            if meta.ttl <= 1 {
                 return self.refuse(packet, IcmpError::TimeExceeded, Reason::TtlExpired, at);
             }
         }
         let service = self.services.of(class);
         let tunnel = service.and_then(|at| self.services.tunnel(at));
         if let Some(tunnel) = tunnel {
-            // From here on it is the tunnel's packet that has to find its way.
+            // From here on the outer packet is routed.
             let flow = tunnel.outer_flow();
-            let dscp = self.asker(&packet, known).dscp;
-            let asker = || Asker { flow, dscp, origin: Origin::Host(packet.port) };
-            decision = self.fib.lookup(tunnel.remote(), self.hasher.hash(&flow), asker);
+            let dscp = self.lookup_key(&packet, meta).dscp;
+            let key = || LookupKey { flow, dscp, origin: Origin::Host(packet.port) };
+            decision = self.fib.lookup(tunnel.remote(), self.hasher.hash(&flow), key);
         }
         let Some(Decision::Forward { port, next_hop, mtu: route_mtu }) = decision else {
-            return self.refuse_by_route(packet, decision, known.version, at);
+            return self.refuse_by_route(packet, decision, meta.version, at);
         };
         if port == packet.port && !packet.originated && self.hairpin == Hairpin::Drop {
             return self.drop(packet, Reason::SamePort);
         }
-        let mut pin = Pin { next_hop: 0, ttl: known.ttl };
+        let mut pin = Pin { next_hop: 0, ttl: meta.ttl };
         let (mut port, mut next_hop) = (port, next_hop);
         if self.pins && tunnel.is_none() && !packet.originated {
-            let (ttl, from, asker) = (known.ttl, packet.port, self.asker(&packet, known));
-            let seeker = Seeker { destination, flow: &known.flow, hash: flow_hash, ttl, from, asker };
-            if let Some(path) = self.choose_path(&seeker, port, at) {
+            let (ttl, from, key) = (meta.ttl, packet.port, self.lookup_key(&packet, meta));
+            let query = PathQuery { destination, flow: &meta.flow, hash: flow_hash, ttl, from, key };
+            if let Some(path) = self.choose_path(&query, port, at) {
                 (port, next_hop, pin) = (path.port, path.next_hop, path.pin);
             }
         }
@@ -182,7 +182,7 @@ impl Pipeline {
             return self.drop(packet, Reason::LinkDown);
         };
         let mtu = out.mtu.min(route_mtu);
-        let (mut ip_len, mut whole, mut inner_mtu) = (known.ip_len, known.dont_fragment, mtu);
+        let (mut ip_len, mut whole, mut inner_mtu) = (meta.ip_len, meta.dont_fragment, mtu);
         // Borrowed anew: the choice may have let estimates happen.
         if let Some(tunnel) = service.and_then(|at| self.services.tunnel(at))
             && let Some(headers) = self.headers(&packet)
@@ -190,14 +190,14 @@ impl Pipeline {
             ip_len = tunnel.growth(ip_len).ip_len;
             whole = tunnel.outer_dont_fragment(&headers);
             // RFC 8200, 5: no IPv6 host has to make its packets smaller than this.
-            let least = if known.version == IpVersion::V6 { 1_280 } else { 68 };
+            let least = if meta.version == IpVersion::V6 { 1_280 } else { 68 };
             inner_mtu = tunnel.inner_mtu(mtu).max(least);
         }
         if ip_len > mtu && whole {
             return self.refuse(packet, IcmpError::TooBig { mtu: inner_mtu }, Reason::TooBig, at);
         }
-        if let (Some(Judged(ticket)), Some(fairdrop)) = (judged, &mut self.fairdrop) {
-            let wire = wire_len(usize::from(known.l3) + ip_len as usize);
+        if let (Some(FairDropPass(ticket)), Some(fairdrop)) = (pass, &mut self.fairdrop) {
+            let wire = wire_len(usize::from(meta.l3) + ip_len as usize);
             let processing = processing_class(service);
             if let Err(reason) = fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing)
             {
@@ -205,14 +205,22 @@ impl Pipeline {
             }
         }
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
-        let way =
-            |mac| Way { port: port.index(), mac, mtu, flow: &known.flow, flow_hash, class, pin, cluster };
+        let hop = |mac| ResolvedHop {
+            port: port.index(),
+            mac,
+            mtu,
+            flow: &meta.flow,
+            flow_hash,
+            class,
+            pin,
+            cluster,
+        };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
-            return self.send_on(packet, known, &way(mac), at);
+            return self.forward_to(packet, meta, &hop(mac), at);
         }
         let (from, originated) = (packet.port.index(), packet.originated);
         match self.neighbours.resolve(at, port, next_hop, packet) {
-            Resolution::Mac(mac, packet) => self.send_on(packet, known, &way(mac), at),
+            Resolution::Mac(mac, packet) => self.forward_to(packet, meta, &hop(mac), at),
             Resolution::Wait => {
                 self.meter.handed_on();
                 let count = &mut self.ports[from].count;
@@ -242,36 +250,36 @@ impl Pipeline {
     }
 
     /// Rewrites the frame and hands it to its link.
-    fn send_on(&mut self, mut packet: Packet, known: &Known, way: &Way<'_>, at: Nanos) {
-        let out = &self.ports[way.port];
+    fn forward_to(&mut self, mut packet: Packet, meta: &PacketMeta, hop: &ResolvedHop<'_>, at: Nanos) {
+        let out = &self.ports[hop.port];
         let unusual = packet.frame.partial_checksum()
             || packet.originated
-            || known.ip_len > way.mtu
-            || self.services.of(way.class).is_some();
+            || meta.ip_len > hop.mtu
+            || self.services.of(hop.class).is_some();
         if unusual {
-            return self.work_on(packet, way, at);
+            return self.rewrite_and_serve(packet, hop, at);
         }
         let source = out.mac;
-        self.pool.trim(&mut packet.frame, known.frame_len());
+        self.pool.trim(&mut packet.frame, meta.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
-        let rewritten = rewrite::decrement_ttl_at(bytes, known.l3, known.version)
-            .and_then(|_| rewrite::set_macs(bytes, source, way.mac));
+        let rewritten = rewrite::decrement_ttl_at(bytes, meta.l3, meta.version)
+            .and_then(|_| rewrite::set_macs(bytes, source, hop.mac));
         if let Err(reason) = rewritten {
             return self.drop(packet, reason);
         }
         self.meter.stage(Stage::Route);
         self.meter.handed_on();
         self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue(packet.frame, packet.arrival, known.ip_len, way, at);
+        self.enqueue(packet.frame, packet.arrival, meta.ip_len, hop, at);
     }
 
     /// Does what there is to do on a packet besides rewriting it, and hands it to its link, in fragments if need be.
-    fn work_on(&mut self, mut packet: Packet, way: &Way<'_>, at: Nanos) {
+    fn rewrite_and_serve(&mut self, mut packet: Packet, hop: &ResolvedHop<'_>, at: Nanos) {
         let Some(mut headers) = self.headers(&packet) else {
             return self.drop(packet, Reason::Truncated);
         };
-        let out = &self.ports[way.port];
-        let (source, mtu) = (out.mac, way.mtu);
+        let out = &self.ports[hop.port];
+        let (source, mtu) = (out.mac, hop.mtu);
         self.pool.trim(&mut packet.frame, headers.frame_len());
         let bytes = self.pool.bytes_mut(&packet.frame);
         let rewritten = (|| {
@@ -281,13 +289,13 @@ impl Pipeline {
             if packet.frame.partial_checksum() {
                 checksum::complete_l4(bytes, &headers)?;
             }
-            rewrite::set_macs(bytes, source, way.mac)
+            rewrite::set_macs(bytes, source, hop.mac)
         })();
         if let Err(reason) = rewritten {
             return self.drop(packet, reason);
         }
         packet.frame.set_partial_checksum(false);
-        if let Some(service) = self.services.of(way.class) {
+        if let Some(service) = self.services.of(hop.class) {
             let Self { services, pool, meter, .. } = self;
             match services.serve(service, pool, &mut packet.frame, &headers, meter) {
                 Ok(changed) => headers = changed,
@@ -298,41 +306,48 @@ impl Pipeline {
         }
         self.meter.handed_on();
         if headers.ip_len > mtu {
-            return self.send_fragments(packet, &headers, way, at);
+            return self.send_fragments(packet, &headers, hop, at);
         }
         let count = &mut self.ports[packet.port.index()].count;
         *(if packet.originated { &mut count.originated } else { &mut count.forwarded }) += 1;
-        self.enqueue(packet.frame, packet.arrival, headers.ip_len, way, at);
+        self.enqueue(packet.frame, packet.arrival, headers.ip_len, hop, at);
     }
 
     #[inline]
-    pub(super) fn enqueue(&mut self, frame: Frame, arrival: Nanos, ip_len: u32, way: &Way<'_>, at: Nanos) {
+    pub(super) fn enqueue(
+        &mut self,
+        frame: Frame,
+        arrival: Nanos,
+        ip_len: u32,
+        hop: &ResolvedHop<'_>,
+        at: Nanos,
+    ) {
         let queued = QueuedPacket {
             frame,
-            flow: *way.flow,
-            flow_hash: way.flow_hash,
+            flow: *hop.flow,
+            flow_hash: hop.flow_hash,
             arrival,
             ip_len,
-            class: way.class,
+            class: hop.class,
         };
-        if let Some(link) = way.cluster {
+        if let Some(link) = hop.cluster {
             return self.queue_for_cluster(link, queued);
         }
-        self.ports[way.port].control_until(at, &mut self.pool);
+        self.ports[hop.port].control_until(at, &mut self.pool);
         let at = at.max(self.advanced);
-        if self.ports[way.port].admission.is_some() {
-            return self.admit(way.port, queued, way.pin, at);
+        if self.ports[hop.port].admission.is_some() {
+            return self.admit(hop.port, queued, hop.pin, at);
         }
-        self.enter(way.port, queued, at);
+        self.enter(hop.port, queued, at);
     }
 
-    fn send_fragments(&mut self, packet: Packet, headers: &Headers, way: &Way<'_>, at: Nanos) {
+    fn send_fragments(&mut self, packet: Packet, headers: &Headers, hop: &ResolvedHop<'_>, at: Nanos) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(self.pool.bytes(&packet.frame));
         let from = packet.port.index();
         let mut sent = 0;
-        let result = fragment_ipv4(&scratch, headers, way.mtu, |fragment| {
+        let result = fragment_ipv4(&scratch, headers, hop.mtu, |fragment| {
             let mut frame = self.pool.alloc().ok_or(Reason::NoBuffer)?;
             let Some(bytes) = self.pool.extend(&mut frame, fragment.frame_len()) else {
                 self.pool.release(frame);
@@ -343,7 +358,7 @@ impl Pipeline {
             let ip_len = (fragment.frame_len() - usize::from(headers.l3)) as u32;
             sent += 1;
             self.ports[from].count.originated += 1;
-            self.enqueue(frame, packet.arrival, ip_len, way, at);
+            self.enqueue(frame, packet.arrival, ip_len, hop, at);
             Ok(())
         });
         self.scratch = scratch;
@@ -398,7 +413,7 @@ impl Pipeline {
 
     /// The kernel has its own copy of the frame: ours is not needed. Of a port past the kernel such frames come only until the port knows of
     /// a new address.
-    pub(super) fn leave_to_host(&mut self, packet: Packet) {
+    pub(super) fn punt(&mut self, packet: Packet) {
         if packet.originated {
             // An answer to this machine itself, whose packets do not come through here.
             return self.drop(packet, Reason::NoRoute);

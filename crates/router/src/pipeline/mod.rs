@@ -39,13 +39,13 @@ mod egress;
 mod explain;
 mod fairdrop;
 mod forward;
+mod handover;
 mod packet;
 mod pinning;
 mod round;
 mod routing;
 mod service;
 mod sharing;
-mod succession;
 mod tables;
 mod views;
 
@@ -66,11 +66,11 @@ use evenkeel_net::policy::PolicyTables;
 use evenkeel_net::{MacAddr, PortIndex};
 use evenkeel_ports::{Frame, FramePool, PortCounters, RxFrame};
 
-use crate::command::CommandError;
+use crate::error::CommandError;
 use crate::mirror::NeighbourRequest;
 use crate::own::Disciplines;
 use crate::snapshot::RemovedSnapshot;
-use ahead::Seen;
+use ahead::Parsed;
 use balancer::BalancerRole;
 use cluster::ClusterRole;
 pub use cluster::cluster_config;
@@ -80,12 +80,12 @@ pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use fairdrop::FairDrop;
 use forward::Packet;
+pub use handover::Buffers;
 pub use packet::QueuedPacket;
 pub use round::Round;
 use routing::Routing;
 use service::Services;
-pub use sharing::Place;
-pub use succession::Buffers;
+pub use sharing::WorkerShares;
 pub use tables::LinkState;
 use tables::OwnAddresses;
 
@@ -118,7 +118,7 @@ pub struct Pipeline {
     links: Vec<LinkConfig>,
     disciplines: Disciplines,
     /// Among several workers.
-    place: Option<Place>,
+    shares: Option<WorkerShares>,
     services: Services,
     fairdrop: Option<FairDrop>,
     cluster: Option<ClusterRole>,
@@ -150,7 +150,7 @@ pub struct Pipeline {
     /// The ports that sent something in the last round.
     senders: Vec<u16>,
     /// The Ethernet addresses of the ports that are up.
-    stations: Vec<u64>,
+    port_macs: Vec<u64>,
     /// What ports counted that are no more.
     removed: Option<RemovedSnapshot>,
     /// When the last round was, and by how much of its pause the links may catch up.
@@ -158,7 +158,7 @@ pub struct Pipeline {
     max_catch_up: Option<Nanos>,
     rx: Vec<RxFrame>,
     inbox: Vec<Packet>,
-    seen: Vec<Seen>,
+    seen: Vec<Parsed>,
     released: Vec<Packet>,
     scratch: Vec<u8>,
 }
@@ -225,7 +225,7 @@ impl Pipeline {
         config: &RouterConfig,
         now: Nanos,
         own: Disciplines,
-        place: Option<Place>,
+        shares: Option<WorkerShares>,
     ) -> Result<Self, CommandError> {
         let invalid = |error: &dyn std::fmt::Display| CommandError::Invalid(error.to_string());
         let classes = config.class_count();
@@ -235,7 +235,7 @@ impl Pipeline {
         for (at, (port, link)) in config.ports.iter().zip(&config.links).enumerate() {
             let discipline = link.discipline.seeded(seed);
             let scheduler =
-                sharing::discipline(place.as_ref(), &own, at, &discipline, &config.class_names())?;
+                sharing::discipline(shares.as_ref(), &own, at, &discipline, &config.class_names())?;
             let mut slot = PortSlot {
                 name: port.name.clone(),
                 interface: port.interface.clone(),
@@ -272,7 +272,7 @@ impl Pipeline {
             hasher: FlowHasher::new(seed),
             links: config.links.clone(),
             disciplines: own,
-            place,
+            shares,
             services,
             fairdrop: None,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
@@ -291,7 +291,7 @@ impl Pipeline {
             active: (0..ports.len() as u16).collect(),
             senders: Vec::with_capacity(ports.len()),
             soonest: Nanos::ZERO,
-            stations: Vec::with_capacity(ports.len()),
+            port_macs: Vec::with_capacity(ports.len()),
             removed: None,
             last_round: now,
             max_catch_up: None,
@@ -347,11 +347,11 @@ impl Pipeline {
     #[inline]
     fn touch(&mut self, at: usize) {
         if self.due[at] != Nanos::ZERO {
-            self.rouse(at);
+            self.wake_now(at);
         }
     }
 
-    fn rouse(&mut self, at: usize) {
+    fn wake_now(&mut self, at: usize) {
         if self.due[at] == Nanos::MAX {
             let place = self.active.partition_point(|active| usize::from(*active) < at);
             self.active.insert(place, at as u16);
@@ -421,9 +421,9 @@ impl Pipeline {
     fn reconfigure(&mut self, now: Nanos, at: usize, wanted: LinkConfig) -> Result<(), CommandError> {
         let core = wanted.core();
         core.check().map_err(|error| CommandError::Invalid(error.to_string()))?;
-        sharing::check_link(self.place.as_ref(), &wanted)?;
+        sharing::check_link(self.shares.as_ref(), &wanted)?;
         // A discipline that takes over the part of another begins with what that one has sent.
-        if self.place.is_some() {
+        if self.shares.is_some() {
             let (link, mut egress) = self.outgoing(at);
             link.advance(now, &mut egress);
         }
@@ -432,10 +432,10 @@ impl Pipeline {
         } else {
             let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
             let wanted = wanted.discipline.seeded(self.seed);
-            Some(sharing::discipline(self.place.as_ref(), &self.disciplines, at, &wanted, &classes)?)
+            Some(sharing::discipline(self.shares.as_ref(), &self.disciplines, at, &wanted, &classes)?)
         };
-        if let Some(place) = &self.place {
-            place.set_rate(at, &wanted);
+        if let Some(shares) = &self.shares {
+            shares.set_rate(at, &wanted);
         }
         self.touch(at);
         let admission = self.admission_config(&wanted)?;
@@ -454,7 +454,7 @@ impl Pipeline {
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
             // Its meters begin anew.
-            self.ports[at].admission_follows(now, true);
+            self.ports[at].notify_admission(now, true);
         }
         if !control_stays {
             // What the old control turned goes back first: the new one starts from the configuration.
@@ -472,7 +472,7 @@ impl Pipeline {
     /// Makes links and the rules of classes as `config` says.
     ///
     /// # Errors
-    /// Something differs that another pipeline must take over for, see [`Pipeline::inherit`] (ports, names of classes, and what [`RouterConfig`] says of the
+    /// Something differs that another pipeline must take over for, see [`Pipeline::take_over`] (ports, names of classes, and what [`RouterConfig`] says of the
     /// router as a whole), or a value is refused. In the first case nothing changed; in the second, which a parsed file does not meet, links before the one
     /// refused have.
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
@@ -497,7 +497,7 @@ impl Pipeline {
         }
         self.check_cluster(config.cluster.as_ref())?;
         self.disciplines.check(config)?;
-        if self.place.is_some() {
+        if self.shares.is_some() {
             config.check_workers().map_err(CommandError::Invalid)?;
         }
         self.reload_balancer(config.balancer.as_ref())?;
@@ -515,7 +515,7 @@ impl Pipeline {
 
     /// Drops everything that is held, as [`Reason::Stopped`]: the router stops.
     pub fn stop(&mut self, now: Nanos) {
-        self.drop_of_cluster(None, Reason::Stopped);
+        self.drop_cluster_queues(None, Reason::Stopped);
         let mut released = std::mem::take(&mut self.released);
         self.neighbours.drain(|packet| released.push(packet));
         for packet in released.drain(..) {

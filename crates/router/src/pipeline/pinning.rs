@@ -17,7 +17,7 @@ use evenkeel_core::admit::{Admission, Pin};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::NextHop;
-use evenkeel_net::policy::Asker;
+use evenkeel_net::policy::LookupKey;
 
 use super::{Pipeline, PortSlot};
 
@@ -27,13 +27,13 @@ const COST: u32 = 65_536;
 const MOST: usize = 16;
 
 /// A packet that looks for its path.
-pub(super) struct Seeker<'a> {
+pub(super) struct PathQuery<'a> {
     pub(super) destination: IpAddr,
     pub(super) flow: &'a PackedFlow,
     pub(super) hash: u64,
     pub(super) ttl: u8,
     pub(super) from: PortIndex,
-    pub(super) asker: Asker,
+    pub(super) key: LookupKey,
 }
 
 /// The chosen path.
@@ -45,8 +45,8 @@ pub(super) struct Path {
 
 impl Pipeline {
     /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the port that the hash chose.
-    pub(super) fn choose_path(&mut self, seeker: &Seeker<'_>, usual: PortIndex, at: Nanos) -> Option<Path> {
-        let hops = self.fib.choices(seeker.destination, || seeker.asker);
+    pub(super) fn choose_path(&mut self, query: &PathQuery<'_>, usual: PortIndex, at: Nanos) -> Option<Path> {
+        let hops = self.fib.choices(query.destination, || query.key);
         let hops = &hops[..hops.len().min(MOST)];
         for hop in hops {
             // Estimates that are due come before what is asked of them.
@@ -54,7 +54,7 @@ impl Pipeline {
                 slot.admit_until(at, &mut self.pool);
             }
         }
-        choose(&self.ports, hops, seeker, usual, at)
+        choose(&self.ports, hops, query, usual, at)
     }
 
     /// The port that a flow is pinned to.
@@ -67,12 +67,12 @@ impl Pipeline {
 fn choose(
     ports: &[PortSlot],
     hops: &[NextHop],
-    seeker: &Seeker<'_>,
+    query: &PathQuery<'_>,
     usual: PortIndex,
     at: Nanos,
 ) -> Option<Path> {
     let admission_of = |hop: &NextHop| -> Option<&Admission> {
-        let slot = ports.get(hop.port.index()).filter(|slot| slot.up && hop.port != seeker.from)?;
+        let slot = ports.get(hop.port.index()).filter(|slot| slot.up && hop.port != query.from)?;
         slot.admission.as_deref().filter(|admission| admission.config().pinning.is_some())
     };
     // A route whose links do not all pin keeps to its hash.
@@ -84,11 +84,11 @@ fn choose(
     };
     let path = |(number, hop): (usize, &NextHop)| Path {
         port: hop.port,
-        next_hop: hop.gateway.unwrap_or(seeker.destination),
-        pin: Pin { next_hop: number as u8, ttl: seeker.ttl },
+        next_hop: hop.gateway.unwrap_or(query.destination),
+        pin: Pin { next_hop: number as u8, ttl: query.ttl },
     };
     for (number, hop, admission) in candidates() {
-        if let Some(pin) = admission.pinned(at, seeker.hash, seeker.flow, seeker.ttl) {
+        if let Some(pin) = admission.pinned(at, query.hash, query.flow, query.ttl) {
             // Several next hops may lie behind one port; the route may have changed since.
             let own = hops.get(usize::from(pin.next_hop)).filter(|own| own.port == hop.port);
             return Some(path(own.map_or((number, hop), |own| (pin.next_hop.into(), own))));

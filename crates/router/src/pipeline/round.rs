@@ -81,7 +81,7 @@ impl Pipeline {
         }
         self.forward_inbox();
         self.expire(now);
-        self.turn_cluster(now, horizon);
+        self.run_cluster(now, horizon);
         // What a link without a rate kept back goes while its port takes it.
         while self.advance(horizon, ports, &mut round) {}
         self.round_measured(&round);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use evenkeel_net::fib::{Decision, Fib};
-use evenkeel_net::policy::{Asker, PolicyTables, TableId};
+use evenkeel_net::policy::{LookupKey, PolicyTables, TableId};
 
 use super::Pipeline;
 use crate::mirror::decode::NotFollowed;
@@ -45,7 +45,7 @@ impl Routing {
     }
 
     /// Goes on to count where `old` ends. Of several workers each was told the same.
-    pub(super) fn inherit(&mut self, old: &Self) {
+    pub(super) fn take_over(&mut self, old: &Self) {
         if let Some(refused) = old.refused_neighbours() {
             self.refused_before = refused;
             self.full_said = old.full_said;
@@ -82,11 +82,11 @@ impl Routing {
 impl Pipeline {
     /// Where a packet would go, by rules and tables alone. `flow_hash` chooses among several next hops.
     #[must_use]
-    pub fn decide(&self, asker: &Asker, flow_hash: u64) -> Option<Decision> {
-        self.fib.lookup(asker.flow.destination, flow_hash, || *asker)
+    pub fn decide(&self, key: &LookupKey, flow_hash: u64) -> Option<Decision> {
+        self.fib.lookup(key.flow.destination, flow_hash, || *key)
     }
 
-    /// What a person should hear once of the kernel's tables of neighbours.
+    /// What a person should take_exchange_frame once of the kernel's tables of neighbours.
     pub(super) fn neighbour_news(&mut self) -> Option<String> {
         let routing = &mut self.routing;
         let full = routing.is_full();
@@ -107,10 +107,10 @@ impl Pipeline {
 
     /// Of several workers the first speaks.
     fn is_not_the_first(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| place.worker() > 0)
+        self.shares.as_ref().is_some_and(|shares| shares.worker() > 0)
     }
 
-    /// What a person should hear once of what the kernel does with packets in transit and this router does not: all that is new in one text.
+    /// What a person should take_exchange_frame once of what the kernel does with packets in transit and this router does not: all that is new in one text.
     pub(super) fn routing_news(&mut self) -> Option<String> {
         let said = std::mem::replace(&mut self.routing.said, self.routing.not_followed.len());
         let new = &self.routing.not_followed[said..];

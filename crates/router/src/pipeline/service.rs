@@ -9,7 +9,7 @@ use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::cycles::Meter;
-use crate::command::CommandError;
+use crate::error::CommandError;
 use crate::snapshot::ServiceSnapshot;
 
 /// Zeros to put before a frame: outer IPv6 header, ESP header, IV.
@@ -79,7 +79,7 @@ impl Services {
 
     /// Those that another pipeline has too, settings and all, go on with the state that they have there: a tunnel with its sequence numbers. What they have counted
     /// is added. IVs go on where they were, so that none is used twice.
-    pub(super) fn inherit(&mut self, other: Self) {
+    pub(super) fn take_over(&mut self, other: Self) {
         self.nonces = other.nonces;
         for theirs in other.list {
             let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else { continue };

@@ -1,4 +1,4 @@
-//! A worker's place among the workers of a router: what it shares with the others.
+//! What one of several workers shares with the others: the outgoing links.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
 use evenkeel_core::share::SharedLink;
 
 use super::packet::QueuedPacket;
-use crate::command::CommandError;
+use crate::error::CommandError;
 use crate::own::Disciplines;
 
-/// A worker's place among several: its number, and the links that all of them send on.
+/// A worker's number among several, and the links that all of them send on.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct WorkerShares {
     worker: usize,
     links: Arc<[Shares]>,
 }
@@ -29,12 +29,12 @@ struct Shares {
     shadow: Arc<SharedShadow>,
 }
 
-impl Place {
-    /// The places of all workers of a router, in their order; none if there is only one worker, who shares nothing.
+impl WorkerShares {
+    /// By worker, what it shares with the others; empty if there is only one worker.
     ///
     /// # Errors
     /// Several workers cannot share something of it.
-    pub fn all(config: &RouterConfig) -> Result<Vec<Self>, CommandError> {
+    pub fn for_workers(config: &RouterConfig) -> Result<Vec<Self>, CommandError> {
         config.check_workers().map_err(CommandError::Invalid)?;
         let workers = usize::from(config.router.workers);
         if workers == 1 {
@@ -108,31 +108,34 @@ impl Place {
     }
 }
 
-/// The discipline of the link of port `at`: a worker's own, or its part of one that all share.
+/// The discipline of the link of port `at`: a worker's own, or its part of a shared one.
 pub(super) fn discipline(
-    place: Option<&Place>,
+    shares: Option<&WorkerShares>,
     own: &Disciplines,
     at: usize,
     link: &DisciplineConfig,
     classes: &[&str],
 ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
-    match place {
+    match shares {
         None => Ok(own.build(link, classes)?),
-        Some(place) => place.build(at, link),
+        Some(shares) => shares.build(at, link),
     }
 }
 
-/// Whether a worker at `place` can have this link.
-pub(super) fn check_link(place: Option<&Place>, link: &LinkConfig) -> Result<(), CommandError> {
-    match place {
+/// Whether a worker with these shares can have this link.
+pub(super) fn check_link(shares: Option<&WorkerShares>, link: &LinkConfig) -> Result<(), CommandError> {
+    match shares {
         None => Ok(()),
         Some(_) => link_for_workers(link).map_err(|(_, message)| CommandError::Invalid(message)),
     }
 }
 
-/// Whether a worker at `place` can have FairDrop like this.
-pub(super) fn check_fairdrop(place: Option<&Place>, fairdrop: &FairDropConfig) -> Result<(), CommandError> {
-    match place {
+/// Whether a worker with these shares can have FairDrop like this.
+pub(super) fn check_fairdrop(
+    shares: Option<&WorkerShares>,
+    fairdrop: &FairDropConfig,
+) -> Result<(), CommandError> {
+    match shares {
         None => Ok(()),
         Some(_) => fairdrop_for_workers(fairdrop).map_err(CommandError::Invalid),
     }

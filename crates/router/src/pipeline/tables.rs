@@ -69,9 +69,9 @@ impl Pipeline {
         }
         let (goes_down, changes) = (slot.up && !up, slot.up != up);
         slot.up = up;
-        self.tell_cluster(now, port, link);
-        self.stations.clear();
-        self.stations.extend(self.ports.iter().filter(|slot| slot.up).map(|slot| slot.mac.bits()));
+        self.cluster_port_changed(now, port, link);
+        self.port_macs.clear();
+        self.port_macs.extend(self.ports.iter().filter(|slot| slot.up).map(|slot| slot.mac.bits()));
         if goes_down {
             let (link, mut egress) = self.outgoing(port.index());
             link.drain(now, Reason::LinkDown, &mut egress);
@@ -79,7 +79,7 @@ impl Pipeline {
         }
         if changes {
             self.touch(port.index());
-            self.ports[port.index()].admission_follows(now, up);
+            self.ports[port.index()].notify_admission(now, up);
         }
         if link.is_none() {
             let released = &mut self.released;

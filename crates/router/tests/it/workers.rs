@@ -267,7 +267,7 @@ fn the_budget_of_first_packets_is_one_also_after_workers_have_taken_the_place_of
     let mut workers = several(2, rest);
     let old = several(1, rest).remove(0);
     let now = workers[0].now;
-    workers[0].pipeline.inherit(now, old.pipeline, Buffers::Copied);
+    workers[0].pipeline.take_over(now, old.pipeline, Buffers::Copied);
     let two = admitted(&mut workers);
     assert!(two.abs_diff(one) <= 1, "{two}, one worker {one}");
 }

@@ -6,7 +6,7 @@ use evenkeel_config::RouterConfig;
 use evenkeel_core::{FlowKey, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::Decision;
-use evenkeel_net::policy::{Asker, Origin};
+use evenkeel_net::policy::{LookupKey, Origin};
 use evenkeel_netns::testing::{TestNet, available, eventually};
 use evenkeel_ports::sys::{self, Notifier};
 use evenkeel_router::mirror::Mirror;
@@ -240,8 +240,8 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
                 destination_port: dport,
                 flow_label: 0,
             };
-            let asker = Asker { flow, dscp: tos >> 2, origin: Origin::Port(PortIndex(port as u16)) };
-            let (theirs, ours) = (kernel_way(&answer, destination), our_way(pipeline.decide(&asker, 0)));
+            let key = LookupKey { flow, dscp: tos >> 2, origin: Origin::Port(PortIndex(port as u16)) };
+            let (theirs, ours) = (kernel_way(&answer, destination), our_way(pipeline.decide(&key, 0)));
             assert_eq!(ours, theirs, "{query}: {answer}\nrules: {rules:#?}, local last: {late_local}");
             if !met.contains(&theirs) {
                 met.push(theirs);

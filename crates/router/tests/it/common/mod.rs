@@ -11,7 +11,7 @@ use evenkeel_net::{MacAddr, PortIndex, checksum};
 use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_router::mirror::MirrorEvent;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
-use evenkeel_router::pipeline::{LinkState, Pipeline, Place, Round};
+use evenkeel_router::pipeline::{LinkState, Pipeline, Round, WorkerShares};
 use evenkeel_router::{Disciplines, Snapshot};
 
 /// What a test frame is like.
@@ -151,14 +151,14 @@ impl Bed {
             text += &format!("\n[[port]]\nname = \"p{i}\"\ninterface = \"eth{i}\"\n");
         }
         let config = RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
-        let places = Place::all(&config).unwrap();
+        let places = WorkerShares::for_workers(&config).unwrap();
         if places.is_empty() {
             return vec![Self::at(&config, None, wire, mtu)];
         }
         places.into_iter().map(|place| Self::at(&config, Some(place), wire, mtu)).collect()
     }
 
-    fn at(config: &RouterConfig, place: Option<Place>, wire: u32, mtu: u32) -> Self {
+    fn at(config: &RouterConfig, place: Option<WorkerShares>, wire: u32, mtu: u32) -> Self {
         let count = config.ports.len();
         let now = Nanos::from_secs(1);
         let mut pipeline = Pipeline::for_worker(config, now, Disciplines::default(), place).unwrap();

@@ -24,7 +24,7 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_core::link::{Heir, LinkSink};
+use evenkeel_core::link::{LinkSink, Translate};
 use evenkeel_core::{Class, Nanos, Reason};
 use evenkeel_ports::{Frame, FramePool, PortCounters};
 
@@ -45,7 +45,7 @@ pub enum Buffers {
 }
 
 /// Makes packets of the old pipeline ones of the new.
-struct Adopting<'a> {
+struct Translator<'a> {
     /// By class of the old one.
     classes: &'a [Class],
     /// Where frames are copied from; `None`: they stay where they are.
@@ -53,7 +53,7 @@ struct Adopting<'a> {
     to: &'a mut FramePool,
 }
 
-impl Adopting<'_> {
+impl Translator<'_> {
     /// The frame in the new pool. `None`: there is no room for it.
     fn frame(&mut self, frame: Frame) -> Result<Frame, Frame> {
         let Some(from) = self.from else { return Ok(frame) };
@@ -64,12 +64,12 @@ impl Adopting<'_> {
     }
 }
 
-impl Heir<QueuedPacket> for Adopting<'_> {
+impl Translate<QueuedPacket> for Translator<'_> {
     fn class(&self, class: Class) -> Class {
         self.classes.get(class.index()).copied().unwrap_or_default()
     }
 
-    fn adopt(&mut self, mut packet: QueuedPacket) -> Result<QueuedPacket, (QueuedPacket, Reason)> {
+    fn packet(&mut self, mut packet: QueuedPacket) -> Result<QueuedPacket, (QueuedPacket, Reason)> {
         packet.class = self.class(packet.class);
         match self.frame(packet.frame) {
             Ok(frame) => Ok(QueuedPacket { frame, ..packet }),
@@ -80,12 +80,12 @@ impl Heir<QueuedPacket> for Adopting<'_> {
 
 /// Frames that leave a link while it changes hands: the pool is in use for the frames that stay.
 #[derive(Default)]
-struct Leaving {
+struct HandoverSink {
     sent: VecDeque<Frame>,
     dropped: Vec<Frame>,
 }
 
-impl LinkSink<QueuedPacket> for Leaving {
+impl LinkSink<QueuedPacket> for HandoverSink {
     /// A link without a rate sends with its next round.
     fn room(&self) -> usize {
         0
@@ -102,16 +102,16 @@ impl LinkSink<QueuedPacket> for Leaving {
 }
 
 impl Pipeline {
-    /// The interface of a port is given up, or opened anew: what its device had counted goes on to be counted. Before [`Pipeline::inherit`] of the pipeline that
+    /// The interface of a port is given up, or opened anew: what its device had counted goes on to be counted. Before [`Pipeline::take_over`] of the pipeline that
     /// takes this one's place.
-    pub fn named_port_leaves(&mut self, name: &str, counted: &PortCounters) {
+    pub fn port_closed(&mut self, name: &str, counted: &PortCounters) {
         if let Some(slot) = self.ports.iter_mut().find(|slot| slot.name == name) {
             slot.before.add(counted);
         }
     }
 
     /// Frames that a port handed over before it is given up go their way.
-    pub fn receive_last(
+    pub fn forward_received(
         &mut self,
         now: Nanos,
         at: usize,
@@ -127,7 +127,7 @@ impl Pipeline {
 
     /// Takes the place of `old` at `now`: by name, as far as it has the same ports, classes and services. This pipeline has been built from the configuration that is to be, has its tables, and has
     /// received nothing yet. With buffers that are copied it may take the place of several, one after the other.
-    pub fn inherit(&mut self, now: Nanos, mut old: Self, buffers: Buffers) {
+    pub fn take_over(&mut self, now: Nanos, mut old: Self, buffers: Buffers) {
         let mut left = std::mem::replace(&mut old.pool, FramePool::new(0));
         if buffers == Buffers::Kept {
             std::mem::swap(&mut self.pool, &mut left);
@@ -139,9 +139,9 @@ impl Pipeline {
         self.started = self.started.min(old.started);
         self.advanced = self.advanced.max(old.advanced);
         self.last_round = old.last_round;
-        self.meter.inherit(&old.meter, &classes);
-        self.services.inherit(old.services);
-        self.routing.inherit(&old.routing);
+        self.meter.take_over(&old.meter, &classes);
+        self.services.take_over(old.services);
+        self.routing.take_over(&old.routing);
         if let (Some(mine), Some(theirs)) = (&mut self.fairdrop, &old.fairdrop) {
             mine.counts_from_other(theirs, &classes);
         }
@@ -181,7 +181,7 @@ impl Pipeline {
             let mine = &mut self.ports[at];
             mine.count.add(&slot.count);
             mine.before.add(&slot.before);
-            if kept && same_classes && self.place.is_none() && old.place.is_none() {
+            if kept && same_classes && self.shares.is_none() && old.shares.is_none() {
                 // The link itself goes on: nobody can tell that anything has changed.
                 (mine.link, mine.control, mine.admission, mine.tx) =
                     (slot.link, slot.control, slot.admission, slot.tx);
@@ -189,25 +189,25 @@ impl Pipeline {
                 // What the new pipeline could be built with is in range.
                 let _ = self.reconfigure(now, at, wanted);
             } else {
-                let mut adopting = Adopting { classes: &classes, from: None, to: &mut self.pool };
-                let estate = {
+                let mut translator = Translator { classes: &classes, from: None, to: &mut self.pool };
+                let handover = {
                     let (tx, tx_dropped) = (&mut slot.tx, &mut slot.count.tx_dropped);
-                    let pool = if kept { &mut *adopting.to } else { &mut left };
+                    let pool = if kept { &mut *translator.to } else { &mut left };
                     let before = *tx_dropped;
-                    let estate =
-                        slot.link.dismantle(now, &mut Egress { pool, tx, room: slot.room, tx_dropped });
+                    let handover =
+                        slot.link.hand_over(now, &mut Egress { pool, tx, room: slot.room, tx_dropped });
                     for (mine, (after, before)) in
                         mine.count.tx_dropped.iter_mut().zip(tx_dropped.iter().zip(before))
                     {
                         *mine += after - before;
                     }
-                    estate
+                    handover
                 };
-                adopting.from = (!kept).then_some(&left);
-                let mut leaving = Leaving::default();
-                mine.link.inherit(now, estate, &mut adopting, &mut leaving);
+                translator.from = (!kept).then_some(&left);
+                let mut leaving = HandoverSink::default();
+                mine.link.take_over(now, handover, &mut translator, &mut leaving);
                 for frame in slot.tx.drain(..) {
-                    match adopting.frame(frame) {
+                    match translator.frame(frame) {
                         Ok(frame) => mine.tx.push_back(frame),
                         Err(_gone) => mine.count.tx_dropped[Reason::NoBuffer.index()] += 1,
                     }
@@ -218,14 +218,14 @@ impl Pipeline {
                         self.pool.release(frame);
                     }
                 }
-                self.inherit_admission(now, at, slot.admission);
+                self.take_over_admission(now, at, slot.admission);
             }
             self.settle(now, at);
         }
         for (place, packet) in waiting {
-            let mut adopting =
-                Adopting { classes: &classes, from: (!kept).then_some(&left), to: &mut self.pool };
-            match adopting.frame(packet.frame) {
+            let mut translator =
+                Translator { classes: &classes, from: (!kept).then_some(&left), to: &mut self.pool };
+            match translator.frame(packet.frame) {
                 Ok(frame) => {
                     let port = evenkeel_net::PortIndex(place as u16);
                     self.route(Packet { frame, port, ..packet }, now);
@@ -267,7 +267,7 @@ impl Pipeline {
     }
 
     /// Who may enter the link at `at` is who might before; the scheduler's meters begin anew.
-    fn inherit_admission(
+    fn take_over_admission(
         &mut self,
         now: Nanos,
         at: usize,
@@ -278,11 +278,11 @@ impl Pipeline {
             // Lists of another size cannot be had from the old ones: then the new ones stay.
             if known.config() == fresh.config() || known.set(now, fresh.config().clone()).is_ok() {
                 // There may be other workers now, or none.
-                known.share(self.place.as_ref().map(|place| (place.link(at), place.worker())));
+                known.share(self.shares.as_ref().map(|shares| (shares.link(at), shares.worker())));
                 *mine = Some(known);
             }
         }
-        self.ports[at].admission_follows(now, true);
+        self.ports[at].notify_admission(now, true);
     }
 
     /// The next round looks at the port. If it has gone down meanwhile, nothing can wait for it.

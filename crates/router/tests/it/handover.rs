@@ -11,20 +11,20 @@ const CLASSES: &str = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"fast\"\nm
 const SLOW: &str =
     "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 100 }\n";
 
-/// `heir` takes the place of `old`, with its memory ports as far as it has them.
-fn succeed(mut heir: Bed, old: Bed, buffers: Buffers) -> Bed {
+/// `new` takes the place of `old`, with its memory ports as far as it has them.
+fn hand_over(mut new: Bed, old: Bed, buffers: Buffers) -> Bed {
     let Bed { pipeline, ports, hosts, now } = old;
     let mut pipeline = pipeline;
     for (at, (mut port, host)) in ports.into_iter().zip(hosts).enumerate() {
-        if at < heir.ports.len() {
-            (heir.ports[at], heir.hosts[at]) = (port, host);
+        if at < new.ports.len() {
+            (new.ports[at], new.hosts[at]) = (port, host);
         } else {
-            pipeline.named_port_leaves(&format!("p{at}"), &port.counters());
+            pipeline.port_closed(&format!("p{at}"), &port.counters());
         }
     }
-    heir.now = now;
-    heir.pipeline.inherit(now, pipeline, buffers);
-    heir
+    new.now = now;
+    new.pipeline.take_over(now, pipeline, buffers);
+    new
 }
 
 /// The numbers of the packets that a host received, in their order.
@@ -60,8 +60,8 @@ fn queues_rings_and_counters_go_on_and_a_removed_port_is_accounted_for() {
         let first = numbers(&mut old, 1);
         assert!(before.link("p1").unwrap().queued > 20 && before.link("p2").unwrap().queued > 20);
 
-        let mut heir = succeed(Bed::new(2, &format!("{CLASSES}{SLOW}")), old, buffers);
-        let after = heir.snapshot();
+        let mut new = hand_over(Bed::new(2, &format!("{CLASSES}{SLOW}")), old, buffers);
+        let after = new.snapshot();
         for name in ["rest", "fast"] {
             let (before, after) = (class(&before, name), class(&after, name));
             assert_eq!((after.in_packets, after.dropped.len()), (before.in_packets, 0), "{buffers:?}");
@@ -74,15 +74,15 @@ fn queues_rings_and_counters_go_on_and_a_removed_port_is_accounted_for() {
         assert_eq!(gone.dropped["link_down"], there.in_packets - there.sent_packets);
 
         // What waited comes first, and in its order.
-        send(&mut heir, 200, 10, 0);
-        heir.pass(Nanos::SECOND);
-        let second = numbers(&mut heir, 1);
+        send(&mut new, 200, 10, 0);
+        new.pass(Nanos::SECOND);
+        let second = numbers(&mut new, 1);
         let of = |fast: bool| -> Vec<u16> {
             first.iter().chain(&second).copied().filter(|n| (140..200).contains(n) == fast).collect()
         };
         assert_eq!(of(true), (140..160).collect::<Vec<_>>());
         assert_eq!(of(false), (100..140).chain(200..210).collect::<Vec<_>>());
-        let last = heir.snapshot();
+        let last = new.snapshot();
         assert_eq!(last.buffers.free, last.buffers.total, "{buffers:?}");
     }
 }
@@ -96,20 +96,20 @@ fn classes_go_by_name_and_what_has_no_class_any_more_joins_the_first() {
     // `fast` has another number.
     let three = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"new\"\nmatch = [{ dscp = [8] }]\n\
         [[class]]\nname = \"fast\"\nmatch = [{ dscp = [46] }]\n";
-    let mut heir = succeed(Bed::new(2, &format!("{three}{SLOW}")), old, Buffers::Kept);
-    let after = heir.snapshot();
+    let mut new = hand_over(Bed::new(2, &format!("{three}{SLOW}")), old, Buffers::Kept);
+    let after = new.snapshot();
     for name in ["rest", "fast"] {
         assert_eq!(class(&after, name).in_packets, class(&before, name).in_packets);
         assert_eq!(class(&after, name).queued_packets, class(&before, name).queued_packets);
     }
     assert_eq!(class(&after, "new").in_packets, 0);
     let one = "[[class]]\nname = \"rest\"\n";
-    let mut heir = succeed(Bed::new(2, &format!("{one}{SLOW}")), heir, Buffers::Kept);
-    let last = heir.snapshot();
+    let mut new = hand_over(Bed::new(2, &format!("{one}{SLOW}")), new, Buffers::Kept);
+    let last = new.snapshot();
     assert_eq!(class(&last, "rest").in_packets, 40);
-    heir.pass(Nanos::SECOND);
-    assert_eq!(numbers(&mut heir, 1).len(), 40);
-    assert_eq!(class(&heir.snapshot(), "rest").sent_packets, 40);
+    new.pass(Nanos::SECOND);
+    assert_eq!(numbers(&mut new, 1).len(), 40);
+    assert_eq!(class(&new.snapshot(), "rest").sent_packets, 40);
 }
 
 #[test]
@@ -122,20 +122,20 @@ fn packets_that_wait_for_a_neighbour_wait_on_or_go_with_their_port() {
     }
     old.round();
     assert_eq!((old.snapshot().ports[0].waiting, old.snapshot().ports[2].waiting), (1, 1));
-    let mut heir = succeed(Bed::new(2, ""), old, Buffers::Copied);
-    let snapshot = heir.snapshot();
+    let mut new = hand_over(Bed::new(2, ""), old, Buffers::Copied);
+    let snapshot = new.snapshot();
     assert_eq!(snapshot.ports[0].waiting, 1);
     let removed = snapshot.removed.unwrap().port;
     assert_eq!((removed.waiting, removed.dropped["link_down"]), (0, 1));
     // It is asked for anew, and found.
     let mut asked = Vec::new();
-    heir.pipeline.drain_requests(heir.now, |request| asked.push(request.address));
+    new.pipeline.drain_requests(new.now, |request| asked.push(request.address));
     assert_eq!(asked, [unknown]);
     let state = evenkeel_router::mirror::decode::KernelNeighbourState::Reachable(host_mac(1));
-    heir.pipeline.set_neighbour(heir.now, evenkeel_net::PortIndex(1), unknown, Some(state));
-    heir.round();
-    assert_eq!(common::headers(&heir.one(1)).flow.destination, ip("10.0.1.77"));
-    let last = heir.snapshot();
+    new.pipeline.set_neighbour(new.now, evenkeel_net::PortIndex(1), unknown, Some(state));
+    new.round();
+    assert_eq!(common::headers(&new.one(1)).flow.destination, ip("10.0.1.77"));
+    let last = new.snapshot();
     assert_eq!(last.ports[0].forwarded, 1);
 }
 
@@ -146,15 +146,15 @@ fn buffers_that_do_not_suffice_are_a_reason_and_nothing_else() {
     // A round takes 256 packets of a port at most.
     send(&mut old, 100, 150, 0);
     send(&mut old, 250, 150, 0);
-    let heir = Bed::new(2, &format!("[router]\nbuffers = 256\n{deep}"));
-    let mut heir = succeed(heir, old, Buffers::Copied);
-    let snapshot = heir.snapshot();
+    let new = Bed::new(2, &format!("[router]\nbuffers = 256\n{deep}"));
+    let mut new = hand_over(new, old, Buffers::Copied);
+    let snapshot = new.snapshot();
     let all = &snapshot.links[1].classes[0];
     assert_eq!((snapshot.buffers.total, snapshot.buffers.free), (256, 0));
     assert_eq!(all.in_packets, 300);
     assert_eq!(all.dropped["no_buffer"], 300 - 256 - all.sent_packets);
-    heir.pass(Nanos::SECOND);
-    let last = heir.snapshot();
+    new.pass(Nanos::SECOND);
+    let last = new.snapshot();
     assert_eq!(last.buffers.free, 256);
     assert_conserved(&last);
 }
@@ -163,11 +163,11 @@ fn buffers_that_do_not_suffice_are_a_reason_and_nothing_else() {
 fn a_port_that_is_down_when_it_is_taken_over_holds_nothing() {
     let mut old = Bed::new(2, SLOW);
     send(&mut old, 100, 20, 0);
-    let mut heir = Bed::new(2, SLOW);
+    let mut new = Bed::new(2, SLOW);
     let down = evenkeel_router::pipeline::LinkState { mac: router_mac(1), mtu: 1500, up: false };
-    heir.pipeline.set_link(heir.now, evenkeel_net::PortIndex(1), Some(down));
-    let mut heir = succeed(heir, old, Buffers::Kept);
-    let snapshot = heir.snapshot();
+    new.pipeline.set_link(new.now, evenkeel_net::PortIndex(1), Some(down));
+    let mut new = hand_over(new, old, Buffers::Kept);
+    let snapshot = new.snapshot();
     assert_eq!(snapshot.links[1].queued + snapshot.links[1].in_ring, 0);
     let all = &snapshot.links[1].classes[0];
     assert_eq!(all.dropped["link_down"], 20 - all.sent_packets);
@@ -183,28 +183,28 @@ fn two_workers_become_one_and_one_becomes_two() {
         send(worker, first + 20, 10, 46);
     }
     let counted: u64 = workers.iter_mut().map(|worker| worker.snapshot().ports[0].forwarded).sum();
-    let mut heir = Bed::new(2, &one);
+    let mut new = Bed::new(2, &one);
     let mut seen = Vec::new();
     for mut old in workers {
         seen.extend(numbers(&mut old, 1));
         let Bed { mut pipeline, mut ports, .. } = old;
         for (at, port) in ports.iter_mut().enumerate() {
-            pipeline.named_port_leaves(&format!("p{at}"), &port.counters());
+            pipeline.port_closed(&format!("p{at}"), &port.counters());
         }
-        heir.now = heir.now.max(old.now);
-        heir.pipeline.inherit(heir.now, pipeline, Buffers::Copied);
+        new.now = new.now.max(old.now);
+        new.pipeline.take_over(new.now, pipeline, Buffers::Copied);
     }
-    let snapshot = heir.snapshot();
+    let snapshot = new.snapshot();
     assert_eq!((snapshot.ports[0].forwarded, counted), (60, 60));
     let mut workers = Bed::workers(2, &two).into_iter();
     let mut first = workers.next().unwrap();
-    let (pipeline, mut ports) = (heir.pipeline, heir.ports);
+    let (pipeline, mut ports) = (new.pipeline, new.ports);
     let mut pipeline = pipeline;
     for (at, port) in ports.iter_mut().enumerate() {
-        pipeline.named_port_leaves(&format!("p{at}"), &port.counters());
+        pipeline.port_closed(&format!("p{at}"), &port.counters());
     }
-    first.now = heir.now;
-    first.pipeline.inherit(first.now, pipeline, Buffers::Copied);
+    first.now = new.now;
+    first.pipeline.take_over(first.now, pipeline, Buffers::Copied);
     let mut second = workers.next().unwrap();
     for _ in 0..200 {
         first.pass(Nanos::from_millis(5));
@@ -243,10 +243,10 @@ fn neighbours_that_the_kernel_has_no_room_for_are_counted_on_and_said_once() {
     assert_eq!(news(&mut old), [""; 0]);
 
     // Another mirror begins to count anew.
-    let mut heir = succeed(Bed::new(2, ""), old, Buffers::Kept);
-    tell(&mut heir, 2, 5);
-    let said = news(&mut heir);
+    let mut new = hand_over(Bed::new(2, ""), old, Buffers::Kept);
+    tell(&mut new, 2, 5);
+    let said = news(&mut new);
     assert!(said.len() == 1 && said[0].contains("5 of IPv6") && !said[0].contains("IPv4"), "{said:?}");
     let all = RefusedNeighbours { ipv4_full: 11, ipv6_full: 5, other: 2 };
-    assert_eq!(heir.snapshot().refused_neighbours, Some(all));
+    assert_eq!(new.snapshot().refused_neighbours, Some(all));
 }

@@ -1,0 +1,220 @@
+//! Why a router did not start, did not carry out a command, or ended.
+
+use std::io;
+use std::sync::Arc;
+
+use evenkeel_config::BuildError;
+use evenkeel_core::schedule::KnobError;
+use evenkeel_ports::PortError;
+use thiserror::Error;
+
+/// Why a router did not start. Whatever had been changed was put back.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// An interface of the configuration is not there.
+    #[error("port {port}: there is no interface {interface:?}: create it or correct `interface`")]
+    MissingInterface {
+        /// The port's name.
+        port: String,
+        /// The interface that was looked for.
+        interface: String,
+    },
+    /// Another router forwards from an interface of the configuration.
+    #[error(
+        "port {port}: another evenkeel forwards from interface {interface} already: stop it first, or change it through its control socket"
+    )]
+    Taken {
+        /// The port's name.
+        port: String,
+        /// The interface.
+        interface: String,
+    },
+    /// The process may not do what a router must.
+    #[error("{what} needs {privilege}: run as root or give the process that capability")]
+    NoPrivilege {
+        /// What was tried.
+        what: String,
+        /// The capability that is missing.
+        privilege: &'static str,
+    },
+    /// The kernel lacks something.
+    #[error(
+        "the kernel does not offer {what}: {source}; Linux 5.5 or newer does (CONFIG_PACKET, CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_ACT, CONFIG_NET_CLS_BPF)"
+    )]
+    NoKernelSupport {
+        /// What it lacks.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// An interface cannot be used the way the configuration wants.
+    #[error("port {port}: {source} (io = \"auto\" falls back to packet sockets)")]
+    NoXdp {
+        /// The port's name.
+        port: String,
+        /// Why not.
+        source: PortError,
+    },
+    /// One CPU was given for several workers.
+    #[error("CPU {cpu} for {workers} workers: list theirs as `cpus` in [router]")]
+    OneCpu {
+        /// The CPU.
+        cpu: usize,
+        /// How many workers there are.
+        workers: usize,
+    },
+    /// Frames of a port that does not exist were to be written to a file.
+    #[error("there is no port {0:?} to capture on")]
+    NoSuchCapture(String),
+    /// A port refuses the configuration.
+    #[error("port {port}: {source}")]
+    Port {
+        /// The port's name.
+        port: String,
+        /// What it refuses.
+        source: PortError,
+    },
+    /// The configuration is inconsistent in a way its parser could not see.
+    #[error("{0}")]
+    Config(#[from] Box<CommandError>),
+    /// The first worker did not start, which has told why.
+    #[error("the first worker has not started")]
+    NoLeader,
+    /// Nobody waits for the new worker any more.
+    #[error("what was to be changed was given up")]
+    HandoverAborted,
+    /// Anything else the system refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    /// The port that cannot be used, and the key of its table that says what of it.
+    #[must_use]
+    pub fn port(&self) -> Option<(&str, &'static str)> {
+        match self {
+            Self::MissingInterface { port, .. } | Self::NoXdp { port, .. } | Self::Taken { port, .. } => {
+                Some((port, "interface"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The exit code a command should end with: 2 for bad input, 3 for missing privilege or kernel feature.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::MissingInterface { .. }
+            | Self::OneCpu { .. }
+            | Self::NoSuchCapture(_)
+            | Self::Port { .. }
+            | Self::Config(_)
+            | Self::NoLeader
+            | Self::HandoverAborted => 2,
+            Self::NoPrivilege { .. } | Self::NoKernelSupport { .. } | Self::NoXdp { .. } => 3,
+            Self::Taken { .. } | Self::System { .. } => 1,
+        }
+    }
+}
+
+impl From<CommandError> for StartError {
+    fn from(error: CommandError) -> Self {
+        Self::Config(Box::new(error))
+    }
+}
+
+/// Why a command was not carried out. Nothing changed.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// No port has this name.
+    #[error("no link {name:?}: links are {}", known.join(", "))]
+    NoSuchLink {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The discipline refused the knob or its value.
+    #[error("{0}")]
+    Knob(#[from] KnobError),
+    /// The link or discipline refused its configuration; the text has the valid range.
+    #[error("{0}")]
+    Invalid(String),
+    /// The change cannot be made while the router runs.
+    #[error("{what} cannot change while the router runs ({why}): restart it")]
+    NeedsRestart {
+        /// What differs: a key of the file, with its table.
+        what: String,
+        /// Why it must stay.
+        why: &'static str,
+    },
+    /// What was wanted could not be had: a port that cannot be opened, say.
+    #[error("{0}")]
+    NotPossible(Box<StartError>),
+    /// The worker did not answer in time: it is overloaded or hangs. The command may still be carried out.
+    #[error("the router did not answer in time")]
+    NoAnswer,
+    /// The router has stopped or is stopping.
+    #[error("the router has stopped")]
+    Stopped,
+}
+
+impl From<BuildError> for CommandError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Knob(error) => Self::Knob(error),
+            own @ BuildError::Own { .. } => Self::Invalid(own.to_string()),
+        }
+    }
+}
+
+/// Why a worker's thread ended although nobody stopped the router.
+#[derive(Clone, Debug, Error)]
+pub enum WorkerError {
+    /// It ended before it forwarded, and whoever started it was told why.
+    #[error("it could not start")]
+    Aborted,
+    /// It could not go on after a handover that failed.
+    #[error("{0}")]
+    NotResumed(Arc<StartError>),
+    /// The system refused what a worker needs while it runs.
+    #[error("{0}")]
+    Io(Arc<io::Error>),
+    /// Its thread panicked.
+    #[error("its thread panicked")]
+    Panicked,
+    /// It handed over to a new worker that did not take over.
+    #[error("it was drained, and no worker took over")]
+    Drained,
+    /// It was stopped while others were to take over.
+    #[error("it was stopped")]
+    Stopped,
+    /// It is still running.
+    #[error("it did not end")]
+    Running,
+}
+
+impl From<StartError> for WorkerError {
+    fn from(error: StartError) -> Self {
+        Self::NotResumed(Arc::new(error))
+    }
+}
+
+impl From<io::Error> for WorkerError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+/// What went wrong while stopping.
+#[derive(Debug, Error)]
+pub enum StopError {
+    /// The worker ended with an error before or while it was told to stop.
+    #[error("the worker ended with an error: {0}")]
+    Worker(#[from] WorkerError),
+}

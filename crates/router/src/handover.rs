@@ -1,0 +1,202 @@
+//! How a running router becomes another configuration: in place, or by a handover to new workers.
+//!
+//! A handover is for changes of ports, classes, workers and buffers, and of how frames are
+//! exchanged.
+//!
+//! ```text
+//!  new workers: build pipelines, open what can be opened beside ─▶ ready ─ ─ ─ ▶ open the rest ─▶ take over ─▶ rounds
+//!  old workers: rounds ──────────────────────────────────────────▶ drain, close, end
+//!                                                                  └── no worker forwards: blocked time ──┘
+//! ```
+//!
+//! Everything that can fail comes before anything changes. One exception: AF_XDP sockets must be
+//! closed before others can be opened on the same queues. If those cannot be opened, the old
+//! workers, which have lost nothing else, go on. What the kernel does meanwhile with packets that
+//! come in:
+//!
+//! | a port | packets that come while no worker forwards |
+//! |---|---|
+//! | keeps its socket ([`PortTransition::Kept`]) | wait in its ring |
+//! | packet sockets before and after ([`PortTransition::Overlapping`]) | wait in the ring of the new socket, which was opened before; stamps tell who forwards a frame |
+//! | AF_XDP before or after ([`PortTransition::Reopened`]) | are forwarded by the kernel: it has the queues without a socket |
+
+use std::sync::Arc;
+
+use evenkeel_config::{Hairpin, Io, Mode, PortConfig, RouterConfig, RouterSection};
+use evenkeel_ports::af_xdp::XdpCommon;
+
+use crate::error::CommandError;
+use crate::pipeline::Buffers;
+
+/// How a port of the new configuration gets its socket.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PortTransition {
+    /// It keeps the old one.
+    Kept,
+    /// A second socket is opened while the old one is still open.
+    Overlapping,
+    /// A socket is opened after the old one is closed.
+    Reopened,
+    /// The port is new, and so is its socket.
+    New,
+}
+
+/// What the old workers do with a port of the old configuration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum PortDrain {
+    /// Nothing: socket and ring go to the new workers.
+    Keep,
+    /// Forward what its ring holds. Socket, guard and offloads are still needed.
+    Drain,
+    /// Forward what its ring holds, then give the interface back to the kernel.
+    Close,
+}
+
+/// What differs between the workers before and after a handover.
+pub(crate) struct HandoverPlan {
+    pub(crate) buffers: Buffers,
+    /// By port of the new configuration.
+    pub(crate) transitions: Arc<[PortTransition]>,
+    /// By port of the old configuration.
+    pub(crate) drains: Arc<[PortDrain]>,
+    /// By port of the new configuration, its index in the old one.
+    old_ports: Vec<Option<usize>>,
+}
+
+/// How a reload is carried out.
+pub(crate) enum ReloadPlan {
+    /// By every worker, between two bursts.
+    InPlace,
+    /// By new workers that take over from the present ones.
+    Handover(HandoverPlan),
+}
+
+impl ReloadPlan {
+    /// The way from one configuration to another.
+    ///
+    /// # Errors
+    /// What differs cannot change while the router runs.
+    pub(crate) fn between(old: &RouterConfig, new: &RouterConfig) -> Result<Self, CommandError> {
+        let restart = |key: &str, why| Err(CommandError::NeedsRestart { what: key.to_owned(), why });
+        if lives_in_one_pipeline(old, new) {
+            return Ok(Self::InPlace);
+        }
+        if old.router.seed != new.router.seed {
+            return restart("router.seed", "packets that wait are queued by hashes with it");
+        }
+        if old.router.control != new.router.control {
+            return restart("router.control", "whoever asked for the change is answered there");
+        }
+        for (key, before, after) in [
+            ("cluster", old.cluster.is_some(), new.cluster.is_some()),
+            ("balancer", old.balancer.is_some(), new.balancer.is_some()),
+        ] {
+            if before || after {
+                let why = "its members know this router by its ports, and its counters of frames \
+                           go on with one worker only";
+                return restart(key, why);
+            }
+        }
+        Ok(Self::Handover(HandoverPlan::between(old, new)))
+    }
+}
+
+/// Whether a pipeline built for `old` can become one for `new`.
+fn lives_in_one_pipeline(old: &RouterConfig, new: &RouterConfig) -> bool {
+    // Of `[router]` a pipeline can change nothing but this.
+    let without_hairpin =
+        |section: &RouterSection| RouterSection { hairpin: Hairpin::Forward, ..section.clone() };
+    without_hairpin(&old.router) == without_hairpin(&new.router)
+        && sockets(old).eq(sockets(new))
+        && old.class_names() == new.class_names()
+        && old.flows.lists == new.flows.lists
+}
+
+/// Name, interface and kind of socket of each port.
+fn sockets(config: &RouterConfig) -> impl Iterator<Item = (&str, &str, Io)> {
+    config.ports.iter().map(|port| (port.name.as_str(), port.interface.as_str(), config.io_of(port)))
+}
+
+/// Whether both have workers with the same frame buffers.
+fn same_buffers(old: &RouterConfig, new: &RouterConfig) -> bool {
+    let of = |config: &RouterConfig| {
+        let section = &config.router;
+        (section.workers, section.buffers, section.buffer_size)
+    };
+    of(old) == of(new)
+}
+
+impl HandoverPlan {
+    fn between(old: &RouterConfig, new: &RouterConfig) -> Self {
+        let kept = same_buffers(old, new);
+        let old_port = |port: &PortConfig| {
+            let same = |known: &PortConfig| known.name == port.name && known.interface == port.interface;
+            old.ports.iter().position(same)
+        };
+        let old_ports: Vec<Option<usize>> = new.ports.iter().map(old_port).collect();
+        // How often an AF_XDP program stamps frames depends on the mode.
+        let same_stamps = (old.router.mode == Mode::Busy) == (new.router.mode == Mode::Busy);
+        let transition = |(port, old_port): (&PortConfig, &Option<usize>)| {
+            let Some(old_port) = *old_port else { return PortTransition::New };
+            let (before, after) = (old.io_of(&old.ports[old_port]), new.io_of(port));
+            if kept && before == after && (same_stamps || after == Io::AfPacket) {
+                PortTransition::Kept
+            } else if before == Io::AfPacket && after == Io::AfPacket {
+                PortTransition::Overlapping
+            } else {
+                PortTransition::Reopened
+            }
+        };
+        let transitions: Arc<[_]> = new.ports.iter().zip(&old_ports).map(transition).collect();
+        let drain = |at: usize| {
+            let new_port = old_ports.iter().position(|old_port| *old_port == Some(at));
+            match new_port.map(|to| transitions[to]) {
+                Some(PortTransition::Kept) => PortDrain::Keep,
+                Some(PortTransition::Overlapping) => PortDrain::Drain,
+                Some(PortTransition::Reopened | PortTransition::New) | None => PortDrain::Close,
+            }
+        };
+        let drains = (0..old.ports.len()).map(drain).collect();
+        let buffers = if kept { Buffers::Kept } else { Buffers::Copied };
+        Self { buffers, drains, transitions, old_ports }
+    }
+
+    /// Each port of the new configuration: how it gets its socket, and its index in the old one.
+    fn ports(&self) -> impl Iterator<Item = (PortTransition, Option<usize>)> {
+        self.transitions.iter().copied().zip(self.old_ports.iter().copied())
+    }
+
+    /// By port, what the workers' AF_XDP ports have in common: as before, where sockets are kept.
+    pub(crate) fn xdp_common(&self, old: &[XdpCommon]) -> Arc<[XdpCommon]> {
+        let common = |port: (PortTransition, Option<usize>)| match port {
+            (PortTransition::Kept, Some(at)) => old[at].clone(),
+            _ => XdpCommon::default(),
+        };
+        self.ports().map(common).collect()
+    }
+
+    /// By port, the fanout group of the workers' packet sockets: another one where an old and a
+    /// new socket are open at the same time.
+    pub(crate) fn fanout_groups(&self, old: &[u8]) -> Arc<[u8]> {
+        let group = |port: (PortTransition, Option<usize>)| match port {
+            (PortTransition::Kept, Some(at)) => old[at],
+            (_, Some(at)) => old[at] ^ 1,
+            (_, None) => 0,
+        };
+        self.ports().map(group).collect()
+    }
+
+    /// A port among those that are captured whose socket would be another one: its file would
+    /// begin again.
+    pub(crate) fn captured<'a>(
+        &self,
+        is_captured: impl Fn(&str) -> bool,
+        config: &'a RouterConfig,
+    ) -> Option<&'a str> {
+        let another = [PortTransition::Overlapping, PortTransition::Reopened];
+        let mut ports = config.ports.iter().zip(&*self.transitions);
+        ports
+            .find(|(port, transition)| another.contains(transition) && is_captured(&port.name))
+            .map(|(port, _)| port.name.as_str())
+    }
+}
