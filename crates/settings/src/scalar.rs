@@ -18,7 +18,12 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
     let wrong = || format!("expected {}, found {}", kind.expected(), value.found());
     let text_or_wrong = || text.ok_or_else(wrong);
     match kind {
-        Kind::Text => Ok(Value::Text(text_or_wrong()?.to_owned())),
+        Kind::Text | Kind::Form(_) => Ok(Value::Text(text_or_wrong()?.to_owned())),
+        // What it is instead is not repeated: messages end up in logs.
+        Kind::Secret(form) => {
+            let text = text.ok_or_else(|| format!("expected {form}"))?;
+            Ok(Value::Text(text.to_owned()))
+        }
         Kind::Path => match text_or_wrong()? {
             "" => Err("the path is empty".to_owned()),
             path if path.contains('\0') => Err("a path cannot hold a zero byte".to_owned()),
@@ -81,6 +86,11 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
             Err(format!("expected {}, found {word:?}{hint}", kind.expected()))
         }
         Kind::Prefix => prefix(text_or_wrong()?),
+        Kind::Address => match prefix(text_or_wrong()?)? {
+            Value::Prefix(host) if host.is_host() => Ok(Value::Text(host.address().to_string())),
+            Value::Prefix(network) => Err(format!("{network} is a network, not one address")),
+            _ => Err(wrong()),
+        },
         Kind::Protocol => protocol(value).map(Value::Protocol).ok_or_else(wrong),
         Kind::Ports => ports(value).ok_or_else(wrong),
         Kind::List(_)

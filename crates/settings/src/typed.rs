@@ -2,7 +2,7 @@
 //! keys, and what a struct holds is written as a file has it.
 
 use evenkeel_core::Class;
-use evenkeel_core::settings::{KIND, Key, SettingError, Settings, Value as Held};
+use evenkeel_core::settings::{KIND, Key, Kind, SettingError, Settings, Value as Held};
 
 use crate::read::{Fields, Item, Reader, Value, suggest};
 
@@ -121,6 +121,49 @@ pub fn plain_entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(String
             all.extend(classes.iter().enumerate().map(of));
         } else {
             all.push((key.name.to_owned(), value.plain(classes)));
+        }
+    }
+    all
+}
+
+/// A setting that two have differently.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// Its declaration.
+    pub key: &'static Key,
+    /// Its name; of one class `weight.voice`.
+    pub name: String,
+    /// What it was, without quotes; `none` if it was left out.
+    pub was: String,
+    /// What it becomes.
+    pub is: String,
+}
+
+/// The settings that two have differently, in the order of their declaration. `classes`: the names of
+/// the classes, which both have in common. What a secret is, is not told.
+pub fn changes<S: Settings>(old: &S, new: &S, classes: &[&str]) -> Vec<Changed> {
+    let of = |settings: &S, key: &Key| {
+        let value = settings.applies(key).then(|| settings.get(key.name)).flatten();
+        value.unwrap_or(Held::Absent)
+    };
+    let mut all = Vec::new();
+    for key in S::SECTION.keys() {
+        let (was, is) = (of(old, key), of(new, key));
+        let mut differ = |name: String, was: &Held, is: &Held| {
+            let (was, is) = match key.kind {
+                Kind::Secret(_) if was != is => ("a secret".to_owned(), "another one".to_owned()),
+                _ => (was.plain(classes), is.plain(classes)),
+            };
+            if was != is {
+                all.push(Changed { key, name, was, is });
+            }
+        };
+        if key.is_per_class() {
+            for (at, class) in classes.iter().enumerate() {
+                differ(format!("{}.{class}", key.name), was.of_class(at), is.of_class(at));
+            }
+        } else {
+            differ(key.name.to_owned(), &was, &is);
         }
     }
     all

@@ -7,10 +7,11 @@
 ///     /// What it is: the text of the section in the reference.
 ///     #[derive(Copy)]
 ///     pub struct Name: "heading in a file" {
-///         /// What it is for. `live` changes while packets flow, `fixed` does not.
-///         live key: Type = default, in min..=max, counting "packets", absent "what none means",
-///             with other ["word"], instead_of another;
-///         /// A field that is called otherwise in files. `reload` changes with the whole file.
+///         /// What it is for. `live` changes while packets flow, `reload` with the whole file,
+///         /// `fixed` only with a restart; `stated` is of nothing that runs.
+///         live key: Type = default, written Kind::Path, in min..=max, counting "packets",
+///             absent "what none means", is required, with other ["word"], instead_of another;
+///         /// A field that is called otherwise in files.
 ///         reload field as key: Type = default;
 ///     }
 ///     parts { field: AnotherSettings }        // its keys stand in this table
@@ -18,15 +19,20 @@
 ///     check Self::consistent_with_itself
 /// }
 /// ```
-/// Clauses are optional, in this order; `between 0.0..=1.0` stands for `in` where numbers have
-/// decimals. Every struct derives `Clone`, `Debug` and `PartialEq`.
+/// Clauses are optional, in this order; `written` is for types that are written in several ways;
+/// `between 0.0..=1.0` stands for `in` where numbers have decimals. A key that `is required` has its
+/// default in a struct only. Every struct derives `Clone`, `Debug` and `PartialEq`.
 #[macro_export]
 macro_rules! settings {
     (@change live) => { $crate::settings::ChangeTime::Live };
-    (@change fixed) => { $crate::settings::ChangeTime::Fixed };
     (@change reload) => { $crate::settings::ChangeTime::Reload };
+    (@change fixed) => { $crate::settings::ChangeTime::Fixed };
+    (@change stated) => { $crate::settings::ChangeTime::Untold };
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:ident) => { stringify!($key) };
+    (@kind $ty:ty, $kind:expr) => { $kind };
+    (@kind $ty:ty) => { <$ty as $crate::settings::Held>::KIND };
+    (@presence $name:ident $field:ident required) => { $crate::settings::Presence::Required };
     (@presence $name:ident $field:ident $absent:literal) => {
         $crate::settings::Presence::Optional($absent)
     };
@@ -46,10 +52,12 @@ macro_rules! settings {
             $(
                 $(#[doc = $doc:literal])+
                 $how:ident $field:ident $(as $key:ident)?: $ty:ty = $default:expr
+                    $(, written $kind:expr)?
                     $(, in $range:expr)?
                     $(, between $low:literal..=$high:literal)?
                     $(, counting $unit:literal)?
                     $(, absent $absent:literal)?
+                    $(, is $required:ident)?
                     $(, with $other:ident [$($word:literal),+])?
                     $(, instead_of $rival:ident)?
                 ;
@@ -89,20 +97,20 @@ macro_rules! settings {
                 own: &[$($crate::settings::Key {
                     name: $crate::settings!(@key $field $($key)?),
                     kind: const {
-                        const ONE: $crate::settings::Kind = <$ty as $crate::settings::Held>::KIND
+                        const ONE: $crate::settings::Kind = $crate::settings!(@kind $ty $(, $kind)?)
                             $(.within(*($range).start() as u64, *($range).end() as u64))?
                             $(.between($low, $high))?
                             $(.counting($unit))?;
                         if <$ty as $crate::settings::Held>::PER_CLASS {
                             $crate::settings::Kind::ByClass(
                                 &ONE,
-                                $crate::settings!(@presence $name $field $($absent)?),
+                                $crate::settings!(@presence $name $field $($absent)? $($required)?),
                             )
                         } else {
                             ONE
                         }
                     },
-                    presence: $crate::settings!(@presence $name $field $($absent)?),
+                    presence: $crate::settings!(@presence $name $field $($absent)? $($required)?),
                     doc: const { $crate::settings::Trimmed(concat!($($doc),+)).text() },
                     change: $crate::settings!(@change $how),
                     with: $crate::settings!(@clause $((stringify!($other), &[$($word),+]))?),
@@ -174,7 +182,7 @@ macro_rules! words {
         $vis:vis enum $name:ident {
             $(
                 $(#[doc = $doc:literal])+
-                $(#[$default:ident])?
+                $(#[default $($mark:tt)?])?
                 $variant:ident = $word:literal,
             )+
         }
@@ -185,7 +193,7 @@ macro_rules! words {
             $(
                 $(#[doc = $doc])+
                 #[doc = concat!("In files: `", $word, "`.")]
-                $(#[$default])?
+                $(#[default $($mark)?])?
                 $variant,
             )+
         }

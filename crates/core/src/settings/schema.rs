@@ -130,6 +130,10 @@ impl Presence {
 pub enum Kind {
     /// Any text.
     Text,
+    /// A text of a form that these words tell: `"the Ethernet address of a station"`.
+    Form(&'static str),
+    /// As [`Form`](Self::Form); what it says is shown nowhere.
+    Secret(&'static str),
     /// A name: a letter, then letters, digits, `-`, `_`, `.`; at most this many characters.
     Name(usize),
     /// The name of a network interface: 1 to 15 bytes without `/`, `:` and white space.
@@ -179,6 +183,8 @@ pub enum Kind {
     Choice(&'static [(&'static str, &'static str)]),
     /// An IP prefix, or an address for one host.
     Prefix,
+    /// An IP address.
+    Address,
     /// A transport protocol, by name or number.
     Protocol,
     /// A port or a range of ports.
@@ -211,6 +217,7 @@ impl Kind {
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
+            Self::Form(form) | Self::Secret(form) => (*form).to_owned(),
             Self::Name(most) => {
                 format!("a name (a letter, then letters, digits, `-`, `_`, `.`; at most {most} characters)")
             }
@@ -228,6 +235,7 @@ impl Kind {
             Self::Size { .. } => "a size such as \"1500B\" (units: B, KiB, MiB, GiB)".to_owned(),
             Self::Choice(words) => format!("one of {}", choices(words)),
             Self::Prefix => "an IP prefix such as \"10.0.1.0/24\" or \"2001:db8::/32\"".to_owned(),
+            Self::Address => "an IP address such as \"10.0.1.1\" or \"2001:db8::1\"".to_owned(),
             Self::Protocol => {
                 "a protocol: \"udp\", \"tcp\", \"icmp\", \"icmpv6\" or its number, 0 to 255".to_owned()
             }
@@ -250,7 +258,7 @@ impl Kind {
     #[must_use]
     pub fn shape(&self) -> String {
         match self {
-            Self::Text => "text".to_owned(),
+            Self::Text | Self::Form(_) | Self::Secret(_) => "text".to_owned(),
             Self::Name(_) => "name".to_owned(),
             Self::Interface => "interface".to_owned(),
             Self::Path => "path".to_owned(),
@@ -263,6 +271,7 @@ impl Kind {
             Self::Size { .. } => "size".to_owned(),
             Self::Choice(_) => "word".to_owned(),
             Self::Prefix => "IP prefix".to_owned(),
+            Self::Address => "IP address".to_owned(),
             Self::Protocol => "protocol".to_owned(),
             Self::Ports => "port or range".to_owned(),
             Self::List(of) => format!("list of {}", of.shape()),
@@ -294,7 +303,10 @@ impl Kind {
                 let kinds: Vec<_> = variants.iter().map(|(kind, _)| format!("kind = `\"{kind}\"`")).collect();
                 kinds.join(", ")
             }
-            Self::Text | Self::Path | Self::Prefix | Self::Table(_) | Self::Foreign(_) => String::new(),
+            Self::Form(form) | Self::Secret(form) => (*form).to_owned(),
+            Self::Text | Self::Path | Self::Prefix | Self::Address | Self::Table(_) | Self::Foreign(_) => {
+                String::new()
+            }
         }
     }
 }
@@ -318,7 +330,17 @@ impl Kind {
             Self::Time { .. } => Self::Time { min: Nanos(min), max: Nanos(max) },
             Self::Rate { .. } => Self::Rate { min: BitRate(min), max: BitRate(max) },
             Self::Size { .. } => Self::Size { min: Bytes(min), max: Bytes(max) },
+            Self::Tables { section, .. } => Self::Tables { section, min: min as usize, max: max as usize },
             other => other,
+        }
+    }
+
+    /// A list of these.
+    #[must_use]
+    pub const fn list(of: &'static Self) -> Self {
+        match of {
+            Self::Table(section) => Self::Tables { section, min: 0, max: usize::MAX },
+            _ => Self::List(of),
         }
     }
 
@@ -349,8 +371,23 @@ impl Kind {
             (Self::Size { min, max }, Value::Size(size)) => (min..=max).contains(&size),
             (Self::Choice(words), Value::Text(word)) => words.iter().any(|(known, _)| known == word),
             (Self::Switch, Value::Switch(_)) => true,
-            (Self::Text | Self::Name(_) | Self::Interface | Self::Path | Self::Prefix, Value::Text(_)) => {
-                true
+            (
+                Self::Text
+                | Self::Form(_)
+                | Self::Secret(_)
+                | Self::Name(_)
+                | Self::Interface
+                | Self::Path
+                | Self::Prefix
+                | Self::Address,
+                Value::Text(_),
+            ) => true,
+            (Self::Tables { section, min, max }, Value::List(tables)) => {
+                if !(min..=max).contains(&&tables.len()) {
+                    return Err(out_of_range(key, self, &Value::Integer(tables.len() as u64)));
+                }
+                let table = Self::Table(section);
+                return tables.iter().try_for_each(|one| table.admits(key, one));
             }
             (Self::List(of), Value::List(items)) => {
                 return items.iter().try_for_each(|item| of.admits(key, item));
@@ -384,7 +421,11 @@ impl Section {
     /// All its keys, in the order of the reference.
     pub fn keys(&self) -> impl Iterator<Item = &'static Key> + use<> {
         let (own, parts) = (self.own, self.parts);
-        own.iter().chain(parts.iter().flat_map(|part| part.own))
+        // Parts may have parts, but those have none.
+        let of = |part: &'static &'static Self| {
+            part.own.iter().chain(part.parts.iter().flat_map(|inner| inner.own))
+        };
+        own.iter().chain(parts.iter().flat_map(of))
     }
 
     /// The key with this name.

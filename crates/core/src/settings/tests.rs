@@ -1,5 +1,7 @@
 //! What a declaration promises, on a declaration made for it.
 
+use core::net::IpAddr;
+
 use super::*;
 use crate::prefix::Prefix;
 use crate::units::{Bytes, Nanos, Ppm, Thousandths, Weight};
@@ -233,4 +235,61 @@ fn fields_may_be_called_otherwise_in_files_and_change_by_reload() {
     assert_eq!(gate.keeps_fixed(&wanted), Ok(()));
     wanted.to = Some(Name("wan".into()));
     assert_eq!(gate.keeps_fixed(&wanted), Err(SettingError::Fixed { key: "to" }));
+}
+
+settings! {
+    /// A door.
+    struct Door: "[[door]]" {
+        /// Its name.
+        fixed name: String = String::new(), written Kind::Name(8), is required;
+        /// Who is behind it.
+        reload hosts: Vec<IpAddr> = Vec::new(), absent "nobody";
+    }
+}
+
+settings! {
+    /// A house of doors.
+    struct House: "[house]" {
+        /// The doors.
+        reload door: Vec<Door> = Vec::new(), in 1..=2, is required;
+        /// The prefixes that may come in.
+        stated open: Vec<Prefix> = Vec::new(), absent "all";
+    }
+    parts {
+        /// A queue, which has parts.
+        queue: Queue,
+    }
+}
+
+#[test]
+fn tables_and_lists_are_settings() {
+    let door = |name: &str| Door { name: name.to_owned(), hosts: vec!["10.0.0.1".parse().unwrap()] };
+    let mut house = House::default();
+    assert!(house.check().is_err(), "a door is required");
+    house.set(&Change::new("door", vec![door("a"), door("b")]), 1).unwrap();
+    assert_eq!(house.door, [door("a"), door("b")]);
+    let many = Change::new("door", vec![door("a"), door("b"), door("c")]);
+    assert_eq!(
+        house.set(&many, 1).unwrap_err().to_string(),
+        "door: 3 is out of range; valid: 1 to 2 of them"
+    );
+    let text = house.get("door").unwrap().inline(&[]);
+    assert_eq!(text, r#"[{ name = "a", hosts = ["10.0.0.1"] }, { name = "b", hosts = ["10.0.0.1"] }]"#);
+    let prefixes: Vec<Prefix> = vec!["10.0.0.0/8".parse().unwrap()];
+    house.set(&Change::new("open", prefixes.clone()), 1).unwrap();
+    house.set(&Change::new("flows", 5_u32), 1).unwrap();
+    assert_eq!((house.open, house.queue.flows.flows), (prefixes, 5), "a part's part");
+    assert_eq!(Vec::<Prefix>::new().to_value(), Value::Absent);
+}
+
+#[test]
+fn a_declaration_tells_when_a_key_changes_and_whether_it_must_be_there() {
+    let key = |name| House::SECTION.key(name).unwrap();
+    assert!(matches!(key("door").presence, Presence::Required));
+    assert_eq!([key("door").change, key("open").change, key("limit").change], {
+        [ChangeTime::Reload, ChangeTime::Untold, ChangeTime::Live]
+    });
+    assert!(matches!(Door::SECTION.key("name").unwrap().kind, Kind::Name(8)));
+    assert!(matches!(Door::SECTION.key("hosts").unwrap().kind, Kind::List(Kind::Address)));
+    assert!(matches!(key("door").kind, Kind::Tables { min: 1, max: 2, .. }));
 }

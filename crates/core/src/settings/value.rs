@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::IpAddr;
 
 use super::error::SettingError;
 use super::quantity::{rate_text, size_text, time_text};
@@ -236,12 +237,14 @@ impl fmt::Display for Name {
 
 held_as_text! {
     Name: Kind::Name(Self::LENGTH), |text: &String| Some(Self(text.clone()));
+    String: Kind::Text, |text: &String| Some(text.clone());
     Prefix: Kind::Prefix, |text: &String| text.parse().ok();
+    IpAddr: Kind::Address, |text: &String| text.parse().ok();
 }
 
 /// Several; none at all is as if the setting were left out.
 impl<T: Held> Held for Vec<T> {
-    const KIND: Kind = Kind::List(&T::KIND);
+    const KIND: Kind = Kind::list(&T::KIND);
 
     fn to_value(&self) -> Value {
         match self.as_slice() {
