@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -51,10 +51,8 @@ struct Sink {
     packets: AtomicU64,
 }
 
-/// Two clusters at once are more than two cores carry.
-static ALONE: Mutex<()> = Mutex::new(());
-
 struct Cluster {
+    /// Two clusters at once are more than two cores carry.
     _alone: MutexGuard<'static, ()>,
     processes: Vec<(String, Child)>,
     sinks: Vec<Arc<Sink>>,
@@ -108,7 +106,7 @@ impl Cluster {
             }
         }
         let mut cluster = Self {
-            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
+            _alone: crate::alone(),
             processes: Vec::new(),
             sinks: Vec::new(),
             sent: Arc::default(),
@@ -322,7 +320,7 @@ fn three_processes_behind_a_bridge_are_one_router() {
 #[cfg(not(feature = "etcd"))]
 #[test]
 fn etcd_leads_and_is_not_missed() {
-    let how = "this build has no etcd: cargo test -p evenkeel --features etcd --test cluster (Debian packages protobuf-compiler, libprotobuf-dev, etcd-server)";
+    let how = "this build has no etcd: cargo test -p evenkeel --features etcd --test alone cluster:: (Debian packages protobuf-compiler, libprotobuf-dev, etcd-server)";
     evenkeel_netns::testing::skip("etcd_leads_and_is_not_missed", how);
 }
 

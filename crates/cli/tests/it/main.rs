@@ -1,0 +1,6 @@
+//! Tests of the command that need no interfaces, in one program: it links once.
+
+mod bad_input;
+mod control;
+mod report_and_sweep;
+mod sim;

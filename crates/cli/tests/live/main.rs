@@ -1,0 +1,5 @@
+//! The command on real interfaces. Needs root; says so and passes otherwise.
+
+mod no_xdp;
+mod run;
+mod worlds;
