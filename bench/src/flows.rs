@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
+    Admission, AdmissionConfig, BudgetConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
 };
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::AnyScheduler;
@@ -81,8 +81,8 @@ impl ManyFlows {
         let admission = protected.then(|| {
             let config = AdmissionConfig {
                 flows,
-                budget: None,
-                probation: None,
+                budget: BudgetConfig { on: false, ..BudgetConfig::default() },
+                probation: Nanos::ZERO,
                 flow_timeout: Nanos::from_secs(3_600),
                 ..AdmissionConfig::new(BitRate::from_mbps(100_000))
             };

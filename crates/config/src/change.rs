@@ -1,18 +1,20 @@
 //! Changes to a running link, in text: what `evenkeel ctl set` and the steps of a scenario say.
 
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::schedule::buffer::BufferLimit;
-use evenkeel_core::{BitRate, Class, Weight};
+use evenkeel_core::{BitRate, Class, Weight, settings};
 use thiserror::Error;
 
-use crate::admission::{self, AdmissionChange, LinkAdmission};
+use crate::admission;
 use crate::discipline::{DisciplineConfig, multi_backlog, parse_discipline};
 use crate::flow_aware;
 use crate::tables;
 use evenkeel_core::settings::schema::Kind;
 use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
 use evenkeel_settings::tree::{Data, Node, single};
+use evenkeel_settings::{Diagnostic, Diagnostics};
 
 /// A change to one link.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,9 +37,9 @@ pub enum Change {
         value: String,
     },
     /// A key of its admission (`admission.min_fair_rate`).
-    Admission(AdmissionChange),
+    Admission(settings::Change),
     /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the defaults, and `off`).
-    WholeAdmission(Option<Box<LinkAdmission>>),
+    WholeAdmission(Option<Box<AdmissionConfig>>),
 }
 
 /// What stands in the place of a link's name in changes of `[fairdrop]`.
@@ -211,14 +213,17 @@ pub(crate) fn ring(fields: &Fields) -> Option<RingConfig> {
 
 /// The result, or all that was wrong in one message without a place.
 pub(crate) fn concluded<T>(reader: Reader, result: Option<T>) -> Result<T, ChangeError> {
-    reader.finish(result).map_err(|errors| {
-        let messages: Vec<_> = errors
-            .0
-            .into_iter()
-            .map(|error| {
-                if error.key.is_empty() { error.message } else { format!("{}: {}", error.key, error.message) }
-            })
-            .collect();
-        ChangeError(messages.join("; "))
-    })
+    reader.finish(result).map_err(|errors| ChangeError::of(errors, ""))
+}
+
+impl ChangeError {
+    /// All that was wrong in one message without a place; `of` stands before the keys.
+    pub(crate) fn of(errors: Diagnostics, of: &str) -> Self {
+        let message = |error: Diagnostic| match error.key.as_str() {
+            "" => error.message,
+            key => format!("{of}{key}: {}", error.message),
+        };
+        let messages: Vec<_> = errors.0.into_iter().map(message).collect();
+        Self(messages.join("; "))
+    }
 }

@@ -1,14 +1,15 @@
 //! What would change if a running router were given another file.
 
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect};
 
-use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
 use crate::flow_aware;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 use evenkeel_core::settings::quantity::{rate_text, size_text, time_text};
+use evenkeel_settings::{Changed, changes};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
 #[must_use]
@@ -190,23 +191,14 @@ fn links(
     }
 }
 
-fn admission(out: &mut Vec<String>, at: &str, old: Option<&LinkAdmission>, new: Option<&LinkAdmission>) {
+fn admission(out: &mut Vec<String>, at: &str, old: Option<&AdmissionConfig>, new: Option<&AdmissionConfig>) {
     let (Some(old), Some(new)) = (old, new) else {
         let text =
-            |admission: Option<&LinkAdmission>| if admission.is_some() { "on" } else { "none" }.to_owned();
+            |admission: Option<&AdmissionConfig>| if admission.is_some() { "on" } else { "none" }.to_owned();
         return value(out, &format!("{at}: admission"), text(old), text(new));
     };
-    let (was, is) = (old.settings(), new.settings());
-    let of = |all: &[(&str, String)], key: &str| {
-        all.iter()
-            .find(|(known, _)| *known == key)
-            .map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
-    };
-    for (key, is) in &is {
-        value(out, &format!("{at}: admission.{key}"), of(&was, key), is.clone());
-    }
-    for (key, was) in was.iter().filter(|(key, _)| is.iter().all(|(known, _)| known != key)) {
-        value(out, &format!("{at}: admission.{key}"), was.clone(), "none".to_owned());
+    for Changed { name, was, is, .. } in changes(old, new, &[]) {
+        value(out, &format!("{at}: admission.{name}"), was, is);
     }
 }
 

@@ -18,7 +18,7 @@
 use evenkeel_settings::json_schema::document;
 use evenkeel_settings::reference::markdown;
 
-pub mod admission;
+mod admission;
 pub mod change;
 pub mod cluster;
 pub mod control;
@@ -33,7 +33,6 @@ pub mod service;
 pub mod tables;
 pub mod workers;
 
-pub use admission::{AdmissionChange, FlowsSection, LinkAdmission, SecondLink};
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterMissing, ClusterRule, ClusterSection,

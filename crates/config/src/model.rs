@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use evenkeel_core::admit::AdmissionConfig;
+use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::class_map::{ClassMap, Rule};
 use evenkeel_core::link::{RingConfig, ShaperConfig};
+use evenkeel_core::settings::SettingError;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 
-use crate::admission::{FlowsSection, LinkAdmission};
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::discipline::DisciplineConfig;
@@ -21,7 +21,7 @@ pub struct RouterConfig {
     /// What concerns the router as a whole.
     pub router: RouterSection,
     /// What the admissions of all links share.
-    pub flows: FlowsSection,
+    pub flows: FlowsConfig,
     /// The ports, in the order of the file; at least one, names unique.
     pub ports: Vec<PortConfig>,
     /// The services, in the order of the file, names unique.
@@ -179,7 +179,7 @@ pub struct LinkConfig {
     /// What turns the knobs while it runs; `None`: only commands do.
     pub control: Option<LinkControl>,
     /// Who may enter; `None`: everybody.
-    pub admission: Option<LinkAdmission>,
+    pub admission: Option<AdmissionConfig>,
 }
 
 impl LinkConfig {
@@ -225,17 +225,17 @@ impl RouterConfig {
         self.links.iter_mut().find(|link| link.port == port)
     }
 
-    /// The admission of the link of the port with this name in the core's form; `None` if it has none.
+    /// The admission of the link of the port with this name, complete for it; `None` if it has none.
     ///
     /// # Errors
-    /// What contradicts what, in words; not for what came out of this crate's parser.
-    pub fn admission(&self, port: &str) -> Result<Option<AdmissionConfig>, String> {
+    /// What contradicts what; not for what came out of this crate's parser.
+    pub fn admission(&self, port: &str) -> Result<Option<AdmissionConfig>, SettingError> {
         let Some((link, admission)) = self.link(port).and_then(|link| Some((link, link.admission.as_ref()?)))
         else {
             return Ok(None);
         };
-        let second = admission.second_link().and_then(|second| self.link(&second.port)?.rate);
-        admission.core(link.rate, second, &self.flows).map(Some)
+        let second = admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.rate);
+        admission.on_link(link.rate, second, &self.flows).map(Some)
     }
 
     /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.

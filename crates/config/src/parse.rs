@@ -7,7 +7,6 @@ use evenkeel_core::Class;
 use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
 use evenkeel_core::link::ShaperConfig;
 
-use crate::admission::{LinkAdmission, admission_of, flows_of};
 use crate::change::ring;
 use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
@@ -19,8 +18,10 @@ use crate::service::{ServiceConfig, service_of_class, services_of};
 use crate::tables;
 use evenkeel_core::settings::quantity::size_text;
 use evenkeel_core::settings::schema::{Key, Section};
+use evenkeel_core::settings::{Name, SettingError};
 use evenkeel_settings::diagnostic::{Diagnostic, Diagnostics, Span};
 use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::settings_of;
 use evenkeel_settings::tree::Table;
 
 /// Where the ports of a router come from.
@@ -123,7 +124,7 @@ pub fn router_from_table(
         Some(table) => Some(membership_of(reader, table, cluster.is_some() || balancer.is_some())?),
         None => None,
     };
-    let flows = flows_of(fields.table("flows")?)?;
+    let flows = settings_of(reader, fields.table("flows")?, &[])?;
     let config = RouterConfig {
         router,
         flows,
@@ -158,19 +159,21 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
                 ),
             );
         }
-        if let Some(second) = link.admission.as_ref().and_then(LinkAdmission::second_link) {
+        if let Some(Name(second)) = link.admission.as_ref().and_then(|one| one.second_link.port.as_ref()) {
             let known: Vec<_> = config.ports.iter().map(|port| port.name.as_str()).collect();
-            if second.port == port {
+            if second == port {
                 fail("second_link", "a link is not its own second link".to_owned());
                 continue;
             }
-            if !known.contains(&second.port.as_str()) {
-                fail("second_link", format!("no port {:?}; {}", second.port, suggest(&second.port, &known)));
+            if !known.contains(&second.as_str()) {
+                fail("second_link", format!("no port {second:?}; {}", suggest(second, &known)));
                 continue;
             }
         }
-        if let Err(message) = config.admission(port) {
-            fail("rate", message);
+        match config.admission(port) {
+            Err(SettingError::Contradiction { key, message }) => fail(key, message),
+            Err(other) => fail("rate", other.to_string()),
+            Ok(_) => {}
         }
     }
 }
@@ -354,7 +357,7 @@ fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Lin
         None => None,
     };
     let admission = match fields.table("admission") {
-        Some(table) => Some(admission_of(reader, table)?),
+        Some(table) => Some(settings_of(reader, table, &[])?),
         None => None,
     };
     Some(LinkConfig {

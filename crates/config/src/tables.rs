@@ -5,6 +5,8 @@ use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::{lct, wfq_altq};
 use evenkeel_core::{Bytes, Nanos};
 
+use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
+use evenkeel_core::settings::Settings;
 use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 pub mod cluster;
@@ -81,8 +83,12 @@ pub static WITHOUT_PORTS: Section = Section {
     parts: &[],
 };
 
-const FLOWS: Key =
-    Key::defaulted("flows", Kind::Table(&flow_aware::LISTS), "{}", "What the admissions of all links share.");
+const FLOWS: Key = Key::defaulted(
+    "flows",
+    Kind::Table(FlowsConfig::SECTION),
+    "{}",
+    "What the admissions of all links share.",
+);
 
 const SERVICES: Key = Key::optional(
     "service",
@@ -355,7 +361,7 @@ pub static LINK: Section = Section {
         ),
         Key::optional(
             "admission",
-            Kind::Table(&flow_aware::ADMISSION),
+            Kind::Table(AdmissionConfig::SECTION),
             "none: all packets go to the discipline",
             "Which flows may enter. Needs a discipline that measures a fair rate: `pfq`, `pdrr` or `afan`.",
         ),
@@ -587,8 +593,8 @@ pub static ALL: &[&Section] = &[
     &flow_aware::AFD,
     &OWN,
     &control::LCT,
-    &flow_aware::ADMISSION,
-    &flow_aware::LISTS,
+    AdmissionConfig::SECTION,
+    FlowsConfig::SECTION,
     &fairdrop::FAIRDROP,
     &fairdrop::LEVEL,
     &fairdrop::KAPPA,

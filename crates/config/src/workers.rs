@@ -3,9 +3,9 @@
 //! Workers share the rate of a link, and the shares of its classes or flows (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in
 //! each worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
 
+use evenkeel_core::admit::{AdmissionConfig, Flush};
 use evenkeel_core::schedule::wfq_altq::QueueSelect;
 
-use crate::admission::LinkAdmission;
 use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
 use crate::model::{LinkConfig, RouterConfig};
@@ -60,10 +60,24 @@ pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
             "each worker would measure and turn its own part only",
         );
     }
-    if let Some((key, why)) = link.admission.as_ref().and_then(LinkAdmission::for_one_worker) {
+    if let Some((key, why)) = link.admission.as_ref().and_then(of_one_worker) {
         return refuse("admission", key, why);
     }
     Ok(())
+}
+
+/// The first mechanism of an admission that needs all flows of the link in one place, and why.
+fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static str)> {
+    if admission.per_user.on {
+        let why = "flows of one user fall on several workers, and each would count its own";
+        return Some(("per_user = true", why));
+    }
+    if admission.flushing.kind != Flush::Off {
+        let why = "the list is cleared at one instant, and each worker has a part of it";
+        return Some(("flushing", why));
+    }
+    let why = "the load of the second link is measured by whoever sends flows there";
+    admission.second_link.port.as_ref().map(|_| ("second_link", why))
 }
 
 /// Whether several workers can have a service each.

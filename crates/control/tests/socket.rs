@@ -47,7 +47,9 @@ impl Target for Recorder {
             Command::SetRate { link, rate } => (link, format!("{rate:?}")),
             Command::SetRing { link, ring } => (link, format!("{ring:?}")),
             Command::SetControl { link, on } => (link, format!("control {on}")),
-            Command::SetAdmission { link, change } => (link, format!("{} {}", change.key, change.value)),
+            Command::SetAdmission { link, change } => {
+                (link, format!("{} {}", change.key, change.value.plain(&[])))
+            }
             Command::SwapAdmission { link, admission } => {
                 (link, format!("admission {}", admission.is_some()))
             }

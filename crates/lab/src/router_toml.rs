@@ -4,19 +4,20 @@
 
 mod cluster;
 
+use std::fmt::Display;
+
 use evenkeel_config::diff::settings;
 use evenkeel_config::{
-    DisciplineConfig, FlowsSection, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig,
-    Work, key_text,
+    DisciplineConfig, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig, Work, key_text,
 };
 use evenkeel_core::Nanos;
-use evenkeel_core::admit::RouterListsConfig;
 use evenkeel_core::class_map::Match;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::measure::congestion::{Aggregate, Loss};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect};
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text, quantity::time_text};
+use evenkeel_settings::entries;
 use toml::{Table, Value};
 
 /// The text that `evenkeel_config` reads as `config`.
@@ -24,7 +25,7 @@ pub(crate) fn text(config: &RouterConfig) -> String {
     let names = config.class_names();
     let mut file = Table::new();
     file.insert("router".into(), Value::Table(router(config)));
-    file.insert("flows".into(), flows(&config.flows));
+    file.insert("flows".into(), written(entries(&config.flows, &[])));
     let ports = config.ports.iter().map(|port| {
         let io = port.io.map(|io| ("io".to_owned(), Value::from(io.name())));
         let names = [("name", &port.name), ("interface", &port.interface)];
@@ -51,10 +52,7 @@ pub(crate) fn text(config: &RouterConfig) -> String {
     file.insert("class".into(), Value::Array(classes.collect()));
     file.insert("link".into(), Value::Array(config.links.iter().map(|l| link(l, &names)).collect()));
     if let Some(fairdrop) = &config.fairdrop {
-        let body: String =
-            fairdrop.entries(&names).iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-        let table: Table = body.parse().expect("every entry is a key and its value in TOML");
-        file.insert("fairdrop".into(), Value::Table(table));
+        file.insert("fairdrop".into(), written(fairdrop.entries(&names)));
     }
     if let Some(section) = &config.cluster {
         file.insert("cluster".into(), cluster::cluster(section, &config.ports, &names));
@@ -63,6 +61,12 @@ pub(crate) fn text(config: &RouterConfig) -> String {
         file.insert("balancer".into(), cluster::balancer(section, &config.ports));
     }
     file.to_string()
+}
+
+/// A table of keys and their values as a file has them.
+fn written(entries: impl IntoIterator<Item = (impl Display, String)>) -> Value {
+    let body: String = entries.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    Value::Table(body.parse().expect("every entry is a key and its value in TOML"))
 }
 
 fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
@@ -187,43 +191,17 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
         entry.insert("control".into(), control(turned, classes));
     }
     if let Some(admission) = &link.admission {
-        let settings = admission.settings().into_iter();
-        let settings = settings.map(|(key, value)| (key.to_owned(), plain(key, &value))).collect();
-        entry.insert("admission".into(), Value::Table(settings));
+        entry.insert("admission".into(), written(entries(admission, &[])));
     }
     Value::Table(entry)
 }
 
 /// A setting as configuration files have it: a number or switch as such, everything else as text.
-fn plain(key: &str, text: &str) -> Value {
+fn plain(text: &str) -> Value {
     match text.parse() {
-        Ok(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Table(_)))
-            if key != "second_link" =>
-        {
-            value
-        }
+        Ok(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Table(_))) => value,
         _ => text.into(),
     }
-}
-
-fn flows(flows: &FlowsSection) -> Value {
-    let RouterListsConfig { flows: size, flow_timeout, k_add } = flows.lists;
-    let Value::Table(mut entry) = table([
-        ("global_list", i64::from(size).into()),
-        ("global_timeout", time_text(flow_timeout).into()),
-        ("k_add", i64::from(k_add).into()),
-    ]) else {
-        return Value::Table(Table::new());
-    };
-    let emergency = [
-        ("emergency_sources", &flows.emergency_sources),
-        ("emergency_destinations", &flows.emergency_destinations),
-    ];
-    for (key, prefixes) in emergency.into_iter().filter(|(_, prefixes)| !prefixes.is_empty()) {
-        let prefixes = prefixes.iter().map(|prefix| prefix.to_string().into());
-        entry.insert(key.into(), Value::Array(prefixes.collect()));
-    }
-    Value::Table(entry)
 }
 
 fn ring(ring: RingConfig) -> Value {
@@ -280,7 +258,7 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
             entry.insert("kind".into(), kind);
             let settings = settings(discipline, classes).into_iter();
             entry.extend(settings.map(|(key, value)| {
-                let value = plain(&key, &value);
+                let value = plain(&value);
                 (key, value)
             }));
             Value::Table(entry)

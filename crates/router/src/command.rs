@@ -1,6 +1,7 @@
 //! What can be asked of a running router. The worker executes commands between two bursts.
 
-use evenkeel_config::{AdmissionChange, DisciplineConfig, LinkAdmission, RouterConfig};
+use evenkeel_config::{DisciplineConfig, RouterConfig};
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::schedule::Knob;
 use evenkeel_core::{BitRate, FlowKey};
 
@@ -58,14 +59,14 @@ pub enum Command {
         /// The port of the link.
         link: String,
         /// The key and its new value.
-        change: AdmissionChange,
+        change: evenkeel_core::settings::Change,
     },
     /// Puts another admission in place of a link's; `None`: everybody may enter.
     SwapAdmission {
         /// The port of the link.
         link: String,
         /// The new admission.
-        admission: Option<Box<LinkAdmission>>,
+        admission: Option<Box<AdmissionConfig>>,
     },
     /// What happened to a flow's packets.
     Explain {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_config::{Change, LinkAdmission};
+use evenkeel_config::Change;
 use evenkeel_core::{BitRate, Nanos};
 
 use crate::model::{Scenario, Step};
@@ -196,7 +196,7 @@ impl Scenario {
                 router.and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
             let link =
                 router.zip(port).and_then(|(r, port)| r.config.links.iter().find(|l| l.port == port.name));
-            link.and_then(|link| link.admission.as_ref()).is_some_and(LinkAdmission::pins)
+            link.and_then(|link| link.admission.as_ref()).is_some_and(|admission| admission.pinning.on)
         };
         let first = self.wires.get(best.first_wire).and_then(|wire| wire.from_node(node));
         if !first.is_some_and(|(near, _)| pins(near)) {

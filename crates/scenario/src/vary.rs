@@ -3,6 +3,7 @@
 use evenkeel_config::{Change, FairDropConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::control::INTERVAL_RANGE;
+use evenkeel_core::settings::Settings;
 
 use crate::model::{AblationChange, Scenario, ScenarioError, SetChange};
 use crate::tables::SHORTEST_SAMPLE;
@@ -139,10 +140,9 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
         Change::Rate(rate) => link.rate = *rate,
         Change::Ring(ring) => link.ring = *ring,
         Change::Discipline(discipline) => link.discipline = discipline.clone(),
-        Change::Admission(change) => match link.admission.as_ref().map(|admission| admission.changed(change))
-        {
-            Some(Ok(changed)) => link.admission = Some(changed),
-            _ => return false,
+        Change::Admission(change) => match &mut link.admission {
+            Some(admission) => return admission.set_live(change, 0).is_ok(),
+            None => return false,
         },
         Change::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
         Change::Control(on) => match &mut link.control {

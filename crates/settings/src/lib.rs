@@ -16,4 +16,4 @@ pub mod typed;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use place::key_line;
 pub use scalar::PROTOCOLS;
-pub use typed::{Changed, changes, entries, plain_entries, settings_of};
+pub use typed::{Changed, change_of, changes, entries, plain_entries, settings_of};

@@ -1,10 +1,11 @@
 //! Between files and structs of settings: what a table says is put into the struct that declares its
 //! keys, and what a struct holds is written as a file has it.
 
-use evenkeel_core::Class;
-use evenkeel_core::settings::{KIND, Key, Kind, SettingError, Settings, Value as Held};
+use evenkeel_core::settings::{Change, KIND, Key, Kind, Section, SettingError, Settings, Value as Held};
 
-use crate::read::{Fields, Item, Reader, Value, suggest};
+use crate::diagnostic::Diagnostics;
+use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use crate::tree::{Data, Node, single};
 
 /// The settings that a table says, which was read by the declaration of `S`; the rest by default.
 /// `classes` are the names of the classes, in order. `None` after an error that `reader` has noted.
@@ -50,33 +51,72 @@ fn put<S: Settings>(
     classes: &[&str],
 ) -> bool {
     let path = fields.path_of(key.name);
-    let mut sound = true;
-    let Value::ByClass(items) = &item.value else {
-        if settings.put(key.name, None, &held(&item.value)) != Some(true) {
-            reader.fail(&item.at, path, format!("expected {}", key.kind.expected()));
-            return false;
-        }
-        return true;
-    };
-    for (name, item) in items {
-        let class = match name {
-            None => None,
-            Some(name) => match classes.iter().position(|class| class == name) {
-                Some(at) => u16::try_from(at).ok().map(Class),
-                None => {
-                    let message = format!("no class {name:?}; {}", suggest(name, classes));
-                    reader.fail(&item.at, format!("{path}.{name}"), message);
-                    sound = false;
-                    continue;
-                }
-            },
-        };
-        if settings.put(key.name, class, &held(&item.value)) != Some(true) {
-            reader.fail(&item.at, path.clone(), format!("expected {}", key.kind.expected()));
-            sound = false;
-        }
+    let Some(value) = held_by_class(reader, &path, &item.value, classes) else { return false };
+    let taken = settings.put(key.name, None, &value) == Some(true);
+    if !taken {
+        reader.fail(&item.at, path, format!("expected {}", key.kind.expected()));
     }
-    sound
+    taken
+}
+
+/// As [`held`], with what stands in a table by class names. `None` after an unknown class.
+fn held_by_class(reader: &mut Reader, path: &str, value: &Value, classes: &[&str]) -> Option<Held> {
+    let Value::ByClass(items) = value else { return Some(held(value)) };
+    let rest = items.iter().find(|(name, _)| name.is_none());
+    let rest = rest.map_or(Held::Absent, |(_, item)| held(&item.value));
+    let (mut own, mut sound) = (Vec::new(), true);
+    for (name, item) in items {
+        let Some(name) = name else { continue };
+        let Some(at) = classes.iter().position(|class| class == name) else {
+            let message = format!("no class {name:?}; {}", suggest(name, classes));
+            reader.fail(&item.at, format!("{path}.{name}"), message);
+            sound = false;
+            continue;
+        };
+        if own.len() <= at {
+            own.resize(at + 1, rest.clone());
+        }
+        own[at] = held(&item.value);
+    }
+    sound.then(|| Held::PerClass { rest: rest.into(), own })
+}
+
+/// A change of a setting of `section` as a command line says it: the value as in a file, a text without its
+/// quotes. `classes` are the names of the classes.
+///
+/// # Errors
+/// No such setting, or a value that is not of its type or range.
+pub fn change_of(
+    section: &'static Section,
+    key: &str,
+    text: &str,
+    classes: &[&str],
+) -> Result<Change, Diagnostics> {
+    let (_, mut reader) = parse_toml("", "");
+    let Some(known) = section.key(key) else {
+        let names: Vec<_> = section.keys().map(|key| key.name).collect();
+        reader.fail(&(0..0), "", format!("{} has no {key:?}; {}", section.name(), suggest(key, &names)));
+        return reader.finish(None);
+    };
+    let node = node(&known.kind, text.trim());
+    let item = reader.value(&known.kind, &node, known.name);
+    let value = item.and_then(|item| held_by_class(&mut reader, known.name, &item.value, classes));
+    reader.finish(value.map(|value| Change { key: known.name, class: None, value }))
+}
+
+/// A text that is not in a TOML file as the node it would be there.
+fn node(kind: &Kind, text: &str) -> Node {
+    let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
+    let is_text = match kind {
+        Kind::Switch | Kind::Integer { .. } | Kind::Number { .. } | Kind::Table(_) | Kind::Variants(_) => {
+            false
+        }
+        Kind::List(_) => !text.starts_with('['),
+        Kind::ByClass(_, _) if text.starts_with('{') => false,
+        Kind::ByClass(of, _) => return node(of, text),
+        _ => true,
+    };
+    if is_text { plain() } else { single(text).unwrap_or_else(|_not_toml| plain()) }
 }
 
 /// A value that was read, as settings hold it. Words keep their text; the reader has checked them.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_config::diff::settings;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
+use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
@@ -163,8 +164,8 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
     all.push(("discipline", link.discipline.name().to_owned()));
     all.extend(discipline_parameters(&config.class_names(), &link.discipline));
     if let Some(admission) = &link.admission {
-        let given: Vec<_> =
-            admission.given().into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        let given = evenkeel_settings::changes(&AdmissionConfig::default(), admission, &[]);
+        let given: Vec<_> = given.iter().map(|given| format!("{} {}", given.name, given.is)).collect();
         let text = if given.is_empty() { "all knobs at their defaults".to_owned() } else { given.join(", ") };
         all.push(("admission", text));
     }

@@ -7,8 +7,10 @@ use evenkeel_core::schedule::afan::AfanConfig;
 use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
+use evenkeel_core::settings::Settings;
 use evenkeel_core::units::Ppm;
 use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_settings::changes;
 
 const PORTS: &str =
     "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nname = \"spare\"\ninterface = \"eth1\"\n";
@@ -21,12 +23,20 @@ fn link(rest: &str) -> String {
     format!("[[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\n{rest}")
 }
 
+/// What is not as by default.
+fn given(admission: &AdmissionConfig) -> Vec<(String, String)> {
+    let changed = changes(&AdmissionConfig::default(), admission, &[]);
+    changed.into_iter().map(|changed| (changed.name, changed.is)).collect()
+}
+
 #[test]
 fn an_empty_table_is_the_default_of_the_core() {
     let config = parse(&link("discipline = { kind = \"pdrr\" }\nadmission = {}")).unwrap();
     assert_eq!(config.admission("wan").unwrap(), Some(AdmissionConfig::new(BitRate::from_mbps(10))));
     assert_eq!(config.admission("spare").unwrap(), None);
-    assert!(config.link("wan").unwrap().admission.as_ref().unwrap().given().is_empty());
+    assert!(
+        config.link("wan").unwrap().admission.as_ref().is_some_and(|one| *one == AdmissionConfig::default())
+    );
     let RouterListsConfig { flows, flow_timeout, k_add } = config.flows.lists;
     assert_eq!((flows, flow_timeout, k_add), (100_000, Nanos::from_secs(20), 1));
     for (kind, default) in [
@@ -52,16 +62,17 @@ fn every_mechanism_arrives_in_the_core() {
     .unwrap();
     let core = config.admission("wan").unwrap().unwrap();
     assert_eq!(core.rate, BitRate::from_mbps(9));
-    assert_eq!(core.eccm.unwrap().max_accept_delay, Nanos::from_secs(2));
-    assert_eq!((core.global_list, core.per_user.unwrap().flows), (true, 3));
-    assert_eq!(core.flushing.unwrap().kind, Flush::Rbaef);
-    let emergency = core.emergency.unwrap();
+    assert_eq!(core.eccm.max_accept_delay, Nanos::from_secs(2));
+    assert_eq!((core.global_list, core.per_user.flows), (true, 3));
+    assert_eq!(core.flushing.kind, Flush::Rbaef);
+    let emergency = core.emergency;
     assert_eq!(emergency.sources.len(), 1);
-    let rule = EmergencyRule::Thresholds { min_fair_rate: Ppm(25_000), max_priority_load: Ppm::percent(80) };
-    assert_eq!(emergency.rule, rule);
-    let second = core.second_link.unwrap();
-    assert_eq!((second.rate, second.policy), (BitRate::from_mbps(2), SecondLinkPolicy::Oldest));
-    assert!(core.probation.is_none() && core.budget.is_none());
+    assert_eq!(emergency.rule, EmergencyRule::Thresholds);
+    assert_eq!((emergency.min_fair_rate, emergency.max_priority_load), (Ppm(25_000), Ppm::percent(80)));
+    let second = core.second_link;
+    assert_eq!((second.rate, second.policy), (Some(BitRate::from_mbps(2)), SecondLinkPolicy::Oldest));
+    assert!(core.eccm.on && core.per_user.on && !core.budget.on);
+    assert_eq!(core.probation, Nanos::ZERO);
 }
 
 #[test]
@@ -81,7 +92,7 @@ fn what_makes_no_sense_is_refused_with_its_line_and_reason() {
         ),
         (
             link("discipline = { kind = \"pfq\" }\nadmission = { probation = \"30s\" }"),
-            "probation is above flow_timeout",
+            "admission.probation: above flow_timeout",
         ),
         (
             link("discipline = { kind = \"pfq\" }\nadmission = { second_link = \"wan\" }"),
@@ -124,20 +135,21 @@ fn knobs_change_while_packets_flow() {
         let Change::Admission(change) = change(&format!("admission.{key}"), value).unwrap() else {
             panic!("{key}")
         };
-        admission = admission.changed(&change).unwrap();
-        assert!(admission.settings().contains(&(key, value.to_owned())), "{key}");
+        admission.set_live(&change, 1).unwrap();
+        assert!(given(&admission).contains(&(key.to_owned(), value.to_owned())), "{key}");
     }
-    let given = admission.given();
-    assert_eq!(given.len(), 4, "{given:?}");
-    let core = admission.core(Some(BitRate::from_mbps(10)), None, &config.flows).unwrap();
+    assert_eq!(given(&admission).len(), 4, "{:?}", given(&admission));
+    let core = admission.on_link(Some(BitRate::from_mbps(10)), None, &config.flows).unwrap();
     assert_eq!(core.min_fair_rate, Ppm(49_000));
-    assert!(change("admission.second_link", "spare").is_ok_and(|change| match change {
-        Change::Admission(change) => admission.changed(&change).is_err(),
-        _ => false,
-    }));
+    for (key, value) in [("second_link", "spare"), ("flows", "5")] {
+        let Change::Admission(change) = change(&format!("admission.{key}"), value).unwrap() else {
+            panic!("{key}")
+        };
+        assert!(admission.set_live(&change, 1).is_err(), "{key}");
+    }
     assert!(matches!(change("admission", "off"), Ok(Change::WholeAdmission(None))));
     let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = true }") else { panic!() };
-    assert_eq!(whole.given(), [("eccm", "true".to_owned())]);
+    assert_eq!(given(&whole), [("eccm".to_owned(), "true".to_owned())]);
     assert_eq!(change("start_limit", "none"), Ok(Change::Knob(Knob::StartLimit(None))));
     assert_eq!(change("start_limit", "4500B"), Ok(Change::Knob(Knob::StartLimit(Some(Bytes(4_500))))));
     assert_eq!(change("buffer", "64"), Ok(Change::Knob(Knob::Buffer(BufferLimit::Packets(64)))));

@@ -7,3 +7,4 @@ mod errors;
 mod membership;
 mod reference;
 mod router;
+mod settings;

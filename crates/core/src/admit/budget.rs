@@ -32,9 +32,26 @@
 
 use alloc::sync::Arc;
 
-use super::BudgetConfig;
+use super::config::BURST_OR_NONE;
+use crate::settings;
 use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
+
+settings! {
+    /// Limits first packets between two estimates of the priority load.
+    #[derive(Copy)]
+    pub struct BudgetConfig: "" {
+        /// Whether first packets are limited between two estimates: to (max_PL - PL) C T_PL / 8 bytes.
+        live on as budget: bool = true;
+        /// Most of the rate that first packets may take.
+        live share as budget_share: Ppm = Ppm::ONE, between 0.000_001..=1.0;
+        /// How much of an interval's budget may be used ahead of time, as a time, from 100 us to `load_interval`,
+        /// which means all of it at once; shorter ones spread the admissions. 0: a tenth of `load_interval`.
+        live burst as budget_burst: Nanos = Nanos::ZERO, in BURST_OR_NONE;
+        /// Most of the rate that first packets may take while few of the flows let in are ever seen again.
+        live flood_share: Ppm = Ppm::percent(3), between 0.000_001..=1.0;
+    }
+}
 
 /// Fewer admissions than this in the memory of about eight intervals are no flood.
 pub const FLOOD_FLOWS: u64 = 16;
@@ -150,7 +167,10 @@ impl Budget {
 
     /// What first packets have taken, and what they may have taken by now. `again`: of a flow that was refused before, and still comes.
     pub(super) fn state(&self, now: Nanos, again: bool) -> (Bytes, Bytes) {
-        let burst = self.config.burst.unwrap_or(Nanos(self.interval.0 / 10));
+        let burst = match self.config.burst {
+            Nanos::ZERO => Nanos(self.interval.0 / 10),
+            burst => burst,
+        };
         let time = now.saturating_sub(self.from).saturating_add(burst).min(self.interval);
         let so_far = u128::from(self.allowed) * u128::from(time.0) / u128::from(self.interval.0.max(1));
         let so_far = u64::try_from(so_far).unwrap_or(u64::MAX);
@@ -207,7 +227,7 @@ mod tests {
     #[test]
     fn the_formula_and_the_debt() {
         // (0.7 - 0.3) * 10 Mbit/s * 50 ms / 8 = 25 000 bytes.
-        let at_once = BudgetConfig { burst: Some(T), ..BudgetConfig::default() };
+        let at_once = BudgetConfig { burst: T, ..BudgetConfig::default() };
         let mut budget = Budget::new(at_once, Nanos::ZERO, T, C, Ppm::percent(40));
         assert_eq!(enter(&mut budget, Nanos::ZERO, 1_500), 17);
         // 500 bytes too many: 24 500 are left.
@@ -227,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_burst_shorter_than_the_interval_spreads() {
-        let config = BudgetConfig { burst: Some(Nanos::from_millis(5)), ..BudgetConfig::default() };
+        let config = BudgetConfig { burst: Nanos::from_millis(5), ..BudgetConfig::default() };
         let mut budget = Budget::new(config, Nanos::ZERO, T, C, Ppm::percent(40));
         let entered: Vec<u64> = (0..10).map(|n| enter(&mut budget, Nanos::from_millis(5 * n), 500)).collect();
         assert_eq!(entered, [5; 10], "2 500 bytes every 5 ms");
@@ -236,7 +256,7 @@ mod tests {
 
     #[test]
     fn flows_that_never_come_again_are_held_down() {
-        let at_once = BudgetConfig { burst: Some(T), ..BudgetConfig::default() };
+        let at_once = BudgetConfig { burst: T, ..BudgetConfig::default() };
         let mut budget = Budget::new(at_once, Nanos::ZERO, T, C, Ppm::percent(70));
         for interval in 0..40u64 {
             let now = T * interval;

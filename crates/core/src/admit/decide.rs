@@ -83,9 +83,11 @@ impl Admission {
         let emergency = match &self.emergency {
             Some(emergency) if emergency.matches(&packet.flow()) => match emergency.rule {
                 EmergencyRule::Bypass => return self.pass(Rule::Emergency),
-                EmergencyRule::Thresholds { min_fair_rate, max_priority_load } => {
+                EmergencyRule::Thresholds => {
+                    let (min_fair_rate, max_priority_load) = emergency.thresholds;
                     Some((BitRate(min_fair_rate.of(self.config.rate.0)), max_priority_load))
                 }
+                EmergencyRule::Off => None,
             },
             _ => None,
         };
@@ -304,8 +306,7 @@ impl Admission {
 
     /// MFAN: a flow leaves for the second link.
     fn divert(&mut self, now: Nanos, new: &Newcomer, backlogs: Backlogs<'_>) -> Verdict {
-        let policy = self.config.second_link.map_or(SecondLinkPolicy::Newest, |second| second.policy);
-        let leaves: Option<EntryId> = match policy {
+        let leaves: Option<EntryId> = match self.config.second_link.policy {
             SecondLinkPolicy::Newest => None,
             SecondLinkPolicy::MostActive => self.list.busiest(backlogs),
             SecondLinkPolicy::Oldest => self.list.oldest(),

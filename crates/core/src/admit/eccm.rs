@@ -28,9 +28,24 @@
 
 use alloc::vec::Vec;
 
-use super::EccmConfig;
+use super::config::{LIST_RANGE, PERIOD_RANGE};
 use crate::flow_table::EntryId;
+use crate::settings;
 use crate::units::Nanos;
+
+settings! {
+    /// ECCM: bounds the acceptance delay of streaming flows.
+    #[derive(Copy)]
+    pub struct EccmConfig: "" {
+        /// ECCM: a link that has been closed for `max_accept_delay` opens for half of T_FR; elastic flows that came
+        /// in go again.
+        live on as eccm: bool = false;
+        /// How long the link may stay closed with `eccm`. 6 s is ITU-T E.721's for local calls.
+        live max_accept_delay: Nanos = Nanos::from_secs(6), in PERIOD_RANGE;
+        /// Flows that one opening may let in: with the last of them the link closes again. A change empties it.
+        live table as eccm_table: u32 = 4_096, in LIST_RANGE, counting "flows";
+    }
+}
 
 /// The clock and the table.
 #[derive(Clone, Debug)]

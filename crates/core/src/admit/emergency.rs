@@ -12,9 +12,42 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::{EmergencyConfig, EmergencyRule};
 use crate::packet::FlowKey;
 use crate::prefix::Prefix;
+use crate::units::Ppm;
+use crate::{settings, words};
+
+words! {
+    /// What is done for emergency flows (ECM).
+    pub enum EmergencyRule {
+        /// they are always let in: no admission, no state (the published prototype)
+        #[default]
+        Bypass = "bypass",
+        /// they have thresholds of their own
+        Thresholds = "thresholds",
+        /// they are like others
+        Off = "off",
+    }
+}
+
+settings! {
+    /// ECM: emergency flows by address.
+    pub struct EmergencyConfig: "" {
+        /// ECM: what is done for emergency flows, as `[flows]` names them.
+        live rule as emergency: EmergencyRule = EmergencyRule::Bypass;
+        /// Their min_FR, with `emergency = "thresholds"`. Half of the others' is usual.
+        live min_fair_rate as emergency_min_fair_rate: Ppm = Ppm(25_000);
+        /// Their max_PL, with `emergency = "thresholds"`. Ten points more than the others' is usual.
+        live max_priority_load as emergency_max_priority_load: Ppm = Ppm::percent(80),
+            between 0.000_001..=1.0;
+    }
+    plain {
+        /// Flows from these prefixes.
+        sources: Vec<Prefix> = Vec::new();
+        /// Flows to these prefixes.
+        destinations: Vec<Prefix> = Vec::new();
+    }
+}
 
 /// The classifier.
 #[derive(Clone, Debug)]
@@ -22,15 +55,20 @@ pub(super) struct Emergency {
     sources: PrefixList,
     destinations: PrefixList,
     pub(super) rule: EmergencyRule,
+    /// min_FR and max_PL for them, with [`EmergencyRule::Thresholds`].
+    pub(super) thresholds: (Ppm, Ppm),
 }
 
 impl Emergency {
-    pub(super) fn new(config: &EmergencyConfig) -> Self {
-        Self {
+    /// `None`: nobody has a flow that is treated otherwise.
+    pub(super) fn new(config: &EmergencyConfig) -> Option<Self> {
+        let nobody = config.sources.is_empty() && config.destinations.is_empty();
+        (config.rule != EmergencyRule::Off && !nobody).then(|| Self {
             sources: PrefixList::new(&config.sources),
             destinations: PrefixList::new(&config.destinations),
             rule: config.rule,
-        }
+            thresholds: (config.min_fair_rate, config.max_priority_load),
+        })
     }
 
     /// Whether a flow is an emergency flow.

@@ -26,10 +26,71 @@
 
 use alloc::vec::Vec;
 
+use super::config::{LIST_RANGE, PERIOD_RANGE};
 use super::protected::Active;
-use super::{AdmissionError, Flush, FlushConfig, MOST_ACTIVE_RANGE};
 use crate::flow_table::{FlowTable, PackedFlow};
-use crate::units::Nanos;
+use crate::settings::SettingError;
+use crate::units::{Nanos, Ppm};
+use crate::{settings, words};
+
+/// Most flows that are removed as most active.
+const MOST_ACTIVE: u32 = 64;
+
+words! {
+    /// Which protected flows are removed when a clearing happens, and what becomes of them.
+    pub enum Flush {
+        /// none
+        #[default]
+        Off = "off",
+        /// all flows
+        All = "all",
+        /// elastic flows
+        Efm = "efm",
+        /// elastic flows, which may then come back first
+        Efmp = "efmp",
+        /// elastic flows listed for `active_time`
+        Raef = "raef",
+        /// the same, blocked for `blocking_time`
+        Rbaef = "rbaef",
+        /// the same, which may then come back first
+        Rpaef = "rpaef",
+        /// the `most_active` elastic flows, which may then come back first
+        Ramaf = "ramaf",
+        /// the `most_active` elastic flows
+        Rmaef = "rmaef",
+    }
+}
+
+settings! {
+    /// The flushing family.
+    #[derive(Copy)]
+    pub struct FlushConfig: "" {
+        /// Which flows lose their protection when a new one meets a congested link.
+        live kind as flushing: Flush = Flush::Off;
+        /// T_clear: least time between two such clearings.
+        live interval as flush_interval: Nanos = Nanos::from_secs(5), in PERIOD_RANGE;
+        /// Least time on the list of flows that `raef`, `rbaef` and `rpaef` take off.
+        live active_time: Nanos = Nanos::from_secs(5), in PERIOD_RANGE;
+        /// How long `rbaef` blocks.
+        live blocking_time: Nanos = Nanos::from_millis(500), in PERIOD_RANGE;
+        /// How long flows that may come back first are waited for.
+        live priority_access_time: Nanos = Nanos::from_secs(1), in PERIOD_RANGE;
+        /// P: chance of any other new flow meanwhile.
+        live others_chance: Ppm = Ppm::percent(3);
+        /// K of `ramaf` and `rmaef`.
+        live most_active: u32 = 10, in 1..=MOST_ACTIVE, counting "flows";
+        /// Size of the list of blocked or awaited flows: others are removed and forgotten. A change empties it.
+        live table as flush_table: u32 = 4_096, in LIST_RANGE, counting "flows";
+    }
+}
+
+impl FlushConfig {
+    /// The defaults, for this kind.
+    #[must_use]
+    pub fn new(kind: Flush) -> Self {
+        Self { kind, ..Self::default() }
+    }
+}
 
 /// What becomes of removed flows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,7 +103,7 @@ enum After {
 impl Flush {
     const fn after(self) -> After {
         match self {
-            Self::All | Self::Efm | Self::Raef | Self::Rmaef => After::Nothing,
+            Self::Off | Self::All | Self::Efm | Self::Raef | Self::Rmaef => After::Nothing,
             Self::Rbaef => After::Blocked,
             Self::Efmp | Self::Rpaef | Self::Ramaf => After::Awaited,
         }
@@ -78,13 +139,13 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    pub(super) fn new(config: FlushConfig, seed: u64) -> Result<Self, AdmissionError> {
+    pub(super) fn new(config: FlushConfig, seed: u64) -> Result<Self, SettingError> {
         Ok(Self {
             config,
             last: None,
             removed: FlowTable::new(config.table, seed)?,
             until: Nanos::ZERO,
-            found: Vec::with_capacity(*MOST_ACTIVE_RANGE.end() as usize),
+            found: Vec::with_capacity(MOST_ACTIVE as usize),
         })
     }
 
@@ -145,6 +206,6 @@ impl Flushing {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.removed.memory() + MOST_ACTIVE_RANGE.count() * size_of::<Active>()
+        self.removed.memory() + MOST_ACTIVE as usize * size_of::<Active>()
     }
 }

@@ -13,41 +13,24 @@
 //!
 //! Not implemented: the original concept's list of all flows with the streaming ones marked; the prototype keeps streaming flows only.
 
-use super::config::{K_ADD_RANGE, LIST_RANGE, TIMEOUT_RANGE};
+use super::config::{LIST_RANGE, PERIOD_RANGE};
 use super::protected::{age, stamp};
-use super::{AdmissionConfig, AdmissionError};
 use crate::flow_table::{FlowTable, PackedFlow};
-use crate::schedule::in_range;
+use crate::settings;
+use crate::settings::{SettingError, Settings};
 use crate::units::Nanos;
 
-/// The size of the global list, how long a flow stays on it, and what it takes to get there.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RouterListsConfig {
-    /// Size of the global list; in [`LIST_RANGE`]; fixed. Default 100 000.
-    pub flows: u32,
-    /// A flow that is silent for longer leaves it; in [`TIMEOUT_RANGE`]. Default 20 s.
-    pub flow_timeout: Nanos,
-    /// K_add: a flow is listed after so many priority packets in a row; in [`K_ADD_RANGE`]. Default 1.
-    pub k_add: u32,
-}
-
-impl Default for RouterListsConfig {
-    fn default() -> Self {
-        let link = AdmissionConfig::new(crate::units::BitRate::from_mbps(1));
-        Self { flows: link.flows, flow_timeout: link.flow_timeout, k_add: 1 }
-    }
-}
-
-impl RouterListsConfig {
-    /// Refuses values out of their ranges.
-    ///
-    /// # Errors
-    /// [`AdmissionError::Range`] naming the knob and its range.
-    pub fn check(&self) -> Result<(), AdmissionError> {
-        in_range("global_flows", self.flows.into(), LIST_RANGE, "flows")?;
-        in_range("global_flow_timeout", self.flow_timeout.0, TIMEOUT_RANGE, "ns")?;
-        in_range("k_add", self.k_add.into(), K_ADD_RANGE, "packets")?;
-        Ok(())
+settings! {
+    /// The size of the global list, how long a flow stays on it, and what it takes to get there.
+    #[derive(Copy)]
+    pub struct RouterListsConfig: "" {
+        /// Size of the global list of protected flows (GPFL).
+        fixed flows as global_list: u32 = 100_000, in LIST_RANGE, counting "flows";
+        /// A flow that is silent for longer leaves the global list.
+        fixed flow_timeout as global_timeout: Nanos = Nanos::from_secs(20), in PERIOD_RANGE;
+        /// K_add: so many packets in a row with priority, and a flow is on the global list; the first without takes
+        /// it off.
+        fixed k_add: u32 = 1, in 1..=255, counting "packets";
     }
 }
 
@@ -71,7 +54,7 @@ impl RouterLists {
     ///
     /// # Errors
     /// A value out of its range.
-    pub fn new(config: RouterListsConfig, seed: u64) -> Result<Self, AdmissionError> {
+    pub fn new(config: RouterListsConfig, seed: u64) -> Result<Self, SettingError> {
         config.check()?;
         Ok(Self { config, table: FlowTable::new(config.flows, seed)?, overflows: 0 })
     }
@@ -86,11 +69,10 @@ impl RouterLists {
     ///
     /// # Errors
     /// A value out of its range, or another size; nothing changed then.
-    pub fn set(&mut self, config: RouterListsConfig) -> Result<(), AdmissionError> {
+    pub fn set(&mut self, config: RouterListsConfig) -> Result<(), SettingError> {
         config.check()?;
         if config.flows != self.config.flows {
-            let (built, wanted) = (self.config.flows, config.flows);
-            return Err(AdmissionError::Fixed { knob: "global_flows", built, wanted });
+            return Err(SettingError::Fixed { key: "global_list" });
         }
         self.config = config;
         Ok(())

@@ -61,9 +61,15 @@ pub mod view;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-pub use budget::{CALM, FLOOD_FLOWS, MATURE};
-pub use config::*;
+pub use budget::{BudgetConfig, CALM, FLOOD_FLOWS, MATURE};
+pub use config::{AdmissionConfig, FlowsConfig};
+pub use eccm::EccmConfig;
+pub use emergency::{EmergencyConfig, EmergencyRule};
+pub use flush::{Flush, FlushConfig};
 pub use global::{RouterLists, RouterListsConfig};
+pub use per_user::PerUserConfig;
+pub use pinning::PinningConfig;
+pub use second_link::{SecondLinkConfig, SecondLinkPolicy};
 pub use view::*;
 
 use crate::flow_table::{EntryId, PackedFlow, fold};
@@ -71,6 +77,7 @@ use crate::measure::Histogram;
 use crate::packet::FlowKey;
 use crate::reason::Reason;
 use crate::schedule::{Meters, Treated};
+use crate::settings::{SettingError, Settings};
 use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 use budget::{Budget, Peers};
@@ -189,9 +196,9 @@ impl Admission {
     /// yet; otherwise say so with [`link_up`](Self::link_up). `seed` should be random per boot.
     ///
     /// # Errors
-    /// [`AdmissionError`]: a value out of its range, or values that contradict each other.
-    pub fn new(config: AdmissionConfig, seed: u64, now: Nanos) -> Result<Self, AdmissionError> {
-        config.check()?;
+    /// [`SettingError`]: a value out of its range, or values that contradict each other.
+    pub fn new(config: AdmissionConfig, seed: u64, now: Nanos) -> Result<Self, SettingError> {
+        config.check_on_link()?;
         let nothing =
             Observed { fair_bytes: Some(Bytes::ZERO), priority_bytes: Some(Bytes::ZERO), idle: Nanos::ZERO };
         let mut admission = Self {
@@ -231,37 +238,39 @@ impl Admission {
     }
 
     /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are those of the tables, so this does not fail half-way.
-    fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), AdmissionError> {
-        let per_user = match (config.per_user, self.per_user.take()) {
-            (Some(wanted), Some(built)) if built.config == wanted => Some(built),
-            (Some(wanted), _) => Some(PerUser::new(wanted, fold(self.seed, 4))?),
-            (None, _) => None,
+    fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
+        let wanted = config.per_user;
+        let per_user = match self.per_user.take() {
+            _ if !wanted.on => None,
+            Some(built) if built.config == wanted => Some(built),
+            _ => Some(PerUser::new(wanted, fold(self.seed, 4))?),
         };
-        let flushing = match (config.flushing, self.flushing.take()) {
-            (Some(wanted), Some(mut built))
-                if built.config.table == wanted.table && built.config.kind == wanted.kind =>
-            {
+        let wanted = config.flushing;
+        let flushing = match self.flushing.take() {
+            _ if wanted.kind == Flush::Off => None,
+            Some(mut built) if built.config.table == wanted.table && built.config.kind == wanted.kind => {
                 built.configure(wanted);
                 Some(built)
             }
-            (Some(wanted), _) => Some(Flushing::new(wanted, fold(self.seed, 5))?),
-            (None, _) => None,
+            _ => Some(Flushing::new(wanted, fold(self.seed, 5))?),
         };
-        let second = match (config.second_link, self.second.take()) {
-            (Some(wanted), Some(mut built)) if built.config.flows == wanted.flows => {
+        let wanted = config.second_link.clone();
+        let second = match self.second.take() {
+            _ if wanted.rate.is_none() => None,
+            Some(mut built) if built.config.flows == wanted.flows => {
                 built.config = wanted;
                 Some(built)
             }
-            (Some(wanted), _) => Some(SecondLink::new(wanted, fold(self.seed, 6), now)?),
-            (None, _) => None,
+            _ => Some(SecondLink::new(wanted, fold(self.seed, 6), now)?),
         };
-        let eccm = match (config.eccm, self.eccm.take()) {
-            (Some(wanted), Some(mut built)) if built.config.table == wanted.table => {
+        let wanted = config.eccm;
+        let eccm = match self.eccm.take() {
+            _ if !wanted.on => None,
+            Some(mut built) if built.config.table == wanted.table => {
                 built.config = wanted;
                 Some(built)
             }
-            (Some(wanted), _) => Some(Eccm::new(wanted)),
-            (None, _) => None,
+            _ => Some(Eccm::new(wanted)),
         };
         if eccm.is_none() && self.forced.is_some_and(|forced| forced.by_eccm) {
             // The window ends without its estimate: it is taken at the next tick.
@@ -269,15 +278,15 @@ impl Admission {
             self.forced = None;
         }
         (self.per_user, self.flushing, self.second, self.eccm) = (per_user, flushing, second, eccm);
-        self.emergency = config.emergency.as_ref().map(Emergency::new);
+        self.emergency = Emergency::new(&config.emergency);
         let free = Ppm(config.max_priority_load.0.saturating_sub(self.estimates.load.0));
-        self.budget = match (config.budget, self.budget.take()) {
-            (Some(wanted), Some(mut built)) => {
-                built.configure(wanted);
+        self.budget = match self.budget.take() {
+            _ if !config.budget.on => None,
+            Some(mut built) => {
+                built.configure(config.budget);
                 Some(built)
             }
-            (Some(wanted), None) => Some(Budget::new(wanted, now, config.load_interval, config.rate, free)),
-            (None, _) => None,
+            None => Some(Budget::new(config.budget, now, config.load_interval, config.rate, free)),
         };
         if let Some(budget) = &mut self.budget {
             budget.share(self.peers.clone());
@@ -307,9 +316,10 @@ impl Admission {
     /// next estimate on; mechanisms that are switched off forget their lists. Allocates where lists change their size.
     ///
     /// # Errors
-    /// [`AdmissionError`]; nothing changed then.
-    pub fn set(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), AdmissionError> {
-        self.config.check_change(&config)?;
+    /// [`SettingError`]; nothing changed then.
+    pub fn set(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
+        config.check_on_link()?;
+        self.config.keeps_fixed(&config)?;
         self.configure(now, config)
     }
 
@@ -554,7 +564,7 @@ impl Admission {
     }
 
     fn without_pin(&self, flow: ProtectedFlow) -> ProtectedFlow {
-        ProtectedFlow { pin: flow.pin.filter(|_| self.config.pinning.is_some()), ..flow }
+        ProtectedFlow { pin: flow.pin.filter(|_| self.config.pinning.on), ..flow }
     }
 
     /// What happened to the packets of a flow, whose hash is `hash`; also of refused ones, as long as the history remembers.

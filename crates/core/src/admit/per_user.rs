@@ -17,9 +17,29 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::UserAdmissions;
+use super::config::LIST_RANGE;
 use super::emergency::network;
-use super::{AdmissionError, PerUserConfig, UserAdmissions};
 use crate::flow_table::{EntryId, Table, fold};
+use crate::settings;
+use crate::settings::SettingError;
+
+settings! {
+    /// PUF: how many flows a user may start between two estimates of the fair rate.
+    #[derive(Copy)]
+    pub struct PerUserConfig: "" {
+        /// PUF: limits the flows that a user may start between two estimates of the fair rate.
+        live on as per_user: bool = false;
+        /// N: how many, with `per_user`.
+        live flows as user_flows: u32 = 2, in 1..=65_535, counting "flows";
+        /// Bits of an IPv4 source address that make a user.
+        live ipv4_prefix as user_ipv4_prefix: u8 = 32, in 1..=32, counting "bits";
+        /// Bits of an IPv6 source address that make a user: those a subscriber cannot choose.
+        live ipv6_prefix as user_ipv6_prefix: u8 = 64, in 1..=128, counting "bits";
+        /// Users told apart in an interval; beyond that users share counters. A change empties the table.
+        live users: u32 = 16_384, in LIST_RANGE, counting "users";
+    }
+}
 
 /// Counters for users that the table has no room for.
 const SHARED: usize = 1_024;
@@ -52,7 +72,7 @@ pub(super) struct User {
 }
 
 impl PerUser {
-    pub(super) fn new(config: PerUserConfig, seed: u64) -> Result<Self, AdmissionError> {
+    pub(super) fn new(config: PerUserConfig, seed: u64) -> Result<Self, SettingError> {
         let table = Table::new(config.users, seed)?;
         let shared = alloc::vec![Count { interval: 0, flows: 0 }; SHARED];
         Ok(Self { config, table, shared, interval: 0, seed })

@@ -19,7 +19,21 @@
 
 use super::{Admission, Pin};
 use crate::flow_table::PackedFlow;
+use crate::settings;
 use crate::units::{BitRate, Nanos};
+
+settings! {
+    /// Path pinning: new flows avoid congested links, flows that run stay where they are.
+    #[derive(Copy)]
+    pub struct PinningConfig: "" {
+        /// Path pinning: of the next hops of a route whose links all have it, a new flow takes the cheapest and
+        /// stays there. A next hop costs 65536 / weight; those that cost the same share flows as without.
+        live on as pinning: bool = false;
+        /// k: how many times as much the link costs from an estimate that says congested until 3 T_FR after the
+        /// last one.
+        live cost_factor: u32 = 10, in 1..=1_000;
+    }
+}
 
 impl Admission {
     /// The path of a protected flow, if it is pinned here and this packet came with the TTL of its first one.
@@ -31,7 +45,9 @@ impl Admission {
     /// The path of a protected flow, if it is pinned here: for views, which have no packet at hand.
     #[must_use]
     pub fn pin_of(&self, now: Nanos, hash: u64, flow: &PackedFlow) -> Option<Pin> {
-        self.config.pinning?;
+        if !self.config.pinning.on {
+            return None;
+        }
         let id = self.list.find(hash, flow).filter(|id| self.list.expired(*id, now).is_none())?;
         Some(self.list.pin(id))
     }
@@ -39,10 +55,8 @@ impl Admission {
     /// What the link costs a new flow now, of a cost of `base` without congestion.
     #[must_use]
     pub fn path_cost(&self, now: Nanos, base: u32) -> u64 {
-        let factor = match self.config.pinning {
-            Some(pinning) if now < self.costly_until => pinning.cost_factor,
-            _ => 1,
-        };
+        let pinning = self.config.pinning;
+        let factor = if pinning.on && now < self.costly_until { pinning.cost_factor } else { 1 };
         u64::from(base) * u64::from(factor)
     }
 
@@ -56,7 +70,7 @@ impl Admission {
     #[must_use]
     pub fn takes_rerouted(&self) -> bool {
         let reserve = BitRate(self.min_fair().0.saturating_mul(2));
-        self.config.pinning.is_some() && self.fair() > reserve && self.is_open()
+        self.config.pinning.on && self.fair() > reserve && self.is_open()
     }
 
     /// An estimate was taken: if it says congested the link is costly for a while.

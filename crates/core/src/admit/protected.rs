@@ -24,9 +24,10 @@
 use alloc::vec::Vec;
 
 use super::view::{Pin, ProtectedFlow, Removal};
-use super::{AdmissionConfig, AdmissionError, Backlogs, SecondLinkPolicy};
+use super::{AdmissionConfig, Backlogs, SecondLinkPolicy};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
 use crate::schedule::flow_list::{Chain, Links};
+use crate::settings::SettingError;
 use crate::units::{Bytes, Nanos};
 
 /// Most places that the search for one flow looks at.
@@ -95,7 +96,7 @@ pub(super) struct ProtectedList {
 }
 
 impl ProtectedList {
-    pub(super) fn new(config: &AdmissionConfig, seed: u64) -> Result<Self, AdmissionError> {
+    pub(super) fn new(config: &AdmissionConfig, seed: u64) -> Result<Self, SettingError> {
         let mut list = Self {
             table: FlowTable::new(config.flows, seed)?,
             hand: 0,
@@ -115,13 +116,17 @@ impl ProtectedList {
 
     pub(super) fn configure(&mut self, config: &AdmissionConfig) {
         self.timeout = config.flow_timeout;
-        self.probation = config.probation.unwrap_or(config.flow_timeout);
+        self.probation = match config.probation {
+            Nanos::ZERO => config.flow_timeout,
+            probation => probation,
+        };
         // Ages are told to 2^24 ns: a unit more is not too early.
         let unit = Nanos(1 << 24);
         let time = Nanos(config.load_interval.0.saturating_mul(PROOF)).saturating_add(unit);
-        self.proof = if config.budget.is_some() { time } else { Nanos::ZERO };
+        self.proof = if config.budget.on { time } else { Nanos::ZERO };
         self.window = config.class_window();
-        let oldest = config.second_link.is_some_and(|second| second.policy == SecondLinkPolicy::Oldest);
+        let second = &config.second_link;
+        let oldest = second.rate.is_some() && second.policy == SecondLinkPolicy::Oldest;
         if oldest != self.order.is_some() {
             self.order = oldest.then(|| self.ordered());
         }

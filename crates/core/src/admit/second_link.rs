@@ -16,10 +16,64 @@
 //! active: exact in lists of no more, a random sample in larger ones, whose bound is said there.
 //! Not implemented: EHOT, of which no details are public; setting up and taking down lightpaths.
 
+use super::config::LIST_RANGE;
+use core::net::IpAddr;
+
 use super::protected::{SEARCH, age, stamp};
-use super::{AdmissionError, SecondLinkConfig};
 use crate::flow_table::{FlowTable, PackedFlow};
-use crate::units::{Bytes, Nanos};
+use crate::settings::{Name, SettingError};
+use crate::units::{BitRate, Bytes, Nanos, Ppm};
+use crate::{settings, words};
+
+words! {
+    /// Which flow leaves for the second link when a new one meets congestion (MFAN).
+    pub enum SecondLinkPolicy {
+        /// the new one
+        #[default]
+        Newest = "newest",
+        /// the one with most bytes waiting
+        MostActive = "most-active",
+        /// the one protected longest
+        Oldest = "oldest",
+    }
+}
+
+settings! {
+    /// MFAN: a second link beside this one.
+    pub struct SecondLinkConfig: "" {
+        /// MFAN: the port of a second link to the same next router, for flows that this one has no room for.
+        reload port as second_link: Option<Name> = None, absent "none";
+        /// The next router's address on the second link.
+        reload via as second_via: Option<IpAddr> = None, absent "the destination itself is the neighbour";
+        /// Which flow leaves for the second link when a new one meets congestion.
+        live policy as second_link_policy: SecondLinkPolicy = SecondLinkPolicy::Newest;
+        /// Above this load over T_FR the second link takes no more flows.
+        live max_load as second_link_max_load: Ppm = Ppm::percent(90), between 0.000_001..=1.0;
+        /// Size of its list of flows. A change empties it.
+        live flows as second_link_flows: u32 = 16_384, in LIST_RANGE, counting "flows";
+    }
+    plain {
+        /// Its capacity; `None`: there is no second link.
+        rate: Option<BitRate> = None;
+    }
+    check Self::has_port
+}
+
+impl SecondLinkConfig {
+    /// The defaults, for a link of this capacity.
+    #[must_use]
+    pub fn new(rate: BitRate) -> Self {
+        Self { rate: Some(rate), ..Self::default() }
+    }
+
+    fn has_port(&self) -> Result<(), SettingError> {
+        if self.via.is_some() && self.port.is_none() {
+            let message = "only together with `second_link`".into();
+            return Err(SettingError::Contradiction { key: "second_via", message });
+        }
+        Ok(())
+    }
+}
 
 /// The list of the second link, and its load.
 #[derive(Clone, Debug)]
@@ -34,14 +88,14 @@ pub(super) struct SecondLink {
 }
 
 impl SecondLink {
-    pub(super) fn new(config: SecondLinkConfig, seed: u64, now: Nanos) -> Result<Self, AdmissionError> {
+    pub(super) fn new(config: SecondLinkConfig, seed: u64, now: Nanos) -> Result<Self, SettingError> {
         let table = FlowTable::new(config.flows, seed)?;
         Ok(Self { config, table, from: now, sent: Bytes::ZERO, full: false })
     }
 
     /// Most bytes in a time.
     fn most(&self, time: Nanos) -> Bytes {
-        Bytes(self.config.max_load.of(self.config.rate.bytes_in(time).0))
+        Bytes(self.config.max_load.of(self.config.rate.unwrap_or_default().bytes_in(time).0))
     }
 
     /// Whether a packet belongs there; then it is counted. A flow that was silent for too long is forgotten.

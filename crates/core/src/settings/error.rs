@@ -1,5 +1,6 @@
 //! Why a setting was not changed. Nothing changed.
 
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
@@ -80,6 +81,24 @@ impl SettingError {
     /// The value is not of the type that `key` declares.
     pub(super) fn wrong_type(key: &Key, value: &Value) -> Self {
         Self::WrongType { key: key.name, expected: key.kind.expected(), found: value.inline(&[]) }
+    }
+}
+
+// Tables of flows and disciplines still tell their ranges by `KnobError`.
+impl From<crate::schedule::KnobError> for SettingError {
+    fn from(error: crate::schedule::KnobError) -> Self {
+        use crate::schedule::KnobError;
+        match error {
+            KnobError::NoSuchKnob { knob, discipline } => {
+                Self::NoSuchSetting { key: knob.into(), of: discipline }
+            }
+            KnobError::NoSuchClass { class, classes } => Self::NoSuchClass { class, classes },
+            KnobError::OutOfRange { knob, value, min, max, unit } => Self::OutOfRange {
+                key: knob,
+                value: format!("{value} {unit}"),
+                valid: format!("{min} to {max} {unit}"),
+            },
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::admit::world::{Sends, Source, World, accounts, schedulers};
 use crate::admit::{config, flow, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
-    AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, PerUserConfig, Removal,
+    AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, PerUserConfig, Removal,
 };
 use evenkeel_core::{Nanos, Reason};
 
@@ -91,9 +91,9 @@ fn emergency_flows_wait_for_nothing() {
     let emergency = EmergencyConfig {
         sources: vec![Prefix::host([10, 0, 1, 44].into())],
         destinations: vec![],
-        rule: EmergencyRule::Bypass,
+        ..EmergencyConfig::default()
     };
-    for mut world in worlds(&AdmissionConfig { emergency: Some(emergency), ..config() }) {
+    for mut world in worlds(&AdmissionConfig { emergency, ..config() }) {
         for n in 0..50 {
             world.add(greedy(n, Nanos::ZERO));
         }
@@ -117,7 +117,7 @@ fn eccm_bounds_the_acceptance_delay_of_streams() {
     for (t_fr, bound, flows) in [(500, 2_000, 30), (1_000, 2_000, 60), (4_000, 1_000, 40), (500, 300, 60)] {
         let config = AdmissionConfig {
             fair_rate_interval: ms(t_fr),
-            eccm: Some(EccmConfig { max_accept_delay: ms(bound), ..EccmConfig::default() }),
+            eccm: EccmConfig { on: true, max_accept_delay: ms(bound), ..EccmConfig::default() },
             ..config()
         };
         for mut world in worlds(&config) {
@@ -190,7 +190,12 @@ fn flooded(world: &mut World, flood: Option<(u64, Nanos, u32)>) -> (u64, Nanos, 
 
 #[test]
 fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
-    let plain = AdmissionConfig { flows: 1_000, budget: None, probation: None, ..config() };
+    let plain = AdmissionConfig {
+        flows: 1_000,
+        budget: BudgetConfig { on: false, ..BudgetConfig::default() },
+        probation: Nanos::ZERO,
+        ..config()
+    };
     let guarded = AdmissionConfig { flows: 1_000, ..config() };
     for (at, scheduler) in schedulers().into_iter().enumerate() {
         let fresh =
@@ -223,10 +228,8 @@ fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
 
 #[test]
 fn flows_that_start_together_are_spread() {
-    let all_at_once = AdmissionConfig {
-        budget: Some(BudgetConfig { burst: Some(ms(50)), ..BudgetConfig::default() }),
-        ..config()
-    };
+    let all_at_once =
+        AdmissionConfig { budget: BudgetConfig { burst: ms(50), ..BudgetConfig::default() }, ..config() };
     let peak = |config: &AdmissionConfig, at: usize| {
         let mut world = World::new(config.clone(), schedulers().into_iter().nth(at).unwrap());
         let old = world.add(stream(200, ms(1)));
@@ -238,7 +241,10 @@ fn flows_that_start_together_are_spread() {
         world.sources[old].worst_delay
     };
     for at in 0..2 {
-        let none = peak(&AdmissionConfig { budget: None, ..config() }, at);
+        let none = peak(
+            &AdmissionConfig { budget: BudgetConfig { on: false, ..BudgetConfig::default() }, ..config() },
+            at,
+        );
         let (once, spread) = (peak(&all_at_once, at), peak(&config(), at));
         println!(
             "start-up peak: {none} without budget, {once} with it at once, {spread} spread, as by default"
@@ -251,7 +257,7 @@ fn flows_that_start_together_are_spread() {
 fn users_get_equal_shares_of_the_admissions() {
     let config = AdmissionConfig {
         fair_rate_interval: ms(4_000),
-        per_user: Some(PerUserConfig::default()),
+        per_user: PerUserConfig { on: true, ..PerUserConfig::default() },
         ..config()
     };
     for mut world in worlds(&config) {

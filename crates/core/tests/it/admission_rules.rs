@@ -20,7 +20,7 @@ fn fluid(change: impl FnOnce(&mut AdmissionConfig)) -> Fluid {
 
 #[test]
 fn thresholds_are_strict() {
-    let mut link = fluid(|c| c.budget = None);
+    let mut link = fluid(|c| c.budget.on = false);
     for (fair, load, expected) in [
         (500_000, 700_000, Verdict::Pass),
         (499_984, 700_000, LOW),
@@ -91,7 +91,7 @@ fn listed_flows_pass_until_they_are_silent_for_too_long() {
 
 #[test]
 fn a_full_list_is_congestion() {
-    let mut link = fluid(|c| (c.flows, c.budget) = (3, None));
+    let mut link = fluid(|c| (c.flows, c.budget.on) = (3, false));
     for n in 0..3 {
         assert_eq!(link.packet(flow(n, n), false), Verdict::Pass);
         assert_eq!(link.packet(flow(n, n), false), Verdict::Pass);
@@ -111,7 +111,7 @@ fn a_full_list_is_congestion() {
 
 #[test]
 fn probation_gives_places_back_long_before_the_flow_timeout() {
-    let mut link = fluid(|c| (c.flows, c.budget) = (10, None));
+    let mut link = fluid(|c| (c.flows, c.budget.on) = (10, false));
     for n in 0..10 {
         assert_eq!(link.packet(flow(n, n), false), Verdict::Pass);
     }
@@ -146,14 +146,14 @@ fn control_protocols_need_no_admission() {
 #[test]
 fn emergency_flows_enter_a_closed_link() {
     let prefix = |addr: &str, len| Prefix::new(addr.parse().unwrap(), len).unwrap();
-    let lists = |rule| {
-        Some(EmergencyConfig {
-            sources: vec![prefix("10.0.7.0", 24)],
-            destinations: vec![prefix("10.9.9.9", 32)],
-            rule,
-        })
+    let lists = |rule, fair| EmergencyConfig {
+        sources: vec![prefix("10.0.7.0", 24)],
+        destinations: vec![prefix("10.9.9.9", 32)],
+        rule,
+        min_fair_rate: Ppm(fair),
+        max_priority_load: Ppm::percent(80),
     };
-    let mut link = fluid(|c| c.emergency = lists(EmergencyRule::Bypass));
+    let mut link = fluid(|c| c.emergency = lists(EmergencyRule::Bypass, 0));
     link.close();
     let emergency = flow(0x0701, 5);
     assert_eq!(link.packet(emergency, false), Verdict::Pass);
@@ -163,15 +163,13 @@ fn emergency_flows_enter_a_closed_link() {
     assert!(!link.protects(emergency), "no state is kept");
     assert!(link.admission.explain(link.now, &emergency, hash(&emergency)).emergency);
     // The other rule: thresholds of their own. FR is half of min_FR; theirs is a quarter of it.
-    let thresholds =
-        |share| EmergencyRule::Thresholds { min_fair_rate: Ppm(share), max_priority_load: Ppm::percent(80) };
     let mut config = link.admission.config().clone();
-    config.emergency = lists(thresholds(12_500));
+    config.emergency = lists(EmergencyRule::Thresholds, 12_500);
     link.admission.set(link.now, config.clone()).unwrap();
     assert_eq!(link.packet(emergency, false), Verdict::Pass);
     assert!(link.protects(emergency), "they enter the list");
     assert_eq!(link.packet(flow(0x0801, 5), false), LOW);
-    config.emergency = lists(thresholds(25_001));
+    config.emergency = lists(EmergencyRule::Thresholds, 25_001);
     link.admission.set(link.now, config).unwrap();
     assert_eq!(link.packet(flow(0x0702, 5), false), LOW, "below their own threshold as well");
 }
@@ -181,7 +179,7 @@ fn emergency_flows_enter_a_closed_link() {
 fn eccm_keeps_its_timeline() {
     let mut link = fluid(|c| {
         c.fair_rate_interval = ms(1_000);
-        c.eccm = Some(EccmConfig { max_accept_delay: ms(2_000), ..EccmConfig::default() });
+        c.eccm = EccmConfig { on: true, max_accept_delay: ms(2_000), ..EccmConfig::default() };
     });
     link.fair = BitRate(400_000);
     // Estimates at 1 s, 2 s, ...: the link closes at 1 s, which is 0 in the timeline.
@@ -222,7 +220,7 @@ fn eccm_keeps_its_timeline() {
 #[test]
 fn eccm_leaves_a_link_closed_by_its_priority_load_alone() {
     let mut link =
-        fluid(|c| c.eccm = Some(EccmConfig { max_accept_delay: ms(100), ..EccmConfig::default() }));
+        fluid(|c| c.eccm = EccmConfig { on: true, max_accept_delay: ms(100), ..EccmConfig::default() });
     link.load = Ppm::percent(80);
     link.fair = BitRate(100_000);
     link.until(ms(2_000));
@@ -233,7 +231,7 @@ fn eccm_leaves_a_link_closed_by_its_priority_load_alone() {
 
 #[test]
 fn a_full_eccm_table_ends_the_window() {
-    let mut link = fluid(|c| c.eccm = Some(EccmConfig { max_accept_delay: ms(1_000), table: 3 }));
+    let mut link = fluid(|c| c.eccm = EccmConfig { on: true, max_accept_delay: ms(1_000), table: 3 });
     link.fair = BitRate(400_000);
     let at = ms(1_600);
     for n in 0..3 {
@@ -289,7 +287,7 @@ fn the_global_list_carries_streams_over_to_a_congested_link() {
 
 #[test]
 fn no_user_starts_more_flows_than_its_share() {
-    let puf = |flows, users| Some(PerUserConfig { flows, users, ..PerUserConfig::default() });
+    let puf = |flows, users| PerUserConfig { on: true, flows, users, ..PerUserConfig::default() };
     let mut link = fluid(|c| (c.per_user, c.fair_rate_interval) = (puf(2, 100), ms(4_000)));
     let quota = Verdict::Refuse(Reason::UserQuota);
     for cycle in 0..10u64 {
@@ -313,7 +311,7 @@ fn no_user_starts_more_flows_than_its_share() {
     }
     assert_eq!(link.admission.view().admissions, 30);
     // More users than can be told apart: nobody gets more than N, also if the list has room again in between.
-    let mut crowded = fluid(|c| (c.per_user, c.budget) = (puf(2, 3), None));
+    let mut crowded = fluid(|c| (c.per_user, c.budget.on) = (puf(2, 3), false));
     let mut admitted = [0; 40];
     for n in 0..40u16 * 8 {
         let user = n % 40;
@@ -325,7 +323,7 @@ fn no_user_starts_more_flows_than_its_share() {
     assert_eq!(admitted.iter().filter(|flows| **flows == 2).count(), 40, "shared counters are 1 024");
     // A prefix is a user.
     let mut homes = fluid(|c| {
-        c.per_user = Some(PerUserConfig { ipv4_prefix: 24, ..PerUserConfig::default() });
+        c.per_user = PerUserConfig { on: true, ipv4_prefix: 24, ..PerUserConfig::default() };
     });
     let verdicts: Vec<_> = (1..5).map(|host| homes.packet(flow(0x0100 + host, 1), false)).collect();
     assert_eq!(verdicts, [Verdict::Pass, Verdict::Pass, quota, quota]);
@@ -334,8 +332,8 @@ fn no_user_starts_more_flows_than_its_share() {
 /// Ten elastic and ten streaming flows, listed at 0; the link closes.
 fn crowded(kind: Flush) -> Fluid {
     let mut link = fluid(|c| {
-        c.flushing = Some(FlushConfig { most_active: 3, ..FlushConfig::new(kind) });
-        c.budget = None;
+        c.flushing = FlushConfig { most_active: 3, ..FlushConfig::new(kind) };
+        c.budget.on = false;
     });
     // The flows with even numbers above 14 have most waiting.
     link.backlog = |flow| Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 });
@@ -430,8 +428,8 @@ fn flows_leave_for_the_second_link() {
         [(SecondLinkPolicy::Newest, 100), (SecondLinkPolicy::MostActive, 18), (SecondLinkPolicy::Oldest, 0)]
     {
         let mut link = fluid(|c| {
-            c.budget = None;
-            c.second_link = Some(SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) });
+            c.budget.on = false;
+            c.second_link = SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
         });
         link.backlog =
             |flow| Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 });
@@ -461,7 +459,8 @@ fn flows_leave_for_the_second_link() {
 
 #[test]
 fn pinned_flows_stay_and_new_ones_go_around() {
-    let pinning = |c: &mut AdmissionConfig| c.pinning = Some(PinningConfig::default());
+    let pinning =
+        |c: &mut AdmissionConfig| c.pinning = PinningConfig { on: true, ..PinningConfig::default() };
     let mut best = fluid(pinning);
     let (key, hash) = (PackedFlow::new(&flow(1, 1)), hash(&flow(1, 1)));
     assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
@@ -491,7 +490,7 @@ fn pinned_flows_stay_and_new_ones_go_around() {
     assert_eq!(best.admission.pinned(ms(25_000), hash, &key, 64), None, "expired");
     // Off: nothing.
     let mut config = best.admission.config().clone();
-    config.pinning = None;
+    config.pinning.on = false;
     best.admission.set(best.now, config).unwrap();
     assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
     assert!(!best.admission.takes_rerouted());
@@ -499,8 +498,8 @@ fn pinned_flows_stay_and_new_ones_go_around() {
 
 #[test]
 fn first_packets_have_a_budget() {
-    let at_once = BudgetConfig { burst: Some(ms(50)), ..BudgetConfig::default() };
-    let mut link = fluid(|c| c.budget = Some(at_once));
+    let at_once = BudgetConfig { burst: ms(50), ..BudgetConfig::default() };
+    let mut link = fluid(|c| c.budget = at_once);
     link.load = Ppm::percent(30);
     link.until(ms(50));
     // (0.7 - 0.3) * 10 Mbit/s * 50 ms / 8 = 25 000 bytes of 100 each.
@@ -513,14 +512,17 @@ fn first_packets_have_a_budget() {
     link.until(ms(100));
     assert_eq!(link.packet(flow(399, 399), false), Verdict::Pass);
     assert_eq!(link.admission.view().accept_delay.count(), 251);
-    let config = AdmissionConfig { budget: None, ..link.admission.config().clone() };
+    let config = AdmissionConfig {
+        budget: BudgetConfig { on: false, ..BudgetConfig::default() },
+        ..link.admission.config().clone()
+    };
     link.admission.set(link.now, config).unwrap();
     assert!((400..800).all(|n| link.packet(flow(n, n), false) == Verdict::Pass));
 }
 
 #[test]
 fn unlisted_flows_are_asked_again() {
-    let mut link = fluid(|c| (c.listing_chance, c.budget) = (Ppm::percent(10), None));
+    let mut link = fluid(|c| (c.listing_chance, c.budget.on) = (Ppm::percent(10), false));
     for n in 0..900 {
         assert_eq!(link.packet(flow(n, n), false), Verdict::Pass);
     }
@@ -575,8 +577,8 @@ fn classes_follow_the_queues_with_a_window() {
 fn of_a_large_list_the_oldest_leaves_exactly_and_the_most_active_to_its_bound() {
     for policy in [SecondLinkPolicy::MostActive, SecondLinkPolicy::Oldest] {
         let mut link = fluid(|c| {
-            (c.flows, c.budget, c.probation) = (20_100, None, None);
-            c.second_link = Some(SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) });
+            (c.flows, c.budget.on, c.probation) = (20_100, false, Nanos::ZERO);
+            c.second_link = SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
         });
         link.backlog = |flow| Bytes(hash(flow) >> 20);
         let mut all: Vec<_> = (0..20_000_u16).map(|n| flow(n / 100, n % 100)).collect();

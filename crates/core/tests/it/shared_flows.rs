@@ -290,7 +290,7 @@ fn an_idle_link_has_its_whole_rate_to_give() {
 /// New greedy flows and streams come all the time; who is in at the end?
 fn admitted(workers: usize, discipline: FlowDiscipline, eccm: bool) -> (u32, f64) {
     let mut config = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(RATE) };
-    config.eccm = eccm.then(|| EccmConfig { max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() });
+    config.eccm = EccmConfig { on: eccm, max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() };
     let mut router = Router::new(workers, discipline, RATE, Some(&config));
     for n in 0..60u64 {
         // Three of four meet the first worker.

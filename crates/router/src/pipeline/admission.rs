@@ -13,10 +13,11 @@
 //! diverted counts at the second link only. So the identities of the [pipeline](super) hold unchanged, and per link
 //! `packets = Σ passed + Σ refused + diverted` of [`AdmissionSnapshot`](crate::snapshot::AdmissionSnapshot).
 
-use evenkeel_config::{AdmissionChange, LinkAdmission, LinkConfig};
+use evenkeel_config::LinkConfig;
 use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, Pin, Verdict};
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::settings::{Change, SettingError, Settings};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
 use evenkeel_net::policy::{LookupKey, Origin};
 use evenkeel_net::{PortIndex, rewrite};
@@ -131,9 +132,10 @@ impl Pipeline {
 
     /// A packet of a flow that goes by the second link of `port`. Its next hop there must be known: nothing waits for it.
     fn divert(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
-        let second = self.links[port].admission.as_ref().and_then(LinkAdmission::second_link);
+        let second = self.links[port].admission.as_ref().map(|admission| &admission.second_link);
         let to = second.and_then(|second| {
-            let to = self.ports.iter().position(|slot| slot.name == second.port)?;
+            let second_port = second.port.as_ref()?;
+            let to = self.ports.iter().position(|slot| slot.name == second_port.0)?;
             Some((to, second.via.unwrap_or(queued.flow.unpack().destination)))
         });
         let Some((to, via)) = to.filter(|(to, _)| self.ports[*to].up) else {
@@ -169,10 +171,11 @@ impl Pipeline {
                  or switch admission off first (set {port} admission off)"
             )));
         }
-        let second = admission.second_link().and_then(|second| {
-            self.links.iter().find(|link| link.port == second.port).and_then(|link| link.rate)
+        let second = admission.second_link.port.as_ref().and_then(|second| {
+            self.links.iter().find(|link| link.port == second.0).and_then(|link| link.rate)
         });
-        admission.core(wanted.rate, second, &self.flows).map(Some).map_err(CommandError::Invalid)
+        let complete = admission.on_link(wanted.rate, second, &self.flows);
+        complete.map(Some).map_err(|error| CommandError::Invalid(error.to_string()))
     }
 
     /// Makes the admission of the link at `at` as `config` says.
@@ -182,7 +185,7 @@ impl Pipeline {
         at: usize,
         config: Option<AdmissionConfig>,
     ) -> Result<(), CommandError> {
-        let invalid = |error: evenkeel_core::admit::AdmissionError| CommandError::Invalid(error.to_string());
+        let invalid = |error: SettingError| CommandError::Invalid(error.to_string());
         self.touch(at);
         let slot = &mut self.ports[at];
         match (&mut slot.admission, config) {
@@ -202,7 +205,7 @@ impl Pipeline {
             }
             (admission, None) => *admission = None,
         }
-        let pins = |slot: &PortSlot| slot.admission.as_ref().is_some_and(|a| a.config().pinning.is_some());
+        let pins = |slot: &PortSlot| slot.admission.as_ref().is_some_and(|a| a.config().pinning.on);
         self.pins = self.ports.iter().any(pins);
         Ok(())
     }
@@ -210,8 +213,9 @@ impl Pipeline {
     /// Links whose second link is that at `at` take over its rate.
     pub(super) fn follow_second_links(&mut self, now: Nanos, at: usize) -> Result<(), CommandError> {
         for other in 0..self.links.len() {
-            let second = self.links[other].admission.as_ref().and_then(LinkAdmission::second_link);
-            if second.is_some_and(|second| second.port == self.links[at].port) {
+            let admission = self.links[other].admission.as_ref();
+            let second = admission.and_then(|admission| admission.second_link.port.as_ref());
+            if second.is_some_and(|second| second.0 == self.links[at].port) {
                 let config = self.admission_config(&self.links[other])?;
                 self.put_admission(now, other, config)?;
             }
@@ -223,19 +227,16 @@ impl Pipeline {
     ///
     /// # Errors
     /// No such link, it has no admission, or the change is refused; nothing changed.
-    pub fn set_admission(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        change: &AdmissionChange,
-    ) -> Result<(), CommandError> {
+    pub fn set_admission(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
         let at = self.find(link)?;
         let Some(admission) = &self.links[at].admission else {
             return Err(CommandError::Invalid(format!(
                 "link {link} has no admission: switch it on first (set {link} admission on)"
             )));
         };
-        let changed = admission.changed(change).map_err(|error| CommandError::Invalid(error.to_string()))?;
+        let mut changed = admission.clone();
+        let refused = |error: SettingError| CommandError::Invalid(format!("admission.{error}"));
+        changed.set_live(change, 0).map_err(refused)?;
         self.reconfigure(now, at, LinkConfig { admission: Some(changed), ..self.links[at].clone() })
     }
 
@@ -247,7 +248,7 @@ impl Pipeline {
         &mut self,
         now: Nanos,
         link: &str,
-        admission: Option<LinkAdmission>,
+        admission: Option<AdmissionConfig>,
     ) -> Result<(), CommandError> {
         let at = self.find(link)?;
         self.reconfigure(now, at, LinkConfig { admission, ..self.links[at].clone() })

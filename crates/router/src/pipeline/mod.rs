@@ -51,8 +51,8 @@ mod views;
 
 use std::collections::VecDeque;
 
-use evenkeel_config::{DisciplineConfig, FlowsSection, Hairpin, LinkConfig, RouterConfig};
-use evenkeel_core::admit::{Admission, RouterLists};
+use evenkeel_config::{DisciplineConfig, Hairpin, LinkConfig, RouterConfig};
+use evenkeel_core::admit::{Admission, FlowsConfig, RouterLists};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::control::Controller;
 use evenkeel_core::link::{Link, RingConfig};
@@ -129,7 +129,7 @@ pub struct Pipeline {
     /// Frames that the receive ring of a port holds.
     ring: u32,
     /// What all admissions share: as configured, and the lists.
-    flows: FlowsSection,
+    flows: FlowsConfig,
     lists: RouterLists,
     /// Whether some link pins flows to their paths.
     pins: bool,

@@ -73,7 +73,7 @@ fn choose(
 ) -> Option<Path> {
     let admission_of = |hop: &NextHop| -> Option<&Admission> {
         let slot = ports.get(hop.port.index()).filter(|slot| slot.up && hop.port != query.from)?;
-        slot.admission.as_deref().filter(|admission| admission.config().pinning.is_some())
+        slot.admission.as_deref().filter(|admission| admission.config().pinning.on)
     };
     // A route whose links do not all pin keeps to its hash.
     admission_of(hops.iter().find(|hop| hop.port == usual)?)?;

@@ -20,12 +20,7 @@ pub fn config(code: [u8; 8]) -> AdmissionConfig {
     let [on, more, a, b, c, d, e, f] = code;
     let has = |bit: u8| on & 1 << bit != 0;
     let prefix = |last| Prefix::host([10, 0, 0, last].into());
-    let rule = if has(7) {
-        let (min_fair_rate, max_priority_load) = (Ppm::percent(1), Ppm::percent(90));
-        EmergencyRule::Thresholds { min_fair_rate, max_priority_load }
-    } else {
-        EmergencyRule::Bypass
-    };
+    let rule = if has(7) { EmergencyRule::Thresholds } else { EmergencyRule::Bypass };
     let kinds = [
         Flush::All,
         Flush::Efm,
@@ -40,36 +35,48 @@ pub fn config(code: [u8; 8]) -> AdmissionConfig {
     let second = |policy| SecondLinkConfig {
         policy,
         flows: 1 + u32::from(f % 16),
-        ..SecondLinkConfig::new(BitRate::from_mbps(1))
+        rate: has(5).then_some(BitRate::from_mbps(1)),
+        ..SecondLinkConfig::default()
     };
     AdmissionConfig {
         flows: 1 + u32::from(a % 32),
         history: 1 + u32::from(b % 32),
         flow_timeout: Nanos::from_millis(200 + 100 * u64::from(c % 16)),
-        probation: (more & 1 != 0).then_some(Nanos::from_millis(100)),
+        probation: if more & 1 != 0 { Nanos::from_millis(100) } else { Nanos::ZERO },
         listing_chance: if more & 2 != 0 { Ppm::percent(50) } else { Ppm::ONE },
-        budget: (more & 4 != 0).then_some(BudgetConfig {
-            burst: (more & 8 != 0).then_some(Nanos::from_millis(5)),
+        budget: BudgetConfig {
+            on: more & 4 != 0,
+            burst: if more & 8 != 0 { Nanos::from_millis(5) } else { Nanos::ZERO },
             ..BudgetConfig::default()
-        }),
-        emergency: has(0).then(|| EmergencyConfig { sources: vec![prefix(1)], destinations: vec![], rule }),
-        eccm: has(1)
-            .then_some(EccmConfig { max_accept_delay: Nanos::from_millis(600), table: 1 + u32::from(d % 4) }),
+        },
+        emergency: EmergencyConfig {
+            rule,
+            sources: if has(0) { vec![prefix(1)] } else { vec![] },
+            min_fair_rate: Ppm::percent(1),
+            max_priority_load: Ppm::percent(90),
+            ..EmergencyConfig::default()
+        },
+        eccm: EccmConfig {
+            on: has(1),
+            max_accept_delay: Nanos::from_millis(600),
+            table: 1 + u32::from(d % 4),
+        },
         global_list: has(2),
-        per_user: has(3).then_some(PerUserConfig {
+        per_user: PerUserConfig {
+            on: has(3),
             flows: 2,
             users: 1 + u32::from(d % 8),
             ..PerUserConfig::default()
-        }),
-        flushing: has(4).then_some(FlushConfig {
+        },
+        flushing: FlushConfig {
             interval: Nanos::from_millis(300),
             active_time: Nanos::from_millis(100),
             most_active: 2,
             table: 1 + u32::from(e % 8),
-            ..FlushConfig::new(kinds[usize::from(e) % kinds.len()])
-        }),
-        second_link: has(5).then(|| second(policies[usize::from(f) % policies.len()])),
-        pinning: has(6).then_some(PinningConfig::default()),
+            ..FlushConfig::new(if has(4) { kinds[usize::from(e) % kinds.len()] } else { Flush::Off })
+        },
+        second_link: second(policies[usize::from(f) % policies.len()]),
+        pinning: PinningConfig { on: has(6), ..PinningConfig::default() },
         ..AdmissionConfig::new(C)
     }
 }
