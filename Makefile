@@ -5,12 +5,13 @@ CARGO ?= cargo
 .PHONY: help setup build run test soak bench figures fmt clean
 
 help:
-	@echo "make run    set up what is missing, build, and show the main job on real packets"
+	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
+	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
-	@echo "make setup  install the Debian packages that are missing"
+	@echo "make setup  install the Debian packages that the tests need and that are missing"
 
 setup:
 	@scripts/setup.sh
@@ -18,10 +19,12 @@ setup:
 build:
 	@$(CARGO) build --release --locked --quiet -p evenkeel
 
-run: setup
-	@echo "Building (the first time takes about two minutes) ..."
-	@$(MAKE) --no-print-directory build
-	@target/release/evenkeel demo --out out/demo
+# With the profile `quick` and the few packages that the demo needs, so that it is there soon on a fresh machine.
+run:
+	@scripts/setup.sh demo
+	@echo "Building for the demo, less optimised than \`make build\` does (the first time takes one to three minutes) ..."
+	@$(CARGO) build --profile quick --locked --quiet -p evenkeel
+	@target/quick/evenkeel demo --out out/demo
 
 test: setup
 	@scripts/test.sh

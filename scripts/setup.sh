@@ -1,21 +1,27 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and nothing else. Without root it names them.
-# `setup.sh bench` installs those as well that only the comparisons with ns-3 and DPDK need.
+#   setup.sh demo    what `make run` needs: a linker, and the tools that make the demo's network
+#   setup.sh test    that, and what the tests need besides (the default)
+#   setup.sh bench   that, and what only the comparisons with ns-3 and DPDK need
 set -euo pipefail
 
-packages=(
-  build-essential   # linker for Rust, C++ for the fuzz targets
+demo=(
   ca-certificates   # cargo fetches crates over TLS
-  pkg-config
-  binutils          # nm, for the purity check of the core
-  etcd-server       # members of clusters, in a test
-  d-itg             # traffic source of the lab, by name
-  frr               # BGP beside the router
-  ethtool           # shows the offloads the tests look at
-  iperf3            # traffic source of the lab, and TCP through the router
+  ethtool           # switches off the offloads of the lab's hosts
+  gcc               # the linker for Rust
   iproute2          # namespaces and veth pairs
   iputils-ping
+  libc6-dev
+)
+test=(
+  build-essential   # what crates with C code are built with, and bench/ns3
+  binutils          # nm, for the purity check of the core
+  d-itg             # traffic source of the lab, by name
+  etcd-server       # members of clusters, in a test
+  frr               # BGP beside the router
+  iperf3            # traffic source of the lab, and TCP through the router
   libprotobuf-dev   # with protobuf-compiler: builds the client of etcd
+  pkg-config
   procps
   protobuf-compiler
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
@@ -24,11 +30,17 @@ packages=(
   traceroute
   valgrind          # counts instructions per packet
 )
-[ "${1:-}" != bench ] || packages+=(
+bench=(
   dpdk-dev          # dpdk-testpmd, which forwards on the same veth pairs
   libdpdk-dev       # what bench/rte_sched is built with
   libns3-dev        # what bench/ns3 is built with
 )
+case "${1:-test}" in
+  demo) packages=("${demo[@]}") ;;
+  test) packages=("${demo[@]}" "${test[@]}") ;;
+  bench) packages=("${demo[@]}" "${test[@]}" "${bench[@]}") ;;
+  *) echo "usage: scripts/setup.sh [demo|test|bench]" >&2; exit 2 ;;
+esac
 
 if ! command -v cargo >/dev/null; then
   echo "Rust is missing: install it with rustup or your distribution (1.91 or newer), then run this again." >&2
@@ -51,7 +63,7 @@ else
   # Building needs only a linker; what the rest is needed for says so itself when it is missed.
   echo "Not root: install them with   sudo apt-get install ${missing[*]}" >&2
   command -v cc >/dev/null && exit 0
-  echo "Without a C linker (build-essential) nothing can be built." >&2
+  echo "Without a C linker (gcc, libc6-dev) nothing can be built." >&2
   exit 3
 fi
 export DEBIAN_FRONTEND=noninteractive
