@@ -16,11 +16,7 @@ fuzz_target!(|case: Case| {
         module2: switches & 1 != 0,
         rearm_empty: switches & 2 != 0,
         timer_tick: if switches & 4 != 0 { FREEBSD_TICK } else { Nanos::ZERO },
-        policy: match policy % 3 {
-            0 => MultiBacklog::MinX,
-            1 => MultiBacklog::Hold,
-            _ => MultiBacklog::EarliestDue,
-        },
+        policy: MultiBacklog::ALL[usize::from(policy) % MultiBacklog::ALL.len()],
     };
     harness::run(Lct::new(config).expect("every choice above is in range"), case.ops);
 });

@@ -266,6 +266,8 @@ pub fn settings(discipline: &DisciplineConfig, classes: &[&str]) -> Vec<(String,
 #[must_use]
 pub fn multi_backlog_text(policy: MultiBacklog) -> &'static str {
     match policy {
+        MultiBacklog::HoldWithModule2 => "hold-with-module2",
+        MultiBacklog::RoundRobin => "round-robin",
         MultiBacklog::MinX => "min-x",
         MultiBacklog::Hold => "hold",
         MultiBacklog::EarliestDue => "earliest-due",

@@ -348,7 +348,9 @@ pub(crate) fn multi_backlog(word: &str) -> MultiBacklog {
     match word {
         "hold" => MultiBacklog::Hold,
         "earliest-due" => MultiBacklog::EarliestDue,
-        _ => MultiBacklog::MinX,
+        "min-x" => MultiBacklog::MinX,
+        "round-robin" => MultiBacklog::RoundRobin,
+        _ => MultiBacklog::HoldWithModule2,
     }
 }
 

@@ -517,8 +517,8 @@ pub static LCT: Section = Section {
             "x_delay",
             Kind::ByClass(&X_DELAY, Presence::Default("\"0s\"")),
             "\"0s\"",
-            "The least time between two packets of a class. Give the class that needs delay least the largest, \
-                  and the most urgent 0. Changes live.",
+            "The least time between two packets of a class, with `module2` and the default of `multi_backlog`. \
+                  Give the class that needs delay least the largest, and the most urgent 0. Changes live.",
         ),
         Key::defaulted("limit", LIMIT, "50", "Most packets queued in each class. Changes live."),
         Key::defaulted(
@@ -531,12 +531,19 @@ pub static LCT: Section = Section {
         Key::defaulted(
             "multi_backlog",
             Kind::Choice(&[
+                (
+                    "hold-with-module2",
+                    "with `module2` as `hold`, without it as `round-robin`: so `module2` alone says whether \
+                     classes are held",
+                ),
+                ("round-robin", "the next in the order of classes, as the paper's chart is drawn"),
                 ("min-x", "the one with the smallest `x_delay`"),
-                ("hold", "none: wait until the first is due"),
+                ("hold", "none, with `module2` or without: wait until the first is due"),
                 ("earliest-due", "the one that is due first"),
             ]),
-            "\"min-x\"",
-            "Which class goes when several have packets and none is due. The paper leaves it open. Changes live.",
+            "\"hold-with-module2\"",
+            "Which class goes when several have packets and none is due. The paper leaves it open: docs/lct.md \
+                  sets each rule against what it says. Changes live.",
         ),
         Key::defaulted(
             "rearm_empty",

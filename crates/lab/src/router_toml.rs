@@ -238,6 +238,8 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
         }
         DisciplineConfig::Lct(lct) => {
             let policy = match lct.policy {
+                MultiBacklog::HoldWithModule2 => "hold-with-module2",
+                MultiBacklog::RoundRobin => "round-robin",
                 MultiBacklog::MinX => "min-x",
                 MultiBacklog::Hold => "hold",
                 MultiBacklog::EarliestDue => "earliest-due",

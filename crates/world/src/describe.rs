@@ -204,6 +204,8 @@ fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec
         }
         DisciplineConfig::Lct(lct) => {
             let policy = match lct.policy {
+                MultiBacklog::HoldWithModule2 => "all held with module 2, else next in the ring",
+                MultiBacklog::RoundRobin => "next in the ring goes",
                 MultiBacklog::MinX => "smallest X_DELAY goes",
                 MultiBacklog::Hold => "all held",
                 MultiBacklog::EarliestDue => "earliest due goes",

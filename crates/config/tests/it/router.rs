@@ -63,7 +63,7 @@ fn a_discipline_named_and_nothing_else_has_the_documented_defaults() {
     assert_eq!(wfq.weights, [Weight(100), Weight(100)]);
     let DisciplineConfig::Lct(lct) = parse_discipline("kind = \"lct\"", CLASSES).unwrap() else { panic!() };
     assert_eq!(lct.x_delay, [Nanos::ZERO; 2]);
-    assert!(lct.module2 && lct.rearm_empty && lct.limit == 50 && lct.policy == MultiBacklog::MinX);
+    assert!(lct.module2 && lct.rearm_empty && lct.limit == 50 && lct.policy == MultiBacklog::HoldWithModule2);
 }
 
 #[test]
@@ -121,7 +121,10 @@ fn changes_are_read_as_in_the_file() {
     assert_eq!(knob("limit", Some("voice"), "20"), Knob::QueueLimit(Some(Class(1)), 20));
     assert_eq!(knob("module2", None, "false"), Knob::Module2(false));
     assert_eq!(knob("rearm_empty", None, "true"), Knob::RearmEmpty(true));
-    assert_eq!(knob("multi_backlog", None, "earliest-due"), Knob::MultiBacklog(MultiBacklog::EarliestDue));
+    let words = ["hold-with-module2", "round-robin", "min-x", "hold", "earliest-due"];
+    for (word, policy) in words.into_iter().zip(MultiBacklog::ALL) {
+        assert_eq!(knob("multi_backlog", None, word), Knob::MultiBacklog(policy));
+    }
     assert_eq!(knob("high_water", None, "64KiB"), Knob::HighWater(Bytes(65_536)));
     let change = |name, value| parse_change(name, None, value, CLASSES).unwrap();
     assert_eq!(change("rate", "10Mbit/s"), Change::Rate(Some(BitRate::from_mbps(10))));

@@ -14,15 +14,18 @@
 //! Module 1: classes are visited in ring order from RR; the first with packets whose DT has passed is served, its DT
 //! becomes now + X, and RR moves behind it. A class alone is served at once. Module 2: not even a class alone is
 //! served before its DT, so that classes with X above zero may not use idle capacity; the packet is held and a timer
-//! set. What the paper leaves open when several classes wait and none is due is a choice, [`MultiBacklog`]. Empty
+//! set. What the paper leaves open when several classes wait and none is due is a choice, [`MultiBacklog`]; docs/lct.md
+//! has the evidence for its default. Empty
 //! classes visited past their DT get a new one (the paper's positions 1 and 2), so that the first packet of an idle
 //! class waits too; `rearm_empty` turns that off.
 //!
 //! Complexity: dequeue is O(classes): a bitmap finds those with packets, 64 at a time; giving visited empty classes a
 //! new DT is one pass over consecutive numbers without branches. Enqueue is constant time.
 //!
-//! Bound: with module 2, a class alone sends at most one packet per X. A class with X = 0 is never held. Without
-//! module 2, and with a policy other than `Hold`, the discipline is work conserving.
+//! Bound: with module 2, a class alone sends at most one packet per X; with `HoldWithModule2`, the default, or `Hold`
+//! each class does, whoever else waits. With the other policies a class sends up to what the link has while another waits
+//! with it. A class with X = 0 is never held. Without module 2, and with a policy other than `Hold`, the discipline is work
+//! conserving.
 //!
 //! Setting X from what is measured, the paper's plan, is [`crate::control`]'s. Difference: a timer that was set for a packet
 //! which then left earlier does not fire in vain.
@@ -63,13 +66,13 @@ pub struct LctConfig {
 }
 
 impl Default for LctConfig {
-    /// One class with X = 0; module 2 on, `MinX`, empty classes re-armed, exact timer.
+    /// One class with X = 0; module 2 on, `HoldWithModule2`, empty classes re-armed, exact timer.
     fn default() -> Self {
         Self {
             x_delay: alloc::vec![Nanos::ZERO],
             limit: DEFAULT_LIMIT,
             module2: true,
-            policy: MultiBacklog::MinX,
+            policy: MultiBacklog::default(),
             rearm_empty: true,
             timer_tick: Nanos::ZERO,
         }
@@ -187,7 +190,8 @@ impl<P: Packet> Lct<P> {
         let found = match self.policy {
             MultiBacklog::MinX => Ok(waiting().min_by_key(|k| self.x[*k]).unwrap_or(first)),
             MultiBacklog::EarliestDue => Ok(earliest()),
-            MultiBacklog::Hold => Err(self.dt[earliest()]),
+            policy if policy.holds(self.module2) => Err(self.dt[earliest()]),
+            MultiBacklog::RoundRobin | MultiBacklog::HoldWithModule2 | MultiBacklog::Hold => Ok(first),
         };
         Some(Search { found, passed: self.dt.len() })
     }

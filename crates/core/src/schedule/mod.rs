@@ -57,16 +57,35 @@ pub enum Wake {
     Now,
 }
 
-/// Which packet goes when several classes wait and none is due (LCT-UC, contradiction C4 of the specification).
+/// Which packet goes when several classes wait and none is due (LCT-UC, contradiction C4 of the
+/// specification). docs/lct.md sets each rule against each sentence of the paper.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum MultiBacklog {
-    /// The one with the smallest `X_DELAY`; the first in ring order among equals.
+    /// With module 2 none, as under [`Hold`](Self::Hold); without it the next in the ring, as under
+    /// [`RoundRobin`](Self::RoundRobin). So module 2 alone decides whether the discipline is work
+    /// conserving, and `X_DELAY` is the least time between two packets of a class.
     #[default]
+    HoldWithModule2,
+    /// The next in ring order: position 3 of the paper's figure 1 as it is drawn.
+    RoundRobin,
+    /// The one with the smallest `X_DELAY`; the first in ring order among equals.
     MinX,
-    /// None: wait for the earliest `DEQUEUE_TIME`.
+    /// None, with module 2 or without: wait for the earliest `DEQUEUE_TIME`.
     Hold,
     /// The one with the earliest `DEQUEUE_TIME`.
     EarliestDue,
+}
+
+impl MultiBacklog {
+    /// Every rule.
+    pub const ALL: [Self; 5] =
+        [Self::HoldWithModule2, Self::RoundRobin, Self::MinX, Self::Hold, Self::EarliestDue];
+
+    /// Whether classes that wait together are held until one is due.
+    #[must_use]
+    pub const fn holds(self, module2: bool) -> bool {
+        matches!((self, module2), (Self::Hold, _) | (Self::HoldWithModule2, true))
+    }
 }
 
 /// A parameter that can be changed while packets flow.

@@ -87,7 +87,7 @@ fn x_delay() -> impl Strategy<Value = Nanos> {
 }
 
 fn policy() -> impl Strategy<Value = MultiBacklog> {
-    prop_oneof![Just(MultiBacklog::MinX), Just(MultiBacklog::Hold), Just(MultiBacklog::EarliestDue)]
+    prop::sample::select(&MultiBacklog::ALL[..])
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {

@@ -15,6 +15,7 @@ mod fairdrop_workers;
 mod flow_aware_link;
 mod flow_aware_vectors;
 mod lct;
+mod lct_policies;
 mod link;
 mod link_bypass;
 mod link_properties;

@@ -135,11 +135,9 @@ fn knob(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Knob {
             Knob::QueueLimit((class < 200).then_some(which), limit as u32)
         }
         4 => Knob::Module2(value % 2 == 1),
-        5 => match value % 4 {
-            0 => Knob::MultiBacklog(MultiBacklog::MinX),
-            1 => Knob::MultiBacklog(MultiBacklog::Hold),
-            2 => Knob::MultiBacklog(MultiBacklog::EarliestDue),
-            _ => Knob::RearmEmpty(value % 8 == 3),
+        5 => match value % 6 {
+            at @ 0..5 => Knob::MultiBacklog(MultiBacklog::ALL[at as usize]),
+            _ => Knob::RearmEmpty(value % 12 == 5),
         },
         _ => Knob::HighWater(Bytes(100 * scaled(6))),
     }
@@ -219,7 +217,7 @@ impl Subject for Lct<TestPacket> {
         Some(packet.class.index()).filter(|k| *k < usize::from(self.classes())).unwrap_or(0)
     }
     fn work_conserving(&self) -> bool {
-        !self.module2() && self.policy() != MultiBacklog::Hold
+        !self.module2() && !self.policy().holds(false)
     }
     fn by_class(&self) -> bool {
         true
