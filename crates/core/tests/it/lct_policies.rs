@@ -20,6 +20,8 @@ const CLASSES: [u16; 3] = [1, 2, 3];
 /// X_DELAY of classes 1 to 3 in microseconds: at first, and from 25 s on.
 const START: [u64; 3] = [0; 3];
 const GRADED: [u64; 3] = [7_500, 10_000, 0];
+/// From 75 s on: classes 1 and 2 exchanged.
+const EXCHANGED: [u64; 3] = [10_000, 7_500, 0];
 
 /// What QoStat showed of a class: packets sent and dropped a second, mean delay in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,8 @@ const SETTLE: Nanos = Nanos::from_secs(2);
 
 /// A step of figures 8 and 9: X_DELAY and module 2.
 type Step = ([u64; 3], bool);
-/// At first; from 25 s on; from 50 s on. Queues are not emptied in between.
-const FIGURE: [Step; 3] = [(START, true), (GRADED, false), (GRADED, true)];
+/// At first; from 25 s on; from 50 s on; from 75 s on. Queues are not emptied in between.
+const FIGURE: [Step; 4] = [(START, true), (GRADED, false), (GRADED, true), (EXCHANGED, true)];
 
 /// Means over three seeds of jittered arrivals, one entry for each step and class.
 fn measure(policy: MultiBacklog, limit: u32, steps: &[Step], senders: &[u16]) -> Vec<[Seen; 3]> {
@@ -119,10 +121,12 @@ fn near(a: f64, b: f64, part: f64) -> bool {
     (a - b).abs() <= part * a.max(b)
 }
 
-/// Whether classes 3, 1, 2 are served in this order, each by 2 % more than the next.
-fn graded(seen: &[Seen; 3]) -> bool {
-    let [next, last, best] = seen.map(|s| s.sent);
-    best > 1.02 * next && next > 1.02 * last
+/// Whether each class is served by 2 % more than the one with the next larger X_DELAY, before classes 1 and 2
+/// are exchanged and after.
+fn graded(before: &[Seen; 3], after: &[Seen; 3]) -> bool {
+    let in_order = |best: f64, next: f64, last: f64| best > 1.02 * next && next > 1.02 * last;
+    in_order(before[2].sent, before[0].sent, before[1].sent)
+        && in_order(after[2].sent, after[1].sent, after[0].sent)
 }
 
 /// Whether a call with several classes waiting, none of them due, gives a packet; module 2 on.
@@ -138,8 +142,8 @@ fn gives_a_packet(policy: MultiBacklog) -> bool {
 
 /// The sentences, and whether each holds under `policy`.
 fn judge(policy: MultiBacklog) -> Vec<(&'static str, bool)> {
-    let [start8, off8, on8] = measure(policy, 50, &FIGURE, &CLASSES)[..] else { panic!() };
-    let [start9, off9, on9] = measure(policy, 20, &FIGURE, &CLASSES)[..] else { panic!() };
+    let [start8, off8, on8, exchanged8] = measure(policy, 50, &FIGURE, &CLASSES)[..] else { panic!() };
+    let [start9, off9, on9, exchanged9] = measure(policy, 20, &FIGURE, &CLASSES)[..] else { panic!() };
     let [alone] = measure(policy, 20, &[(GRADED, true)], &[1, 2])[..] else { panic!() };
     for (at, seen) in [start8, off8, on8, start9, off9, on9, alone].into_iter().enumerate() {
         println!("{policy:?} {at}: {seen:.1?}");
@@ -156,8 +160,11 @@ fn judge(policy: MultiBacklog) -> Vec<(&'static str, bool)> {
             (0..2).all(|c| alone[c].sent < 1.1 * 1e6 / GRADED[c] as f64),
         ),
         ("Position 4 is the only exit without a packet", gives_a_packet(policy)),
-        ("The best class is better off than the next, that than the next: figure 8", graded(&on8)),
-        ("The same: figure 9", graded(&on9)),
+        (
+            "The best class is better off than the next, that than the next: figure 8",
+            graded(&on8, &exchanged8),
+        ),
+        ("The same: figure 9", graded(&on9, &exchanged9)),
         (
             "Figure 8, module 2 off: classes differ in delay, drops and packets sent",
             off8[2].sent > 1.2 * off8[1].sent
