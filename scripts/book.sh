@@ -51,4 +51,6 @@ for sweep in scenarios/maps/*.toml scenarios/sweeps/*.toml; do
   [ "${PIPESTATUS[0]}" -eq 0 ] || bad=1
 done
 "$evenkeel" report "$out/data" --out "$out" || bad=1
+# docs/reproduced.md and the table of the README: git diff shows what changed.
+scripts/reproduced.py collect "$out/data" || bad=1
 exit "$bad"

@@ -92,6 +92,7 @@ if [ "$(id -u)" -eq 0 ]; then
 else
   skip "published figures in the lab" "needs root for network namespaces: run   sudo -E make test"
 fi
+step "page of what is reproduced" scripts/reproduced.py check out/figures/sim
 step "commands of the README" scripts/readme.sh
 
 printf '\n'
