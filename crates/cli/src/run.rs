@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evenkeel_control::{Client, Request, Server};
+use evenkeel_control::{Client, ClientError, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
 use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
@@ -93,7 +93,7 @@ fn interfaces() -> String {
 /// Returns when a signal says so, or when the worker has ended by itself.
 fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Result<(), Failure> {
     let system = |error| Failure::new(1, format!("waiting for signals: {error}"));
-    let mut poller = Poller::new().map_err(system)?;
+    let poller = Poller::new().map_err(system)?;
     poller.add(signals.fd(), 0).map_err(system)?;
     let mut events = Vec::new();
     while handle.is_running() {
@@ -103,7 +103,7 @@ fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Resul
                 Signal::Terminate | Signal::Interrupt => return Ok(()),
                 Signal::HangUp => match reload(file, socket) {
                     Ok(()) => println!("{} was read again", file.display()),
-                    Err(text) => eprintln!("{text}\nevenkeel: nothing was changed"),
+                    Err(error) => eprintln!("{error}\nevenkeel: nothing was changed"),
                 },
             }
         }
@@ -112,12 +112,21 @@ fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Resul
 }
 
 /// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
-fn reload(file: &Path, socket: &Path) -> Result<(), String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let mut client = Client::connect(socket).map_err(|error| error.to_string())?;
-    client
-        .send(&Request::Reload { text, file: file.display().to_string(), confirm_ms: None })
-        .map_err(|error| error.to_string())
+fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
+    let name = || file.display().to_string();
+    let text =
+        std::fs::read_to_string(file).map_err(|source| ReloadError::Unreadable { file: name(), source })?;
+    Client::connect(socket)?.send(&Request::Reload { text, file: name(), confirm_ms: None })?;
+    Ok(())
+}
+
+/// Why a file was not read again.
+#[derive(Debug, thiserror::Error)]
+enum ReloadError {
+    #[error("{file}: {source}")]
+    Unreadable { file: String, source: std::io::Error },
+    #[error(transparent)]
+    Refused(#[from] ClientError),
 }
 
 /// What keeps the kernel from forwarding the same packets, port by port.

@@ -192,7 +192,7 @@ struct Bridge {
 }
 
 impl Bridge {
-    fn carry(&mut self, mut poller: Poller, timer: &Timer, stop: &AtomicBool) {
+    fn carry(&mut self, poller: Poller, timer: &Timer, stop: &AtomicBool) {
         let mut events = Vec::new();
         let mut due = None;
         while !stop.load(Ordering::Relaxed) {

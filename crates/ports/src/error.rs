@@ -159,7 +159,7 @@ pub enum PortError {
         /// The file.
         file: String,
         /// What is wrong with it.
-        what: String,
+        what: crate::pcap::BadCapture,
     },
     /// Any other failure of a system call.
     #[error("{what}: {source}")]

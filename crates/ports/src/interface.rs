@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
+
 use crate::error::PortError;
-use crate::sys::new_fd;
 
 /// An interface as it is at the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,24 +25,17 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn open() -> Result<Self, PortError> {
-        // SAFETY: no pointers are passed.
-        new_fd(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+        socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
             .map(|fd| Self { fd })
-            .map_err(|error| PortError::from_io("opening a control socket", error))
+            .map_err(|error| PortError::from_io("opening a control socket", error.into()))
     }
 
     /// Asks for all there is to know of `name`.
     pub(crate) fn interface(&self, name: &str) -> Result<Interface, PortError> {
         let mut request = named(name)?;
-        let ask = |request: &mut libc::ifreq, what: libc::c_ulong| {
-            self.ioctl(what, request).map_err(|error| match error.raw_os_error() {
-                Some(libc::ENODEV | libc::ENXIO) => PortError::NoInterface(name.to_owned()),
-                _ => PortError::from_io(format!("asking about interface {name}"), error),
-            })
-        };
-        ask(&mut request, libc::SIOCGIFINDEX)?;
-        // SAFETY: SIOCGIFINDEX has filled this member.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex } as u32;
+        let failed = |error: io::Error| at_interface(name, "asking about", error);
+        let ask = |request: &mut libc::ifreq, what| self.ioctl(what, request).map_err(failed);
+        let index = netdevice::name_to_index(&self.fd, name).map_err(|error| failed(error.into()))?;
         ask(&mut request, libc::SIOCGIFHWADDR)?;
         // SAFETY: SIOCGIFHWADDR has filled this member.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
@@ -67,12 +61,7 @@ impl Control {
 
     /// The name of the interface with this number, if there is one.
     pub(crate) fn name_of(&self, index: u32) -> Option<String> {
-        // SAFETY: ifreq is plain data.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        request.ifr_ifru.ifru_ifindex = index as libc::c_int;
-        self.ioctl(libc::SIOCGIFNAME, &mut request).ok()?;
-        let bytes: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
-        String::from_utf8(bytes).ok()
+        netdevice::index_to_name(&self.fd, index).ok()
     }
 
     /// What to say of a failure at an interface that was found before: if it is gone by now, that. How system calls fail then tells nothing.
@@ -84,12 +73,8 @@ impl Control {
     pub(crate) fn ethtool(&self, name: &str, data: &mut [u32]) -> Result<(), PortError> {
         let mut request = named(name)?;
         request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
-        self.ioctl(libc::SIOCETHTOOL as libc::c_ulong, &mut request).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::ENODEV | libc::ENXIO) => PortError::NoInterface(name.to_owned()),
-                _ => PortError::from_io(format!("ethtool on interface {name}"), error),
-            }
-        })
+        self.ioctl(libc::SIOCETHTOOL as libc::c_ulong, &mut request)
+            .map_err(|error| at_interface(name, "ethtool on", error))
     }
 
     fn ioctl(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
@@ -97,6 +82,14 @@ impl Control {
         // as the command demands.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), what as _, request) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// The error of a call about an interface: that it is not there, or what was tried and failed.
+fn at_interface(name: &str, what: &str, error: io::Error) -> PortError {
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => PortError::NoInterface(name.to_owned()),
+        _ => PortError::from_io(format!("{what} interface {name}"), error),
     }
 }
 

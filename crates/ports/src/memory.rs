@@ -5,7 +5,7 @@
 //! different pools; frames are copied from one into the other.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use evenkeel_core::{Nanos, Reason};
@@ -216,7 +216,7 @@ impl Port for MemoryPort {
         taken
     }
 
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

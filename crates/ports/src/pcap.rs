@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use evenkeel_core::{Nanos, Reason};
@@ -57,6 +57,23 @@ pub struct PcapReadPort {
     counters: PortCounters,
 }
 
+/// What is wrong with a capture file.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCapture {
+    /// It ends before it says what it is.
+    #[error("too short to be a capture, pcap or pcapng ({0})")]
+    TooShort(std::io::Error),
+    /// Its frames are of another kind.
+    #[error("holds {0:?} frames, not Ethernet")]
+    NotEthernet(DataLink),
+    /// A packet refers to an interface that the file does not describe.
+    #[error("a packet of interface {0}, which is not described")]
+    UnknownInterface(usize),
+    /// Its structure is broken, or it could not be read to the end.
+    #[error(transparent)]
+    Malformed(#[from] pcap_file::PcapError),
+}
+
 impl std::fmt::Debug for PcapReadPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PcapReadPort").field("name", &self.name).finish_non_exhaustive()
@@ -71,21 +88,21 @@ impl PcapReadPort {
     pub fn open(path: &Path, pace: Pace) -> Result<Self, PortError> {
         let name = path.display().to_string();
         let io = |error| PortError::from_io(format!("reading {name}"), error);
-        let bad = |what: String| PortError::Capture { file: name.clone(), what };
+        let bad = |what: BadCapture| PortError::Capture { file: name.clone(), what };
         let mut file = File::open(path).map_err(io)?;
         let mut magic = [0; 4];
         if let Err(error) = file.read_exact(&mut magic) {
-            return Err(bad(format!("too short to be a capture, pcap or pcapng ({error})")));
+            return Err(bad(BadCapture::TooShort(error)));
         }
         file.rewind().map_err(io)?;
         let file = BufReader::new(file);
         let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-            Reader::PcapNg(PcapNgReader::new(file).map_err(|error| bad(error.to_string()))?)
+            Reader::PcapNg(PcapNgReader::new(file).map_err(|error| bad(error.into()))?)
         } else {
-            let reader = PcapReader::new(file).map_err(|error| bad(error.to_string()))?;
+            let reader = PcapReader::new(file).map_err(|error| bad(error.into()))?;
             let kind = reader.header().datalink;
             if kind != DataLink::ETHERNET {
-                return Err(bad(format!("holds {kind:?} frames, not Ethernet")));
+                return Err(bad(BadCapture::NotEthernet(kind)));
             }
             Reader::Pcap(reader)
         };
@@ -117,6 +134,12 @@ impl PcapReadPort {
         self.error.as_ref()
     }
 
+    /// As [`PcapReadPort::error`], for one who is done with the port.
+    #[must_use]
+    pub fn into_error(self) -> Option<PortError> {
+        self.error
+    }
+
     fn advance(&mut self) {
         self.next = match self.reader.read() {
             Ok(next) => next,
@@ -139,11 +162,11 @@ impl PcapReadPort {
 }
 
 impl Reader {
-    fn read(&mut self) -> Result<Option<Next>, String> {
+    fn read(&mut self) -> Result<Option<Next>, BadCapture> {
         match self {
             Self::Pcap(reader) => match reader.next_packet() {
                 None => Ok(None),
-                Some(Err(error)) => Err(error.to_string()),
+                Some(Err(error)) => Err(error.into()),
                 Some(Ok(packet)) => Ok(Some(Next {
                     cut: packet.orig_len as usize > packet.data.len(),
                     stamp: Nanos(u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX)),
@@ -153,7 +176,7 @@ impl Reader {
             Self::PcapNg(reader) => loop {
                 let (interface, ticks, original, bytes) = match reader.next_block() {
                     None => return Ok(None),
-                    Some(Err(error)) => return Err(error.to_string()),
+                    Some(Err(error)) => return Err(error.into()),
                     Some(Ok(Block::EnhancedPacket(packet))) => (
                         packet.interface_id as usize,
                         // The library takes the file's ticks for nanoseconds, whatever they are.
@@ -167,10 +190,10 @@ impl Reader {
                     Some(Ok(_)) => continue,
                 };
                 let Some(interface) = reader.interfaces().get(interface) else {
-                    return Err(format!("a packet of interface {interface}, which is not described"));
+                    return Err(BadCapture::UnknownInterface(interface));
                 };
                 if interface.linktype != DataLink::ETHERNET {
-                    return Err(format!("holds {:?} frames, not Ethernet", interface.linktype));
+                    return Err(BadCapture::NotEthernet(interface.linktype));
                 }
                 let resolution = interface.options.iter().find_map(|option| match option {
                     InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
@@ -239,7 +262,7 @@ impl Port for PcapReadPort {
         taken
     }
 
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use evenkeel_core::{Nanos, Reason};
 
@@ -107,163 +107,190 @@ impl PortCounters {
     }
 }
 
-/// A source and a sink of frames.
-///
-/// A port belongs to one thread at a time. It holds frames in no place of its own, except where its documentation
-/// says so: every frame it takes from the kernel is handed over or counted as dropped, and every frame given to
-/// [`Port::tx_burst`] is sent, counted as dropped, or still with the caller.
-pub trait Port: Send {
-    /// The name: that of the interface, or one given at construction.
-    fn name(&self) -> &str;
+/// Declares [`Port`] and, from the same lines, [`PortWrapper`]: a method that is added here goes to
+/// the inner port of every wrapper, and of `Box`, without a line there.
+macro_rules! port {
+    (
+        $(#[$about:meta])*
+        trait Port;
+        reads { $(
+            $(#[$read_doc:meta])*
+            fn $read:ident(&self) -> $value:ty $(= $read_default:expr)?;
+        )* }
+        changes { $(
+            $(#[$doc:meta])*
+            fn $change:ident(&mut self $(, $argument:ident: $kind:ty)*) -> $result:ty $(= $default:expr)?;
+        )* }
+    ) => {
+        $(#[$about])*
+        pub trait Port: Send {
+            $( port!(@method $(#[$read_doc])* [fn $read(&self) -> $value] [] $($read_default)?); )*
+            $( port!(@method $(#[$doc])* [fn $change(&mut self $(, $argument: $kind)*) -> $result]
+                [$($argument)*] $($default)?); )*
+        }
 
-    /// How frames are exchanged, in words, for logs and views.
-    fn io(&self) -> String {
-        String::new()
-    }
+        /// A [`Port`] around another one: what it does not do itself the inner one does.
+        ///
+        /// Implement it by its path: with both traits in scope every method has two candidates.
+        pub trait PortWrapper: Send {
+            /// The inner port.
+            type Inner: Port + ?Sized;
 
-    /// How many buffers of the pool the kernel has: to receive into, or being sent.
-    fn lent(&self) -> usize {
-        0
-    }
+            /// The inner port.
+            fn inner(&self) -> &Self::Inner;
 
-    /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order of arrival. Returns how
-    /// many were appended. Never waits. `now` is the time of the call, monotonic.
-    ///
-    /// Frames longer than a buffer are dropped as [`Reason::FrameTooLong`]; when the pool is empty, frames are
-    /// dropped as [`Reason::NoBuffer`]. Both count against `max`.
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize;
+            /// The inner port.
+            fn inner_mut(&mut self) -> &mut Self::Inner;
+            $(
+                #[doc = concat!("As [`Port::", stringify!($read), "`].")]
+                fn $read(&self) -> $value {
+                    self.inner().$read()
+                }
+            )*
+            $(
+                #[doc = concat!("As [`Port::", stringify!($change), "`].")]
+                #[allow(clippy::missing_errors_doc, reason = "the trait Port tells them")]
+                fn $change(&mut self $(, $argument: $kind)*) -> $result {
+                    self.inner_mut().$change($($argument),*)
+                }
+            )*
+        }
 
-    /// Sends from the front of `frames` what can be sent without waiting, and releases the buffers of what was sent to
-    /// `pool`. Returns how many frames were taken. What stays in `frames` was not sent: try again later.
-    ///
-    /// A frame that can never be sent (longer than the interface allows) is dropped as [`Reason::PortRefused`].
-    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize;
-
-    /// A descriptor that becomes readable when frames wait; `None` if the port can only be polled by calling.
-    fn fd(&self) -> Option<RawFd>;
-
-    /// What the link can do, as far as the last call noticed.
-    fn state(&self) -> PortState;
-
-    /// The port's hardware address.
-    fn mac(&self) -> [u8; 6];
-
-    /// The longest IP packet, bytes.
-    fn mtu(&self) -> u32;
-
-    /// What was counted since the port was opened.
-    fn counters(&mut self) -> PortCounters;
-
-    /// How many frames [`Port::tx_burst`] could take now, as far as the port knows.
-    fn tx_room(&self) -> usize {
-        usize::MAX
-    }
-
-    /// How many frames wait to be received; `None` if the port cannot tell.
-    fn rx_waiting(&self) -> Option<u32> {
-        None
-    }
-
-    /// How many frames can wait to be received before some are lost; `None` if the port cannot tell.
-    fn rx_ring(&self) -> Option<u32> {
-        None
-    }
-
-    /// When to call [`Port::rx_burst`] although the descriptor is not readable: for ports that hold frames back.
-    fn next_due(&self) -> Option<Nanos> {
-        None
-    }
-
-    /// Whether the kernel's own stack receives every frame too that is handed over here. If not, what the machine itself should receive never comes
-    /// here, as far as [`Port::set_local`] has told what that is.
-    fn kernel_has_copy(&self) -> bool {
-        true
-    }
-
-    /// Tells a port whose frames the kernel does not see too which addresses the machine itself receives: those of *all* its interfaces, and the
-    /// broadcast addresses of their networks.
-    ///
-    /// # Errors
-    /// There are more than [`MAX_LOCAL`](crate::guard::MAX_LOCAL); nothing is changed then.
-    fn set_local(&mut self, _addresses: &[IpAddr]) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    /// Looks at the interface again: after a change that netlink reported, or to come back after it had vanished; called
-    /// in the network namespace in which the port was opened. Returns true if the descriptor of [`Port::fd`] is a new one and must be registered again.
-    ///
-    /// # Errors
-    /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be opened.
-    fn reopen(&mut self) -> Result<bool, PortError> {
-        Ok(false)
-    }
-
-    /// From now on no frame is received any more, as far as the kernel can be told: what it has handed over already can still be fetched. For a port that is
-    /// about to be closed. [`Port::reopen`] takes it back.
-    fn stop_receiving(&mut self) {}
-
-    /// Gives the kernel the interface back, and `pool` every buffer that the kernel had, where it had some: the port is [`PortState::Gone`] then, until
-    /// [`Port::reopen`]. A port whose buffers are its own stays as it is.
-    fn close(&mut self, _pool: &mut FramePool) {}
+        impl<W: PortWrapper> Port for W {
+            $( fn $read(&self) -> $value { PortWrapper::$read(self) } )*
+            $( fn $change(&mut self $(, $argument: $kind)*) -> $result {
+                PortWrapper::$change(self $(, $argument)*)
+            } )*
+        }
+    };
+    (@method $(#[$doc:meta])* [$($head:tt)*] [$($argument:ident)*]) => {
+        $(#[$doc])*
+        $($head)*;
+    };
+    (@method $(#[$doc:meta])* [$($head:tt)*] [$($unused:ident)*] $default:expr) => {
+        $(#[$doc])*
+        $($head)* {
+            $(let _ = $unused;)*
+            $default
+        }
+    };
 }
 
-impl<P: Port + ?Sized> Port for Box<P> {
-    fn name(&self) -> &str {
-        (**self).name()
+port! {
+    /// A source and a sink of frames.
+    ///
+    /// A port belongs to one thread at a time. It holds frames in no place of its own, except where
+    /// its documentation says so: every frame it takes from the kernel is handed over or counted as
+    /// dropped, and every frame given to [`Port::tx_burst`] is sent, counted as dropped, or still
+    /// with the caller.
+    trait Port;
+
+    reads {
+        /// The name: that of the interface, or one given at construction.
+        fn name(&self) -> &str;
+
+        /// How frames are exchanged, in words, for logs and views.
+        fn io(&self) -> String = String::new();
+
+        /// How many buffers of the pool the kernel has: to receive into, or being sent.
+        fn lent(&self) -> usize = 0;
+
+        /// A descriptor that becomes readable when frames wait; `None` if the port can only be
+        /// polled by calling.
+        fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+        /// What the link can do, as far as the last call noticed.
+        fn state(&self) -> PortState;
+
+        /// The port's hardware address.
+        fn mac(&self) -> [u8; 6];
+
+        /// The longest IP packet, bytes.
+        fn mtu(&self) -> u32;
+
+        /// How many frames [`Port::tx_burst`] could take now, as far as the port knows.
+        fn tx_room(&self) -> usize = usize::MAX;
+
+        /// How many frames wait to be received; `None` if the port cannot tell.
+        fn rx_waiting(&self) -> Option<u32> = None;
+
+        /// How many frames can wait to be received before some are lost; `None` if the port cannot
+        /// tell.
+        fn rx_ring(&self) -> Option<u32> = None;
+
+        /// When to call [`Port::rx_burst`] although the descriptor is not readable: for ports that
+        /// hold frames back.
+        fn next_due(&self) -> Option<Nanos> = None;
+
+        /// Whether the kernel's own stack receives every frame too that is handed over here. If
+        /// not, what the machine itself should receive never comes here, as far as
+        /// [`Port::set_local`] has told what that is.
+        fn kernel_has_copy(&self) -> bool = true;
     }
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
-        (**self).rx_burst(pool, now, out, max)
+
+    changes {
+        /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order
+        /// of arrival. Returns how many were appended. Never waits. `now` is the time of the call,
+        /// monotonic.
+        ///
+        /// Frames longer than a buffer are dropped as [`Reason::FrameTooLong`]; when the pool is
+        /// empty, frames are dropped as [`Reason::NoBuffer`]. Both count against `max`.
+        fn rx_burst(
+            &mut self,
+            pool: &mut FramePool,
+            now: Nanos,
+            out: &mut Vec<RxFrame>,
+            max: usize
+        ) -> usize;
+
+        /// Sends from the front of `frames` what can be sent without waiting, and releases the
+        /// buffers of what was sent to `pool`. Returns how many frames were taken. What stays in
+        /// `frames` was not sent: try again later.
+        ///
+        /// A frame that can never be sent (longer than the interface allows) is dropped as
+        /// [`Reason::PortRefused`].
+        fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize;
+
+        /// What was counted since the port was opened.
+        fn counters(&mut self) -> PortCounters;
+
+        /// Tells a port whose frames the kernel does not see too which addresses the machine itself
+        /// receives: those of *all* its interfaces, and the broadcast addresses of their networks.
+        ///
+        /// # Errors
+        /// There are more than [`MAX_LOCAL`](crate::guard::MAX_LOCAL); nothing is changed then.
+        fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> = Ok(());
+
+        /// Looks at the interface again: after a change that netlink reported, or to come back
+        /// after it had vanished; called in the network namespace in which the port was opened.
+        /// Returns true if the descriptor of [`Port::fd`] is a new one and must be registered again.
+        ///
+        /// # Errors
+        /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be
+        /// opened.
+        fn reopen(&mut self) -> Result<bool, PortError> = Ok(false);
+
+        /// From now on no frame is received any more, as far as the kernel can be told: what it has
+        /// handed over already can still be fetched. For a port that is about to be closed.
+        /// [`Port::reopen`] takes it back.
+        fn stop_receiving(&mut self) -> () = ();
+
+        /// Gives the kernel the interface back, and `pool` every buffer that the kernel had, where
+        /// it had some: the port is [`PortState::Gone`] then, until [`Port::reopen`]. A port whose
+        /// buffers are its own stays as it is.
+        fn close(&mut self, pool: &mut FramePool) -> () = ();
     }
-    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        (**self).tx_burst(pool, frames)
+}
+
+impl<P: Port + ?Sized> PortWrapper for Box<P> {
+    type Inner = P;
+
+    fn inner(&self) -> &P {
+        self
     }
-    fn fd(&self) -> Option<RawFd> {
-        (**self).fd()
-    }
-    fn state(&self) -> PortState {
-        (**self).state()
-    }
-    fn mac(&self) -> [u8; 6] {
-        (**self).mac()
-    }
-    fn mtu(&self) -> u32 {
-        (**self).mtu()
-    }
-    fn counters(&mut self) -> PortCounters {
-        (**self).counters()
-    }
-    fn tx_room(&self) -> usize {
-        (**self).tx_room()
-    }
-    fn rx_waiting(&self) -> Option<u32> {
-        (**self).rx_waiting()
-    }
-    fn rx_ring(&self) -> Option<u32> {
-        (**self).rx_ring()
-    }
-    fn next_due(&self) -> Option<Nanos> {
-        (**self).next_due()
-    }
-    fn io(&self) -> String {
-        (**self).io()
-    }
-    fn lent(&self) -> usize {
-        (**self).lent()
-    }
-    fn kernel_has_copy(&self) -> bool {
-        (**self).kernel_has_copy()
-    }
-    fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
-        (**self).set_local(addresses)
-    }
-    fn reopen(&mut self) -> Result<bool, PortError> {
-        (**self).reopen()
-    }
-    fn stop_receiving(&mut self) {
-        (**self).stop_receiving();
-    }
-    fn close(&mut self, pool: &mut FramePool) {
-        (**self).close(pool);
+
+    fn inner_mut(&mut self) -> &mut P {
+        self
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Attachment {
     /// Held as long as the worker runs, also while the interface is gone.
     pub(crate) claim: Option<Claim>,
     /// The descriptor that the poller watches.
-    pub(crate) watched: Option<i32>,
+    pub(crate) watched: bool,
     pub(crate) guard: Option<Guard>,
     pub(crate) offloads: Option<Offloads>,
     /// Frames are received and sent.

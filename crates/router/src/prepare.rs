@@ -365,7 +365,7 @@ impl<'a> WorkerBuilder<'a> {
             name: port.name.clone(),
             interface: port.interface,
             claim: self.claims[at].take(),
-            watched: None,
+            watched: false,
             guard,
             offloads,
             in_use: true,

@@ -159,13 +159,14 @@ impl Worker {
         }
         if let Some(fd) = self.ports[at].fd() {
             self.poller.add(fd, at as u64)?;
-            self.attachments[at].watched = Some(fd);
+            self.attachments[at].watched = true;
         }
         Ok(())
     }
 
     fn unwatch(&mut self, at: usize) {
-        if let Some(fd) = self.attachments[at].watched.take() {
+        let watched = std::mem::take(&mut self.attachments[at].watched);
+        if let Some(fd) = self.ports[at].fd().filter(|_| watched) {
             // A descriptor that was closed has left the set by itself.
             let _ = self.poller.remove(fd);
         }

@@ -4,7 +4,7 @@
 //! full length, whose payloads are whatever the buffer held before; nothing reads them.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
 use evenkeel_core::{Bytes, Nanos, Reason};
@@ -125,7 +125,7 @@ impl Port for SimPort {
         taken
     }
 
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! Tests of the whole measurement in virtual time, on a device whose rate, queue, delay and faults are known.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use evenkeel_ports::{Frame, FramePool, Port, PortCounters, PortState, RxFrame};
@@ -76,7 +76,7 @@ impl Port for End {
         }
         count
     }
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
     fn state(&self) -> PortState {

@@ -16,15 +16,16 @@ mod transmit;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use evenkeel_core::{Nanos, Reason};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::PortError;
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
-use crate::sys::{new_fd, realtime_minus_monotonic, set_option, take_error};
+use crate::sys::{realtime_minus_monotonic, set_option, set_send_buffer, take_error};
 use ring::Ring;
 use transmit::{Batch, Stop};
 
@@ -179,10 +180,9 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
         let what = format!("{what} for interface {name}");
         move |error: io::Error| PortError::from_io(what, error)
     };
-    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers are passed.
-    let socket = new_fd(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })
-        .map_err(failed("opening a packet socket"))?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+        .map_err(|error| failed("opening a packet socket")(error.into()))?;
     let fd = socket.as_fd();
     set_option(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
         .map_err(failed("ignoring outgoing frames"))?;
@@ -190,11 +190,7 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
         set_option(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)
             .map_err(failed("bypassing the queueing discipline"))?;
     }
-    // The kernel doubles the value for its own overhead. Beyond the system's limit only with CAP_NET_ADMIN.
-    let size = options.send_buffer as libc::c_int;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &size)
-        .or_else(|_| set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &size))
-        .map_err(failed("setting the send buffer"))?;
+    set_send_buffer(&socket, options.send_buffer).map_err(failed("setting the send buffer"))?;
     if options.promiscuous {
         let membership = libc::packet_mreq {
             mr_ifindex: ifindex as libc::c_int,
@@ -237,7 +233,7 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
 }
 
 /// Attaches a filter that lets nothing pass.
-fn refuse_all(fd: std::os::fd::BorrowedFd<'_>) -> io::Result<()> {
+fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut code = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
     // The kernel copies the program, and `code` lives until the call is over.
@@ -345,8 +341,8 @@ impl Port for AfPacketPort {
         Some(self.ring.frames())
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.socket.as_raw_fd())
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 
     fn state(&self) -> PortState {

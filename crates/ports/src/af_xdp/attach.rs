@@ -1,7 +1,6 @@
 //! What opening an interface takes: checks, the program, and a socket for each queue.
 
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::FRAME_OVERHEAD;
@@ -101,7 +100,7 @@ impl Wanted<'_> {
             let joined = Poller::new().map_err(|error| PortError::from_io(what(), error))?;
             for (number, queue) in queues.iter().enumerate() {
                 joined
-                    .add(queue.socket.fd().as_raw_fd(), number as u64)
+                    .add(queue.socket.fd(), number as u64)
                     .map_err(|error| PortError::from_io(what(), error))?;
             }
             Some(joined)

@@ -29,7 +29,7 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use evenkeel_core::Nanos;
@@ -267,10 +267,10 @@ impl Port for AfXdpPort {
         self.send(pool, frames)
     }
 
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(match &self.joined {
-            Some(joined) => joined.as_fd().as_raw_fd(),
-            None => self.queues.first()?.socket.fd().as_raw_fd(),
+            Some(joined) => joined.as_fd(),
+            None => self.queues.first()?.socket.fd().as_fd(),
         })
     }
 

@@ -12,8 +12,11 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::net::sockopt;
+use rustix::net::xdp::{XdpMmapOffsets, XdpRingOffset};
 
 use crate::error::PortError;
 use crate::mapping::Mapping;
@@ -47,7 +50,7 @@ impl Kind {
         }
     }
 
-    const fn of(self, all: &libc::xdp_mmap_offsets) -> &libc::xdp_ring_offset {
+    const fn of(self, all: &XdpMmapOffsets) -> &XdpRingOffset {
         match self {
             Self::Fill => &all.fr,
             Self::Completion => &all.cr,
@@ -78,7 +81,7 @@ impl<T: Copy> Ring<T> {
             move |error| PortError::from_io(format!("{what} the {kind:?} ring of an AF_XDP socket"), error)
         };
         set_option(socket, libc::SOL_XDP, kind.option(), &size).map_err(failed("making"))?;
-        let all = offsets(socket).map_err(failed("measuring"))?;
+        let all = sockopt::xdp_mmap_offsets(socket).map_err(|error| failed("measuring")(error.into()))?;
         let at = kind.of(&all);
         let length = at.desc as usize + size as usize * size_of::<T>();
         let memory = Mapping::shared(socket, length, kind.page_offset(), true).map_err(failed("mapping"))?;
@@ -92,7 +95,7 @@ impl<T: Copy> Ring<T> {
         Ok(Self {
             producer: place(at.producer),
             consumer: place(at.consumer),
-            flags: place(at.flags),
+            flags: place(at.flags.ok_or_else(|| failed("waking")(io::ErrorKind::Unsupported.into()))?),
             entries: at.desc as usize,
             size,
             head: 0,
@@ -112,23 +115,6 @@ impl<T: Copy> Ring<T> {
         // SAFETY: the mapping is as long as `entries` and `size` of them, and the index is below `size`.
         unsafe { self.memory.start().add(offset).cast() }
     }
-}
-
-fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: plain data.
-    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
-    // SAFETY: `offsets` and `length` are writable and fit each other.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_XDP,
-            libc::XDP_MMAP_OFFSETS,
-            (&raw mut offsets).cast(),
-            &raw mut length,
-        )
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(offsets) }
 }
 
 /// A ring that we write.

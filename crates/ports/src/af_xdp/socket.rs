@@ -5,13 +5,17 @@
 //! each port lives and dies alone. It costs eight bytes of kernel memory per page and socket.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 use super::ring::{Consumer, Kind, Producer};
 use crate::error::PortError;
 use crate::pool::Umem;
-use crate::sys::{limit_of_locked_memory, new_fd, set_option};
+use crate::sys::{limit_of_locked_memory, set_option};
 
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
@@ -47,12 +51,12 @@ impl XdpSocket {
     ) -> Result<Self, PortError> {
         if zero_copy {
             // A bind that was refused leaves the socket half made: each attempt has its own.
-            match Self::attempt(umem, name, ifindex, queue, ring, libc::XDP_ZEROCOPY) {
+            match Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_ZEROCOPY) {
                 Err(PortError::Unsupported { .. } | PortError::Io { .. }) => {}
                 other => return other,
             }
         }
-        Self::attempt(umem, name, ifindex, queue, ring, libc::XDP_COPY)
+        Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_COPY)
     }
 
     /// A socket that is nothing yet, for interface `name`.
@@ -60,11 +64,12 @@ impl XdpSocket {
     /// # Errors
     /// No AF_XDP in the kernel, or the process lacks CAP_NET_RAW.
     pub(super) fn create(name: &str) -> Result<OwnedFd, PortError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers are passed.
-        new_fd(unsafe { libc::socket(libc::AF_XDP, kind, 0) }).map_err(|source| match source.raw_os_error() {
-            Some(libc::EAFNOSUPPORT) => PortError::NoXdpSockets { interface: name.to_owned(), source },
-            _ => PortError::from_io(format!("opening an AF_XDP socket for interface {name}"), source),
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).map_err(|error| match error {
+            Errno::AFNOSUPPORT => {
+                PortError::NoXdpSockets { interface: name.to_owned(), source: error.into() }
+            }
+            _ => PortError::from_io(format!("opening an AF_XDP socket for interface {name}"), error.into()),
         })
     }
 
@@ -74,7 +79,7 @@ impl XdpSocket {
         ifindex: u32,
         queue: u32,
         ring: u32,
-        mode: u16,
+        mode: SocketAddrXdpFlags,
     ) -> Result<Self, PortError> {
         let failed = |what: &str| {
             let what = format!("{what} for interface {name}");
@@ -95,15 +100,13 @@ impl XdpSocket {
         );
         let (rx, tx) =
             (Consumer::create(fd.as_fd(), Kind::Rx, ring)?, Producer::create(fd.as_fd(), Kind::Tx, ring)?);
-        bind(&fd, ifindex, queue, mode | libc::XDP_USE_NEED_WAKEUP).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
-                _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),
-            }
+        bind(&fd, ifindex, queue, mode).map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
+            _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),
         })?;
         // Older kernels send 32 frames per call; that works too.
         let _ = set_option(fd.as_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND_BUDGET);
-        Ok(Self { fill, completion, rx, tx, zero_copy: mode == libc::XDP_ZEROCOPY, fd })
+        Ok(Self { fill, completion, rx, tx, zero_copy: mode == SocketAddrXdpFlags::XDP_ZEROCOPY, fd })
     }
 
     pub(super) fn fd(&self) -> &OwnedFd {
@@ -112,75 +115,41 @@ impl XdpSocket {
 
     /// Makes the kernel send what is in the transmit ring, as far as it can now.
     pub(super) fn kick(&self) -> io::Result<()> {
-        // SAFETY: no buffer is passed.
-        let result = unsafe {
-            libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
-        };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        net::send(&self.fd, &[], SendFlags::DONTWAIT)?;
+        Ok(())
     }
 
     /// Makes a driver that had run out of buffers look at the fill ring.
     pub(super) fn refilled(&self) {
-        // SAFETY: no buffer is passed; what it returns is looked at by the next burst.
-        unsafe {
-            libc::recvfrom(
-                self.fd.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
+        // What it returns is looked at by the next burst.
+        let _ = net::recv(&self.fd, &mut [0; 0], RecvFlags::DONTWAIT);
     }
 
     /// Frames that found no free buffer or no slot in the receive ring, since the socket was opened.
     pub(super) fn lost(&self) -> u64 {
-        // SAFETY: plain data.
-        let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let mut length = size_of::<libc::xdp_statistics>() as libc::socklen_t;
-        // SAFETY: `statistics` and `length` are writable and fit each other.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_XDP,
-                libc::XDP_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        };
-        // A frame that finds no buffer is counted as dropped or, by drivers without a copy, as an empty descriptor.
-        if result < 0 { 0 } else { statistics.rx_dropped + statistics.rx_ring_full }
+        // A frame that finds no buffer is counted as dropped or, by drivers without a copy, as an
+        // empty descriptor.
+        sockopt::xdp_statistics(&self.fd)
+            .map_or(0, |statistics| statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0))
     }
 }
 
 fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
-    let registration = libc::xdp_umem_reg {
+    let registration = XdpUmemReg {
         addr: umem.start() as u64,
         len: umem.len() as u64,
         chunk_size: umem.buffer() as u32,
         headroom: 0,
-        flags: 0,
+        flags: XdpUmemRegFlags::empty(),
         tx_metadata_len: 0,
     };
     // The kernel pins the pages; `umem` keeps them from being unmapped while a port has it.
-    set_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+    Ok(sockopt::set_xdp_umem_reg(fd, registration)?)
 }
 
-fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: flags,
-        sxdp_ifindex: ifindex,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: 0,
-    };
-    let length = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    patiently(|| {
-        // SAFETY: `address` is readable for `length` bytes.
-        let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
-        if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    })
+fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, mode: SocketAddrXdpFlags) -> io::Result<()> {
+    let address = SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
+    patiently(|| Ok(net::bind(fd, &address)?))
 }
 
 /// Tries again while the kernel has not yet let go of what was closed: queues and programs are given up by workers of its own, which a loaded machine

@@ -1,28 +1,26 @@
 //! CLOCK_MONOTONIC, the time of the whole house, and its distance from CLOCK_REALTIME.
 
 use evenkeel_core::Nanos;
+use rustix::time::{ClockId, clock_gettime};
 
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable timespec.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    debug_assert_eq!(result, 0, "both clocks exist on every Linux");
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The time since an origin that all processes of the machine share. Costs about 20 ns.
 #[must_use]
 pub fn monotonic_now() -> Nanos {
-    Nanos(read(libc::CLOCK_MONOTONIC))
+    Nanos(read(ClockId::Monotonic))
 }
 
 /// What to subtract from a stamp of CLOCK_REALTIME to have the same instant in CLOCK_MONOTONIC, nanoseconds; good to
 /// some 50 ns, until somebody sets the clock.
 #[must_use]
 pub fn realtime_minus_monotonic() -> i64 {
-    let before = read(libc::CLOCK_MONOTONIC);
-    let realtime = read(libc::CLOCK_REALTIME);
-    let after = read(libc::CLOCK_MONOTONIC);
+    let before = read(ClockId::Monotonic);
+    let realtime = read(ClockId::Realtime);
+    let after = read(ClockId::Monotonic);
     realtime as i64 - (before + (after - before) / 2) as i64
 }
 

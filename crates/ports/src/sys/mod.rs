@@ -27,7 +27,7 @@ pub use udp::{
 };
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The result of a system call that gives a number or -1.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -41,32 +41,19 @@ pub(crate) fn new_fd(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Takes the error that a socket holds, for one after its interface went down, lest it be readable for ever. True if there was one.
-pub(crate) fn take_error(fd: std::os::fd::BorrowedFd<'_>) -> bool {
-    use std::os::fd::AsRawFd;
-    let mut error: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `error` and `length` are writable and fit each other.
-    unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            (&raw mut error).cast(),
-            &raw mut length,
-        )
-    };
-    error != 0
+/// Takes the error that a socket holds, for one after its interface went down, lest it be readable
+/// for ever. True if there was one.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> bool {
+    matches!(rustix::net::sockopt::socket_error(fd), Ok(Err(_)))
 }
 
 /// Sets a socket option of plain data.
 pub(crate) fn set_option<T: Copy>(
-    fd: std::os::fd::BorrowedFd<'_>,
+    fd: BorrowedFd<'_>,
     level: libc::c_int,
     option: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is readable for `length` bytes for the time of the call.
     check(unsafe {

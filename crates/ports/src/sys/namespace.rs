@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::check;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// An open network namespace. It lives as long as this does, even if its name is removed.
 #[derive(Debug)]
@@ -43,9 +43,7 @@ impl NetNs {
     /// # Errors
     /// The process lacks CAP_SYS_ADMIN.
     pub fn enter(&self) -> io::Result<()> {
-        // SAFETY: no pointers are passed.
-        check(unsafe { libc::setns(self.fd.as_raw_fd(), libc::CLONE_NEWNET) })?;
-        Ok(())
+        Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
     /// A number that no other living namespace of this machine has.

@@ -1,10 +1,13 @@
 //! The calling thread and process: timer slack, processor, privilege, and children that do not outlive their parent.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use evenkeel_core::Nanos;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::check;
 
@@ -14,10 +17,9 @@ use super::check;
 /// # Errors
 /// None that the argument could cause.
 pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
-    let slack = slack.0.clamp(1, libc::c_ulong::MAX) as libc::c_ulong;
-    // SAFETY: this option takes a number.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack) })?;
-    Ok(())
+    // Zero would mean the default.
+    let slack = NonZeroU64::new(slack.0).unwrap_or(NonZeroU64::MIN);
+    Ok(rustix::thread::set_current_timer_slack(Some(slack))?)
 }
 
 /// Puts the calling thread before all ordinary threads of the machine (`SCHED_RR` at its lowest priority), or among them again; threads and processes that it
@@ -39,13 +41,8 @@ pub fn set_precedence(first: bool) -> io::Result<()> {
 /// # Errors
 /// More needs CAP_SYS_NICE.
 pub fn change_nice(steps: i32) -> io::Result<()> {
-    // Not `getpriority`, whose -1 may be a value or an error: the system call itself says 20 less the value.
-    // SAFETY: takes numbers; zero is the calling thread.
-    let rank = check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as libc::c_int)?;
-    let nice = (20 - rank).saturating_add(steps).clamp(-20, 19);
-    // SAFETY: as above.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) })?;
-    Ok(())
+    let nice = rustix::process::getpriority_process(None)?.saturating_add(steps).clamp(-20, 19);
+    Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
 /// Ties the calling thread to one processor.
@@ -53,16 +50,12 @@ pub fn change_nice(steps: i32) -> io::Result<()> {
 /// # Errors
 /// There is no such processor, or the process may not use it.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as usize {
+    if cpu >= CpuSet::MAX_CPU {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    // SAFETY: cpu_set_t is plain data; CPU_SET is given a number below CPU_SETSIZE.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        set
-    };
-    set_affinity(&set)
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Lets the calling thread run on every processor again.
@@ -70,28 +63,15 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
 /// # Errors
 /// The process is confined to processors that are off.
 pub fn drop_cpu_affinity() -> io::Result<()> {
-    // SAFETY: cpu_set_t is plain data; CPU_SET is given numbers below CPU_SETSIZE.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for cpu in 0..libc::CPU_SETSIZE as usize {
-            libc::CPU_SET(cpu, &mut set);
-        }
-        set
-    };
-    set_affinity(&set)
-}
-
-fn set_affinity(set: &libc::cpu_set_t) -> io::Result<()> {
-    // SAFETY: `set` is readable for its size; 0 is the calling thread.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) })?;
-    Ok(())
+    let mut set = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Whether the process runs as root.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 /// Raises the limit of open descriptors as far as allowed; returns the limit.
@@ -99,13 +79,9 @@ pub fn is_root() -> bool {
 /// # Errors
 /// None that is known.
 pub fn allow_as_many_files_as_possible() -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a writable rlimit.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: `limit` is a readable rlimit.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
-    Ok(limit.rlim_cur)
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.unwrap_or(u64::MAX))
 }
 
 /// Whether the calling thread may lock memory beyond the limit.
@@ -119,24 +95,21 @@ pub(crate) fn may_lock_beyond_limit() -> bool {
 
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-/// How much memory the process may lock, bytes; `None`: there is no limit, or it cannot be told.
+/// How much memory the process may lock, bytes; `None`: there is no limit.
 pub(crate) fn limit_of_locked_memory() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a writable rlimit.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) }).ok()?;
-    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    getrlimit(Resource::Memlock).current
 }
 
 /// Makes the child be killed when the *thread* that starts it ends, however it ends: so start it from a thread that
 /// lives as long as the child shall.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    let parent = std::process::id();
+    let parent = std::process::id().cast_signed();
     // SAFETY: the closure makes two system calls that are safe after fork, and allocates nothing.
     unsafe {
         command.pre_exec(move || {
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have ended before the wish was expressed.
-            if libc::getppid() as u32 != parent {
+            if rustix::process::getppid().map(|pid| pid.as_raw_pid()) != Some(parent) {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
             Ok(())
@@ -152,13 +125,11 @@ mod tests {
     fn a_thread_can_be_tied_and_released() {
         std::thread::spawn(|| {
             pin_to_cpu(0).unwrap();
-            // SAFETY: takes nothing.
-            assert_eq!(unsafe { libc::sched_getcpu() }, 0);
+            assert_eq!(rustix::thread::sched_getcpu(), 0);
             assert!(pin_to_cpu(1_000_000).is_err());
             drop_cpu_affinity().unwrap();
             set_timer_slack(Nanos(1)).unwrap();
-            // SAFETY: takes a number.
-            assert_eq!(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }, 1);
+            assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
         })
         .join()
         .unwrap();

@@ -31,8 +31,7 @@ pub fn refuse_sockets(family: i32) -> io::Result<()> {
     ];
     let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
     // Filters are for those who gain no privileges by starting programs.
-    // SAFETY: this option takes numbers.
-    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    rustix::thread::set_no_new_privs(true)?;
     // SAFETY: the program and its steps outlive the call, which copies them.
     check(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) })?;
     Ok(())
@@ -44,25 +43,23 @@ const fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketType};
+
     use super::*;
 
     #[test]
     fn sockets_of_one_family_are_refused_to_the_thread_and_what_it_starts() {
-        let open = |family| {
-            // SAFETY: no pointers are passed.
-            super::super::new_fd(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
-                .map(drop)
-                .map_err(|error| error.raw_os_error())
-        };
+        let open = |family| rustix::net::socket(family, SocketType::DGRAM, None).map(drop);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 refuse_sockets(libc::AF_UNIX).unwrap();
-                assert_eq!(open(libc::AF_UNIX), Err(Some(libc::EAFNOSUPPORT)));
-                assert_eq!(open(libc::AF_INET), Ok(()));
-                let child = scope.spawn(|| open(libc::AF_UNIX));
-                assert_eq!(child.join().unwrap(), Err(Some(libc::EAFNOSUPPORT)));
+                assert_eq!(open(AddressFamily::UNIX), Err(Errno::AFNOSUPPORT));
+                assert_eq!(open(AddressFamily::INET), Ok(()));
+                let child = scope.spawn(|| open(AddressFamily::UNIX));
+                assert_eq!(child.join().unwrap(), Err(Errno::AFNOSUPPORT));
             });
         });
-        assert_eq!(open(libc::AF_UNIX), Ok(()));
+        assert_eq!(open(AddressFamily::UNIX), Ok(()));
     }
 }

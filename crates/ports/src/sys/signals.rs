@@ -1,11 +1,14 @@
 //! The signals that stop or re-read, as something to poll: signalfd.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::{check, new_fd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::new_fd;
 
 /// A signal that the router and the lab act on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,15 +58,10 @@ impl Signals {
 
     /// The next signal that has come, if any. Never waits.
     pub fn take(&self) -> Option<Signal> {
-        // SAFETY: signalfd_siginfo is plain data, all-zero is valid.
-        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
-        let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: `info` is writable for `size` bytes.
-        let read = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size) };
-        if read != size as isize {
-            return None;
-        }
-        match info.ssi_signo as i32 {
+        // The number of the signal is the first word of signalfd_siginfo.
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        rustix::io::read(&self.fd, &mut info).ok().filter(|read| *read == info.len())?;
+        match i32::from_ne_bytes([info[0], info[1], info[2], info[3]]) {
             libc::SIGTERM => Some(Signal::Terminate),
             libc::SIGINT => Some(Signal::Interrupt),
             _ => Some(Signal::HangUp),
@@ -79,10 +77,8 @@ impl Signals {
             if let Some(signal) = self.take() {
                 return Ok(signal);
             }
-            let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one writable pollfd.
-            match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None) {
+                Err(error) if error != Errno::INTR => return Err(error.into()),
                 _ => {}
             }
         }
@@ -90,8 +86,8 @@ impl Signals {
 
     /// The descriptor to wait for.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -1,14 +1,17 @@
 //! A timer with an absolute time: timerfd on CLOCK_MONOTONIC.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use evenkeel_core::Nanos;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
-use super::{check, new_fd};
+use super::poller::timespec;
 
-/// A timer whose descriptor becomes readable at the time it is armed for. Late by 5 us or so on an idle core, whatever
-/// the timer slack.
+/// A timer whose descriptor becomes readable at the time it is armed for. Late by 5 us or so on an
+/// idle core, whatever the timer slack.
 #[derive(Debug)]
 pub struct Timer {
     fd: OwnedFd,
@@ -20,20 +23,18 @@ impl Timer {
     /// # Errors
     /// The process has no descriptor left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers are passed.
-        let fd = new_fd(unsafe {
-            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
-        })?;
-        Ok(Self { fd })
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self { fd: timerfd_create(TimerfdClockId::Monotonic, flags)? })
     }
 
-    /// Arms the timer for the instant `due`; an instant that has passed fires at once. Replaces an earlier arming.
+    /// Arms the timer for the instant `due`; an instant that has passed fires at once. Replaces an
+    /// earlier arming.
     ///
     /// # Errors
     /// None that the arguments could cause.
     pub fn arm(&self, due: Nanos) -> io::Result<()> {
         // Zero disarms; no instant that matters is the first nanosecond after boot.
-        self.set(due.0.clamp(1, i64::MAX as u64))
+        self.set(due.clamp(Nanos(1), Nanos(i64::MAX as u64)))
     }
 
     /// Disarms the timer and forgets that it has fired.
@@ -41,26 +42,12 @@ impl Timer {
     /// # Errors
     /// None that the arguments could cause.
     pub fn disarm(&self) -> io::Result<()> {
-        self.set(0)
+        self.set(Nanos::ZERO)
     }
 
-    fn set(&self, at: u64) -> io::Result<()> {
-        let spec = libc::itimerspec {
-            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: libc::timespec {
-                tv_sec: (at / 1_000_000_000) as libc::time_t,
-                tv_nsec: (at % 1_000_000_000) as libc::c_long,
-            },
-        };
-        // SAFETY: `spec` is readable for the time of the call, and the old value is not asked for.
-        check(unsafe {
-            libc::timerfd_settime(
-                self.fd.as_raw_fd(),
-                libc::TFD_TIMER_ABSTIME,
-                &raw const spec,
-                std::ptr::null_mut(),
-            )
-        })?;
+    fn set(&self, due: Nanos) -> io::Result<()> {
+        let spec = Itimerspec { it_interval: timespec(Nanos::ZERO), it_value: timespec(due) };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec)?;
         Ok(())
     }
 
@@ -71,7 +58,7 @@ impl Timer {
 
     /// The descriptor to wait for.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

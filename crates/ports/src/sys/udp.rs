@@ -5,8 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use evenkeel_core::Nanos;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::{check, monotonic_now, new_fd, realtime_minus_monotonic, set_option};
+use super::{check, monotonic_now, realtime_minus_monotonic, set_option};
 
 /// The most datagrams one call sends or receives.
 pub const MAX_BATCH: usize = 256;
@@ -22,12 +23,13 @@ pub fn set_tos(socket: &UdpSocket, dscp: u8) -> io::Result<()> {
     if dscp > 63 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    let value = libc::c_int::from(dscp) << 2;
+    let value = dscp << 2;
     if socket.local_addr()?.is_ipv6() {
-        set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &value)
+        sockopt::set_ipv6_tclass(socket, u32::from(value))?;
     } else {
-        set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, &value)
+        sockopt::set_ip_tos(socket, value)?;
     }
+    Ok(())
 }
 
 /// Sets the size of the receive buffer, bytes, beyond the system's limit if the process may.
@@ -35,7 +37,9 @@ pub fn set_tos(socket: &UdpSocket, dscp: u8) -> io::Result<()> {
 /// # Errors
 /// None that is known.
 pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
-    force(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+    let bytes = doubled_by_the_kernel(bytes);
+    Ok(sockopt::set_socket_recv_buffer_size_force(socket, bytes)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))?)
 }
 
 /// Sets the size of the send buffer, bytes, beyond the system's limit if the process may.
@@ -43,14 +47,14 @@ pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// # Errors
 /// None that is known.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
-    force(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+    let bytes = doubled_by_the_kernel(bytes);
+    Ok(sockopt::set_socket_send_buffer_size_force(socket, bytes)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?)
 }
 
-fn force(socket: &impl AsFd, forced: i32, polite: i32, bytes: u32) -> io::Result<()> {
-    // The kernel doubles the value for its own overhead and keeps it in an int.
-    let value = bytes.min(i32::MAX as u32 / 2) as libc::c_int;
-    set_option(socket.as_fd(), libc::SOL_SOCKET, forced, &value)
-        .or_else(|_| set_option(socket.as_fd(), libc::SOL_SOCKET, polite, &value))
+/// The largest size that the kernel takes: it doubles it for its own overhead, and keeps it in an int.
+fn doubled_by_the_kernel(bytes: u32) -> usize {
+    bytes.min(i32::MAX as u32 / 2) as usize
 }
 
 /// A UDP socket bound to `address`, which other sockets made by this function may have too: for senders, told apart by where they send.
@@ -58,36 +62,10 @@ fn force(socket: &impl AsFd, forced: i32, polite: i32, bytes: u32) -> io::Result
 /// # Errors
 /// The address is not of this host, or a socket that does not share has it.
 pub fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
-    let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
-    // SAFETY: no pointers are passed.
-    let socket = new_fd(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
-    let bound = match address {
-        SocketAddr::V4(v4) => {
-            let name = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            let length = size_of_val(&name) as libc::socklen_t;
-            // SAFETY: `name` is readable for `length` bytes for the time of the call.
-            unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) }
-        }
-        SocketAddr::V6(v6) => {
-            let name = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            let length = size_of_val(&name) as libc::socklen_t;
-            // SAFETY: as above.
-            unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), length) }
-        }
-    };
-    check(bound)?;
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &address)?;
     Ok(socket.into())
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use evenkeel_core::{Nanos, Reason};
 
-use super::pass_on;
+use super::wraps_inner;
 use crate::error::PortError;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, RxFrame};
@@ -230,8 +230,8 @@ impl<P: Port> FaultInjector<P> {
     }
 }
 
-impl<P: Port> Port for FaultInjector<P> {
-    pass_on!(rx_waiting rx_ring name fd state mac mtu tx_room reopen);
+impl<P: Port> crate::port::PortWrapper for FaultInjector<P> {
+    wraps_inner!(P);
 
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         self.now = now;

@@ -42,29 +42,18 @@ impl TxClock {
     }
 }
 
-/// The parts of [`crate::Port`] that a wrapper passes on as they are.
-macro_rules! pass_on {
-    ($($method:ident)*) => { $(pass_on!(@ $method);)* };
-    (@ name) => { fn name(&self) -> &str { self.inner.name() } };
-    (@ fd) => { fn fd(&self) -> Option<std::os::fd::RawFd> { self.inner.fd() } };
-    (@ state) => { fn state(&self) -> $crate::PortState { self.inner.state() } };
-    (@ mac) => { fn mac(&self) -> [u8; 6] { self.inner.mac() } };
-    (@ mtu) => { fn mtu(&self) -> u32 { self.inner.mtu() } };
-    (@ counters) => { fn counters(&mut self) -> $crate::PortCounters { self.inner.counters() } };
-    (@ tx_room) => { fn tx_room(&self) -> usize { self.inner.tx_room() } };
-    (@ rx_waiting) => { fn rx_waiting(&self) -> Option<u32> { self.inner.rx_waiting() } };
-    (@ rx_ring) => { fn rx_ring(&self) -> Option<u32> { self.inner.rx_ring() } };
-    (@ next_due) => { fn next_due(&self) -> Option<evenkeel_core::Nanos> { self.inner.next_due() } };
-    (@ reopen) => {
-        fn io(&self) -> String { self.inner.io() }
-        fn lent(&self) -> usize { self.inner.lent() }
-        fn kernel_has_copy(&self) -> bool { self.inner.kernel_has_copy() }
-        fn set_local(&mut self, addresses: &[std::net::IpAddr]) -> Result<(), $crate::PortError> {
-            self.inner.set_local(addresses)
+/// What every wrapper here says to [`crate::port::PortWrapper`]: where its inner port is.
+macro_rules! wraps_inner {
+    ($port:ty) => {
+        type Inner = $port;
+
+        fn inner(&self) -> &$port {
+            &self.inner
         }
-        fn reopen(&mut self) -> Result<bool, $crate::PortError> { self.inner.reopen() }
-        fn stop_receiving(&mut self) { self.inner.stop_receiving(); }
-        fn close(&mut self, pool: &mut $crate::FramePool) { self.inner.close(pool); }
+
+        fn inner_mut(&mut self) -> &mut $port {
+            &mut self.inner
+        }
     };
 }
-use pass_on;
+use wraps_inner;

@@ -1,13 +1,11 @@
 //! Writes every frame that passes a port to a pcapng file, with its direction.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_core::Nanos;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -15,10 +13,9 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
-use super::{Direction, TraceEvent, Tracer, TxClock, pass_on};
+use super::{Direction, TraceEvent, Tracer, TxClock, wraps_inner};
 use crate::error::PortError;
-use crate::pool::{Frame, FramePool};
-use crate::port::{Port, RxFrame};
+use crate::port::Port;
 use crate::sys::realtime_minus_monotonic;
 
 /// How a capture is written.
@@ -59,7 +56,7 @@ impl<P: Port> PcapTap<P> {
         let file = BufWriter::new(File::create(path).map_err(failed)?);
         Self::new(inner, file, options).map_err(|error| match error {
             pcap_file::PcapError::IoError(error) => failed(error),
-            other => PortError::Capture { file: path.display().to_string(), what: other.to_string() },
+            other => PortError::Capture { file: path.display().to_string(), what: other.into() },
         })
     }
 
@@ -134,14 +131,6 @@ impl<P: Port> std::fmt::Debug for PcapTap<P> {
     }
 }
 
-impl<P: Port> Port for PcapTap<P> {
-    pass_on!(rx_waiting rx_ring name fd state mac mtu counters tx_room next_due reopen);
-
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
-        self.inner.rx_burst(pool, now, out, max)
-    }
-
-    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        self.inner.tx_burst(pool, frames)
-    }
+impl<P: Port> crate::port::PortWrapper for PcapTap<P> {
+    wraps_inner!(Tracer<P, See>);
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use evenkeel_core::Nanos;
 
-use super::{Direction, TxClock, pass_on};
+use super::{Direction, TxClock, wraps_inner};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, RxFrame};
 
@@ -52,8 +52,8 @@ impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> Tracer<P, F> {
     }
 }
 
-impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> Port for Tracer<P, F> {
-    pass_on!(rx_waiting rx_ring name fd state mac mtu counters tx_room next_due reopen);
+impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> crate::port::PortWrapper for Tracer<P, F> {
+    wraps_inner!(P);
 
     fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
         self.last_receive = now;

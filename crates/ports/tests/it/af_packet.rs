@@ -213,7 +213,7 @@ fn an_interface_that_vanishes_is_noticed_and_used_again() {
             (port.state() == PortState::Up).then_some(())
         });
     }
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     let mut events: Vec<Event> = Vec::new();
     poller.add(b.fd().unwrap(), 1).unwrap();
 

@@ -298,7 +298,7 @@ fn every_receive_queue_has_a_socket() {
     assert_eq!(near.mode().queues, 3);
     let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
     let mut p = Pair { net, far, far_pool: FramePool::new(512), near, pool };
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     poller.add(p.near.fd().unwrap(), 1).unwrap();
     // From every CPU, so that different queues carry them.
     for number in 0..8u32 {

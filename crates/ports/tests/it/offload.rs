@@ -40,7 +40,7 @@ fn complete_checksum(frame: &mut [u8]) {
 /// Passes every frame from each port to the other until told to stop; gives the counters of both.
 fn wire(ports: &mut [AfPacketPort; 2], stop: &AtomicBool) -> [PortCounters; 2] {
     let mut pool = FramePool::new(4096);
-    let mut poller = Poller::new().unwrap();
+    let poller = Poller::new().unwrap();
     for (token, port) in ports.iter().enumerate() {
         poller.add(port.fd().unwrap(), token as u64).unwrap();
     }

@@ -17,7 +17,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -94,7 +94,7 @@ impl MirrorView {
 
     /// The descriptor that becomes readable when there are events.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.ready.fd()
     }
 
@@ -199,7 +199,7 @@ impl Mirror {
 
     /// The descriptor that becomes readable when there are events.
     #[must_use]
-    pub fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.view.fd()
     }
 

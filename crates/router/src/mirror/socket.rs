@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{
     NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -75,8 +75,8 @@ impl Kernel {
     }
 
     /// Becomes readable when there are events.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.events.as_raw_fd()
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
     }
 
     /// Reads one datagram of events. False: there are none now. Lost events are told as [`Fact::Overrun`].

@@ -55,7 +55,7 @@ impl WorkerBuilder<'_> {
     ) {
         if transition == PortTransition::Kept {
             self.opened[at] = Some(port);
-            self.attachments[at] = Some(Attachment { watched: None, link: self.links[at], ..attachment });
+            self.attachments[at] = Some(Attachment { watched: false, link: self.links[at], ..attachment });
             return;
         }
         old.pipeline.port_closed(&attachment.name, &port.counters());

@@ -102,7 +102,7 @@ impl Worker {
         let attachment = &self.attachments[at];
         let was_out = !attachment.in_use;
         let renewed = self.ports[at].reopen()?;
-        if renewed || attachment.watched.is_none() {
+        if renewed || !attachment.watched {
             let interface = attachment.interface.clone();
             self.watch(at)
                 .map_err(|source| PortError::Io { what: format!("watching {interface}"), source })?;

@@ -30,7 +30,7 @@ impl Port for Stamped {
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
         self.port.tx_burst(pool, frames)
     }
-    fn fd(&self) -> Option<std::os::fd::RawFd> {
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
     fn state(&self) -> PortState {
