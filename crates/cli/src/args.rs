@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use evenkeel_core::settings::quantity::parse_time;
+use evenkeel_core::settings::quantity::{QuantityError, parse_time};
 use evenkeel_sweep::Shard;
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
@@ -173,8 +173,28 @@ pub(crate) struct RunArgs {
     pub(crate) capture: Vec<(String, PathBuf)>,
 }
 
-fn capture(text: &str) -> Result<(String, PathBuf), String> {
-    let (port, file) = text.split_once('=').ok_or("expected PORT=FILE")?;
+/// Why the text of an argument is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("expected PORT=FILE")]
+    Capture,
+    #[error("expected a number: {0}")]
+    Number(#[from] std::num::ParseFloatError),
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    #[error("{text} is out of range: {range}")]
+    OutOfRange { text: String, range: &'static str },
+}
+
+impl ArgumentError {
+    /// `value`, which `text` says, if it is within a range; `range` says which.
+    fn within<T>(value: T, text: &str, valid: bool, range: &'static str) -> Result<T, Self> {
+        if valid { Ok(value) } else { Err(Self::OutOfRange { text: text.to_owned(), range }) }
+    }
+}
+
+fn capture(text: &str) -> Result<(String, PathBuf), ArgumentError> {
+    let (port, file) = text.split_once('=').ok_or(ArgumentError::Capture)?;
     Ok((port.to_owned(), file.into()))
 }
 
@@ -369,19 +389,15 @@ pub(crate) struct LiveArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
-fn trial(text: &str) -> Result<Duration, String> {
-    let time = Duration::from_nanos(parse_time(text).map_err(|error| error.to_string())?.0);
-    let valid = Duration::from_millis(50)..=Duration::from_secs(60);
-    if valid.contains(&time) { Ok(time) } else { Err(format!("{text} is out of range: 50ms to 60s")) }
+fn trial(text: &str) -> Result<Duration, ArgumentError> {
+    let time = Duration::from_nanos(parse_time(text)?.0);
+    let valid = (Duration::from_millis(50)..=Duration::from_secs(60)).contains(&time);
+    ArgumentError::within(time, text, valid, "50ms to 60s")
 }
 
-fn precision(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.parse().map_err(|error| format!("expected a number: {error}"))?;
-    if (0.1..=20.0).contains(&percent) {
-        Ok(percent)
-    } else {
-        Err(format!("{text} is out of range: 0.1 to 20"))
-    }
+fn precision(text: &str) -> Result<f64, ArgumentError> {
+    let percent = text.parse()?;
+    ArgumentError::within(percent, text, (0.1..=20.0).contains(&percent), "0.1 to 20")
 }
 
 /// What `lab` and `sim` both take.
@@ -485,7 +501,7 @@ pub(crate) enum ScenarioCommand {
 /// Shortest interval of `watch`: below, reading the counters would disturb what they count.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-fn interval(text: &str) -> Result<Duration, String> {
-    let time = Duration::from_nanos(parse_time(text).map_err(|error| error.to_string())?.0);
-    if time < SHORTEST { Err(format!("{text} is out of range: 10ms or more")) } else { Ok(time) }
+fn interval(text: &str) -> Result<Duration, ArgumentError> {
+    let time = Duration::from_nanos(parse_time(text)?.0);
+    ArgumentError::within(time, text, time >= SHORTEST, "10ms or more")
 }

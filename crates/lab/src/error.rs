@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use evenkeel_netns::ShellError;
+use evenkeel_scenario::ScenarioError;
 
 /// What went wrong. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +99,12 @@ impl From<ShellError> for LabError {
             }
             ShellError::Failed { command, said } => Self::Command { command, said },
         }
+    }
+}
+
+impl From<ScenarioError> for LabError {
+    fn from(error: ScenarioError) -> Self {
+        Self::BadInput(error.to_string())
     }
 }
 

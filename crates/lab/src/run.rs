@@ -8,7 +8,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, Signals};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
-use evenkeel_scenario::{Scenario, ScenarioError, Tool, World as Where};
+use evenkeel_scenario::{Scenario, Tool, World as Where};
 use evenkeel_world::wires;
 
 use crate::checks;
@@ -81,13 +81,12 @@ pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabErro
 
 /// The scenario with the options applied.
 fn prepared(scenario: &Scenario, options: &LabOptions) -> Result<Scenario, LabError> {
-    let invalid = |error: ScenarioError| LabError::BadInput(error.to_string());
     let mut scenario = scenario.clone();
     if let Some(name) = &options.without {
-        scenario = scenario.with_ablation(name).map_err(invalid)?;
+        scenario = scenario.with_ablation(name)?;
     }
     if options.time_scale != 1.0 {
-        scenario = scenario.scaled(options.time_scale).map_err(invalid)?;
+        scenario = scenario.scaled(options.time_scale)?;
     }
     Ok(scenario)
 }

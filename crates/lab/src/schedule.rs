@@ -106,7 +106,7 @@ impl Schedule {
             }
             SourceKind::Recording => {
                 let path = traffic.recording.as_deref().ok_or_else(|| refused("no recording".into()))?;
-                let packets = recording::read(path).map_err(refused)?;
+                let packets = recording::read(path).map_err(|error| refused(error.to_string()))?;
                 let longest = packets.iter().map(|(_, ip_len)| *ip_len).max().unwrap_or(SHORTEST);
                 let mtu = least_mtu(scenario, traffic);
                 if longest > mtu {

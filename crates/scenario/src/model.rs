@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_settings::read::suggest;
 use thiserror::Error;
 
 use crate::core_model::CoreModel;
@@ -317,13 +318,21 @@ pub enum ScenarioError {
         why: String,
     },
     /// There is no such ablation.
-    #[error("no [[without]] named {name:?}; there are: {known}")]
+    #[error("no [[without]] named {name:?}; {known}")]
     NoSuchAblation {
         /// The name asked for.
         name: String,
-        /// The names there are.
+        /// The nearest name, or those there are.
         known: String,
     },
+}
+
+impl ScenarioError {
+    /// There is no ablation `name`; these there are.
+    pub fn no_such_ablation<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let known = suggest(name, &known.collect::<Vec<_>>());
+        Self::NoSuchAblation { name: name.to_owned(), known }
+    }
 }
 
 impl Scenario {

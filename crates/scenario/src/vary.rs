@@ -61,9 +61,8 @@ impl Scenario {
     /// There is no such ablation.
     pub fn with_ablation(&self, name: &str) -> Result<Self, ScenarioError> {
         let Some(ablation) = self.ablations.iter().find(|ablation| ablation.name == name) else {
-            let known: Vec<_> =
-                self.ablations.iter().map(|ablation| format!("{:?}", ablation.name)).collect();
-            return Err(ScenarioError::NoSuchAblation { name: name.to_owned(), known: known.join(", ") });
+            let known = self.ablations.iter().map(|ablation| ablation.name.as_str());
+            return Err(ScenarioError::no_such_ablation(name, known));
         };
         let mut varied = self.clone();
         for AblationChange { set, at } in &ablation.set {

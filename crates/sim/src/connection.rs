@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use evenkeel_core::Nanos;
 use evenkeel_scenario::{Congestion, Scenario, Traffic, TrafficKind};
 use evenkeel_traffic::random::Dice;
-use evenkeel_traffic::{Beginnings, FlowsConfig};
+use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
 use evenkeel_world::FLOW_STREAMS;
 
+use crate::TrafficError;
 use crate::engine::{End, Engine, host_number};
 use crate::network::{address_key, way};
 use crate::queue::Event;
@@ -34,9 +35,7 @@ pub(crate) fn add(
     flow: u64,
 ) -> Result<(), SimError> {
     let TrafficKind::Tcp { congestion, bytes } = traffic.kind else {
-        let message =
-            format!("traffic {}: TCP at a rate is for real packets only; use kind = \"tcp\"", traffic.name);
-        return Err(SimError::BadInput(message));
+        return Err(TrafficError::TcpAtRate.of(traffic));
     };
     let job = Job { congestion, bytes: bytes.map(|bytes| bytes.0), start: traffic.start, stop: traffic.stop };
     connect(engine, scenario, number, traffic, flow, job)
@@ -51,7 +50,7 @@ pub(crate) fn add_many(
     config: FlowsConfig,
 ) -> Result<(), SimError> {
     let TrafficKind::TcpFlows { congestion, .. } = traffic.kind else { return Ok(()) };
-    let refused = |error| SimError::BadInput(format!("traffic {}: {error}", traffic.name));
+    let refused = |error: SourceError| TrafficError::from(error).of(traffic);
     for (flow, (start, size)) in (0..).zip(Beginnings::new(config).map_err(refused)?) {
         // What was begun in time is finished.
         let job = Job { congestion, bytes: Some(size.0), start, stop: scenario.duration };

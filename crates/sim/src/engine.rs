@@ -374,5 +374,5 @@ pub(crate) fn add(sum: &mut EndpointCounters, more: &EndpointCounters) {
 /// The number of a host in the scenario.
 pub(crate) fn host_number(scenario: &Scenario, name: &str) -> Result<u32, SimError> {
     let number = scenario.hosts.iter().position(|host| host.name == name);
-    number.map(|n| n as u32).ok_or_else(|| SimError::BadInput(format!("there is no host {name}")))
+    number.map(|n| n as u32).ok_or_else(|| SimError::NoNode(name.to_owned()))
 }

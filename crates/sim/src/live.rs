@@ -20,7 +20,7 @@ pub fn run_live(
 ) -> Result<Report, SimError> {
     let scenario = match without {
         None => scenario.clone(),
-        Some(name) => scenario.without(name).map_err(SimError::BadInput)?,
+        Some(name) => scenario.without(name)?,
     };
     let mut measured = Measured { world: "sim", ..Measured::default() };
     let mut cycle_ms = None;
@@ -30,7 +30,7 @@ pub fn run_live(
             measured.steps.push(unscheduled(&scenario, step, time));
             continue;
         };
-        let invalid = |error| SimError::BadInput(format!("step {}: {error}", step.name));
+        let invalid = |source| SimError::Cluster { part: format!("step {}", step.name), source };
         let warm_up = ModelConfig { duration: model.duration.saturating_sub(time), ..model.clone() };
         let (before, after) = (warm_up.run().map_err(invalid)?, model.run().map_err(invalid)?);
         let of = step_of(&scenario, &before, &after, cycle_ms);

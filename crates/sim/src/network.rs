@@ -5,9 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, Traffic};
-use evenkeel_traffic::{FlowArrivals, Replay, Source};
+use evenkeel_traffic::{FlowArrivals, Replay, Source, SourceError};
 use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, source_of, wires};
 
+use crate::TrafficError;
 use crate::engine::{Direction, Engine, Tally, Target, host_number};
 use crate::router::{SimRouter, mac};
 use crate::source::{Addresses, Schedule, Sender, numbered};
@@ -26,8 +27,7 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
             let far = &wire.ends[1 - near];
             directions.push(Direction {
                 to: target(scenario, &routers, far)?,
-                emulator: wires::emulator(scenario, number, near)
-                    .map_err(|error| SimError::BadInput(error.to_string()))?,
+                emulator: wires::emulator(scenario, number, near)?,
                 sent: 0,
                 arrived: 0,
             });
@@ -58,13 +58,13 @@ fn target(
     let port = ports.iter().position(|port| port.interface == end.interface);
     let port = port.filter(|port| *port < routers[router].ports.len());
     let port =
-        port.ok_or_else(|| SimError::BadInput(format!("no port {} at {}", end.interface, end.node)))?;
+        port.ok_or_else(|| SimError::NoPort { node: end.node.clone(), interface: end.interface.clone() })?;
     Ok(Target::Router(router as u32, port as u32))
 }
 
 /// How a host reaches another: direction of a wire, and addresses of what it sends.
 pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
-    let lost = || SimError::BadInput(format!("traffic {}: its hosts do not reach each other", traffic.name));
+    let lost = || TrafficError::Unreachable.of(traffic);
     let (from, to) = if back { (&traffic.to, &traffic.from) } else { (&traffic.from, &traffic.to) };
     let path = scenario.path_between(from, to).ok_or_else(lost)?;
     let next = path.get(1).ok_or_else(lost)?;
@@ -88,23 +88,21 @@ fn add_traffic(
     number: u32,
     traffic: &Traffic,
 ) -> Result<(), SimError> {
-    let refused =
-        |error: &dyn std::fmt::Display| SimError::BadInput(format!("traffic {}: {error}", traffic.name));
+    let invalid = |error: SourceError| TrafficError::from(error).of(traffic);
     let (direction, addresses) = way(scenario, traffic, false)?;
     for flow in 0..u64::from(traffic.flows) {
         let addresses = numbered(addresses, flow);
         // The first flow of each has the stream that the lab's has.
         let stream = u64::from(number) + flow * FLOW_STREAMS;
         let schedule = match source_of(scenario, traffic, stream, Nanos::ZERO) {
-            SourceKind::Flow(config) => {
-                Schedule::Flow(Box::new(Source::new(config).map_err(|error| refused(&error))?))
-            }
+            SourceKind::Flow(config) => Schedule::Flow(Box::new(Source::new(config).map_err(invalid)?)),
             SourceKind::Flows(config) => {
-                Schedule::Flows(Box::new(FlowArrivals::new(config).map_err(|error| refused(&error))?))
+                Schedule::Flows(Box::new(FlowArrivals::new(config).map_err(invalid)?))
             }
             SourceKind::Recording => {
-                let path = traffic.recording.as_deref().ok_or_else(|| refused(&"no recording"))?;
-                let packets = recording::read(path).map_err(|error| refused(&error))?;
+                let path =
+                    traffic.recording.as_deref().ok_or_else(|| TrafficError::NoRecording.of(traffic))?;
+                let packets = recording::read(path).map_err(|error| TrafficError::from(error).of(traffic))?;
                 Schedule::Replay(Replay::new(packets, traffic.start, traffic.stop))
             }
             SourceKind::Tcp => {

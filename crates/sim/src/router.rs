@@ -38,18 +38,20 @@ pub(crate) struct SimRouter {
 impl SimRouter {
     /// The router called `name`, all its links up, its routes those of [`Scenario::routes`], every neighbour known.
     pub(crate) fn new(scenario: &Scenario, name: &str, disciplines: &Disciplines) -> Result<Self, SimError> {
-        let refused = |error: &dyn std::fmt::Display| SimError::BadInput(format!("router {name}: {error}"));
         let config = scenario.router(name).map(|router| &router.config);
-        let config = config.ok_or_else(|| refused(&"there is none"))?;
+        let config = config.ok_or_else(|| SimError::NoNode(name.to_owned()))?;
         let mut pipeline = Pipeline::with_disciplines(config, Nanos::ZERO, disciplines.clone())
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| SimError::Router { router: name.to_owned(), source: Box::new(error) })?;
         let interfaces = scenario.interfaces(name);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut outward = Vec::with_capacity(config.ports.len());
         let mut tell = |event| pipeline.apply(Nanos::ZERO, event);
         for (index, port) in config.ports.iter().enumerate() {
             let interface = interfaces.iter().find(|interface| interface.name == port.interface);
-            let interface = interface.ok_or_else(|| refused(&format!("no wire for port {}", port.name)))?;
+            let interface = interface.ok_or_else(|| SimError::NoPort {
+                node: name.to_owned(),
+                interface: port.interface.clone(),
+            })?;
             let near = usize::from(scenario.wires[interface.wire].ends[0].node != name);
             let (own, mtu) = (mac(interface.wire, near), u32::from(interface.mtu));
             let port = PortIndex(index as u16);
@@ -143,7 +145,10 @@ impl SimRouter {
                 pipeline.swap_admission(now, link, admission.as_deref().cloned())
             }
         }
-        .map_err(|error| SimError::BadInput(format!("{} {} {}: {error}", set.router, set.link, set.knob)))
+        .map_err(|error| SimError::Change {
+            change: format!("{} {} {}", set.router, set.link, set.knob),
+            source: Box::new(error),
+        })
     }
 
     /// Its counters.

@@ -12,13 +12,12 @@ use crate::{FlowTotals, Outcome, SimError, SimOptions, network, polled};
 
 /// The scenario with the options applied.
 fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimError> {
-    let invalid = |error: evenkeel_scenario::ScenarioError| SimError::BadInput(error.to_string());
     let mut scenario = scenario.clone();
     if let Some(name) = &options.without {
-        scenario = scenario.with_ablation(name).map_err(invalid)?;
+        scenario = scenario.with_ablation(name)?;
     }
     if options.time_scale != 1.0 {
-        scenario = scenario.scaled(options.time_scale).map_err(invalid)?;
+        scenario = scenario.scaled(options.time_scale)?;
     }
     scenario.seed = options.seed.unwrap_or(scenario.seed);
     Ok(scenario)
@@ -30,7 +29,7 @@ pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, 
     if let Some(model) = &scenario.core {
         return polled::run(&scenario, model);
     }
-    let places = Places::new(&scenario).map_err(|error| SimError::BadInput(error.to_string()))?;
+    let places = Places::new(&scenario)?;
     let mut simulation = Simulation {
         places: places.all_measured(),
         engine: network::engine(&scenario, &options.disciplines)?,
@@ -111,8 +110,9 @@ impl Simulation<'_> {
         }
         for change in &step.set {
             let router = self.scenario.routers.iter().position(|router| router.name == change.router);
-            let router = router.ok_or_else(|| {
-                SimError::BadInput(format!("step {}: there is no router {}", step.name, change.router))
+            let router = router.ok_or_else(|| SimError::NoRouter {
+                step: step.name.clone(),
+                router: change.router.clone(),
             })?;
             self.engine.routers[router].set(now, change)?;
             self.engine.touched(router as u32);

@@ -16,10 +16,14 @@ mod store;
 pub mod tables;
 
 pub use merge::{Drawn, Merged, drawings, merge};
-pub use run::{Finished, RunOptions, Shard, run};
+pub use path::PathError;
+pub use run::{Finished, RunOptions, Shard, ShardError, run};
 pub use spec::{Axis, MapSpec, Sweep, Task};
 
 use std::path::PathBuf;
+
+use evenkeel_config::BuildError;
+use evenkeel_settings::Diagnostics;
 
 /// Why a sweep could not be run or merged.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +44,71 @@ pub enum SweepError {
         /// What is wrong with it.
         what: String,
     },
-    /// What was asked for does not fit together.
-    #[error("{0}")]
-    BadInput(String),
+    /// A point of the grid makes no scenario.
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    /// A router has a discipline that this program does not know.
+    #[error("{sweep}: router {router}: {source}")]
+    Discipline {
+        /// The sweep.
+        sweep: String,
+        /// The router.
+        router: String,
+        /// What is wrong with it.
+        source: BuildError,
+    },
+    /// There is nothing to merge.
+    #[error("no folder to merge")]
+    NoFolder,
+    /// Folders that do not belong together.
+    #[error(
+        "{} and {} are of different sweeps, or of versions of one: {} with {} tasks and {} with {}",
+        folders[0].display(), folders[1].display(), sweeps[0].0, sweeps[0].1, sweeps[1].0, sweeps[1].1
+    )]
+    DifferentSweeps {
+        /// The folders.
+        folders: [PathBuf; 2],
+        /// Name and number of tasks of the sweep in each.
+        sweeps: [(String, usize); 2],
+    },
+}
+
+/// Why a point of a grid makes no scenario.
+#[derive(Debug, thiserror::Error)]
+pub enum GridError {
+    /// A value cannot be put where a path says.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A seed that a scenario cannot hold.
+    #[error("seed {0} is too large; valid: up to 2^63 - 1")]
+    Seed(u64),
+    /// A measure's `{axis}` is not closed.
+    #[error("{0:?}: `}}` is missing")]
+    NoBrace(String),
+    /// A measure names no axis.
+    #[error("{expression:?}: no axis {axis:?}; {known}")]
+    NoAxis {
+        /// The measure.
+        expression: String,
+        /// The name.
+        axis: String,
+        /// Which axes there are.
+        known: String,
+    },
+    /// The scenario of a point is wrong.
+    #[error("with {point}: {}", keys_and_messages(errors))]
+    Point {
+        /// The point, in words.
+        point: String,
+        /// What is wrong there.
+        errors: Diagnostics,
+    },
+}
+
+/// Without file and line: those of a point's scenario are in no file.
+fn keys_and_messages(errors: &Diagnostics) -> String {
+    let each = errors.0.iter().map(|error| format!("{}: {}", error.key, error.message));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 impl SweepError {
@@ -51,7 +117,7 @@ impl SweepError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Write { .. } => 1,
-            Self::Read { .. } | Self::BadInput(_) => 2,
+            _ => 2,
         }
     }
 }

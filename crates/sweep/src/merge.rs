@@ -38,15 +38,11 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
     for folder in folders {
         let this = Manifest::read(folder)?;
         if let Some(first) = manifest.as_ref().filter(|first| first.identity() != this.identity()) {
-            return Err(SweepError::BadInput(format!(
-                "{} and {} are of different sweeps, or of versions of one: {} with {} tasks and {} with {}",
-                folders[0].display(),
-                folder.display(),
-                first.name,
-                first.tasks.len(),
-                this.name,
-                this.tasks.len()
-            )));
+            let what = |sweep: &Manifest| (sweep.name.clone(), sweep.tasks.len());
+            return Err(SweepError::DifferentSweeps {
+                folders: [folders[0].clone(), folder.clone()],
+                sweeps: [what(first), what(&this)],
+            });
         }
         for (index, name) in this.tasks.iter().enumerate() {
             if !found.contains_key(&index)
@@ -58,7 +54,7 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         manifest = Some(this);
     }
     let Some(manifest) = manifest else {
-        return Err(SweepError::BadInput("no folder to merge".to_owned()));
+        return Err(SweepError::NoFolder);
     };
     fs::create_dir_all(out).map_err(|source| SweepError::Write { path: out.to_owned(), source })?;
     let results: Vec<&TaskResult> = found.values().collect();
@@ -67,7 +63,7 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         let path = out.join(name);
         store::write_bytes(&path, bytes)?;
         files.push(path);
-        Ok(())
+        Ok::<_, SweepError>(())
     };
     for (name, table) in [("results", rows(&manifest, &results)), ("measures", measures(&manifest, &results))]
     {

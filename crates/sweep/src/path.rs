@@ -1,6 +1,76 @@
 //! Paths into a scenario: `router[r1].config.link[sink].ring.slots`.
 
+use thiserror::Error;
 use toml::{Table, Value};
+
+/// Why a value cannot be put where a path says.
+#[derive(Debug, Error)]
+pub enum PathError {
+    /// There is no path.
+    #[error("the path is empty")]
+    Empty,
+    /// Two dots, or a bracket without a key.
+    #[error("{path:?}: a key is missing before {before:?}")]
+    NoKey {
+        /// The path.
+        path: String,
+        /// What comes then.
+        before: String,
+    },
+    /// A bracket is not closed.
+    #[error("{0:?}: `]` is missing")]
+    NoBracket(String),
+    /// It ends too early.
+    #[error("{0:?} ends with a dot")]
+    EndsWithDot(String),
+    /// Something follows a bracket at once.
+    #[error("{path:?}: expected `.` before {before:?}")]
+    NoDot {
+        /// The path.
+        path: String,
+        /// What comes then.
+        before: String,
+    },
+    /// It ends at an item of a list.
+    #[error("{0:?} names a whole table; say which key of it")]
+    WholeTable(String),
+    /// A list on the way, and not said which item.
+    #[error("{path:?}: {key} is a list; say which: {key}[name]")]
+    WhichItem {
+        /// The path.
+        path: String,
+        /// The list.
+        key: String,
+    },
+    /// An item of what is no list.
+    #[error("{path:?}: {key} is no list")]
+    NoList {
+        /// The path.
+        path: String,
+        /// What is no list.
+        key: String,
+    },
+    /// A key of what is no table.
+    #[error("{path:?}: {key} is a {kind}, not a table")]
+    NoTable {
+        /// The path.
+        path: String,
+        /// What is no table.
+        key: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A list without this item.
+    #[error("{path:?}: there is no {item:?}; there are: {known}")]
+    NoItem {
+        /// The path.
+        path: String,
+        /// The item asked for.
+        item: String,
+        /// The items there are.
+        known: String,
+    },
+}
 
 /// One part of a path: a key, and which of a list is meant.
 struct Part<'p> {
@@ -8,54 +78,53 @@ struct Part<'p> {
     item: Option<&'p str>,
 }
 
-fn parts(path: &str) -> Result<Vec<Part<'_>>, String> {
+fn parts(path: &str) -> Result<Vec<Part<'_>>, PathError> {
     let mut parts = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
         let end = rest.find(['.', '[']).unwrap_or(rest.len());
         let (key, after) = rest.split_at(end);
         if key.is_empty() {
-            return Err(format!("{path:?}: a key is missing before {rest:?}"));
+            return Err(PathError::NoKey { path: path.to_owned(), before: rest.to_owned() });
         }
         let (item, after) = match after.strip_prefix('[') {
             None => (None, after),
             Some(inside) => {
                 let (item, after) =
-                    inside.split_once(']').ok_or_else(|| format!("{path:?}: `]` is missing"))?;
+                    inside.split_once(']').ok_or_else(|| PathError::NoBracket(path.to_owned()))?;
                 (Some(item), after)
             }
         };
         parts.push(Part { key, item });
         rest = match after.strip_prefix('.') {
-            Some("") => return Err(format!("{path:?} ends with a dot")),
+            Some("") => return Err(PathError::EndsWithDot(path.to_owned())),
             Some(next) => next,
             None if after.is_empty() => "",
-            None => return Err(format!("{path:?}: expected `.` before {after:?}")),
+            None => {
+                return Err(PathError::NoDot { path: path.to_owned(), before: after.to_owned() });
+            }
         };
     }
-    if parts.is_empty() { Err("the path is empty".to_owned()) } else { Ok(parts) }
+    if parts.is_empty() { Err(PathError::Empty) } else { Ok(parts) }
 }
 
 /// Puts `value` where `path` says. Tables on the way are made; items of lists are not.
-pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
+pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), PathError> {
     let parts = parts(path)?;
-    let Some((last, way)) = parts.split_last() else { return Err("the path is empty".to_owned()) };
+    let Some((last, way)) = parts.split_last() else { return Err(PathError::Empty) };
     if last.item.is_some() {
-        return Err(format!("{path:?} names a whole table; say which key of it"));
+        return Err(PathError::WholeTable(path.to_owned()));
     }
     let mut here = table;
     for part in way {
+        let (path, key) = (path.to_owned(), part.key.to_owned());
         let entry = here.entry(part.key).or_insert_with(|| Value::Table(Table::new()));
         here = match (entry, part.item) {
             (Value::Table(table), None) => table,
-            (Value::Array(items), Some(item)) => pick(items, item, path)?,
-            (Value::Array(_), None) => {
-                return Err(format!("{path:?}: {} is a list; say which: {}[name]", part.key, part.key));
-            }
-            (_, Some(_)) => return Err(format!("{path:?}: {} is no list", part.key)),
-            (other, None) => {
-                return Err(format!("{path:?}: {} is a {}, not a table", part.key, other.type_str()));
-            }
+            (Value::Array(items), Some(item)) => pick(items, item, &path)?,
+            (Value::Array(_), None) => return Err(PathError::WhichItem { path, key }),
+            (_, Some(_)) => return Err(PathError::NoList { path, key }),
+            (other, None) => return Err(PathError::NoTable { path, key, kind: other.type_str() }),
         };
     }
     here.insert(last.key.to_owned(), value);
@@ -63,7 +132,7 @@ pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<(), Str
 }
 
 /// The table in a list with this name, port, or (if it is a number) index.
-fn pick<'t>(items: &'t mut [Value], item: &str, path: &str) -> Result<&'t mut Table, String> {
+fn pick<'t>(items: &'t mut [Value], item: &str, path: &str) -> Result<&'t mut Table, PathError> {
     let name = |value: &Value| -> Option<String> {
         let table = value.as_table()?;
         ["name", "port"].iter().find_map(|key| table.get(*key)?.as_str()).map(str::to_owned)
@@ -74,7 +143,11 @@ fn pick<'t>(items: &'t mut [Value], item: &str, path: &str) -> Result<&'t mut Ta
         .position(|value| name(value).as_deref() == Some(item))
         .or_else(|| item.parse().ok().filter(|index| *index < items.len()));
     let table = at.and_then(|at| items[at].as_table_mut());
-    table.ok_or_else(|| format!("{path:?}: there is no {item:?}; there are: {}", known.join(", ")))
+    table.ok_or_else(|| PathError::NoItem {
+        path: path.to_owned(),
+        item: item.to_owned(),
+        known: known.join(", "),
+    })
 }
 
 #[cfg(test)]
@@ -99,7 +172,7 @@ mod tests {
 
     #[test]
     fn wrong_paths_say_what_there_is() {
-        let refused = |path: &str| put(&mut scenario(), path, Value::Integer(1)).unwrap_err();
+        let refused = |path: &str| put(&mut scenario(), path, Value::Integer(1)).unwrap_err().to_string();
         assert!(refused("router[r2].x").ends_with("there is no \"r2\"; there are: r1"));
         assert!(refused("router.config").contains("router is a list; say which: router[name]"));
         assert!(refused("router[r1].name.x").contains("name is a string, not a table"));

@@ -9,11 +9,11 @@ use std::thread;
 use evenkeel_report::stats::Measured;
 use evenkeel_report::{ClassStats, StepStats};
 use evenkeel_router::Disciplines;
-use evenkeel_sim::SimOptions;
+use evenkeel_sim::{SimError, SimOptions};
 
-use crate::SweepError;
 use crate::spec::{Sweep, Task};
 use crate::store::{self, Manifest, Row, TaskResult};
+use crate::{GridError, SweepError};
 
 /// A part of a sweep: every `of`-th task, beginning with the `number`-th; both from 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -32,12 +32,12 @@ impl Shard {
     ///
     /// # Errors
     /// It is not so written, or the part is not within 1 to the number of parts.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, ShardError> {
         let parts =
             text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
         match parts {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
-            _ => Err(format!("{text:?} is no part such as \"3/8\": the third of eight, counted from 1")),
+            _ => Err(ShardError(text.to_owned())),
         }
     }
 
@@ -45,6 +45,11 @@ impl Shard {
         index % self.of == self.number - 1
     }
 }
+
+/// A text that names no part of a sweep.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is no part such as \"3/8\": the third of eight, counted from 1")]
+pub struct ShardError(pub String);
 
 /// How a sweep is run.
 #[derive(Clone, Debug)]
@@ -79,15 +84,14 @@ pub fn run(
     options: &RunOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Finished, SweepError> {
-    let all: Vec<Task> = (0..sweep.tasks())
-        .map(|index| sweep.task(index))
-        .collect::<Result<_, _>>()
-        .map_err(SweepError::BadInput)?;
-    let first = all.first().map(|task| sweep.scenario(task)).transpose().map_err(SweepError::BadInput)?;
+    let all: Vec<Task> = (0..sweep.tasks()).map(|index| sweep.task(index)).collect::<Result<_, _>>()?;
+    let first = all.first().map(|task| sweep.scenario(task)).transpose()?;
     for router in first.iter().flat_map(|scenario| &scenario.routers) {
         // A discipline that this program does not know would fail every task.
-        options.disciplines.check(&router.config).map_err(|error| {
-            SweepError::BadInput(format!("{}: router {}: {error}", sweep.name, router.name))
+        options.disciplines.check(&router.config).map_err(|source| SweepError::Discipline {
+            sweep: sweep.name.clone(),
+            router: router.name.clone(),
+            source,
         })?;
     }
     let tasks_folder = folder.join(store::TASKS);
@@ -150,15 +154,24 @@ struct Failures {
     write: Option<SweepError>,
 }
 
+/// Why a task has no result.
+#[derive(Debug, thiserror::Error)]
+enum TaskError {
+    #[error(transparent)]
+    Grid(#[from] GridError),
+    #[error(transparent)]
+    Simulation(#[from] SimError),
+}
+
 /// A thread that panicked has left nothing half done behind this lock.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn simulate(sweep: &Sweep, task: &Task, disciplines: &Disciplines) -> Result<TaskResult, String> {
+fn simulate(sweep: &Sweep, task: &Task, disciplines: &Disciplines) -> Result<TaskResult, TaskError> {
     let scenario = sweep.scenario(task)?;
     let options = SimOptions { disciplines: disciplines.clone(), ..SimOptions::default() };
-    let outcome = evenkeel_sim::run(&scenario, &options).map_err(|error| error.to_string())?;
+    let outcome = evenkeel_sim::run(&scenario, &options)?;
     let stats = outcome.run.step_stats();
     let measure = |(name, _): &(String, String)| {
         let expectation = scenario.expectations.iter().find(|expectation| expectation.name == *name)?;
@@ -204,7 +217,7 @@ mod tests {
     fn parts_are_counted_from_one() {
         assert_eq!(Shard::parse("3/8"), Ok(Shard { number: 3, of: 8 }));
         for wrong in ["0/8", "9/8", "3", "a/b", "3/0", ""] {
-            assert!(Shard::parse(wrong).unwrap_err().contains("counted from 1"), "{wrong}");
+            assert!(Shard::parse(wrong).unwrap_err().to_string().contains("counted from 1"), "{wrong}");
         }
     }
 }

@@ -10,6 +10,7 @@ use evenkeel_settings::tree::{Data, Node};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::GridError;
 use crate::chart::ChartSpec;
 use crate::path;
 use crate::tables::SWEEP;
@@ -126,7 +127,7 @@ impl Sweep {
     ///
     /// # Errors
     /// A path leads nowhere.
-    pub fn task(&self, index: usize) -> Result<Task, String> {
+    pub fn task(&self, index: usize) -> Result<Task, GridError> {
         let seed = self.seeds[index % self.seeds.len()];
         let mut rest = index / self.seeds.len();
         let mut places = Vec::new();
@@ -152,7 +153,7 @@ impl Sweep {
                 path::put(&mut table, path, value.clone())?;
             }
         }
-        let seed_value = i64::try_from(seed).map_err(|_large| format!("seed {seed} is too large"))?;
+        let seed_value = i64::try_from(seed).map_err(|_large| GridError::Seed(seed))?;
         table.insert("seed".to_owned(), Value::Integer(seed_value));
         let mut measures = Vec::new();
         for (name, expression) in &self.measures {
@@ -170,16 +171,17 @@ impl Sweep {
     }
 
     /// An expression with `{axis}` replaced by the axis' value.
-    fn with_values(&self, expression: &str, values: &[Value]) -> Result<String, String> {
+    fn with_values(&self, expression: &str, values: &[Value]) -> Result<String, GridError> {
         let mut out = String::new();
         let mut rest = expression;
         while let Some((before, inside)) = rest.split_once('{') {
             let (name, after) =
-                inside.split_once('}').ok_or_else(|| format!("{expression:?}: `}}` is missing"))?;
+                inside.split_once('}').ok_or_else(|| GridError::NoBrace(expression.to_owned()))?;
             let value = self.axes.iter().zip(values).find(|(axis, _)| axis.name == name);
             let Some((_, value)) = value else {
                 let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
-                return Err(format!("{expression:?}: no axis {name:?}; {}", suggest(name, &names)));
+                let (expression, axis) = (expression.to_owned(), name.to_owned());
+                return Err(GridError::NoAxis { expression, axis, known: suggest(name, &names) });
             };
             out.push_str(before);
             out.push_str(&plain(value));
@@ -192,12 +194,9 @@ impl Sweep {
     ///
     /// # Errors
     /// What is wrong with it, and at which point of the grid.
-    pub fn scenario(&self, task: &Task) -> Result<Scenario, String> {
-        Scenario::parse(&task.text, &self.file, &self.folder).map_err(|errors| {
-            let each: Vec<String> =
-                errors.0.iter().map(|error| format!("{}: {}", error.key, error.message)).collect();
-            format!("with {}: {}", self.words(task), each.join("; "))
-        })
+    pub fn scenario(&self, task: &Task) -> Result<Scenario, GridError> {
+        Scenario::parse(&task.text, &self.file, &self.folder)
+            .map_err(|errors| GridError::Point { point: self.words(task), errors })
     }
 
     /// `ring 4, limit 50, seed 1`.
@@ -218,8 +217,8 @@ impl Sweep {
         }
         for point in 0..self.points() {
             let made = self.task(point * self.seeds.len()).and_then(|task| self.scenario(&task).map(drop));
-            if let Err(message) = made {
-                return reader.fail(&fields.span("vary"), "vary", message);
+            if let Err(error) = made {
+                return reader.fail(&fields.span("vary"), "vary", error.to_string());
             }
         }
     }

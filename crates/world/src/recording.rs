@@ -1,23 +1,34 @@
 //! Capture files as schedules.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_core::{Bytes, Nanos};
 use evenkeel_net::frame::{Parsed, parse};
 use evenkeel_ports::pcap::{Pace, PcapReadPort};
-use evenkeel_ports::{FramePool, Port};
+use evenkeel_ports::{FramePool, Port, PortError};
 
 /// Frames read at once.
 const BURST: usize = 64;
 /// Longest frame that is read.
 const LONGEST: usize = 9_100;
 
+/// Why a capture gives no schedule.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// It cannot be read, or is no capture.
+    #[error(transparent)]
+    Capture(#[from] PortError),
+    /// It holds no IP packet.
+    #[error("{file} holds no IP packets", file = .0.display())]
+    NoPackets(PathBuf),
+}
+
 /// When the IP packets of a capture came, from the first on, and how long they were. Whatever else it holds is left out.
 ///
 /// # Errors
 /// It cannot be read, is no capture, or holds no IP packet.
-pub fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, String> {
-    let mut port = PcapReadPort::open(path, Pace::Captured).map_err(|error| error.to_string())?;
+pub fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, RecordingError> {
+    let mut port = PcapReadPort::open(path, Pace::Captured)?;
     let mut pool = FramePool::for_frames_of(BURST, LONGEST);
     let (mut packets, mut frames) = (Vec::new(), Vec::new());
     // The first call says when the recording begins, the others come after all of it.
@@ -32,9 +43,9 @@ pub fn read(path: &Path) -> Result<Vec<(Nanos, Bytes)>, String> {
             pool.release(received.frame);
         }
     }
-    match port.error() {
-        Some(error) => Err(error.to_string()),
-        None if packets.is_empty() => Err(format!("{} holds no IP packets", path.display())),
+    match port.into_error() {
+        Some(error) => Err(error.into()),
+        None if packets.is_empty() => Err(RecordingError::NoPackets(path.to_owned())),
         None => Ok(packets),
     }
 }

@@ -64,7 +64,10 @@ fn without_a_mechanism_only_the_steps_that_must_fail_run() {
     assert_eq!(then.steps[0].config.cluster.as_ref().unwrap().weights, [1, 1]);
     assert_eq!(then.steps[0].weights, [1, 3], "shares are held against what the file says");
     assert_eq!((then.expectations.len(), then.expectations[0].step), (1, 0));
-    assert!(scenario.without("weight").unwrap_err().contains("weights"), "the nearest name is told");
+    assert!(
+        scenario.without("weight").unwrap_err().to_string().contains("weights"),
+        "the nearest name is told"
+    );
 }
 
 #[test]

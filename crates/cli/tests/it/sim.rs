@@ -53,7 +53,7 @@ fn a_mechanism_switched_off_fails_what_it_must() {
     assert_eq!((code, text.as_str()), (Some(0), ""), "all went as expected");
     let (code, text) = simulate(folder.path(), &["--without", "nothing"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("no [[without]] named \"nothing\"; there are: \"X_DELAY\""), "{text}");
+    assert!(text.contains("no [[without]] named \"nothing\"; there are: X_DELAY"), "{text}");
     let (code, text) = simulate(folder.path(), &["--seeds", "0"]);
     assert_eq!(code, Some(2), "{text}");
 }

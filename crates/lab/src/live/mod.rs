@@ -49,7 +49,7 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
     segment::require()?;
     let mut scenario = match &options.without {
         None => scenario.clone(),
-        Some(name) => scenario.without(name).map_err(LabError::BadInput)?,
+        Some(name) => scenario.without(name)?,
     };
     for step in &mut scenario.steps {
         let scaled = |time: Nanos| Nanos((time.0 as f64 * options.time_scale) as u64);

@@ -8,7 +8,7 @@ pub use file::{Claim, ClusterScenario};
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Parameter, PublishedValue, Report, Run, Sample, StepMark, Verdict};
-use evenkeel_scenario::Term;
+use evenkeel_scenario::{ScenarioError, Term};
 
 use crate::SimError;
 
@@ -21,7 +21,8 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
         None => None,
         Some(name) => {
             let found = scenario.ablations.iter().find(|(known, _, _)| known == name);
-            let missing = || SimError::BadInput(format!("no [[without]] named {name:?}"));
+            let known = scenario.ablations.iter().map(|(known, _, _)| known.as_str());
+            let missing = || ScenarioError::no_such_ablation(name, known);
             Some(found.ok_or_else(missing)?)
         }
     };
@@ -31,7 +32,8 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
     for (index, (name, case)) in scenario.cases.iter().enumerate() {
         let mut model = ablation.map_or(case, |(_, changed, _)| &changed[index]).clone();
         (model.seed, model.cluster.seed) = (seed, seed);
-        let outcome = model.run().map_err(|error| SimError::BadInput(format!("case {name}: {error}")))?;
+        let outcome =
+            model.run().map_err(|source| SimError::Cluster { part: format!("case {name}"), source })?;
         let changes = vec![describe(&model)];
         run.steps.push(StepMark { name: name.clone(), at_s: begin.as_secs_f64(), changes });
         run.parameters.extend(parameters(name, &model, &outcome));

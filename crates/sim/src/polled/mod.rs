@@ -11,7 +11,7 @@ use evenkeel_core::drop::{
     BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass,
     Share, ShareId,
 };
-use evenkeel_core::{Bytes, Cycles, Nanos};
+use evenkeel_core::{Bytes, Cycles, Nanos, OutOfRange};
 use evenkeel_scenario::core_model::{CoreFlows, CoreModel};
 
 use arrivals::Arrivals;
@@ -123,7 +123,7 @@ impl PolledCore {
     ///
     /// # Errors
     /// A value that the droppers refuse.
-    pub fn new(model: &CoreModel, seed: u64) -> Result<Self, String> {
+    pub fn new(model: &CoreModel, seed: u64) -> Result<Self, OutOfRange> {
         let (mut costs, mut shares, mut flows) = (Vec::new(), Vec::new(), Vec::new());
         let cycles = |at: Nanos| (u128::from(at.0) * u128::from(model.clock) / 1_000_000_000) as u64;
         let class_of = |cost: u64, costs: &mut Vec<u64>| {
@@ -170,9 +170,14 @@ impl PolledCore {
                 BandwidthFairDrop::new(BandwidthConfig { buffer: Bytes(link.buffer.0 / 2), ..config })
             });
             let buffer = u128::from(link.buffer.0 * 8) * u128::from(model.clock);
-            Ok(Out { fair: fair.transpose()?, waiting: 0, rate: link.rate.0, buffer, drained: 0 })
+            Ok::<_, OutOfRange>(Out {
+                fair: fair.transpose()?,
+                waiting: 0,
+                rate: link.rate.0,
+                buffer,
+                drained: 0,
+            })
         });
-        let refused = |error: evenkeel_core::OutOfRange| format!("fairdrop: {error}");
         Ok(Self {
             clock: model.clock,
             now: 0,
@@ -185,8 +190,8 @@ impl PolledCore {
             round: model.round.into(),
             ring: Ring { slots: vec![0; model.ring as usize], head: 0, len: 0 },
             arrivals: Arrivals::new(&model.flows, model.clock, seed),
-            dropper: dropper.transpose().map_err(refused)?,
-            out: out.transpose().map_err(refused)?,
+            dropper: dropper.transpose()?,
+            out: out.transpose()?,
             counts: vec![FlowCounts::default(); flows.len()],
             flows,
             burst: Vec::with_capacity(model.batch.into()),

@@ -18,7 +18,7 @@ const RING: &str = "ring_full";
 
 /// Simulates a scenario with `[core]` to its end.
 pub(crate) fn run(scenario: &Scenario, model: &CoreModel) -> Result<Outcome, SimError> {
-    let mut core = PolledCore::new(model, scenario.seed).map_err(SimError::BadInput)?;
+    let mut core = PolledCore::new(model, scenario.seed)?;
     let mut run = Run {
         topology: topology(model),
         parameters: parameters(model),

@@ -204,7 +204,7 @@ fn a_changed_sweep_takes_nothing_over_and_is_not_mixed() {
     let other = folder.path().join("other");
     run(&changed, &other, &options("1/1"), &|_, _| {}).unwrap();
     let error = merge(&[out.clone(), other], &out).unwrap_err();
-    assert!(matches!(&error, SweepError::BadInput(text) if text.contains("different sweeps")), "{error}");
+    assert!(matches!(&error, SweepError::DifferentSweeps { .. }), "{error}");
     // What did not change is kept: weight 100, which the sweep has as before.
     let finished = run(&changed, &out, &options("1/1"), &|_, _| {}).unwrap();
     assert_eq!((finished.tasks, finished.kept), (8, 4));

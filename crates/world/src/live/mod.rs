@@ -13,6 +13,7 @@ use std::path::Path;
 use evenkeel_config::parse::{Unique, read_file};
 use evenkeel_config::{ClusterVariant, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_scenario::ScenarioError;
 use evenkeel_settings::Diagnostics;
 use evenkeel_settings::diagnostic::Span;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
@@ -164,10 +165,10 @@ impl LiveScenario {
     ///
     /// # Errors
     /// There is no such mechanism: says which there are.
-    pub fn without(&self, name: &str) -> Result<Self, String> {
-        let known: Vec<&str> = self.ablations.iter().map(|(known, _, _)| known.as_str()).collect();
+    pub fn without(&self, name: &str) -> Result<Self, ScenarioError> {
         let Some((_, steps, fails)) = self.ablations.iter().find(|(known, _, _)| known == name) else {
-            return Err(format!("no [[without]] named {name:?}; {}", suggest(name, &known)));
+            let known = self.ablations.iter().map(|(known, _, _)| known.as_str());
+            return Err(ScenarioError::no_such_ablation(name, known));
         };
         let mut then = self.clone();
         let needed = |index: usize| {
