@@ -17,7 +17,7 @@ pub(crate) struct Attachment {
     pub(crate) interface: String,
     /// Held as long as the worker runs, also while the interface is gone.
     pub(crate) claim: Option<Claim>,
-    /// The descriptor that the poller watches.
+    /// The poller watches its descriptor.
     pub(crate) watched: bool,
     pub(crate) guard: Option<Guard>,
     pub(crate) offloads: Option<Offloads>,
