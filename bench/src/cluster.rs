@@ -14,9 +14,9 @@ const ROUNDS: usize = 7;
 const SIZES: [(u16, usize, usize, u64, f64); 3] =
     [(3, 3, 3, 100_000, 100.0), (16, 16, 4, 4_000, 10_000.0), (64, 64, 8, 200, 200_000.0)];
 
-fn config(nodes: u16, links: usize, classes: usize, variant: Variant) -> ClusterConfig {
+fn config(nodes: u16, links: usize, classes: usize, (variant, l): (Variant, u16)) -> ClusterConfig {
     let mut config = ClusterConfig::new(nodes, links, &vec![1; classes]);
-    config.variant = variant;
+    config.set_variant(variant, l, 0);
     config
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Deciding {
 
 impl Deciding {
     pub(crate) fn new(nodes: u16, links: usize, classes: usize, rounds: u16) -> Self {
-        let variant = Variant::Multiple { announced: rounds, extra: 0 };
+        let variant = (Variant::Multiple, rounds);
         let scheduler =
             Scheduler::new(&config(nodes, links, classes, variant)).expect("the sizes are in range");
         Self { scheduler, present: u64::MAX >> (64 - nodes), cycle: 0, rounds: 0 }
@@ -118,7 +118,7 @@ struct Frames {
 
 fn frames(l: u16) -> Frames {
     let mut config = ClusterConfig::published(3, 3, &[1, 1, 1]);
-    config.variant = Variant::Multiple { announced: l, extra: 0 };
+    config.set_variant(Variant::Multiple, l, 0);
     let body = (0..state_bytes(&config)).map(|n| n as u8).collect();
     let mut frames = Frames {
         builder: Builder::new(&config, [2; 6]),

@@ -47,7 +47,7 @@ fn measure(&(size, classes, announced, decisions): &(u16, usize, u16, u64)) -> R
     deciding.time(decisions / 4);
     let decision = (0..3).map(|_| deciding.time(decisions)).fold(f64::INFINITY, f64::min);
     let mut cluster = ClusterConfig::new(size, size.into(), &vec![1; classes]);
-    cluster.variant = Variant::Pipelined { announced, extra: ROUNDS - announced };
+    cluster.set_variant(Variant::Pipelined, announced, ROUNDS - announced);
     let mut frames = [0; 2];
     let mut exchange = Nanos::ZERO;
     for (count, mtu) in frames.iter_mut().zip([9000, 1500]) {

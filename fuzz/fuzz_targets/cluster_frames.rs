@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: (bool, u8, &[u8])| {
     let (first, l, bytes) = input;
     let mut config = ClusterConfig::new(3, 3, &[1, 2, 3]);
-    config.variant = Variant::Multiple { announced: u16::from(l % 20) + 1, extra: 0 };
+    config.set_variant(Variant::Multiple, u16::from(l % 20) + 1, 0);
     config.framing.version = if first { Version::V1 } else { Version::V2 };
     let parser = Parser::new(&config);
     // What a fuzzer cannot guess is given to it.

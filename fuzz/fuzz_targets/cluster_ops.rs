@@ -24,12 +24,13 @@ fuzz_target!(|input: (u8, Vec<(u8, u16, u16, u8)>)| {
     let (kind, steps) = input;
     let mut config = ClusterConfig::new(3, 3, &[1, 2, 3]);
     config.framing.version = if kind & 1 == 0 { Version::V1 } else { Version::V2 };
-    config.variant = match kind >> 1 & 3 {
-        0 => Variant::Single,
-        1 => Variant::Lazy { packets: 5 },
-        2 => Variant::Multiple { announced: 3, extra: 2 },
-        _ => Variant::Pipelined { announced: 3, extra: 2 },
+    let (variant, l, p) = match kind >> 1 & 3 {
+        0 => (Variant::Single, 1, 0),
+        1 => (Variant::Lazy, 5, 0),
+        2 => (Variant::Multiple, 3, 2),
+        _ => (Variant::Pipelined, 3, 2),
     };
+    config.set_variant(variant, l, p);
     config.early_close = kind & 8 != 0;
     let node = |id: u16| {
         let mac = [2, 0, 0, 0, 0, id as u8];

@@ -86,7 +86,7 @@ impl Clocks {
             links: config.links,
             classes: config.classes(),
             per_class: config.rule == WeightRule::PerClass,
-            divisors: config.weights.iter().map(|w| Divisor::new(*w, config.max_lag.0)).collect(),
+            divisors: config.weights().map(|w| Divisor::new(w, config.max_lag.0)).collect(),
             clock: vec![0; config.links],
             clock_before: vec![0; config.links],
             finish: vec![0; queues],

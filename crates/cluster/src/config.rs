@@ -1,6 +1,10 @@
 //! What all nodes of a cluster must agree upon, its ranges, and its hash.
 
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use evenkeel_core::settings::{Held, Kind, PerClass, SettingError, Settings as _, Value};
+use evenkeel_core::{BitRate, Bytes, Nanos, settings, words};
 use thiserror::Error;
 
 use crate::mix::mix64;
@@ -19,152 +23,199 @@ pub const MAX_ROUNDS: u32 = 4096;
 /// Bytes that lazy scheduling counts per packet of `l` (spec 8.4).
 pub const LAZY_PACKET: u32 = 64;
 
-/// How much is decided with one exchange (spec 8).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Variant {
-    /// S-DS: the head of each queue is announced, one packet per forwarder and cycle.
-    Single,
-    /// M-DS: the first `announced` packets (l) of each queue are announced, then up to `announced + extra` (l + p) rounds of one
-    /// packet each.
-    Multiple {
-        /// l, 1 to 1000.
-        announced: u16,
-        /// p, 0 to 4095.
-        extra: u16,
-    },
-    /// L-DS: one selection, then a burst of `packets`·64 bytes from the selected queue, the last packet crossing that mark. The exchange
-    /// announces the bytes that the burst will have.
-    Lazy {
-        /// l, 1 to 800.
-        packets: u16,
-    },
-    /// P-DS: as `Multiple`, but the exchange for the next window runs while this window is sent, and announces what will then be
-    /// at the heads.
-    Pipelined {
-        /// l, 1 to 1000.
-        announced: u16,
-        /// p, 0 to 4095.
-        extra: u16,
-    },
+words! {
+    /// How much is decided with one exchange (spec 8).
+    pub enum Variant {
+        /// One packet per exchange.
+        Single = "s-ds",
+        /// `l` packets announced, up to `l + p` rounds per exchange.
+        Multiple = "m-ds",
+        /// One decision and a burst of `l`·64 bytes per exchange. The last packet crosses that mark;
+        /// the exchange announces the bytes that the burst will have.
+        Lazy = "l-ds",
+        /// As m-ds, but the next exchange runs while this window is sent, and announces what will
+        /// then be at the heads.
+        #[default]
+        Pipelined = "p-ds",
+    }
 }
 
-/// What a virtual-time flow is (spec 5.3).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum WeightRule {
-    /// A: every queue of every forwarder is a flow with its class's weight: the literal reading of the paper. A class that is backlogged on
-    /// fewer forwarders gets less.
-    PerQueue,
-    /// B: one tag per link and class for all forwarders, who share inside a class by the ties' seed: class shares are exact whenever the
-    /// forwarders together can give them.
-    PerClass,
-    /// C: the class's weight is divided among the forwarders on which it is backlogged, who share inside a class by tags: class shares
-    /// are exact as long as no forwarder's parts of all links add up to more than one link, because it serves one at a time.
-    Divided,
+words! {
+    /// What a virtual-time flow is (spec 5.3).
+    pub enum WeightRule {
+        /// Every queue of every forwarder has its class's weight: the literal reading of the paper. A
+        /// class that is backlogged on fewer forwarders gets less.
+        PerQueue = "a",
+        /// A class has its weight on a link, whichever forwarders hold it: one tag per link and class;
+        /// the forwarders share inside a class by the ties' seed. Class shares are exact whenever the
+        /// forwarders together can give them.
+        #[default]
+        PerClass = "b",
+        /// A class's weight is divided among the forwarders that hold it, who share inside a class by
+        /// tags. Class shares are exact as long as no forwarder's parts of all links add up to more
+        /// than one link, because it serves one at a time.
+        Divided = "c",
+    }
 }
 
-/// Which side proposes in the stable matching (spec 6.3).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Proposer {
-    /// Links: each gets the smallest virtual finish time that a stable matching can give it.
-    Links,
-    /// Forwarders: each sends the oldest packet that a stable matching lets it send.
-    Forwarders,
+words! {
+    /// Which side proposes in the stable matching (spec 6.3).
+    pub enum Proposer {
+        /// Each link gets the smallest virtual finish time that a stable matching can give it.
+        #[default]
+        Links = "links",
+        /// Each forwarder sends the oldest packet that a stable matching lets it send.
+        Forwarders = "forwarders",
+    }
 }
 
-/// What a node does that did not hear another in this exchange (spec P1.6).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Missing {
-    /// Uses what it last heard, although it may have been sent since: as in the paper. Two nodes may then use one link.
-    Stale,
-    /// Uses it if the other was not matched in the cycle before; otherwise sends nothing in this cycle and has its clocks set.
-    Abstain,
-    /// Uses the next packet that the other announced, if there is one; otherwise as `Abstain`.
-    Next,
+words! {
+    /// What a node does that did not hear another in this exchange (spec P1.6).
+    pub enum Missing {
+        /// Use what was last heard, as in the paper: two forwarders may then use one link.
+        Stale = "stale",
+        /// Use it if the other was not matched in the cycle before; otherwise send nothing in this
+        /// cycle and have the clocks set.
+        #[default]
+        Abstain = "abstain",
+        /// Use the next packet that was announced, if there is one; otherwise as `abstain`.
+        Next = "next",
+    }
 }
 
-/// How long a window's sendings take; the same on all nodes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Timing {
-    /// Rate of each outgoing link.
-    pub rate: BitRate,
-    /// Bytes that a packet takes on the wire beyond its length (24 for whole frames without check sequence).
-    pub overhead: u16,
-    /// A packet takes at least this long (a forwarder's processor).
-    pub per_packet: Nanos,
-    /// One selection and matching: set aside before each round; pipelined, for all rounds before the window: see
-    /// [`lead`](ClusterConfig::lead).
-    pub decision: Nanos,
-    /// Left between rounds (spec 13: 1 us).
-    pub guard: Nanos,
+words! {
+    /// Version of the frames (spec 3).
+    pub enum Version {
+        /// Two bytes of header, as published: up to 63 forwarders, one frame each.
+        V1 = "v1",
+        /// Wider ids, fragments, a configuration hash, a checksum and the set of members.
+        #[default]
+        V2 = "v2",
+    }
 }
 
-/// How the exchange looks on the wire.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Framing {
-    /// The version of the frames.
-    pub version: Version,
-    /// VLAN of the exchange; `None`: untagged.
-    pub vlan: Option<u16>,
-    /// Ethertype; version 2 uses the one after it. 0x88B5 and 0x88B6 are set aside for local experiments.
-    pub ethertype: u16,
-    /// Largest Ethernet payload, 256 to 9000.
-    pub mtu: u16,
-    /// Key of the frames' authentication; `None`: not authenticated.
-    pub key: Option<[u8; 16]>,
+settings! {
+    /// How long a window's sendings take; the same on all nodes.
+    #[derive(Copy)]
+    pub struct Timing: "[cluster]" {
+        /// The rate of each of the cluster's links.
+        reload rate: BitRate = BitRate::from_mbps(1_000), in 1_000..=1_000_000_000_000_u64, is required;
+        /// What a packet takes on the wire beyond its IP length.
+        reload overhead: u16 = 38, in 0..=65_535, counting "bytes";
+        /// A packet takes at least this long (a forwarder's processor).
+        reload per_packet: Nanos = Nanos::ZERO, in SHORT;
+        /// Set aside for the decision of each round; pipelined, for all rounds before the window.
+        reload decision: Nanos = Nanos::from_micros(1), in SHORT;
+        /// Left between rounds.
+        reload guard: Nanos = Nanos::from_micros(1), in SHORT;
+    }
 }
 
-/// Version of the frames (spec 3).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Version {
-    /// Two bytes of header, as published: up to 63 forwarders, one frame each.
-    V1,
-    /// Wider ids, fragments, a configuration hash, a checksum and the set of members.
-    V2,
+settings! {
+    /// How the exchange looks on the wire.
+    #[derive(Copy)]
+    pub struct Framing: "[cluster]" {
+        /// The internal VLAN of the exchange frames, which carry its tag; 0: untagged.
+        fixed vlan: u16 = 3_001, in 0..=4_094;
+        /// Key of the frames' authentication: 32 hexadecimal digits. Without it anybody on the
+        /// segment can steer the schedule.
+        fixed key: Option<ExchangeKey> = None, absent "not authenticated";
+        /// Longest payload of an exchange frame; longer announcements are cut.
+        reload mtu: u16 = 1_500, in 256..=9_000, counting "bytes";
+    }
+    plain {
+        /// The version of the frames.
+        version: Version = Version::V2;
+        /// Ethertype; version 2 uses the one after it. 0x88B5 and 0x88B6 are set aside for local
+        /// experiments.
+        ethertype: u16 = 0x88b5;
+    }
 }
 
-/// A cluster's configuration.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ClusterConfig {
-    /// Ids of the forwarders, ascending, 1 to 64 of them.
-    pub members: Vec<NodeId>,
-    /// Outgoing links (N), 1 to 64.
-    pub links: usize,
-    /// Weights of the classes (K), 1 to 8 of them, each 1 to 65535.
-    pub weights: Vec<u16>,
-    /// How much is decided with one exchange.
-    pub variant: Variant,
-    /// What a virtual-time flow is.
-    pub rule: WeightRule,
-    /// Which side proposes.
-    pub proposer: Proposer,
-    /// Links and forwarders left idle by the stable matching are matched along augmenting paths.
-    pub second_pass: bool,
-    /// With several packets announced: a matched pair goes on sending in its round until so many bytes are sent, instead of waiting for the
-    /// longest packet of the round. 0: one packet per round.
-    pub round_bytes: u32,
-    /// What to do about a frame that did not come.
-    pub missing: Missing,
-    /// Bound on the time from one node's sending to all others' receiving.
-    pub t_br: Nanos,
-    /// The master waits for 2 `t_br` instead of one.
-    pub long_wait: bool,
-    /// Go on as soon as all members were heard.
-    pub early_close: bool,
-    /// A cycle takes at least this long: the pause between exchanges when there is nothing to send.
-    pub min_cycle: Nanos,
-    /// How long sendings take.
-    pub timing: Timing,
-    /// Seed of the ties.
-    pub seed: u64,
-    /// A queue's tag lags its link's clock by at most so many bytes of its class: what a class could not be given because a forwarder
-    /// serves one link at a time is not owed for ever.
-    pub max_lag: Bytes,
-    /// The clocks' checksum is sent every so many cycles, 1 to 65535.
-    pub checksum_every: u16,
-    /// A member unheard for so many cycles counts as empty, 1 to 100.
-    pub lost_after: u16,
-    /// The frames.
-    pub framing: Framing,
+/// A length of time that is none of the exchange's, in nanoseconds.
+const SHORT: RangeInclusive<u64> = 0..=10_000_000_000;
+
+/// Key of the exchange frames' authentication.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct ExchangeKey(pub [u8; 16]);
+
+impl fmt::Debug for ExchangeKey {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExchangeKey(..)")
+    }
+}
+
+impl Held for ExchangeKey {
+    const KIND: Kind = Kind::Secret("32 hexadecimal digits", |text| {
+        text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
+
+    fn to_value(&self) -> Value {
+        Value::Text(self.0.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        let Value::Text(text) = value else { return None };
+        u128::from_str_radix(text, 16).ok().map(|key| Self(key.to_be_bytes()))
+    }
+}
+
+settings! {
+    /// What all forwarders of a cluster must agree upon.
+    pub struct ClusterConfig: "[cluster]" {
+        /// The ids of all forwarders, ascending, 1 to 64 of them. The lowest that is alive is master.
+        /// A member that is not there counts as empty.
+        reload members: Vec<NodeId> = Vec::new(), is required;
+        /// How much is decided with one exchange.
+        reload variant: Variant = Variant::Pipelined;
+        /// Packets announced per queue, or the length of a burst.
+        reload l: u16 = 25, in 1..=800, counting "packets";
+        /// Rounds beyond `l` while what is announced lasts.
+        reload p: u16 = 0, in 0..=3_000, counting "rounds";
+        /// What a class's weight is of.
+        reload rule: WeightRule = WeightRule::PerClass;
+        /// The weight of each class on each link.
+        reload weight: PerClass<u16> = PerClass::all(1), in 1..=65_535;
+        /// Which side proposes in the stable matching.
+        reload proposer: Proposer = Proposer::Links;
+        /// Whether links and forwarders left idle are matched in a second pass, along augmenting paths.
+        reload second_pass: bool = true;
+        /// With several packets announced, a matched pair sends so many bytes in its round instead of
+        /// one packet, and does not wait for the longest packet of the round.
+        reload round_bytes: Bytes = Bytes(0), in 0..=1 << 20;
+        /// What to do about a frame that did not come.
+        reload missing: Missing = Missing::Abstain;
+        /// Bound on the time from one node's sending to all others' hearing, waking up included.
+        reload t_br: Nanos = Nanos::from_millis(2), in 1_000..=10_000_000_000_u64;
+        /// Whether the master waits for twice `t_br`.
+        reload long_wait: bool = false;
+        /// Whether an exchange ends as soon as all members were heard.
+        reload early_close: bool = false;
+        /// A cycle takes at least this long: the pause between exchanges when there is nothing to send.
+        reload min_cycle: Nanos = Nanos::from_millis(2), in SHORT;
+        /// What a class that could not be served is owed at most: a queue's tag lags its link's clock
+        /// by no more than this.
+        reload max_lag: Bytes = Bytes(1 << 20), in 1 << 16..=1_u64 << 32;
+        /// How often the clocks are compared.
+        reload checksum_every: u16 = 64, in 1..=65_535, counting "cycles";
+        /// A member unheard for so long counts as empty.
+        reload lost_after: u16 = 3, in 1..=100, counting "cycles";
+        /// Seed of the ties.
+        reload seed: u64 = 1;
+    }
+    parts {
+        /// How long sendings take.
+        timing: Timing,
+        /// The frames.
+        framing: Framing,
+    }
+    plain {
+        /// Outgoing links (N), 1 to 64.
+        links: usize = 1;
+        /// Classes (K), 1 to 8.
+        classes: u16 = 1;
+    }
 }
 
 /// A configuration that cannot work.
@@ -180,6 +231,9 @@ pub enum ConfigError {
         /// What is valid.
         range: &'static str,
     },
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// Members are not in ascending order, or one is there twice.
     #[error("members must be ascending and distinct: {0} is not above the one before")]
     Members(u16),
@@ -206,39 +260,34 @@ impl ClusterConfig {
     /// abstaining, version 2.
     #[must_use]
     pub fn new(members: u16, links: usize, weights: &[u16]) -> Self {
-        Self {
+        let mut config = Self {
             members: (0..members).map(NodeId).collect(),
             links,
-            weights: weights.to_vec(),
-            variant: Variant::Pipelined { announced: 25, extra: 95 },
-            rule: WeightRule::PerClass,
-            proposer: Proposer::Links,
-            second_pass: true,
-            round_bytes: 0,
-            missing: Missing::Abstain,
+            p: 95,
             t_br: Nanos::from_micros(72),
-            long_wait: false,
-            early_close: false,
             min_cycle: Nanos::ZERO,
-            timing: Timing {
-                rate: BitRate::from_mbps(1_000),
-                overhead: 24,
-                per_packet: Nanos::ZERO,
-                decision: Nanos::ZERO,
-                guard: Nanos::from_micros(1),
-            },
-            seed: 1,
-            max_lag: Bytes(1 << 20),
-            checksum_every: 64,
-            lost_after: 3,
-            framing: Framing {
-                version: Version::V2,
-                vlan: Some(3001),
-                ethertype: 0x88b5,
-                mtu: 1500,
-                key: None,
-            },
-        }
+            ..Self::default()
+        };
+        config.timing.overhead = 24;
+        config.timing.decision = Nanos::ZERO;
+        config.set_weights(weights);
+        config
+    }
+
+    /// Classes with these weights.
+    pub fn set_weights(&mut self, weights: &[u16]) {
+        self.classes = u16::try_from(weights.len()).unwrap_or(u16::MAX);
+        self.weight = PerClass::new(weights, 1);
+    }
+
+    /// The weights of the classes.
+    pub fn weights(&self) -> impl Iterator<Item = u16> + '_ {
+        self.weight.first(self.classes())
+    }
+
+    /// A variant with its `l` and `p`.
+    pub fn set_variant(&mut self, variant: Variant, l: u16, p: u16) {
+        (self.variant, self.l, self.p) = (variant, l, p);
     }
 
     /// As the paper has it: S-DS, rule A, stale data used, version 1, no authentication.
@@ -262,7 +311,7 @@ impl ClusterConfig {
     /// Classes (K).
     #[must_use]
     pub fn classes(&self) -> usize {
-        self.weights.len()
+        self.classes.into()
     }
 
     /// Queues of one forwarder (N·K).
@@ -275,8 +324,8 @@ impl ClusterConfig {
     #[must_use]
     pub fn depth(&self) -> usize {
         match self.variant {
-            Variant::Single | Variant::Lazy { .. } => 1,
-            Variant::Multiple { announced, .. } | Variant::Pipelined { announced, .. } => announced.into(),
+            Variant::Single | Variant::Lazy => 1,
+            Variant::Multiple | Variant::Pipelined => self.l.into(),
         }
     }
 
@@ -284,26 +333,33 @@ impl ClusterConfig {
     #[must_use]
     pub fn rounds(&self) -> u32 {
         match self.variant {
-            Variant::Single | Variant::Lazy { .. } => 1,
-            Variant::Multiple { announced, extra } | Variant::Pipelined { announced, extra } => {
-                u32::from(announced) + u32::from(extra)
-            }
+            Variant::Single | Variant::Lazy => 1,
+            Variant::Multiple | Variant::Pipelined => u32::from(self.l) + u32::from(self.p),
         }
     }
 
     /// Bytes at which a burst of lazy scheduling ends.
     #[must_use]
     pub fn burst(&self) -> Option<u32> {
-        match self.variant {
-            Variant::Lazy { packets } => Some(u32::from(packets) * LAZY_PACKET),
-            _ => None,
-        }
+        (self.variant == Variant::Lazy).then(|| u32::from(self.l) * LAZY_PACKET)
     }
 
     /// Whether the next exchange runs while the window is sent.
     #[must_use]
     pub fn is_pipelined(&self) -> bool {
-        matches!(self.variant, Variant::Pipelined { .. })
+        self.variant == Variant::Pipelined
+    }
+
+    /// The same without what its variant has no use for.
+    #[must_use]
+    pub fn reduced(mut self) -> Self {
+        let default = Self::default();
+        match self.variant {
+            Variant::Single => (self.l, self.p) = (default.l, default.p),
+            Variant::Lazy => self.p = default.p,
+            Variant::Multiple | Variant::Pipelined => {}
+        }
+        self
     }
 
     /// From a cycle's trigger to the end of its exchange on the master.
@@ -340,8 +396,11 @@ impl ClusterConfig {
         range("the number of members", self.nodes() as u64, 1, MAX_NODES as u64, "1 to 64")?;
         range("the number of links", self.links as u64, 1, MAX_LINKS as u64, "1 to 64")?;
         range("the number of classes", self.classes() as u64, 1, MAX_CLASSES as u64, "1 to 8")?;
-        for weight in &self.weights {
-            range("a weight", u64::from(*weight), 1, 65_535, "1 to 65535")?;
+        // Files hold less of these: `l` and `p` that fit each other whatever the variant, and seeds
+        // that are numbers of TOML.
+        let narrower = ["l", "p", "seed"];
+        for key in Self::SECTION.keys().filter(|key| !narrower.contains(&key.name)) {
+            key.admits(&self.get(key.name).unwrap_or(Value::Absent))?;
         }
         for pair in self.members.windows(2) {
             if pair[0] >= pair[1] {
@@ -350,25 +409,10 @@ impl ClusterConfig {
         }
         range("l", self.depth() as u64, 1, 1000, "1 to 1000")?;
         range("l + p", u64::from(self.rounds()), 1, u64::from(MAX_ROUNDS), "1 to 4096")?;
-        if let Variant::Lazy { packets } = self.variant {
-            range("l", u64::from(packets), 1, 800, "1 to 800")?;
+        if self.variant == Variant::Lazy {
+            range("l", self.l.into(), 1, 800, "1 to 800")?;
         }
-        range("round_bytes", u64::from(self.round_bytes), 0, 1 << 20, "0 to 1048576")?;
-        range("t_br in nanoseconds", self.t_br.0, 1_000, 10_000_000_000, "1 us to 10 s")?;
-        let time = 10_000_000_000;
-        range("per_packet in nanoseconds", self.timing.per_packet.0, 0, time, "at most 10 s")?;
-        range("decision in nanoseconds", self.timing.decision.0, 0, time, "at most 10 s")?;
-        range("guard in nanoseconds", self.timing.guard.0, 0, time, "at most 10 s")?;
-        range("min_cycle in nanoseconds", self.min_cycle.0, 0, time, "at most 10 s")?;
-        range("the rate in bit/s", self.timing.rate.0, 1_000, u64::MAX, "at least 1 kbit/s")?;
-        range("max_lag in bytes", self.max_lag.0, 1 << 16, 1 << 32, "64 KiB to 4 GiB")?;
-        range("checksum_every", self.checksum_every.into(), 1, 65_535, "1 to 65535")?;
-        range("lost_after", self.lost_after.into(), 1, 100, "1 to 100")?;
-        range("mtu", self.framing.mtu.into(), 256, 9_000, "256 to 9000")?;
         range("ethertype", self.framing.ethertype.into(), 0x0600, 0xfffe, "0x0600 to 0xfffe")?;
-        if let Some(vlan) = self.framing.vlan {
-            range("vlan", vlan.into(), 1, 4094, "1 to 4094")?;
-        }
         if self.framing.version == Version::V1 {
             let largest = self.members.last().map_or(0, |id| id.0);
             range("an id in version 1", largest.into(), 0, MAX_V1_ID.into(), "0 to 62")?;
@@ -386,17 +430,17 @@ impl ClusterConfig {
                 state = mix64(state ^ value).wrapping_add(value.rotate_left(32));
             }
         };
-        let (variant, l, p) = match self.variant {
-            Variant::Single => (0, 1, 0),
-            Variant::Multiple { announced, extra } => (1, announced, extra),
-            Variant::Lazy { packets } => (2, packets, 0),
-            Variant::Pipelined { announced, extra } => (3, announced, extra),
+        // What a variant has no use for may differ.
+        let (l, p) = match self.variant {
+            Variant::Single => (1, 0),
+            Variant::Lazy => (self.l, 0),
+            Variant::Multiple | Variant::Pipelined => (self.l, self.p),
         };
-        all(&[self.members.len() as u64, self.links as u64, self.weights.len() as u64]);
+        all(&[self.members.len() as u64, self.links as u64, self.classes.into()]);
         self.members.iter().for_each(|id| all(&[id.0.into()]));
-        self.weights.iter().for_each(|weight| all(&[(*weight).into()]));
-        all(&[variant, l.into(), p.into(), self.rule as u64, self.proposer as u64]);
-        all(&[self.second_pass.into(), self.round_bytes.into(), self.missing as u64]);
+        self.weights().for_each(|weight| all(&[weight.into()]));
+        all(&[self.variant as u64, l.into(), p.into(), self.rule as u64, self.proposer as u64]);
+        all(&[self.second_pass.into(), self.round_bytes.0, self.missing as u64]);
         all(&[self.t_br.0, self.long_wait.into(), self.early_close.into(), self.min_cycle.0]);
         let timing = &self.timing;
         all(&[timing.rate.0, timing.overhead.into(), timing.per_packet.0, timing.decision.0, timing.guard.0]);

@@ -34,7 +34,7 @@ pub mod scheduler;
 pub mod types;
 
 pub use config::{
-    ClusterConfig, ConfigError, Framing, Missing, Proposer, Timing, Variant, Version, WeightRule,
+    ClusterConfig, ConfigError, ExchangeKey, Framing, Missing, Proposer, Timing, Variant, Version, WeightRule,
 };
 pub use engine::{Counters, Engine, View};
 pub use mix::mix64;

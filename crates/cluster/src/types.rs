@@ -1,10 +1,23 @@
 //! The words of the cluster: who, which link, which class, what is said of a packet, what may be sent.
 
 use evenkeel_core::Nanos;
+use evenkeel_core::settings::{Held, Kind, Value};
 
 /// A forwarder's id, unique in the cluster. The lowest that is alive is master.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u16);
+
+impl Held for NodeId {
+    const KIND: Kind = u16::KIND;
+
+    fn to_value(&self) -> Value {
+        self.0.to_value()
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        u16::from_value(value).map(Self)
+    }
+}
 
 /// What the exchange says of a packet: when it came and how long it is (spec 3.2).
 ///

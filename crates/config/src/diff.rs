@@ -9,6 +9,7 @@ use crate::discipline::DisciplineConfig;
 use crate::flow_aware;
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 use evenkeel_core::settings::quantity::{rate_text, size_text, time_text};
+use evenkeel_core::settings::{ChangeTime, Settings};
 use evenkeel_settings::{Changed, changes};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
@@ -76,13 +77,10 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         }
     }
     fairdrop(&mut out, old, new);
-    if old.cluster != new.cluster {
-        let text = "cluster: other settings, in force when all members have them (node, port, vlan, key and links need a restart)";
-        out.push(text.to_owned());
-    }
-    if old.balancer != new.balancer {
-        out.push("balancer: other settings (needs a restart, except for its forwarders)".to_owned());
-    }
+    let classes = if old.class_names() == new.class_names() { new.class_names() } else { Vec::new() };
+    section(&mut out, "cluster", old.cluster.as_ref(), new.cluster.as_ref(), &classes);
+    section(&mut out, "balancer", old.balancer.as_ref(), new.balancer.as_ref(), &[]);
+    section(&mut out, "membership", old.membership.as_ref(), new.membership.as_ref(), &[]);
     out
 }
 
@@ -100,6 +98,26 @@ fn fairdrop(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
                 value(out, &format!("fairdrop: {key}"), was, is);
             }
         }
+    }
+}
+
+/// Notes what changes in a section that may be left out.
+fn section<S: Settings>(
+    out: &mut Vec<String>,
+    name: &str,
+    old: Option<&S>,
+    new: Option<&S>,
+    classes: &[&str],
+) {
+    match (old, new) {
+        (None, None) => {}
+        (None, Some(_)) => out.push(format!("{name} is new (needs a restart)")),
+        (Some(_), None) => out.push(format!("{name} goes (needs a restart)")),
+        (Some(old), Some(new)) => out.extend(changes(old, new, classes).iter().map(|changed| {
+            let Changed { key, name: setting, was, is } = changed;
+            let needs = if key.change == ChangeTime::Fixed { " (needs a restart)" } else { "" };
+            format!("{name}.{setting}: {was} becomes {is}{needs}")
+        })),
     }
 }
 

@@ -35,8 +35,7 @@ pub mod workers;
 
 pub use change::{Change, ChangeError, parse_change, parse_knob};
 pub use cluster::{
-    BalancerForwarder, BalancerSection, ClusterLink, ClusterMissing, ClusterRule, ClusterSection,
-    ClusterVariant, ForwarderState,
+    BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };
 pub use control::LinkControl;
 pub use diff::diff;

@@ -11,25 +11,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use evenkeel_core::Nanos;
+use evenkeel_cluster::NodeId;
+use evenkeel_cluster::config::MAX_NODES;
+use evenkeel_core::settings::schema::Kind;
+use evenkeel_core::settings::{Change, Held as _, Settings, Value};
+use evenkeel_core::{Class, Nanos, settings};
+use evenkeel_settings::read::{Fields, Reader, suggest};
+use evenkeel_settings::scalar::scalar;
+use evenkeel_settings::settings_of;
+use evenkeel_settings::typed::held;
 
 use crate::change::node;
-use crate::cluster::{BalancerForwarder, ForwarderState, mac_of};
+use crate::cluster::{BalancerForwarder, ClusterSection, ForwarderState};
 use crate::model::RouterConfig;
-use crate::tables::cluster::{CLUSTER, FORWARDER, MAX};
-use evenkeel_core::settings::schema::{Kind, Section};
-use evenkeel_settings::read::{Fields, Reader, Value, suggest};
-use evenkeel_settings::scalar::scalar;
 
-/// `[membership]`.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct MembershipSection {
-    /// URLs of etcd.
-    pub endpoints: Vec<String>,
-    /// What its keys begin with, without a slash at the end.
-    pub prefix: String,
-    /// How long a router that is silent counts as alive; whole seconds.
-    pub lease: Nanos,
+settings! {
+    /// Members, weights of classes and the balancers' forwarders come from etcd and change live; what
+    /// this file says of them holds until etcd has said something, and whenever that does not fit.
+    /// Needs an evenkeel built with the feature `etcd`. See docs/cluster-live.md.
+    #[derive(Eq)]
+    pub struct MembershipSection: "[membership]" {
+        /// Where etcd is: `["http://10.0.0.1:2379"]`. The packet path never waits for it.
+        fixed endpoints: Vec<String> = Vec::new(), is required;
+        /// What the keys of this cluster begin with.
+        fixed prefix: String = "/evenkeel".to_owned();
+        /// A router that is not heard of for so long is not alive: balancers send nothing to such a
+        /// forwarder. Whole seconds.
+        fixed lease: Nanos = Nanos::from_secs(10), in 1_000_000_000..=3_600_000_000_000_u64;
+    }
 }
 
 /// A key of etcd that says something that cannot be.
@@ -62,54 +71,44 @@ pub(crate) fn membership_of(
         let message = "there is neither [cluster] nor [balancer] that could have members";
         reader.fail(&fields.at, fields.path.clone(), message);
     }
-    let mut endpoints = Vec::new();
-    let mut wrong = None;
-    for (endpoint, at) in fields.texts("endpoints") {
-        if !endpoint.starts_with("http://") {
-            wrong = Some((at.clone(), format!("{endpoint:?}: expected http://HOST:PORT")));
-        }
-        endpoints.push(endpoint.to_owned());
+    let mut section: MembershipSection = settings_of(reader, fields, &[])?;
+    if let Some((wrong, at)) = fields.texts("endpoints").find(|(url, _)| !url.starts_with("http://")) {
+        let message = format!("{wrong:?}: expected http://HOST:PORT");
+        reader.fail(at, fields.path_of("endpoints"), message);
     }
-    if let Some((at, message)) = wrong {
-        reader.fail(&at, fields.path_of("endpoints"), message);
-    }
-    let prefix = fields.text("prefix")?.trim_end_matches('/');
-    if prefix.is_empty() {
+    section.prefix.truncate(section.prefix.trim_end_matches('/').len());
+    if section.prefix.is_empty() {
         reader.fail(&fields.span("prefix"), fields.path_of("prefix"), "all keys of etcd: give it a name");
     }
-    Some(MembershipSection { endpoints, prefix: prefix.to_owned(), lease: fields.time("lease")? })
+    Some(section)
 }
 
-/// A value as the same key of a file would have it.
-fn value_of(section: &Section, key: &str, text: &str) -> Result<Value, String> {
-    let kind = section.key(key).map_or(Kind::Text, |key| match key.kind {
+/// What a text says that stands where a file has the value of `key`.
+fn value_of<S: Settings>(key: &str, text: &str) -> Result<Value, String> {
+    let kind = S::SECTION.key(key).map_or(Kind::Text, |key| match key.kind {
         Kind::ByClass(of, _) | Kind::List(of) => *of,
         kind => kind,
     });
-    scalar(&kind, &node(&kind, text).data)
+    scalar(&kind, &node(&kind, text).data).map(|value| held(&value))
 }
 
+/// What the keys of a member say; without its Ethernet address it is none yet.
 #[derive(Default)]
 struct Member {
-    mac: Option<[u8; 6]>,
-    weight: Option<u16>,
-    state: Option<ForwarderState>,
+    has_address: bool,
+    forwarder: BalancerForwarder,
 }
 
 impl Member {
     fn set(&mut self, field: &str, text: &str) -> Result<(), String> {
-        if !["mac", "weight", "state"].contains(&field) {
-            return Err(format!("no such key of a member; {}", suggest(field, &["mac", "weight", "state"])));
-        }
-        let value = value_of(&FORWARDER, field, text)?;
-        match (field, &value) {
-            ("weight", Value::Integer(weight)) => self.weight = u16::try_from(*weight).ok(),
-            ("state", Value::Text(word)) => self.state = ForwarderState::from_name(word),
-            _ => {
-                let expected = || "no Ethernet address of a station: expected 02:00:00:00:00:01".to_owned();
-                self.mac = Some(mac_of(text).ok_or_else(expected)?);
-            }
-        }
+        let known = ["mac", "weight", "state"];
+        let Some(key) = known.into_iter().find(|known| *known == field) else {
+            return Err(format!("no such key of a member; {}", suggest(field, &known)));
+        };
+        let value = value_of::<BalancerForwarder>(key, text)?;
+        let change = Change { key, class: None, value };
+        self.forwarder.set(&change, 0).map_err(|error| error.to_string())?;
+        self.has_address |= key == "mac";
         Ok(())
     }
 }
@@ -131,20 +130,20 @@ pub fn overlay(
     for (key, value) in keys {
         let parts: Vec<&str> = key.split('/').collect();
         let result = match parts.as_slice() {
-            ["members", id, field] => value_of(&CLUSTER, "node", id).and_then(|id| match id {
-                Value::Integer(id) => {
-                    members.entry(u16::try_from(id).unwrap_or(u16::MAX)).or_default().set(field, value)
-                }
-                _ => Ok(()),
+            ["members", id, field] => value_of::<ClusterSection>("node", id).and_then(|id| {
+                // Its range is that of the type.
+                let id = u16::from_value(&id).unwrap_or(u16::MAX);
+                members.entry(id).or_default().set(field, value)
             }),
             ["weights", class] => match classes.iter().position(|name| name == class) {
                 // What a class is called is the forwarders' matter.
                 _ if base.cluster.is_none() => Ok(()),
                 None => Err(format!("no class {class:?}; {}", suggest(class, &classes))),
-                Some(at) => value_of(&CLUSTER, "weight", value).map(|weight| {
-                    if let (Some(cluster), Value::Integer(weight)) = (&mut config.cluster, weight) {
-                        cluster.weights[at] = u16::try_from(weight).unwrap_or(u16::MAX);
-                    }
+                Some(at) => value_of::<ClusterSection>("weight", value).and_then(|value| {
+                    let Some(cluster) = &mut config.cluster else { return Ok(()) };
+                    let class = u16::try_from(at).ok().map(Class);
+                    let change = Change { key: "weight", class, value };
+                    cluster.set(&change, u16::MAX).map_err(|error| error.to_string())
                 }),
             },
             ["alive", "forwarder" | "balancer", _] => Ok(()),
@@ -158,7 +157,7 @@ pub fn overlay(
             refused.push(Refusal { key: key.clone(), value: value.clone(), message });
         }
     }
-    let without = members.iter().filter(|(_, member)| member.mac.is_none());
+    let without = members.iter().filter(|(_, member)| !member.has_address);
     for (id, _) in without {
         let key = format!("members/{id}/mac");
         // A wrong one was named already.
@@ -170,26 +169,22 @@ pub fn overlay(
     let mut fail = |message: String| {
         refused.push(Refusal { key: "members".to_owned(), value: String::new(), message });
     };
-    if members.len() > MAX {
-        fail(format!("{} members; valid: 1 to {MAX}", members.len()));
+    if members.len() > MAX_NODES {
+        fail(format!("{} members; valid: 1 to {MAX_NODES}", members.len()));
     }
     if let (Some(cluster), false) = (&mut config.cluster, members.is_empty()) {
-        cluster.members = members.keys().copied().collect();
-        if !cluster.members.contains(&cluster.node) {
-            fail(format!("this node, {}, is not among {:?}", cluster.node, cluster.members));
+        cluster.config.members = members.keys().map(|id| NodeId(*id)).collect();
+        if !members.contains_key(&cluster.node) {
+            let known: Vec<_> = members.keys().collect();
+            fail(format!("this node, {}, is not among {known:?}", cluster.node));
         }
     }
     if let (Some(balancer), false) = (&mut config.balancer, members.is_empty()) {
         let forwarder = |(id, member): (&u16, &Member)| {
-            let state = if gone.contains(id) { Some(ForwarderState::Out) } else { member.state };
-            Some(BalancerForwarder {
-                id: *id,
-                mac: member.mac?,
-                weight: member.weight.unwrap_or(256),
-                state: state.unwrap_or(ForwarderState::Active),
-            })
+            let state = if gone.contains(id) { ForwarderState::Out } else { member.forwarder.state };
+            BalancerForwarder { id: *id, state, ..member.forwarder }
         };
-        balancer.forwarders = members.iter().filter_map(forwarder).collect();
+        balancer.forwarders = members.iter().map(forwarder).collect();
         if balancer.forwarders.iter().all(|forwarder| forwarder.state == ForwarderState::Out) {
             fail("all forwarders are out or not alive".to_owned());
         }

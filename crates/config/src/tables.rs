@@ -5,11 +5,12 @@ use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::{lct, wfq_altq};
 use evenkeel_core::{Bytes, Nanos};
 
+use crate::cluster::{BalancerForwarder, BalancerSection, ClusterLink, ClusterSection};
+use crate::membership::MembershipSection;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::settings::Settings;
 use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
-pub mod cluster;
 pub mod control;
 pub mod fairdrop;
 pub mod flow_aware;
@@ -53,14 +54,19 @@ pub static FILE: Section = Section {
         FAIRDROP,
         Key::optional(
             "cluster",
-            Kind::Table(&cluster::CLUSTER),
+            Kind::Table(ClusterSection::SECTION),
             "none",
             "This router is a forwarder of a cluster.",
         ),
-        Key::optional("balancer", Kind::Table(&cluster::BALANCER), "none", "This router is a balancer."),
+        Key::optional(
+            "balancer",
+            Kind::Table(BalancerSection::SECTION),
+            "none",
+            "This router is a balancer.",
+        ),
         Key::optional(
             "membership",
-            Kind::Table(&cluster::MEMBERSHIP),
+            Kind::Table(MembershipSection::SECTION),
             "this file alone",
             "Members and weights come from etcd.",
         ),
@@ -608,9 +614,9 @@ pub static ALL: &[&Section] = &[
     &fairdrop::FIXED,
     &fairdrop::MIMD_BATCH,
     &fairdrop::MIMD_RING,
-    &cluster::CLUSTER,
-    &cluster::LINK,
-    &cluster::BALANCER,
-    &cluster::MEMBERSHIP,
-    &cluster::FORWARDER,
+    ClusterSection::SECTION,
+    ClusterLink::SECTION,
+    BalancerSection::SECTION,
+    MembershipSection::SECTION,
+    BalancerForwarder::SECTION,
 ];

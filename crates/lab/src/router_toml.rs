@@ -2,6 +2,7 @@
 //!
 //! Every value is written out, defaults too, so that the file says what was measured.
 
+#[cfg(test)]
 mod cluster;
 
 use std::fmt::Display;
@@ -55,10 +56,10 @@ pub(crate) fn text(config: &RouterConfig) -> String {
         file.insert("fairdrop".into(), written(fairdrop.entries(&names)));
     }
     if let Some(section) = &config.cluster {
-        file.insert("cluster".into(), cluster::cluster(section, &config.ports, &names));
+        file.insert("cluster".into(), written(entries(section, &names)));
     }
     if let Some(section) = &config.balancer {
-        file.insert("balancer".into(), cluster::balancer(section, &config.ports));
+        file.insert("balancer".into(), written(entries(section, &names)));
     }
     file.to_string()
 }

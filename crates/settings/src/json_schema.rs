@@ -71,7 +71,7 @@ fn kind(of: &Kind, foreign: Foreign<'_>) -> Value {
     const RATE: &str = r"^ *[0-9_]+(\.[0-9_]+)? *(bit|kbit|Mbit|Gbit)/s *$";
     const SIZE: &str = r"^ *[0-9_]+(\.[0-9_]+)? *(B|KiB|MiB|GiB) *$";
     match of {
-        Kind::Text | Kind::Form(_) | Kind::Secret(_) | Kind::Path | Kind::Prefix | Kind::Address => {
+        Kind::Text | Kind::Form(..) | Kind::Secret(..) | Kind::Path | Kind::Prefix | Kind::Address => {
             json!({ "type": "string" })
         }
         Kind::Name(most) => {

@@ -18,12 +18,16 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
     let wrong = || format!("expected {}, found {}", kind.expected(), value.found());
     let text_or_wrong = || text.ok_or_else(wrong);
     match kind {
-        Kind::Text | Kind::Form(_) => Ok(Value::Text(text_or_wrong()?.to_owned())),
+        Kind::Text => Ok(Value::Text(text_or_wrong()?.to_owned())),
+        Kind::Form(_, fits) => match text_or_wrong()? {
+            text if fits(text) => Ok(Value::Text(text.to_owned())),
+            _ => Err(wrong()),
+        },
         // What it is instead is not repeated: messages end up in logs.
-        Kind::Secret(form) => {
-            let text = text.ok_or_else(|| format!("expected {form}"))?;
-            Ok(Value::Text(text.to_owned()))
-        }
+        Kind::Secret(form, fits) => match text.filter(|text| fits(text)) {
+            Some(text) => Ok(Value::Text(text.to_owned())),
+            None => Err(format!("expected {form}")),
+        },
         Kind::Path => match text_or_wrong()? {
             "" => Err("the path is empty".to_owned()),
             path if path.contains('\0') => Err("a path cannot hold a zero byte".to_owned()),

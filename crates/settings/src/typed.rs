@@ -191,7 +191,7 @@ pub fn changes<S: Settings>(old: &S, new: &S, classes: &[&str]) -> Vec<Changed> 
         let (was, is) = (of(old, key), of(new, key));
         let mut differ = |name: String, was: &Held, is: &Held| {
             let (was, is) = match key.kind {
-                Kind::Secret(_) if was != is => ("a secret".to_owned(), "another one".to_owned()),
+                Kind::Secret(..) if was != is => ("a secret".to_owned(), "another one".to_owned()),
                 _ => (was.plain(classes), is.plain(classes)),
             };
             if was != is {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::ClusterVariant;
+use evenkeel_cluster::{NodeId, Variant};
 use evenkeel_core::Nanos;
 use evenkeel_report::Verdict;
 use evenkeel_world::live::{LiveScenario, Measured, StepMeasured, judge};
@@ -44,13 +44,17 @@ fn settings_of_a_step_override_those_of_the_file_and_last_until_others() {
     let step = |name: &str| scenario.steps.iter().find(|step| step.name == name).unwrap();
     assert!(step("off").config.cluster.is_none());
     let section = |name: &str| step(name).config.cluster.clone().unwrap();
-    assert_eq!(section("p-ds").variant, ClusterVariant::Pipelined { l: 24, p: 12 });
+    let variant = |name| {
+        let config = section(name).config;
+        (config.variant, config.l, config.p)
+    };
+    assert_eq!(variant("p-ds"), (Variant::Pipelined, 24, 12));
     assert_eq!(section("lossy"), section("p-ds"));
-    assert_eq!(section("l-ds").variant, ClusterVariant::Lazy { l: 800 });
-    assert_eq!((section("l-ds").overhead, section("p-ds").overhead), (0, 14));
+    assert_eq!(variant("l-ds"), (Variant::Lazy, 800, 0));
+    assert_eq!((section("l-ds").config.timing.overhead, section("p-ds").config.timing.overhead), (0, 14));
     assert_eq!(section("kill"), section("p-ds"));
     assert_eq!((&step("p-ds").weights, &step("off").weights), (&vec![1, 3], &vec![1, 1]));
-    assert_eq!(section("p-ds").members, [1, 2, 3]);
+    assert_eq!(section("p-ds").config.members, [1, 2, 3].map(NodeId));
     assert_eq!(step("kill").forwarder(3).cluster.unwrap().node, 3);
     assert!(LiveScenario::is_meant(&shipped()));
     assert!(!LiveScenario::is_meant("[[case]]\nname = \"switch\""));
@@ -61,7 +65,11 @@ fn without_a_mechanism_only_the_steps_that_must_fail_run() {
     let scenario = LiveScenario::parse(&shipped(), "live.toml").unwrap();
     let then = scenario.without("weights").unwrap();
     assert_eq!(then.steps.len(), 1);
-    assert_eq!(then.steps[0].config.cluster.as_ref().unwrap().weights, [1, 1]);
+    let weights = |of: &LiveScenario| {
+        let cluster = of.steps[0].config.cluster.as_ref().unwrap();
+        cluster.config.weights().collect::<Vec<_>>()
+    };
+    assert_eq!(weights(&then), [1, 1]);
     assert_eq!(then.steps[0].weights, [1, 3], "shares are held against what the file says");
     assert_eq!((then.expectations.len(), then.expectations[0].step), (1, 0));
     assert!(

@@ -206,15 +206,15 @@ impl Engine {
         let packets = config.burst().map_or(1, |burst| u64::from(burst).div_ceil(u64::from(LAZY_PACKET)));
         let window = Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets));
         let scratch = match config.variant {
-            Variant::Lazy { packets } => packets.into(),
-            _ => config.depth(),
+            Variant::Lazy => config.l.into(),
+            Variant::Single | Variant::Multiple | Variant::Pipelined => config.depth(),
         };
         Ok(Self {
             me: index,
             id: me,
             mac,
             parser: Parser::new(config),
-            auth: config.framing.key.map(|key| Auth::new(key, first_counter, config.nodes())),
+            auth: config.framing.key.map(|key| Auth::new(key.0, first_counter, config.nodes())),
             scheduler,
             scratch: vec![Record::default(); scratch],
             body: vec![0; state_body.max(clock_body)],

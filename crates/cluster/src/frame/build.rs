@@ -26,9 +26,9 @@ impl Builder {
         let mut frame = Vec::with_capacity(ETHERNET + TAG + usize::from(framing.mtu).max(MIN_PAYLOAD));
         frame.extend([0xff; 6]);
         frame.extend(mac);
-        if let Some(vlan) = framing.vlan {
+        if framing.vlan > 0 {
             frame.extend(0x8100_u16.to_be_bytes());
-            frame.extend((PRIORITY | vlan).to_be_bytes());
+            frame.extend((PRIORITY | framing.vlan).to_be_bytes());
         }
         let v1 = framing.version == Version::V1;
         frame.extend((framing.ethertype + u16::from(!v1)).to_be_bytes());

@@ -155,7 +155,7 @@ pub fn clock_bytes(config: &ClusterConfig, refunds: usize) -> usize {
 pub(crate) fn most_refunds(config: &ClusterConfig) -> usize {
     let charged = config.rounds() as usize * config.links.min(config.nodes());
     let per_record = config.depth() * config.nodes() * config.queues();
-    charged.max(if config.round_bytes > 0 { per_record } else { 0 }).min(config.nodes() * config.queues())
+    charged.max(if config.round_bytes.0 > 0 { per_record } else { 0 }).min(config.nodes() * config.queues())
 }
 
 /// Bytes of authentication in each frame of this configuration.

@@ -74,7 +74,8 @@ impl Parser {
         let (head, mut rest) = frame.split_at_checked(ETHERNET).ok_or(short)?;
         let source = [head[6], head[7], head[8], head[9], head[10], head[11]];
         let mut ethertype = u16::from_be_bytes([head[12], head[13]]);
-        if let Some(vlan) = self.config.framing.vlan {
+        let vlan = self.config.framing.vlan;
+        if vlan > 0 {
             let (tag, after) = rest.split_at_checked(TAG).ok_or(FrameError::Foreign)?;
             if ethertype != 0x8100 || u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff != vlan {
                 return Err(FrameError::Foreign);

@@ -147,7 +147,7 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
         model,
         random: Random::new(model.seed, u64::MAX),
         ports: vec![Port::default(); links],
-        weights: cluster.weights.iter().map(|weight| u64::from(*weight)).sum(),
+        weights: cluster.weights().map(u64::from).sum(),
         last_packet: None,
         outcome: Outcome {
             queues: vec![Sent::default(); links * classes],
@@ -281,8 +281,8 @@ impl Run<'_> {
         queues[class].bytes += u64::from(bytes);
         port.total += u64::from(bytes);
         port.packets += 1;
-        for (sent, weight) in queues.iter().zip(&cluster.weights) {
-            let fair = port.total * u64::from(*weight) / self.weights;
+        for (sent, weight) in queues.iter().zip(cluster.weights()) {
+            let fair = port.total * u64::from(weight) / self.weights;
             usage.worst_bytes = usage.worst_bytes.max(sent.bytes.abs_diff(fair));
         }
     }

@@ -38,7 +38,7 @@ impl Literal {
 
     /// The virtual start and finish of a packet at the head of a queue.
     fn times(&self, i: usize, j: usize, c: usize, length: u16, spread: u64) -> (u64, u64) {
-        let w = u64::from(self.config.weights[c]);
+        let w = u64::from(self.config.weight.get(c));
         let lag = (self.config.max_lag.0 << 20) / w;
         let start = self.finish[self.flow(i)][j][c].max(self.clock[j].saturating_sub(lag));
         let divided = if self.config.rule == WeightRule::Divided { spread } else { 1 };
@@ -111,7 +111,7 @@ impl Literal {
             let mut stop = pairs.is_empty();
             for (i, j) in pairs {
                 let (c, _) = p[i][j].unwrap();
-                let w = u64::from(self.config.weights[c]);
+                let w = u64::from(self.config.weight.get(c));
                 let (start, finish) = self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
                 let record = queues[i][j][c].remove(0);
                 let tag = if shared { start + (u64::from(record.length) << 20) / w } else { finish };
@@ -176,7 +176,7 @@ proptest! {
         let weights: Vec<u16> = (0..classes).map(|c| 1 + (mix64(seed ^ c as u64) % 3) as u16).collect();
         let mut config = ClusterConfig::new(nodes, links, &weights);
         config.seed = seed;
-        config.variant = Variant::Multiple { announced: l, extra };
+        config.set_variant(Variant::Multiple, l, extra);
         config.second_pass = false;
         config.rule = [WeightRule::PerQueue, WeightRule::PerClass, WeightRule::Divided][rule as usize];
         config.proposer = if forwarders_propose { Proposer::Forwarders } else { Proposer::Links };
@@ -218,7 +218,7 @@ proptest! {
 fn a_class_that_comes_back_shares_from_then_on() {
     for rule in [WeightRule::PerQueue, WeightRule::PerClass, WeightRule::Divided] {
         let mut config = ClusterConfig::new(1, 1, &[1, 1]);
-        config.variant = Variant::Multiple { announced: 20, extra: 0 };
+        config.set_variant(Variant::Multiple, 20, 0);
         config.rule = rule;
         let mut scheduler = Scheduler::new(&config).unwrap();
         let full = vec![Record { stamp: 1, length: 1500 }; 20];

@@ -18,7 +18,7 @@ mod lists;
 #[cfg(test)]
 mod literal;
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Bytes, Nanos};
 
 use crate::clocks::Clocks;
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, WeightRule};
@@ -112,7 +112,7 @@ impl Scheduler {
         let queues = config.nodes() * config.queues();
         let pairs = config.nodes() * config.links;
         let per_round = config.nodes().min(config.links);
-        let most = match config.round_bytes {
+        let most = match config.round_bytes.0 {
             0 => config.rounds() as usize * per_round,
             _ => queues * config.depth(),
         };
@@ -385,7 +385,7 @@ impl Scheduler {
     /// The matched pairs send; how long the round takes. `None` if there are none.
     #[inline]
     fn send(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
-        if self.config.round_bytes > 0 {
+        if self.config.round_bytes > Bytes(0) {
             return self.send_many(cycle, round, begin);
         }
         let mut longest = 0;
@@ -404,7 +404,7 @@ impl Scheduler {
     fn send_many(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
         let first = |link: usize| self.matching.node_of(link).map(|node| self.first_of(node, link).1);
         let longest = (0..self.links).filter_map(first).max()?;
-        let bytes = u64::from(self.config.round_bytes);
+        let bytes = self.config.round_bytes.0;
         let length = self.slot(longest).max(Nanos((bytes * self.per_byte) >> 20));
         for link in 0..self.links {
             let Some(node) = self.matching.part(link) else { continue };

@@ -34,7 +34,7 @@ fn run(model: &ModelConfig) -> Outcome {
 /// Three schedulers, the same random records.
 fn determinism(cycles: u64) {
     let mut config = single(3, 3, &[1, 3, 7]);
-    config.variant = Variant::Multiple { announced: 3, extra: 2 };
+    config.set_variant(Variant::Multiple, 3, 2);
     let mut nodes = [(); 3].map(|()| Scheduler::new(&config).unwrap());
     let mut records = [Record::default(); 3];
     for cycle in 0..cycles {
@@ -80,9 +80,9 @@ fn engines_stay_in_step_without_loss() {
 #[test]
 fn sides_may_differ_and_lists_be_empty() {
     for (members, links) in [(2, 3), (3, 2), (1, 1), (1, 4), (5, 1)] {
-        for variant in [Variant::Single, Variant::Pipelined { announced: 4, extra: 4 }] {
+        for variant in [Variant::Single, Variant::Pipelined] {
             let mut cluster = single(members, links, &[1, 1]);
-            cluster.variant = variant;
+            cluster.set_variant(variant, 4, 4);
             let outcome = run(&model(cluster, 100));
             assert_eq!(outcome.collisions, 0);
             assert!(outcome.queues.iter().all(|queue| queue.packets > 50), "{members} {links} {variant:?}");
@@ -143,9 +143,9 @@ fn loss_costs_throughput_not_order() {
 
 #[test]
 fn another_node_becomes_master_when_the_master_dies() {
-    for variant in [Variant::Single, Variant::Pipelined { announced: 10, extra: 20 }] {
+    for variant in [Variant::Single, Variant::Pipelined] {
         let mut cluster = single(3, 3, &[1, 1, 1]);
-        cluster.variant = variant;
+        cluster.set_variant(variant, 10, 20);
         let mut dying = model(cluster, 300);
         dying.stops = vec![(0, Nanos::from_millis(150))];
         let outcome = run(&dying);
@@ -162,10 +162,10 @@ fn another_node_becomes_master_when_the_master_dies() {
 #[test]
 fn the_next_node_takes_over_in_less_than_four_cycles_and_its_turn() {
     let died = Nanos::from_millis(150);
-    for (variant, cycle) in [(Variant::Single, 76), (Variant::Pipelined { announced: 10, extra: 20 }, 170)] {
+    for (variant, cycle) in [(Variant::Single, 76), (Variant::Pipelined, 170)] {
         for dead in [1, 2] {
             let mut cluster = single(4, 3, &[1, 1, 1]);
-            cluster.variant = variant;
+            cluster.set_variant(variant, 10, 20);
             let mut dying = model(cluster, 200);
             dying.stops = (0..dead).map(|node| (node, died)).collect();
             let outcome = run(&dying);
@@ -195,7 +195,7 @@ fn a_split_segment_heals() {
 /// Parts of the classes on link 0.
 fn shares(rule: WeightRule, links: usize, holds: [u8; 3]) -> [f64; 3] {
     let mut cluster = single(3, links, &[1, 1, 1]);
-    cluster.variant = Variant::Pipelined { announced: 10, extra: 20 };
+    cluster.set_variant(Variant::Pipelined, 10, 20);
     cluster.rule = rule;
     let mut model = model(cluster, 400);
     model.holds = holds.to_vec();

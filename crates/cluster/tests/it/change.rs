@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_cluster::{
-    ClusterConfig, ConfigError, Engine, Event, Forwarder, Grant, NodeId, Record, Variant,
+    ClusterConfig, ConfigError, Engine, Event, ExchangeKey, Forwarder, Grant, NodeId, Record, Variant,
 };
 use evenkeel_core::Nanos;
 
@@ -50,8 +50,8 @@ struct Segment {
 fn config(members: &[u16], weights: &[u16]) -> ClusterConfig {
     let mut config = ClusterConfig::new(1, 2, weights);
     config.members = members.iter().map(|id| NodeId(*id)).collect();
-    config.variant = Variant::Pipelined { announced: 12, extra: 4 };
-    config.framing.key = Some(KEY);
+    config.set_variant(Variant::Pipelined, 12, 4);
+    config.framing.key = Some(ExchangeKey(KEY));
     config
 }
 
@@ -216,7 +216,7 @@ fn a_stranger_cannot_bring_a_change_about() {
     let (old, new) = (config(&[1, 2, 3], &[1, 1]), config(&[1, 2, 3], &[1, 3]));
     // A cluster elsewhere under the new configuration, with another key: its frames have the right hash.
     let mut other = new.clone();
-    other.framing.key = Some([8; 16]);
+    other.framing.key = Some(ExchangeKey([8; 16]));
     let mut elsewhere = Segment::new(&other);
     elsewhere.run(10, none);
     let mut segment = Segment::new(&old);

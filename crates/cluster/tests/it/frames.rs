@@ -1,7 +1,9 @@
 //! Frames that are wrong, forged, replayed or strange, clocks that jump, two masters: counted, and without effect on what is sent.
 
 use evenkeel_cluster::frame::{Auth, Builder, FrameError, Header, Kind, Parser, state_bytes};
-use evenkeel_cluster::{ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Variant, Version};
+use evenkeel_cluster::{
+    ClusterConfig, Engine, Event, ExchangeKey, Forwarder, Grant, NodeId, Record, Variant, Version,
+};
 use evenkeel_core::Nanos;
 use proptest::prelude::*;
 
@@ -41,7 +43,7 @@ fn config(version: Version, key: Option<[u8; 16]>) -> ClusterConfig {
     let mut config = ClusterConfig::new(3, 3, &[1, 1, 1]);
     config.variant = Variant::Single;
     config.framing.version = version;
-    config.framing.key = key;
+    config.framing.key = key.map(ExchangeKey);
     config
 }
 
@@ -82,10 +84,10 @@ fn version_one_has_the_published_length() {
     assert_eq!(state_bytes(&config), 54);
     assert_eq!(Builder::new(&config, [2; 6]).state_wire_bytes(), 98);
     let mut most = config;
-    most.variant = Variant::Multiple { announced: 25, extra: 0 };
+    most.set_variant(Variant::Multiple, 25, 0);
     assert_eq!(Builder::new(&most, [2; 6]).state_wire_bytes(), 1394);
     most.framing.mtu = 9000;
-    most.variant = Variant::Multiple { announced: 160, extra: 0 };
+    most.set_variant(Variant::Multiple, 160, 0);
     assert!(most.validate().is_ok(), "jumbo");
 }
 
@@ -94,7 +96,7 @@ fn what_is_built_is_parsed_also_in_fragments() {
     for (version, l) in [(Version::V1, 3), (Version::V2, 3), (Version::V2, 60)] {
         for key in [None, Some([7; 16])] {
             let mut config = config(version, key);
-            config.variant = Variant::Multiple { announced: l, extra: 0 };
+            config.set_variant(Variant::Multiple, l, 0);
             let mut builder = Builder::new(&config, [2, 0, 0, 0, 0, 1]);
             let body: Vec<u8> = (0..state_bytes(&config)).map(|n| n as u8).collect();
             let header = Header {
@@ -173,7 +175,7 @@ fn forged_and_replayed_frames_change_nothing() {
 fn a_node_with_another_configuration_is_refused_and_named() {
     let ours = config(Version::V2, None);
     let mut theirs = ours.clone();
-    theirs.weights[2] = 9;
+    theirs.weight.set(evenkeel_core::Class(2), 9);
     let mut engines = [engine(&ours, 0), engine(&theirs, 1)];
     let around = talk(&mut engines, 0..10_000, |_, _, _, _| {});
     assert!(engines[0].counters().other_configuration > 5);
@@ -234,7 +236,7 @@ fn nothing_allocates_in_a_cycle() {
         fn broadcast(&mut self, _: &[u8]) {}
     }
     let mut config = ClusterConfig::new(1, 3, &[1, 1, 1]);
-    config.framing.key = Some([3; 16]);
+    config.framing.key = Some(ExchangeKey([3; 16]));
     let mut engine = engine(&config, 0);
     let mut around = Quiet(0);
     let mut cycles = |many| {
@@ -266,8 +268,8 @@ fn a_strangers_frame_and_an_unknown_version_are_refused() {
     assert_eq!(change(27, 40), Err(FrameError::Stranger(40)));
     assert_eq!(change(31, 2), Err(FrameError::Dimensions));
     assert_eq!(change(15, 1), Err(FrameError::Foreign));
-    config.framing.vlan = Some(0);
-    assert!(config.validate().unwrap_err().to_string().contains("1 to 4094"));
+    config.framing.vlan = 4_095;
+    assert!(config.validate().unwrap_err().to_string().contains("0 to 4094"));
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! `[cluster]` and `[balancer]`: what is refused, with file, line and valid range.
 
-use evenkeel_config::{ClusterVariant, ForwarderState, Io, RouterConfig};
+use evenkeel_cluster::Variant;
+use evenkeel_config::{ForwarderState, Io, RouterConfig};
 
 const PORT: &str = "[[port]]\nname = \"sw\"\ninterface = \"eth0\"\n";
 
@@ -29,9 +30,11 @@ fn error(text: &str) -> String {
 fn defaults_are_filled_in() {
     let config = RouterConfig::parse(&forwarder(("node", "node")), "r.toml").unwrap();
     let cluster = config.cluster.as_ref().unwrap();
-    assert_eq!(cluster.variant, ClusterVariant::Pipelined { l: 25, p: 0 });
-    assert_eq!((cluster.vlan, cluster.weights.as_slice()), (Some(3001), [1].as_slice()));
-    assert!(!format!("{config:?}").contains("0x33"), "keys are not printed");
+    let said = &cluster.config;
+    assert_eq!((said.variant, said.l, said.p), (Variant::Pipelined, 25, 0));
+    assert_eq!((said.framing.vlan, said.weights().collect::<Vec<_>>()), (3001, vec![1]));
+    let printed = format!("{config:?}");
+    assert!(printed.contains("ExchangeKey(..)") && !printed.contains("51"), "keys are not printed");
     let auto = forwarder((PORT, &format!("[router]\nio = \"auto\"\n{PORT}")));
     let config = RouterConfig::parse(&auto, "r.toml").unwrap();
     assert_eq!(config.io_of(&config.ports[0]), Io::AfPacket, "AF_XDP hears no broadcasts");
@@ -47,7 +50,7 @@ fn wrong_values_are_named() {
         (("[1, 2]", "[]"), 6, "valid: 1 to 64"),
         (("00112233445566778899aabbccddeeff", "00"), 9, "32 hexadecimal digits"),
         (("rate = \"10Mbit/s\"", "rate = \"1bit/s\""), 8, "1kbit/s to"),
-        (("10.0.0.1", "10.0.0.0/24"), 13, "a next hop is one address"),
+        (("10.0.0.1", "10.0.0.0/24"), 13, "is a network, not one address"),
         (("port = \"sw\"", "port = \"sv\""), 7, "did you mean \"sw\"?"),
         (("node = 1", "node = 1\nt_brr = \"1ms\""), 6, "did you mean `t_br`?"),
         (("node = 1", "node = 1\nvariant = \"x-ds\""), 6, "p-ds"),

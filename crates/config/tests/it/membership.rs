@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_cluster::NodeId;
 use evenkeel_config::{ForwarderState, RouterConfig, overlay};
 
 const FORWARDER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
@@ -34,7 +35,8 @@ fn keys_stand_in_the_place_of_what_the_file_says() {
     let mut pairs = three();
     pairs.push(("weights/voice", "7"));
     let cluster = overlay(&base, &keys(&pairs), &BTreeSet::new()).unwrap().cluster.unwrap();
-    assert_eq!((cluster.members, cluster.weights), (vec![1, 2, 3], vec![1, 7]));
+    assert_eq!(cluster.config.members, [1, 2, 3].map(NodeId));
+    assert_eq!(cluster.config.weights().collect::<Vec<_>>(), [1, 7]);
     let gone = BTreeSet::from([3]);
     let balancer = overlay(&parse(BALANCER), &keys(&pairs), &gone).unwrap().balancer.unwrap();
     let said: Vec<_> = balancer.forwarders.iter().map(|one| (one.id, one.weight, one.state)).collect();
@@ -49,7 +51,7 @@ fn what_is_wrong_is_named_with_its_range() {
         (("weights/voise", "7"), "\"voice\""),
         (("members/1/weight", "0"), "members/1/weight = \"0\": 0 is out of range; valid: 1 to 256"),
         (("members/1/state", "gone"), "active"),
-        (("members/1/mac", "01:00:00:00:00:01"), "expected 02:00:00:00:00:01"),
+        (("members/1/mac", "01:00:00:00:00:01"), "expected the Ethernet address of a station"),
         (("members/1/rate", "7"), "no such key of a member"),
         (("members/99999/mac", "02:00:00:00:00:09"), "99999 is out of range; valid: 0 to 65535"),
         (("members/4/weight", "7"), "members/4/mac: missing"),

@@ -130,10 +130,10 @@ impl Presence {
 pub enum Kind {
     /// Any text.
     Text,
-    /// A text of a form that these words tell: `"the Ethernet address of a station"`.
-    Form(&'static str),
+    /// A text of a form that these words tell, and whether one has it: `the address of a station`.
+    Form(&'static str, fn(&str) -> bool),
     /// As [`Form`](Self::Form); what it says is shown nowhere.
-    Secret(&'static str),
+    Secret(&'static str, fn(&str) -> bool),
     /// A name: a letter, then letters, digits, `-`, `_`, `.`; at most this many characters.
     Name(usize),
     /// The name of a network interface: 1 to 15 bytes without `/`, `:` and white space.
@@ -217,7 +217,7 @@ impl Kind {
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
-            Self::Form(form) | Self::Secret(form) => (*form).to_owned(),
+            Self::Form(form, _) | Self::Secret(form, _) => (*form).to_owned(),
             Self::Name(most) => {
                 format!("a name (a letter, then letters, digits, `-`, `_`, `.`; at most {most} characters)")
             }
@@ -258,7 +258,7 @@ impl Kind {
     #[must_use]
     pub fn shape(&self) -> String {
         match self {
-            Self::Text | Self::Form(_) | Self::Secret(_) => "text".to_owned(),
+            Self::Text | Self::Form(..) | Self::Secret(..) => "text".to_owned(),
             Self::Name(_) => "name".to_owned(),
             Self::Interface => "interface".to_owned(),
             Self::Path => "path".to_owned(),
@@ -303,7 +303,7 @@ impl Kind {
                 let kinds: Vec<_> = variants.iter().map(|(kind, _)| format!("kind = `\"{kind}\"`")).collect();
                 kinds.join(", ")
             }
-            Self::Form(form) | Self::Secret(form) => (*form).to_owned(),
+            Self::Form(form, _) | Self::Secret(form, _) => (*form).to_owned(),
             Self::Text | Self::Path | Self::Prefix | Self::Address | Self::Table(_) | Self::Foreign(_) => {
                 String::new()
             }
@@ -372,16 +372,10 @@ impl Kind {
             (Self::Choice(words), Value::Text(word)) => words.iter().any(|(known, _)| known == word),
             (Self::Switch, Value::Switch(_)) => true,
             (
-                Self::Text
-                | Self::Form(_)
-                | Self::Secret(_)
-                | Self::Name(_)
-                | Self::Interface
-                | Self::Path
-                | Self::Prefix
-                | Self::Address,
+                Self::Text | Self::Name(_) | Self::Interface | Self::Path | Self::Prefix | Self::Address,
                 Value::Text(_),
             ) => true,
+            (Self::Form(_, fits) | Self::Secret(_, fits), Value::Text(text)) => fits(text),
             (Self::Tables { section, min, max }, Value::List(tables)) => {
                 if !(min..=max).contains(&&tables.len()) {
                     return Err(out_of_range(key, self, &Value::Integer(tables.len() as u64)));

@@ -291,5 +291,8 @@ fn a_declaration_tells_when_a_key_changes_and_whether_it_must_be_there() {
     });
     assert!(matches!(Door::SECTION.key("name").unwrap().kind, Kind::Name(8)));
     assert!(matches!(Door::SECTION.key("hosts").unwrap().kind, Kind::List(Kind::Address)));
+    let even = Key::required("even", Kind::Form("an even text", |text| text.len() % 2 == 0), "Even.");
+    assert!(even.admits(&Value::Text("ab".into())).is_ok());
+    assert!(even.admits(&Value::Text("abc".into())).is_err());
     assert!(matches!(key("door").kind, Kind::Tables { min: 1, max: 2, .. }));
 }

@@ -9,7 +9,7 @@ mod stranger;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState, RouterConfig};
+use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState, RouterConfig, StationAddress};
 use evenkeel_control::Request;
 use evenkeel_core::Nanos;
 use evenkeel_ports::lose::Loss;
@@ -137,16 +137,13 @@ impl Live<'_> {
     fn start_balancers(&mut self) -> Result<(), LabError> {
         let forwarder = |number: usize| BalancerForwarder {
             id: number as u16,
-            mac: segment::mac(Kind::Forwarder, number),
-            weight: 256,
-            state: ForwarderState::Active,
+            mac: StationAddress(segment::mac(Kind::Forwarder, number)),
+            ..BalancerForwarder::default()
         };
         let section = BalancerSection {
-            port: 0,
-            seed: 1,
-            flows: 65_536,
-            idle: Nanos::from_secs(60),
+            port_name: PORT.0.to_owned(),
             forwarders: (1..=self.scenario.nodes[1]).map(forwarder).collect(),
+            ..BalancerSection::default()
         };
         for number in 1..=self.scenario.nodes[0] {
             let text = format!("[[port]]\nname = \"{}\"\ninterface = \"{}\"\n", PORT.0, PORT.1);
@@ -307,8 +304,8 @@ impl Live<'_> {
     }
 
     fn lose(&self, step: &LiveStep) -> Result<Vec<Loss>, LabError> {
-        let vlan = step.config.cluster.as_ref().and_then(|cluster| cluster.vlan);
-        let Some(vlan) = vlan.filter(|_| step.loss > 0.0) else { return Ok(Vec::new()) };
+        let vlan = step.config.cluster.as_ref().map(|cluster| cluster.config.framing.vlan);
+        let Some(vlan) = vlan.filter(|vlan| *vlan > 0 && step.loss > 0.0) else { return Ok(Vec::new()) };
         let cannot = |source| LabError::System { what: "lose frames at the switch".into(), source };
         let attach = || {
             let ports = (1..=self.scenario.nodes[1]).map(|number| name(Kind::Forwarder, number));

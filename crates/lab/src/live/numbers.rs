@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use evenkeel_config::ClusterVariant;
+use evenkeel_cluster::Variant;
 use evenkeel_core::Nanos;
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::ClusterSnapshot;
@@ -69,9 +69,10 @@ impl Told {
     pub(super) fn of(&mut self, step: &LiveStep, window: &Window) -> StepMeasured {
         let mut numbers = Vec::new();
         if step.config.cluster.is_some() {
-            let variant = step.config.cluster.as_ref().map(|cluster| (cluster.variant, cluster.t_br));
+            let variant = step.config.cluster.as_ref().map(|cluster| &cluster.config);
+            let variant = variant.map(|config| (config.variant, config.t_br));
             // With others a link may change hands within a cycle.
-            if let Some((ClusterVariant::Single | ClusterVariant::Lazy { .. }, t_br)) = variant {
+            if let Some((Variant::Single | Variant::Lazy, t_br)) = variant {
                 let (collisions, cycles) = collisions(window, t_br);
                 numbers.extend([("collisions", collisions as f64), ("cycles", cycles as f64)]);
             }

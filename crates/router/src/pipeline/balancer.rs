@@ -8,6 +8,7 @@ use evenkeel_cluster::balancer::{Balancer, State, Target};
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
 use evenkeel_core::admit::Pin;
 use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::settings::Settings as _;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Fragment, Headers};
@@ -75,7 +76,7 @@ impl BalancerRole {
             let places = shares.iter().find(|(of, _)| *of == id).map_or(0, |(_, places)| *places);
             ForwarderSnapshot {
                 id: forwarder.id,
-                mac: MacAddr(forwarder.mac).to_string(),
+                mac: MacAddr(forwarder.mac.0).to_string(),
                 state: forwarder.state.name().to_owned(),
                 places: places as u64,
                 flows: self.balancer.flows(now, id) as u64,
@@ -100,7 +101,7 @@ fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Res
             ForwarderState::Draining => State::Draining,
             ForwarderState::Out => return None,
         };
-        Some(Target { id: NodeId(forwarder.id), mac: forwarder.mac, state })
+        Some(Target { id: NodeId(forwarder.id), mac: forwarder.mac.0, state })
     };
     let targets: Vec<_> = forwarders.iter().filter_map(target).collect();
     balancer.set_targets(&targets).map_err(|error| CommandError::Invalid(format!("balancer: {error}")))
@@ -169,9 +170,7 @@ impl Pipeline {
         match (&mut self.balancer, wanted) {
             (None, None) => Ok(()),
             (Some(role), Some(wanted)) => {
-                let fixed =
-                    |section: &BalancerSection| (section.port, section.seed, section.flows, section.idle);
-                if fixed(&role.section) != fixed(wanted) {
+                if role.section.keeps_fixed(wanted).is_err() || role.section.port != wanted.port {
                     return Err(CommandError::NeedsRestart {
                         what: "balancer".to_owned(),
                         why: "except for its forwarders: connections are placed by the rest",

@@ -10,10 +10,12 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use evenkeel_cluster::{ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, stamp};
-use evenkeel_cluster::{Framing, Missing, Proposer, Timing, Variant, Version, WeightRule, mix64};
-use evenkeel_config::{ClusterMissing, ClusterRule, ClusterSection, ClusterVariant};
-use evenkeel_core::{BitRate, Bytes, Nanos, Packet as _, Reason};
+use evenkeel_cluster::{
+    ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
+};
+use evenkeel_config::ClusterSection;
+use evenkeel_core::settings::Settings as _;
+use evenkeel_core::{Bytes, Nanos, Packet as _, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
 
@@ -23,9 +25,6 @@ use super::packet::QueuedPacket;
 use super::{Pipeline, tables::LinkState};
 use crate::error::CommandError;
 use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
-
-/// Ethertype of the exchange's first version; the second has the one after it.
-const ETHERTYPE: u16 = 0x88b5;
 
 /// The role.
 pub(super) struct ClusterRole {
@@ -48,25 +47,12 @@ struct Around {
     news: Vec<Event>,
     /// By link.
     ports: Vec<u16>,
-    pace: Pace,
+    /// How granted packets follow each other.
+    pace: Timing,
     /// Under the configuration that the engine is ready to change to.
-    next_pace: Pace,
+    next_pace: Timing,
     limit: usize,
     late: u64,
-}
-
-/// How granted packets follow each other.
-#[derive(Clone, Copy)]
-struct Pace {
-    rate: BitRate,
-    overhead: u16,
-    per_packet: Nanos,
-}
-
-impl Pace {
-    fn of(section: &ClusterSection) -> Self {
-        Self { rate: section.rate, overhead: section.overhead, per_packet: section.per_packet }
-    }
 }
 
 struct Queue {
@@ -165,49 +151,8 @@ pub fn cluster_config(section: &ClusterSection) -> ClusterConfig {
     // Links are known by their places: a member whose links have other names is not of this cluster.
     let names = section.links.iter().flat_map(|link| link.name.bytes().chain([0]));
     let names = names.fold(0, |hash, byte| mix64(hash ^ u64::from(byte)));
-    let mut config = ClusterConfig::new(1, section.links.len(), &section.weights);
-    config.members = section.members.iter().map(|id| NodeId(*id)).collect();
-    config.variant = match section.variant {
-        ClusterVariant::Single => Variant::Single,
-        ClusterVariant::Multiple { l, p } => Variant::Multiple { announced: l, extra: p },
-        ClusterVariant::Lazy { l } => Variant::Lazy { packets: l },
-        ClusterVariant::Pipelined { l, p } => Variant::Pipelined { announced: l, extra: p },
-    };
-    config.rule = match section.rule {
-        ClusterRule::PerQueue => WeightRule::PerQueue,
-        ClusterRule::PerClass => WeightRule::PerClass,
-        ClusterRule::Divided => WeightRule::Divided,
-    };
-    config.proposer = if section.forwarders_propose { Proposer::Forwarders } else { Proposer::Links };
-    config.second_pass = section.second_pass;
-    config.round_bytes = section.round_bytes;
-    config.missing = match section.missing {
-        ClusterMissing::Stale => Missing::Stale,
-        ClusterMissing::Abstain => Missing::Abstain,
-        ClusterMissing::Next => Missing::Next,
-    };
-    config.t_br = section.t_br;
-    config.long_wait = section.long_wait;
-    config.early_close = section.early_close;
-    config.min_cycle = section.min_cycle;
-    config.timing = Timing {
-        rate: section.rate,
-        overhead: section.overhead,
-        per_packet: section.per_packet,
-        decision: section.decision,
-        guard: section.guard,
-    };
-    config.seed = section.seed ^ names;
-    config.max_lag = section.max_lag;
-    config.checksum_every = section.checksum_every;
-    config.lost_after = section.lost_after;
-    config.framing = Framing {
-        version: Version::V2,
-        vlan: section.vlan,
-        ethertype: ETHERTYPE,
-        mtu: section.mtu,
-        key: section.key,
-    };
+    let mut config = section.config.clone();
+    config.seed ^= names;
     config
 }
 
@@ -215,7 +160,7 @@ impl ClusterRole {
     pub(super) fn new(section: &ClusterSection) -> Result<Self, CommandError> {
         let engine_config = cluster_config(section);
         engine_config.validate().map_err(|error| CommandError::Invalid(format!("cluster: {error}")))?;
-        let classes = section.weights.len();
+        let classes = section.config.classes();
         let queues = section.links.len() * classes;
         Ok(Self {
             engine: None,
@@ -227,8 +172,8 @@ impl ClusterRole {
                 outbox: Vec::new(),
                 news: Vec::new(),
                 ports: section.links.iter().map(|link| link.port).collect(),
-                pace: Pace::of(section),
-                next_pace: Pace::of(section),
+                pace: section.config.timing,
+                next_pace: section.config.timing,
                 limit: section.limit as usize,
                 late: 0,
             },
@@ -239,11 +184,8 @@ impl ClusterRole {
 
     /// Refuses what cannot change while the router runs.
     fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
-        let fixed = |section: &ClusterSection| {
-            let ClusterSection { node, port, vlan, key, weights, links, .. } = section;
-            (*node, *port, *vlan, *key, weights.len(), links.clone())
-        };
-        if fixed(&self.section) == fixed(wanted) {
+        let fixed = |section: &ClusterSection| (section.port, section.config.classes);
+        if self.section.keeps_fixed(wanted).is_ok() && fixed(&self.section) == fixed(wanted) {
             return Ok(());
         }
         Err(CommandError::NeedsRestart {
@@ -263,10 +205,10 @@ impl ClusterRole {
             Some(engine) => engine.prepare(&config, now).map_err(invalid)?,
             None => {
                 config.validate().map_err(invalid)?;
-                self.around.pace = Pace::of(wanted);
+                self.around.pace = wanted.config.timing;
             }
         }
-        self.around.next_pace = Pace::of(wanted);
+        self.around.next_pace = wanted.config.timing;
         self.around.limit = wanted.limit as usize;
         self.engine_config = config;
         self.section = wanted.clone();
@@ -298,15 +240,16 @@ impl ClusterRole {
 
     fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
         let kind = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
-        let ours = |kind: Option<u16>| kind.is_some_and(|kind| kind == ETHERTYPE || kind == ETHERTYPE + 1);
+        let first = self.section.config.framing.ethertype;
+        let ours = |kind: Option<u16>| kind.is_some_and(|kind| kind == first || kind == first + 1);
         port.0 == self.section.port
-            && match self.section.vlan {
-                Some(vlan) => {
+            && match self.section.config.framing.vlan {
+                0 => ours(kind(12)),
+                vlan => {
                     kind(12) == Some(0x8100)
                         && kind(14).is_some_and(|tag| tag & 0xfff == vlan)
                         && ours(kind(16))
                 }
-                None => ours(kind(12)),
             }
     }
 
@@ -409,7 +352,7 @@ impl Pipeline {
             && role.around.granted.front().is_some_and(|first| first.at <= now)
             && let Some(Granted { at, port, packet, .. }) = role.around.granted.pop_front()
         {
-            role.around.late += u64::from(now.saturating_sub(at) > role.section.t_br);
+            role.around.late += u64::from(now.saturating_sub(at) > role.section.config.t_br);
             let at = horizon.max(self.advanced);
             let (link, mut egress) = self.outgoing(usize::from(port));
             // How it was treated is in the link's meters.

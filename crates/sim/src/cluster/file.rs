@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use evenkeel_cluster::model::ModelConfig;
-use evenkeel_cluster::{ClusterConfig, Missing, Proposer, Variant, Version, WeightRule};
+use evenkeel_cluster::{ClusterConfig, Missing, Variant, Version};
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_core::{BitRate, Nanos};
+use evenkeel_core::settings::Settings as _;
+use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::published_number;
 use evenkeel_settings::Diagnostics;
 use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::typed::held;
 
 use super::schema;
 
@@ -147,7 +149,6 @@ fn model(reader: &mut Reader, layers: &[&Fields], seed: u64) -> ModelConfig {
     let find = |key: &str| layers.iter().find(|layer| layer.given(key));
     let integer = |key, default: u64| find(key).and_then(|l| l.integer(key)).unwrap_or(default);
     let time = |key, default: Nanos| find(key).and_then(|l| l.time(key)).unwrap_or(default);
-    let word = |key, default: &'static str| find(key).and_then(|l| l.text(key)).unwrap_or(default);
     let list = |key: &str| -> Option<Vec<u16>> {
         let items = find(key)?.list(key).iter();
         Some(
@@ -162,39 +163,23 @@ fn model(reader: &mut Reader, layers: &[&Fields], seed: u64) -> ModelConfig {
     let weights = list("weights").unwrap_or_else(|| vec![1, 1, 1]);
     let (nodes, links) = (integer("forwarders", 3) as u16, integer("links", 3) as usize);
     let mut cluster = ClusterConfig::published(nodes, links, &weights);
-    let (l, p) = (integer("l", 1) as u16, integer("p", 0) as u16);
-    cluster.variant = match word("variant", "s-ds") {
-        "m-ds" => Variant::Multiple { announced: l, extra: p },
-        "l-ds" => Variant::Lazy { packets: l },
-        "p-ds" => Variant::Pipelined { announced: l, extra: p },
-        _ => Variant::Single,
-    };
-    cluster.rule = match word("rule", "a") {
-        "b" => WeightRule::PerClass,
-        "c" => WeightRule::Divided,
-        _ => WeightRule::PerQueue,
-    };
-    cluster.proposer = match word("proposer", "links") {
-        "forwarders" => Proposer::Forwarders,
-        _ => Proposer::Links,
-    };
-    cluster.missing = match word("missing", "abstain") {
-        "stale" => Missing::Stale,
-        "next" => Missing::Next,
-        _ => Missing::Abstain,
-    };
-    cluster.framing.version = if word("frames", "v1") == "v2" { Version::V2 } else { Version::V1 };
-    cluster.framing.mtu = integer("mtu", 1500) as u16;
-    cluster.second_pass = find("second_pass").and_then(|l| l.switch("second_pass")).unwrap_or(false);
-    cluster.round_bytes = integer("round_bytes", 0) as u32;
-    cluster.t_br = time("t_br", cluster.t_br);
+    cluster.set_variant(Variant::Single, 1, 0);
+    cluster.missing = Missing::Abstain;
     cluster.seed = seed;
+    let frames = find("frames").and_then(|layer| Version::from_name(layer.text("frames")?));
+    cluster.framing.version = frames.unwrap_or(Version::V1);
     let mut model = ModelConfig::paper(cluster);
-    let timing = &mut model.cluster.timing;
-    timing.per_packet = time("per_packet", timing.per_packet);
-    timing.decision = time("decision", timing.decision);
-    timing.guard = time("guard", timing.guard);
-    timing.rate = find("rate").and_then(|l| l.rate("rate")).unwrap_or(BitRate::from_mbps(1_000));
+    model.cluster.timing.rate = BitRate::from_mbps(1_000);
+    for key in ClusterConfig::SECTION.keys() {
+        let Some(item) = find(key.name).and_then(|layer| layer.item(key.name)) else { continue };
+        let value = match (key.name, &item.value) {
+            // In bytes without a unit, here.
+            ("round_bytes", Value::Integer(bytes)) => Bytes(*bytes).into(),
+            (_, value) => held(value),
+        };
+        let taken = model.cluster.put(key.name, None, &value);
+        debug_assert_eq!(taken, Some(true), "{}: the same type in both tables", key.name);
+    }
     model.broadcast = time("broadcast", model.broadcast);
     let loss = find("loss").and_then(|l| l.number("loss")).unwrap_or(0.0);
     model.loss = (loss * 4_294_967_296.0) as u32;

@@ -5,6 +5,7 @@ mod schema;
 
 pub use file::{Claim, ClusterScenario};
 
+use evenkeel_cluster::Variant;
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Parameter, PublishedValue, Report, Run, Sample, StepMark, Verdict};
@@ -66,7 +67,13 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
 #[must_use]
 pub fn describe(model: &ModelConfig) -> String {
     let cluster = &model.cluster;
-    format!("{:?}, T_br {}, rule {:?}", cluster.variant, cluster.t_br, cluster.rule)
+    let announced = match cluster.variant {
+        Variant::Single => String::new(),
+        Variant::Lazy => format!(" with l {}", cluster.l),
+        Variant::Multiple | Variant::Pipelined => format!(" with l {} and p {}", cluster.l, cluster.p),
+    };
+    let (variant, rule) = (cluster.variant.name(), cluster.rule.name());
+    format!("{variant}{announced}, T_br {}, rule {rule}", cluster.t_br)
 }
 
 fn parameters(name: &str, model: &ModelConfig, outcome: &Outcome) -> Vec<Parameter> {

@@ -1,5 +1,6 @@
 //! The keys of a cluster scenario.
 
+use evenkeel_cluster::{Missing, Proposer, Variant, Version, WeightRule};
 use evenkeel_core::settings::schema::{Key, Kind, Section};
 use evenkeel_core::{BitRate, Nanos};
 
@@ -19,51 +20,18 @@ macro_rules! with_settings {
             Key::optional("forwarders", integer(1, 64, ""), "3", "Forwarders (M)."),
             Key::optional("links", integer(1, 64, ""), "3", "Outgoing links (N)."),
             Key::optional("weights", Kind::List(&NUMBER), "[1, 1, 1]", "Weights of the classes, 1 to 65535; one for each class (K)."),
-            Key::optional(
-                "variant",
-                Kind::Choice(&[
-                    ("s-ds", "one packet per exchange"),
-                    ("m-ds", "l packets announced, l + p rounds"),
-                    ("l-ds", "one burst of l times 64 bytes"),
-                    ("p-ds", "as m-ds, exchanges run ahead of windows"),
-                ]),
-                "\"s-ds\"",
-                "How much is decided with one exchange.",
-            ),
+            Key::optional("variant", Kind::Choice(Variant::WORDS), "\"s-ds\"", "How much is decided with one exchange."),
             Key::optional("l", integer(1, 1000, "packets"), "1", "Packets announced per queue, or sent per burst."),
             Key::optional("p", integer(0, 4095, "rounds"), "0", "Rounds beyond l."),
-            Key::optional(
-                "rule",
-                Kind::Choice(&[
-                    ("a", "each queue of each forwarder has its class's weight"),
-                    ("b", "one tag per link and class"),
-                    ("c", "the class's weight divided among forwarders"),
-                ]),
-                "\"a\"",
-                "What a virtual-time flow is.",
-            ),
-            Key::optional(
-                "proposer",
-                Kind::Choice(&[("links", "smallest finish times"), ("forwarders", "oldest packets")]),
-                "\"links\"",
-                "Which side proposes in the matching.",
-            ),
+            Key::optional("rule", Kind::Choice(WeightRule::WORDS), "\"a\"", "What a virtual-time flow is."),
+            Key::optional("proposer", Kind::Choice(Proposer::WORDS), "\"links\"", "Which side proposes in the matching."),
             Key::optional("second_pass", Kind::Switch, "false", "Match what the stable matching left idle."),
             Key::optional("round_bytes", integer(0, 1 << 20, "bytes"), "0", "Fill each round with so many bytes; 0: one packet each."),
-            Key::optional(
-                "missing",
-                Kind::Choice(&[
-                    ("stale", "use what was heard last"),
-                    ("abstain", "send nothing when it may be wrong"),
-                    ("next", "use the next packet announced"),
-                ]),
-                "\"abstain\"",
-                "What a node does that missed a frame.",
-            ),
+            Key::optional("missing", Kind::Choice(Missing::WORDS), "\"abstain\"", "What a node does that missed a frame."),
             Key::optional("t_br", Kind::Time { min: Nanos(1_000), max: Nanos::from_secs(10) }, "72us", "Bound on a broadcast."),
             Key::optional("broadcast", TIME, "20us", "Time that a broadcast takes."),
             Key::optional("loss", Kind::Number { min: 0.0, max: 0.99 }, "0", "Part of the frames that each receiver loses, each for itself."),
-            Key::optional("frames", Kind::Choice(&[("v1", "as published"), ("v2", "wide ids, fragments")]), "\"v1\"", "Version of the frames."),
+            Key::optional("frames", Kind::Choice(Version::WORDS), "\"v1\"", "Version of the frames."),
             Key::optional("mtu", integer(256, 9000, "bytes"), "1500", "Largest payload of a frame."),
             Key::optional("rate", Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) }, "1Gbit/s", "Rate of each outgoing link."),
             Key::optional("per_packet", TIME, "2850ns", "Time of a packet in a window that does not overlap with the exchange (t_tx: fitted)."),

@@ -10,8 +10,9 @@ pub use judge::{Measured, StepMeasured, judge, report};
 
 use std::path::Path;
 
+use evenkeel_cluster::Variant;
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_config::{ClusterVariant, PortSource, RouterConfig, router_from_table};
+use evenkeel_config::{PortSource, RouterConfig, router_from_table};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::ScenarioError;
 use evenkeel_settings::Diagnostics;
@@ -305,7 +306,8 @@ fn steps(
         let at = fields.at.clone();
         let config = router(reader, wfq.then_some(&merged), at, nodes, classes)?;
         let alike = || vec![1; classes.len()];
-        let weights = config.cluster.as_ref().map_or_else(alike, |cluster| cluster.weights.clone());
+        let weights =
+            config.cluster.as_ref().map_or_else(alike, |cluster| cluster.config.weights().collect());
         steps.push(LiveStep {
             weights,
             name: fields.text("name")?.to_owned(),
@@ -399,8 +401,8 @@ fn expectations(reader: &mut Reader, file: &Fields, steps: &[LiveStep]) -> Vec<L
             let message = "`relative_throughput` needs a step to compare with in `to`, the others none";
             reader.fail(&fields.at, fields.path.clone(), message);
         }
-        let variant = steps[step].config.cluster.as_ref().map(|cluster| cluster.variant);
-        let one_pair = matches!(variant, Some(ClusterVariant::Single | ClusterVariant::Lazy { .. }));
+        let variant = steps[step].config.cluster.as_ref().map(|cluster| cluster.config.variant);
+        let one_pair = matches!(variant, Some(Variant::Single | Variant::Lazy));
         if ["collisions", "cycles"].contains(&of) && !one_pair {
             let message = "a link may change hands within a cycle of this variant: valid with s-ds and l-ds";
             reader.fail(&fields.span("of"), fields.path_of("of"), message);
