@@ -184,8 +184,12 @@ fn lost(killed: &BTreeSet<usize>, window: &Window, numbers: &mut Vec<(&'static s
     let mut out_of = BTreeSet::new();
     for seen in &window.seen {
         match seen.what {
-            What::To { forwarder, packet } if killed.contains(&forwarder) => drop(into.insert(packet.id)),
-            What::From { packet, .. } => drop(out_of.insert(packet.id)),
+            What::To { forwarder, packet } if killed.contains(&forwarder) => {
+                into.insert(packet.id);
+            }
+            What::From { packet, .. } => {
+                out_of.insert(packet.id);
+            }
             _ => {}
         }
     }
