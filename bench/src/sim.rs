@@ -154,7 +154,9 @@ pub(crate) fn one(case: &str) -> ExitCode {
     }
     let at_bottleneck = |sample: &&evenkeel_report::Sample| sample.router == "r1" && sample.link == "r2";
     let packets = match case {
-        "udp" | "tcp" => outcome.run.samples.iter().filter(at_bottleneck).map(|sample| sample.sent).sum(),
+        "udp" | "tcp" => {
+            outcome.run.samples.iter().filter(at_bottleneck).map(|sample| sample.sent_packets).sum()
+        }
         _ => outcome.packets,
     };
     println!(

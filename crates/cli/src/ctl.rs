@@ -7,10 +7,11 @@ use std::path::Path;
 use evenkeel_control::watch::{Format, RowWriter, WatchError, watch};
 use evenkeel_control::{Client, ClientError, Request, script};
 use evenkeel_core::BitRate;
+use evenkeel_core::measure::{ClassCounters, Tally};
 use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_report::table::Table;
 use evenkeel_router::Snapshot;
-use evenkeel_router::snapshot::{RoutingSnapshot, TableSnapshot};
+use evenkeel_router::snapshot::{LinkSnapshot, RoutingSnapshot, TableSnapshot};
 use serde_json::json;
 
 use crate::admission;
@@ -193,34 +194,7 @@ fn show(snapshot: &Snapshot) -> String {
             "\nlink {}: {}, {rate}, {} of {} ring slots in use; scheduler calls: {none} none, {one} one, {many} several queues busy",
             link.port, link.discipline, link.in_ring, link.ring_slots
         );
-        let mut classes = Table::new([
-            "class",
-            "offered",
-            "sent",
-            "dropped",
-            "queued",
-            "mean delay us",
-            "max us",
-            "drops by reason",
-        ]);
-        for class in &link.classes {
-            let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
-            let mean = match class.out_packets {
-                0 => "–".to_owned(),
-                n => format!("{:.1}", class.delay_sum_ns as f64 / n as f64 / 1e3),
-            };
-            classes.row([
-                class.name.clone(),
-                class.in_packets.to_string(),
-                class.sent_packets.to_string(),
-                class.dropped.values().sum::<u64>().to_string(),
-                class.queued_packets.to_string(),
-                mean,
-                format!("{:.1}", class.delay_max_ns as f64 / 1e3),
-                by.join(", "),
-            ]);
-        }
-        text += &classes.render();
+        text += &classes(link).render();
         if let Some(seen) = &link.admission {
             text += &admission::view(seen, snapshot.time_ns);
         }
@@ -235,6 +209,30 @@ fn show(snapshot: &Snapshot) -> String {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
     }
     text
+}
+
+/// What the link counted of each class.
+fn classes(link: &LinkSnapshot) -> Table {
+    let shown: Vec<_> = ClassCounters::COUNTERS.iter().filter(|counter| counter.is_shown()).collect();
+    let mut header = vec!["class", "offered"];
+    header.extend(shown.iter().map(|counter| counter.column));
+    header.extend(["dropped", "queued", "mean delay us", "max us", "drops by reason"]);
+    let mut table = Table::new(header);
+    for class in &link.classes {
+        let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let mean = class.delay_mean_us().map_or_else(|| "–".to_owned(), |us| format!("{us:.1}"));
+        let mut row = vec![class.name.clone(), class.in_packets.to_string()];
+        row.extend(shown.iter().map(|of| class.counts.value(of.name).unwrap_or(0).to_string()));
+        row.extend([
+            class.dropped_total().to_string(),
+            class.queued_packets.to_string(),
+            mean,
+            format!("{:.1}", class.delay_max_ns as f64 / 1e3),
+            by.join(", "),
+        ]);
+        table.row(row);
+    }
+    table
 }
 
 /// What each of several workers did; empty for one.
@@ -265,7 +263,7 @@ fn workers(snapshot: &Snapshot) -> String {
 }
 
 /// What the dynamic control of a link sees and does.
-fn control_table(link: &evenkeel_router::snapshot::LinkSnapshot) -> String {
+fn control_table(link: &LinkSnapshot) -> String {
     let mut table = Table::new(["control", "index for delay", "for loss", "x_delay us", "limit"]);
     for class in &link.classes {
         let Some(control) = class.control else { continue };

@@ -36,7 +36,7 @@ pub mod types;
 pub use config::{
     ClusterConfig, ConfigError, ExchangeKey, Framing, Missing, Proposer, Timing, Variant, Version, WeightRule,
 };
-pub use engine::{Counters, Engine, View};
+pub use engine::{Counters, Engine, Unused, View};
 pub use mix::mix64;
 pub use scheduler::{Granted, Scheduler, Window};
 pub use types::{Event, Forwarder, Grant, NodeId, Record, earlier, stamp};

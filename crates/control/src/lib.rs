@@ -2,7 +2,6 @@
 //!
 //! - [`server`] answers requests with a router's [`Handle`](evenkeel_router::Handle).
 //! - [`client`] asks, from another process.
-//! - [`window`] is the arithmetic of differences between two snapshots: pure.
 //! - [`watch`] is QoStat: one row per class and interval, as CSV or JSON lines.
 //! - [`script`] applies changes at given times.
 #![forbid(unsafe_code)]
@@ -13,7 +12,6 @@ pub mod protocol;
 pub mod script;
 pub mod server;
 pub mod watch;
-pub mod window;
 
 pub use client::{Client, ClientError};
 pub use protocol::Request;

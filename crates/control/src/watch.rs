@@ -1,14 +1,17 @@
 //! QoStat: reads every counter each interval and writes one row per class and window.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use evenkeel_core::measure::{ClassCounters, Tally};
 use evenkeel_router::Snapshot;
-use serde::Serialize;
+use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
+use evenkeel_router::window::{Window, between};
+use serde::{Serialize, Serializer};
 
 use crate::client::{Client, ClientError};
-use crate::window::{Window, between};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,28 +22,71 @@ pub enum Format {
     Json,
 }
 
-/// Columns of a row. `t` is seconds since the start, at the end of the window; `sent` and `dropped` are packets in it, `qlen` packets at
-/// its end; delays are empty when no packet left the queue, `ci_*` and `x_delay_us` on links without control. `calls_*` belong to the link: every class of it shows the same.
-const COLUMNS: &str = "t,link,class,mean_delay_us,p50_us,p99_us,sent,dropped,qlen,calls_none,calls_one,calls_many,ci_delay,ci_loss,x_delay_us";
+/// A value of a row.
+enum Cell<'a> {
+    Text(&'a str),
+    Whole(u64),
+    /// Rounded to so many decimals.
+    Number(Option<f64>, usize),
+}
 
-/// A row as JSON.
-#[derive(Serialize)]
-struct Row<'a> {
-    t: f64,
-    link: &'a str,
-    class: &'a str,
-    mean_delay_us: Option<f64>,
-    p50_us: Option<f64>,
-    p99_us: Option<f64>,
-    sent: u64,
-    dropped: u64,
-    qlen: u64,
-    calls_none: u64,
-    calls_one: u64,
-    calls_many: u64,
-    ci_delay: Option<f64>,
-    ci_loss: Option<f64>,
-    x_delay_us: Option<f64>,
+impl Serialize for Cell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Whole(whole) => whole.serialize(serializer),
+            Self::Number(number, _) => number.serialize(serializer),
+        }
+    }
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Whole(whole) => write!(f, "{whole}"),
+            Self::Number(Some(number), decimals) => write!(f, "{number:.decimals$}"),
+            Self::Number(None, _) => Ok(()),
+        }
+    }
+}
+
+/// A row's columns and values. `t` is seconds since the start, at the end of the window; `dropped` is packets in it, `qlen` packets at
+/// its end; delays are empty when no packet left the queue, `ci_*` and `x_delay_us` on links without control. `calls_*` belong to the link: every class of it shows the same.
+fn row<'a>(t_s: f64, link: &'a LinkSnapshot, class: &'a ClassSnapshot) -> Vec<(&'static str, Cell<'a>)> {
+    let number = |value: Option<f64>, decimals: usize| {
+        let scale = 10_f64.powi(decimals as i32);
+        Cell::Number(value.map(|value| (value * scale).round() / scale), decimals)
+    };
+    let mut row = vec![
+        ("t", number(Some(t_s), 3)),
+        ("link", Cell::Text(&link.port)),
+        ("class", Cell::Text(&class.name)),
+        ("mean_delay_us", number(class.delay_mean_us(), 1)),
+        ("p50_us", number(class.delay_quantile_us(0.5), 1)),
+        ("p99_us", number(class.delay_quantile_us(0.99), 1)),
+    ];
+    let shown = ClassCounters::COUNTERS.iter().filter(|counter| counter.is_shown());
+    row.extend(shown.filter_map(|of| Some((of.column, Cell::Whole(class.counts.value(of.name)?)))));
+    let [none, one, many] = link.calls;
+    let control = class.control.as_ref();
+    row.extend([
+        ("dropped", Cell::Whole(class.dropped_total())),
+        ("qlen", Cell::Whole(class.queued_packets)),
+        ("calls_none", Cell::Whole(none)),
+        ("calls_one", Cell::Whole(one)),
+        ("calls_many", Cell::Whole(many)),
+        ("ci_delay", number(control.map(|control| control.ci_delay), 3)),
+        ("ci_loss", number(control.map(|control| control.ci_loss), 3)),
+        ("x_delay_us", number(control.map(|control| control.x_delay_ns as f64 / 1e3), 1)),
+    ]);
+    row
+}
+
+/// Names of the columns, in order.
+#[must_use]
+pub fn columns() -> Vec<&'static str> {
+    row(0.0, &LinkSnapshot::default(), &ClassSnapshot::default()).into_iter().map(|(name, _)| name).collect()
 }
 
 /// Writes windows as rows.
@@ -57,7 +103,7 @@ impl<W: Write> RowWriter<W> {
     /// Whatever `out` says.
     pub fn new(mut out: W, format: Format) -> io::Result<Self> {
         if format == Format::Csv {
-            writeln!(out, "{COLUMNS}")?;
+            writeln!(out, "{}", columns().join(","))?;
             out.flush()?;
         }
         Ok(Self { out, format })
@@ -68,59 +114,19 @@ impl<W: Write> RowWriter<W> {
     /// # Errors
     /// Whatever `out` says.
     pub fn write(&mut self, t_s: f64, window: &Window, link: Option<&str>) -> io::Result<()> {
-        for of in window.links.iter().filter(|of| link.is_none_or(|link| link == of.port)) {
+        for of in window.counted.links.iter().filter(|of| link.is_none_or(|link| link == of.port)) {
             for class in &of.classes {
-                let tenth = |us: f64| (us * 10.0).round() / 10.0;
-                let thousandth = |index: f64| (index * 1e3).round() / 1e3;
-                let row = Row {
-                    t: (t_s * 1e3).round() / 1e3,
-                    link: &of.port,
-                    class: &class.name,
-                    mean_delay_us: class.delay.mean_us().map(tenth),
-                    p50_us: class.delay.quantile_us(0.5).map(tenth),
-                    p99_us: class.delay.quantile_us(0.99).map(tenth),
-                    sent: class.sent,
-                    dropped: class.dropped_total(),
-                    qlen: class.queued,
-                    calls_none: of.calls[0],
-                    calls_one: of.calls[1],
-                    calls_many: of.calls[2],
-                    ci_delay: class.control.map(|control| thousandth(control.ci_delay)),
-                    ci_loss: class.control.map(|control| thousandth(control.ci_loss)),
-                    x_delay_us: class.control.map(|control| tenth(control.x_delay_ns as f64 / 1e3)),
-                };
-                self.row(&row)?;
+                let row = row(t_s, of, class);
+                if self.format == Format::Json {
+                    serde_json::Serializer::new(&mut self.out).collect_map(row)?;
+                    writeln!(self.out)?;
+                } else {
+                    let cells: Vec<String> = row.iter().map(|(_, cell)| cell.to_string()).collect();
+                    writeln!(self.out, "{}", cells.join(","))?;
+                }
             }
         }
         self.out.flush()
-    }
-
-    fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
-        if self.format == Format::Json {
-            serde_json::to_writer(&mut self.out, row)?;
-            return writeln!(self.out);
-        }
-        let index = |index: Option<f64>| index.map_or_else(String::new, |index| format!("{index:.3}"));
-        let known = |us: Option<f64>| us.map_or_else(String::new, |us| format!("{us:.1}"));
-        writeln!(
-            self.out,
-            "{:.3},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-            row.t,
-            row.link,
-            row.class,
-            known(row.mean_delay_us),
-            known(row.p50_us),
-            known(row.p99_us),
-            row.sent,
-            row.dropped,
-            row.qlen,
-            row.calls_none,
-            row.calls_one,
-            row.calls_many,
-            index(row.ci_delay),
-            index(row.ci_loss),
-            known(row.x_delay_us)
-        )
     }
 }
 
@@ -184,13 +190,41 @@ fn check_link(snapshot: &Snapshot, link: Option<&str>) -> Result<(), WatchError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::tests::snapshot;
+    use evenkeel_core::Bytes;
+
+    /// `packets` of 100 us each have left one class called `bulk` on the link `wan`; one drop per 4 packets.
+    fn snapshot(time_s: u64, packets: u64) -> Snapshot {
+        let time_ns = time_s * 1_000_000_000;
+        let class = ClassSnapshot {
+            name: "bulk".to_owned(),
+            counts: ClassCounters {
+                in_packets: packets + packets / 4 + 1,
+                out_packets: packets,
+                sent_packets: packets,
+                sent_bytes: Bytes(packets * 1428),
+                ..ClassCounters::default()
+            },
+            dropped: [("queue_full".to_owned(), packets / 4)].into(),
+            queued_packets: 1,
+            delay_sum_ns: packets * 100_000,
+            delay_max_ns: 100_000,
+            delay_buckets: vec![(98_304, packets)],
+            ..ClassSnapshot::default()
+        };
+        let link = LinkSnapshot {
+            port: "wan".to_owned(),
+            calls: [packets, 2 * packets, 3 * packets],
+            classes: vec![class],
+            ..LinkSnapshot::default()
+        };
+        Snapshot { time_ns, uptime_ns: time_ns, links: vec![link], ..Snapshot::default() }
+    }
 
     fn rows(format: Format, link: Option<&str>) -> String {
         let mut out = Vec::new();
         let mut writer = RowWriter::new(&mut out, format).unwrap();
-        let idle = between(&snapshot(9, 9, &[]), &snapshot(10, 10, &[]));
-        let busy = between(&snapshot(10, 10, &[]), &snapshot(11, 11, &[100; 8]));
+        let idle = between(&snapshot(9, 0), &snapshot(10, 0));
+        let busy = between(&snapshot(10, 0), &snapshot(11, 8));
         writer.write(1.0, &idle, link).unwrap();
         writer.write(2.0, &busy, link).unwrap();
         String::from_utf8(out).unwrap()
@@ -201,7 +235,8 @@ mod tests {
         assert_eq!(
             rows(Format::Csv, None),
             format!(
-                "{COLUMNS}\n1.000,wan,bulk,,,,0,0,1,0,0,0,,,\n2.000,wan,bulk,100.0,100.0,100.0,8,2,1,8,16,24,,,\n"
+                "{}\n1.000,wan,bulk,,,,0,0,1,0,0,0,,,\n2.000,wan,bulk,100.0,100.0,100.0,8,2,1,8,16,24,,,\n",
+                columns().join(",")
             )
         );
     }
@@ -215,7 +250,7 @@ mod tests {
         assert_eq!(values[1]["mean_delay_us"], 100.0);
         assert_eq!(values[1]["dropped"], 2);
         let mut keys: Vec<&str> = values[1].as_object().unwrap().keys().map(String::as_str).collect();
-        let mut columns: Vec<&str> = COLUMNS.split(',').collect();
+        let mut columns = columns();
         keys.sort_unstable();
         columns.sort_unstable();
         assert_eq!(keys, columns);
@@ -223,6 +258,6 @@ mod tests {
 
     #[test]
     fn other_links_are_left_out() {
-        assert_eq!(rows(Format::Csv, Some("lan")), format!("{COLUMNS}\n"));
+        assert_eq!(rows(Format::Csv, Some("lan")), format!("{}\n", columns().join(",")));
     }
 }

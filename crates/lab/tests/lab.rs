@@ -240,7 +240,7 @@ fn real_tools_go_through_the_router() {
     let outcome = run(&scenario(text), &options(out.path(), evenkeel())).expect("it runs");
     for class in ["low", "high"] {
         let samples = outcome.run.samples.iter().filter(|sample| sample.class == class);
-        let sent: u64 = samples.clone().map(|sample| sample.sent).sum();
+        let sent: u64 = samples.clone().map(|sample| sample.sent_packets).sum();
         assert!(sent > 300, "{class}: {sent} packets");
         assert!(
             samples.clone().all(|sample| sample.offered.is_none()),

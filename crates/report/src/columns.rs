@@ -11,9 +11,8 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::csv;
+use crate::fields::{self, In, Row, Value};
 use crate::html::Report;
-use crate::run::{CallsSample, Delays, Run, Sample};
-use crate::stats::DelayStats;
 
 /// The values of a column; `None` where there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,78 +171,19 @@ fn write<T: DataType>(
 /// link and window.
 #[must_use]
 pub fn samples(reports: &[&Report]) -> Columns {
-    let mut from: Vec<&Report> = Vec::new();
-    let mut rows: Vec<(&Run, &Sample)> = Vec::new();
-    for report in reports {
-        for run in &report.runs {
-            from.extend(run.samples.iter().map(|_| report));
-            rows.extend(run.samples.iter().map(|sample| (run, sample)));
+    let rows: Vec<Row> = reports.iter().copied().flat_map(Row::of).collect();
+    let mut table = Columns::default();
+    for column in fields::samples().into_iter().filter(|column| column.place != In::Csv) {
+        match column.value {
+            Value::Text(of) => table.push(column.name, Values::Text(rows.iter().map(of).collect())),
+            Value::Whole(of) => table.count(column.name, rows.iter().map(of)),
+            Value::Number(_, of) => table.number(column.name, rows.iter().map(of)),
+            Value::Counter(counter, of) => {
+                table.count(column.name, rows.iter().map(|row| of(row, counter.name)));
+            }
         }
     }
-    let each = || rows.iter().copied();
-    let mut table = Columns::default();
-    table.text("scenario", from.iter().map(|report| report.name.as_str()));
-    table.push("without", Values::Text(from.iter().map(|report| report.without.clone()).collect()));
-    table.count("seed", from.iter().map(|report| report.seed));
-    table.number("time_scale", from.iter().map(|report| Some(report.time_scale)));
-    table.text("run", each().map(|(run, _)| run.name.as_str()));
-    table.text("world", each().map(|(run, _)| run.world.as_str()));
-    table.number("t_s", each().map(|(_, s)| Some(s.t_s)));
-    table.number("window_s", each().map(|(_, s)| Some(s.window_s)));
-    table.text("step", each().map(|(run, s)| run.step_of_window(s.t_s, s.window_s)));
-    table.text("router", each().map(|(_, s)| s.router.as_str()));
-    table.text("link", each().map(|(_, s)| s.link.as_str()));
-    table.text("class", each().map(|(_, s)| s.class.as_str()));
-    let transit: Vec<Option<DelayStats>> = each().map(|(_, s)| s.transit.stats()).collect();
-    let end_to_end: Vec<Option<DelayStats>> =
-        each().map(|(_, s)| s.end_to_end.as_ref().and_then(Delays::stats)).collect();
-    delays(&mut table, ["mean_delay_us", "delay_p50_us", "delay_p99_us", "delay_max_us"], &transit);
-    table.count("offered", each().map(|(_, s)| s.offered));
-    table.count("sent", each().map(|(_, s)| Some(s.sent)));
-    table.count("sent_bytes", each().map(|(_, s)| Some(s.sent_bytes)));
-    table.count("dropped", each().map(|(_, s)| Some(s.dropped_total())));
-    table.count("qlen", each().map(|(_, s)| Some(s.qlen)));
-    delays(&mut table, ["e2e_mean_us", "e2e_p50_us", "e2e_p99_us", "e2e_max_us"], &end_to_end);
-    table.count("goodput_bytes", each().map(|(_, s)| s.goodput_bytes));
-    table.number("ci_delay", each().map(|(_, s)| s.control.map(|control| control.ci_delay)));
-    table.number("ci_loss", each().map(|(_, s)| s.control.map(|control| control.ci_loss)));
-    table.number("x_delay_us", each().map(|(_, s)| s.control.map(|control| control.x_delay_us)));
-    table.count("cycles", each().map(|(_, s)| s.cycles.map(|cycles| cycles.spent)));
-    table.count("passed", each().map(|(_, s)| s.cycles.map(|cycles| cycles.passed)));
-    table.count("refused", each().map(|(_, s)| s.cycles.map(|cycles| cycles.refused)));
-    table.number("fair_cycles", each().map(|(_, s)| s.core.map(|core| core.fair_cycles)));
-    table.count("flows", each().map(|(_, s)| s.core.map(|core| core.flows.into())));
-    let accepted: Vec<Option<DelayStats>> =
-        each().map(|(_, s)| s.acceptance.as_ref().and_then(Delays::stats)).collect();
-    let accept = ["accept_mean_us", "accept_p50_us", "accept_p99_us", "accept_max_us"];
-    delays(&mut table, accept, &accepted);
-    table.count("accepted", each().map(|(_, s)| s.acceptance.as_ref().map(|delays| delays.count)));
-    table.count("waiting", each().map(|(_, s)| s.waiting));
-    let calls: Vec<Option<&CallsSample>> = each().map(|(run, sample)| calls_of(run, sample)).collect();
-    for (i, name) in ["calls_none", "calls_one", "calls_many"].into_iter().enumerate() {
-        table.count(name, calls.iter().map(|row| row.map(|c| [c.none, c.one, c.many][i])));
-    }
-    let admission = || calls.iter().map(|row| row.and_then(|c| c.admission.as_ref()));
-    table.number("fair_rate_bps", admission().map(|row| row.map(|a| a.fair_rate_bps)));
-    table.number("priority_load", admission().map(|row| row.map(|a| a.priority_load)));
-    table.count("congested", admission().map(|row| row.map(|a| u64::from(a.congested))));
-    table.count("protected", admission().map(|row| row.map(|a| a.protected)));
-    table.count("turned_away", admission().map(|row| row.map(|a| a.refused)));
     table
-}
-
-/// The scheduler calls of a sample's window. Rows of a run come in order of time, in its calls as in its samples.
-fn calls_of<'r>(run: &'r Run, sample: &Sample) -> Option<&'r CallsSample> {
-    let from = run.calls.partition_point(|c| c.t_s < sample.t_s);
-    let mut window = run.calls[from..].iter().take_while(|c| c.t_s == sample.t_s);
-    window.find(|c| c.router == sample.router && c.link == sample.link)
-}
-
-fn delays(table: &mut Columns, names: [&str; 4], stats: &[Option<DelayStats>]) {
-    let parts: [fn(DelayStats) -> f64; 4] = [|d| d.mean_us, |d| d.p50_us, |d| d.p99_us, |d| d.max_us];
-    for (name, part) in names.into_iter().zip(parts) {
-        table.number(name, stats.iter().map(|stats| stats.map(part)));
-    }
 }
 
 #[cfg(test)]

@@ -193,7 +193,7 @@ mod tests {
         let mut run = fixture::two_steps();
         run.world = world.to_owned();
         for sample in &mut run.samples {
-            sample.sent = sent;
+            sample.sent_packets = sent;
             sample.t_s *= time_scale;
             sample.window_s *= time_scale;
         }
@@ -220,7 +220,7 @@ mod tests {
             run.samples
                 .iter()
                 .filter(|s| s.class == "class1")
-                .map(|s| (s.t_s, s.window_s, Some(s.sent as f64)))
+                .map(|s| (s.t_s, s.window_s, Some(s.sent_packets as f64)))
                 .collect()
         };
         let curve = worlds[0].curve(rows);

@@ -1,5 +1,8 @@
 //! Small runs with numbers that can be checked by hand.
 
+use evenkeel_core::Bytes;
+use evenkeel_core::measure::ClassCounters;
+
 use crate::run::{CallsSample, Delays, Run, Sample, StepMark};
 
 /// `count` packets, all with the same delay.
@@ -36,8 +39,7 @@ pub(crate) fn two_steps() -> Run {
                 link: "sink".to_owned(),
                 class: class.to_owned(),
                 offered: Some(1200),
-                sent,
-                sent_bytes: sent * 1428,
+                counts: ClassCounters::of_sent(sent, Bytes(sent * 1428)),
                 dropped: vec![("queue_full".to_owned(), dropped)],
                 qlen: if slowed { 20 } else { 50 },
                 transit: delays(sent, us),

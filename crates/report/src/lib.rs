@@ -8,8 +8,10 @@
 pub mod columns;
 pub mod compare;
 pub mod confidence;
+mod counted;
 pub mod csv;
 pub mod cycles;
+pub mod fields;
 #[cfg(test)]
 mod fixture;
 pub mod html;
@@ -52,8 +54,8 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     fs::create_dir_all(folder).map_err(|source| WriteError { path: folder.to_owned(), source })?;
     let mut samples = Vec::new();
     let mut calls = Vec::new();
-    csv::write_samples(&mut samples, &report.runs).expect("writing to memory does not fail");
-    csv::write_calls(&mut calls, &report.runs).expect("writing to memory does not fail");
+    csv::write_samples(&mut samples, report).expect("writing to memory does not fail");
+    csv::write_calls(&mut calls, report).expect("writing to memory does not fail");
     let mut summary =
         serde_json::to_vec_pretty(&summary::summary(report)).expect("a JSON value can always be written");
     summary.push(b'\n');

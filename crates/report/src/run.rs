@@ -2,6 +2,10 @@
 //!
 //! These types are also the form on disk ([`crate::saved`]): a field that is renamed is a new version of that format.
 
+use std::ops::{Deref, DerefMut};
+
+use evenkeel_core::counters;
+use evenkeel_core::measure::ClassCounters;
 use serde::{Deserialize, Serialize};
 
 /// One run of one scenario in one world: everything the report needs to know.
@@ -109,103 +113,127 @@ pub struct WireTotals {
     pub overtaking: u64,
 }
 
-/// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Delays {
-    /// Packets measured.
-    pub count: u64,
-    /// Sum of their delays, nanoseconds.
-    pub sum_ns: u64,
-    /// The largest, nanoseconds.
-    pub max_ns: u64,
-    /// Their distribution: (lowest delay of the bucket in ns, packets), ascending, as the router's snapshots and
-    /// `evenkeel_core::measure::Histogram` give it.
-    pub buckets: Vec<(u64, u64)>,
+counters! {
+    /// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct Delays {
+        /// Packets measured.
+        count count: u64, "packets";
+        /// Sum of their delays, nanoseconds.
+        count sum_ns: u64, "ns";
+        /// The largest, nanoseconds.
+        most max_ns: u64, "ns";
+        /// Their distribution: (lowest delay of the bucket in ns, packets), ascending, as the router's snapshots and
+        /// `evenkeel_core::measure::Histogram` give it.
+        buckets buckets: Vec<(u64, u64)>, "ns";
+    }
 }
 
-/// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Sample {
-    /// End of the window, seconds.
-    pub t_s: f64,
-    /// Its length, seconds: real, not nominal.
-    pub window_s: f64,
-    /// The router.
-    pub router: String,
-    /// The link (its port's name).
-    pub link: String,
-    /// The class.
-    pub class: String,
-    /// Packets the sources of this class sent; `None` where nobody counted.
-    pub offered: Option<u64>,
-    /// Packets that left the wire.
-    pub sent: u64,
-    /// Their bytes (IP length).
-    pub sent_bytes: u64,
-    /// Packets dropped on the link, by reason; reasons with zero left out.
-    pub dropped: Vec<(String, u64)>,
-    /// Packets queued at the end of the window.
-    pub qlen: u64,
-    /// Transit delay: arrival in the router to leaving the queue (QoStat 4.2a).
-    pub transit: Delays,
-    /// Delay from sending host to receiving host; `None` where nobody measured it.
-    pub end_to_end: Option<Delays>,
-    /// Bytes (IP length) that the sink received; `None` where nobody counted.
-    pub goodput_bytes: Option<u64>,
-    /// What the link's dynamic control saw at the end of the window; `None` on links without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub control: Option<ControlSample>,
-    /// What the class took of its router's cycles; `None` where they are not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cycles: Option<CycleSample>,
-    /// How long the flows waited that got through for the first time in this window; `None` where nobody looked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub acceptance: Option<Delays>,
-    /// Flows that had sent packets and of which nothing had got through at the end of the window; `None` where nobody looked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<u64>,
-    /// What water filling would have given it on a polled core; `None` elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub core: Option<CoreSample>,
+counters! {
+    /// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct Sample {
+        /// End of the window, seconds.
+        state t_s: f64, "s";
+        /// Its length, seconds: real, not nominal.
+        count window_s: f64, "s";
+        /// The router.
+        key router: String;
+        /// The link (its port's name).
+        key link: String;
+        /// The class.
+        key class: String;
+        /// Packets the sources of this class sent; `None` where nobody counted.
+        count offered: Option<u64>, "packets";
+        /// What the link counted of it in the window; in files each counter by the name of its column.
+        #[serde(flatten, with = "crate::counted")]
+        part counts: ClassCounters;
+        /// Packets dropped on the link, by reason; reasons with zero left out.
+        part dropped: Vec<(String, u64)>, "packets";
+        /// Packets queued at the end of the window.
+        gauge qlen: u64, "packets";
+        /// Transit delay: arrival in the router to leaving the queue (QoStat 4.2a).
+        part transit: Delays;
+        /// Delay from sending host to receiving host; `None` where nobody measured it.
+        each end_to_end: Option<Delays>;
+        /// Bytes (IP length) that the sink received; `None` where nobody counted.
+        count goodput_bytes: Option<u64>, "bytes";
+        /// What the link's dynamic control saw at the end of the window; `None` on links without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each control: Option<ControlSample>;
+        /// What the class took of its router's cycles; `None` where they are not measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each cycles: Option<CycleSample>;
+        /// How long the flows waited that got through for the first time in this window; `None` where nobody looked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each acceptance: Option<Delays>;
+        /// Flows that had sent packets and of which nothing had got through at the end of the window; `None` where nobody looked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gauge waiting: Option<u64>, "flows";
+        /// What water filling would have given it on a polled core; `None` elsewhere.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each core: Option<CoreSample>;
+    }
 }
 
-/// Cycles of a core in one window, polling and refusing left out.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct CoreSample {
-    /// What max-min water filling gives the class, of what arrived in the window.
-    pub fair_cycles: f64,
-    /// Flows of the class.
-    #[serde(default)]
-    pub flows: u32,
-    /// The squares of the cycles of each of its flows, added up.
-    #[serde(default)]
-    pub squares: f64,
+/// The counts are read and written like fields of the sample.
+impl Deref for Sample {
+    type Target = ClassCounters;
+
+    fn deref(&self) -> &ClassCounters {
+        &self.counts
+    }
 }
 
-/// Cycles of a class in one window, of the whole router.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct CycleSample {
-    /// Cycles of packets that were handed to a link.
-    pub spent: u64,
-    /// How many those were.
-    pub passed: u64,
-    /// Packets refused by FairDrop or by a service.
-    pub refused: u64,
-    /// Their cycles.
-    pub refused_cycles: u64,
-    /// Cycles of the router in a second.
-    pub hertz: u64,
+impl DerefMut for Sample {
+    fn deref_mut(&mut self) -> &mut ClassCounters {
+        &mut self.counts
+    }
 }
 
-/// What the dynamic control of a link sees of a class, and what it makes of it.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct ControlSample {
-    /// Congestion index for delay: 0 is normal, 1 the degradation threshold.
-    pub ci_delay: f64,
-    /// Congestion index for loss.
-    pub ci_loss: f64,
-    /// X_DELAY, microseconds.
-    pub x_delay_us: f64,
+counters! {
+    /// Cycles of a core in one window, polling and refusing left out.
+    #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct CoreSample {
+        /// What max-min water filling gives the class, of what arrived in the window.
+        count fair_cycles: f64, "cycles";
+        /// Flows of the class.
+        #[serde(default)]
+        state flows: u32, "flows";
+        /// The squares of the cycles of each of its flows, added up.
+        #[serde(default)]
+        count squares: f64;
+    }
+}
+
+counters! {
+    /// Cycles of a class in one window, of the whole router.
+    #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct CycleSample {
+        /// Cycles of packets that were handed to a link.
+        count spent: u64, "cycles";
+        /// How many those were.
+        count passed: u64, "packets";
+        /// Packets refused by FairDrop or by a service.
+        count refused: u64, "packets";
+        /// Their cycles.
+        count refused_cycles: u64, "cycles";
+        /// Cycles of the router in a second.
+        state hertz: u64, "cycles/s";
+    }
+}
+
+counters! {
+    /// What the dynamic control of a link sees of a class, and what it makes of it.
+    #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct ControlSample {
+        /// Congestion index for delay: 0 is normal, 1 the degradation threshold.
+        gauge ci_delay: f64;
+        /// Congestion index for loss.
+        gauge ci_loss: f64;
+        /// X_DELAY, microseconds.
+        gauge x_delay_us: f64, "us";
+    }
 }
 
 /// Scheduler calls on one link in one window, by how many queues had packets just before the call.

@@ -132,9 +132,8 @@ pub(crate) mod terms {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Term>, D::Error> {
-        let known = |unit: &str| {
-            Metric::ALL.iter().map(|metric| metric.unit()).find(|known| *known == unit).unwrap_or_default()
-        };
+        let known =
+            |unit: &str| Metric::all().map(Metric::unit).find(|known| *known == unit).unwrap_or_default();
         let saved = Vec::<Saved>::deserialize(deserializer)?;
         Ok(saved
             .into_iter()

@@ -3,15 +3,12 @@
 //! A window counts for a step when it lies wholly after the step's settling time and before the next step. Means are
 //! formed over packets (sum of delays over count), quantiles over the merged distributions: never means of means.
 
-use std::collections::BTreeMap;
-
 use evenkeel_core::Nanos;
-use evenkeel_core::measure::Histogram;
+use evenkeel_core::measure::{Histogram, Tally};
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
-use crate::run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Run, Sample, StepMark,
-};
+use crate::counted;
+use crate::run::{AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, Run, Sample, StepMark};
 
 /// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
 const SLACK: f64 = 0.05;
@@ -48,6 +45,8 @@ pub struct ClassStats {
     pub sent: f64,
     /// Bits per second that left the wire (IP length).
     pub sent_bits: f64,
+    /// Every counter that samples hold, per second, in the order of their declaration.
+    pub counted: Vec<f64>,
     /// Packets per second dropped on the link.
     pub dropped: f64,
     /// The same by reason.
@@ -186,22 +185,6 @@ impl Delays {
             count: self.count,
         })
     }
-
-    /// Adds the packets of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.sum_ns += other.sum_ns;
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.buckets.extend_from_slice(&other.buckets);
-        self.buckets.sort_unstable_by_key(|&(lowest, _)| lowest);
-        self.buckets.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-    }
 }
 
 impl Sample {
@@ -218,114 +201,66 @@ impl Sample {
     }
 }
 
-/// Sums over the windows of a step.
-#[derive(Default)]
+/// The windows of a step together.
 struct ClassSum {
     windows: u32,
-    seconds: f64,
-    offered: Option<u64>,
-    sent: u64,
-    sent_bytes: u64,
-    dropped: u64,
-    dropped_by: BTreeMap<String, u64>,
-    qlen: u64,
-    goodput_bytes: Option<u64>,
-    transit: Delays,
-    end_to_end: Option<Delays>,
-    control: Option<(ControlSample, u32)>,
-    cycles: Option<CycleSample>,
-    acceptance: Option<Delays>,
-    waiting: Option<u64>,
-    core: Option<CoreSample>,
+    /// In how many of them the link had control.
+    controlled: u32,
+    sum: Sample,
 }
 
 impl ClassSum {
-    fn add(&mut self, sample: &Sample) {
-        self.windows += 1;
-        self.seconds += sample.window_s;
-        add_known(&mut self.offered, sample.offered);
-        self.sent += sample.sent;
-        self.sent_bytes += sample.sent_bytes;
-        self.dropped += sample.dropped_total();
-        for (reason, packets) in &sample.dropped {
-            *self.dropped_by.entry(reason.clone()).or_default() += packets;
-        }
-        self.qlen += sample.qlen;
-        add_known(&mut self.goodput_bytes, sample.goodput_bytes);
-        self.transit.merge(&sample.transit);
-        if let Some(control) = sample.control {
-            let (sum, windows) = self.control.get_or_insert_default();
-            sum.ci_delay += control.ci_delay;
-            sum.ci_loss += control.ci_loss;
-            sum.x_delay_us += control.x_delay_us;
-            *windows += 1;
-        }
-        if let Some(cycles) = sample.cycles {
-            let sum = self.cycles.get_or_insert_default();
-            sum.spent += cycles.spent;
-            sum.passed += cycles.passed;
-            sum.refused += cycles.refused;
-            sum.refused_cycles += cycles.refused_cycles;
-            sum.hertz = cycles.hertz;
-        }
-        if let Some(delays) = &sample.acceptance {
-            self.acceptance.get_or_insert_default().merge(delays);
-        }
-        add_known(&mut self.waiting, sample.waiting);
-        if let Some(core) = sample.core {
-            let sum = self.core.get_or_insert_default();
-            sum.fair_cycles += core.fair_cycles;
-            sum.flows = core.flows;
-            sum.squares += core.squares;
-        }
-        if let Some(delays) = &sample.end_to_end {
-            self.end_to_end.get_or_insert_default().merge(delays);
-        }
+    fn of(sample: &Sample) -> Self {
+        Self { windows: 1, controlled: sample.control.is_some().into(), sum: sample.clone() }
     }
 
-    fn finish(self, first: &Sample) -> ClassStats {
-        let rate = |count: u64| if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 };
+    fn add(&mut self, sample: &Sample) {
+        self.windows += 1;
+        self.controlled += u32::from(sample.control.is_some());
+        self.sum.add(sample);
+    }
+
+    fn finish(self) -> ClassStats {
+        let Self { windows, controlled, mut sum } = self;
+        let (seconds, windows, controlled) = (sum.window_s, f64::from(windows), f64::from(controlled));
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        sum.dropped.sort_unstable();
         ClassStats {
-            router: first.router.clone(),
-            link: first.link.clone(),
-            class: first.class.clone(),
-            seconds: self.seconds,
-            offered: self.offered.map(rate),
-            sent: rate(self.sent),
-            sent_bits: rate(self.sent_bytes) * 8.0,
-            dropped: rate(self.dropped),
-            dropped_by: self.dropped_by.iter().map(|(reason, &n)| (reason.clone(), rate(n))).collect(),
-            qlen: self.qlen as f64 / f64::from(self.windows.max(1)),
-            goodput: self.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
-            transit: self.transit.stats(),
-            end_to_end: self.end_to_end.as_ref().and_then(Delays::stats),
-            acceptance: self.acceptance.as_ref().and_then(Delays::stats),
-            accepted: self.acceptance.as_ref().map(|delays| rate(delays.count)),
-            waiting: self.waiting.map(|waiting| waiting as f64 / f64::from(self.windows.max(1))),
-            control: self.control.map(|(sum, windows)| ControlSample {
-                ci_delay: sum.ci_delay / f64::from(windows),
-                ci_loss: sum.ci_loss / f64::from(windows),
-                x_delay_us: sum.x_delay_us / f64::from(windows),
+            seconds,
+            offered: sum.offered.map(rate),
+            sent: rate(sum.sent_packets),
+            sent_bits: rate(sum.sent_bytes.0) * 8.0,
+            counted: counted::told().map(|of| rate(sum.counts.value(of.name).unwrap_or(0))).collect(),
+            dropped: rate(sum.dropped_total()),
+            dropped_by: sum.dropped.iter().map(|(reason, n)| (reason.clone(), rate(*n))).collect(),
+            qlen: sum.qlen as f64 / windows,
+            goodput: sum.goodput_bytes.map(|bytes| rate(bytes) * 8.0),
+            transit: sum.transit.stats(),
+            end_to_end: sum.end_to_end.as_ref().and_then(Delays::stats),
+            acceptance: sum.acceptance.as_ref().and_then(Delays::stats),
+            accepted: sum.acceptance.as_ref().map(|delays| rate(delays.count)),
+            waiting: sum.waiting.map(|waiting| waiting as f64 / windows),
+            control: sum.control.map(|sum| ControlSample {
+                ci_delay: sum.ci_delay / controlled,
+                ci_loss: sum.ci_loss / controlled,
+                x_delay_us: sum.x_delay_us / controlled,
             }),
-            cycles: self.cycles.map(|sum| CycleStats {
+            cycles: sum.cycles.map(|sum| CycleStats {
                 spent: rate(sum.spent),
                 passed: rate(sum.passed),
                 refused: rate(sum.refused),
                 refused_cycles: rate(sum.refused_cycles),
                 hertz: sum.hertz as f64,
             }),
-            core: self.core.filter(|_| self.seconds > 0.0).map(|sum| CoreSample {
-                fair_cycles: sum.fair_cycles / self.seconds,
+            core: sum.core.filter(|_| seconds > 0.0).map(|sum| CoreSample {
+                fair_cycles: sum.fair_cycles / seconds,
                 flows: sum.flows,
-                squares: sum.squares * f64::from(self.windows) / (self.seconds * self.seconds),
+                squares: sum.squares * windows / (seconds * seconds),
             }),
+            router: sum.router,
+            link: sum.link,
+            class: sum.class,
         }
-    }
-}
-
-fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
-    if let Some(more) = more {
-        *sum = Some(sum.unwrap_or(0) + more);
     }
 }
 
@@ -357,18 +292,11 @@ impl Run {
 
     fn stats_between(&self, step: &StepMark, to_s: f64) -> StepStats {
         let from_s = (step.at_s + self.settle_s).min(to_s);
-        let mut classes: Vec<(&Sample, ClassSum)> = Vec::new();
+        let mut classes: Vec<ClassSum> = Vec::new();
         for sample in self.samples.iter().filter(|s| Self::counts(s.t_s, s.window_s, from_s, to_s)) {
-            let same = |(first, _): &&mut (&Sample, ClassSum)| {
-                (&first.router, &first.link, &first.class) == (&sample.router, &sample.link, &sample.class)
-            };
-            match classes.iter_mut().find(same) {
-                Some((_, sum)) => sum.add(sample),
-                None => {
-                    let mut sum = ClassSum::default();
-                    sum.add(sample);
-                    classes.push((sample, sum));
-                }
+            match classes.iter_mut().find(|class| class.sum.is_same(sample)) {
+                Some(class) => class.add(sample),
+                None => classes.push(ClassSum::of(sample)),
             }
         }
         let mut links: Vec<Vec<&CallsSample>> = Vec::new();
@@ -382,7 +310,7 @@ impl Run {
             step: step.name.clone(),
             from_s,
             to_s,
-            classes: classes.into_iter().map(|(first, sum)| sum.finish(first)).collect(),
+            classes: classes.into_iter().map(ClassSum::finish).collect(),
             links: links.iter().map(|rows| LinkStats::of(rows)).collect(),
         }
     }
@@ -431,6 +359,10 @@ impl Metrics for Measured<'_> {
         let cycles = class.and_then(|c| c.cycles);
         match metric {
             Metric::Sent => class.map(|c| c.sent),
+            Metric::Counter(counter) => {
+                let at = counted::told().position(|known| known == counter)?;
+                class.and_then(|c| c.counted.get(at).copied())
+            }
             Metric::Dropped => class.map(|c| c.dropped),
             Metric::Offered => class.and_then(|c| c.offered),
             Metric::Qlen => class.map(|c| c.qlen),
@@ -479,7 +411,7 @@ mod tests {
         let mut run = fixture::two_steps();
         // The first window of the second step still shows the old numbers: it must not count.
         for sample in run.samples.iter_mut().filter(|s| s.t_s == 5.0) {
-            sample.sent = 1_000_000;
+            sample.sent_packets = 1_000_000;
         }
         let steps = run.step_stats();
         assert_eq!((steps[1].from_s, steps[1].to_s), (5.0, 8.0));
@@ -550,8 +482,8 @@ mod tests {
     #[test]
     fn merging_adds_equal_buckets() {
         let mut a = fixture::delays(3, 100);
-        a.merge(&fixture::delays(2, 100));
-        a.merge(&fixture::delays(1, 50));
+        a.add(&fixture::delays(2, 100));
+        a.add(&fixture::delays(1, 50));
         assert_eq!(a.buckets, [(50_000, 1), (100_000, 5)]);
         assert_eq!((a.count, a.max_ns, a.sum_ns), (6, 100_000, 550_000));
     }

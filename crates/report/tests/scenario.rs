@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use evenkeel_core::measure::ClassCounters;
 use evenkeel_report::{CallsSample, Delays, Judgement, Report, Run, Sample, StepMark, Verdict, WriteError};
 use evenkeel_scenario::{Scenario, World};
 
@@ -121,7 +122,7 @@ fn run(late_us: u64) -> Run {
                 router: "r1".to_owned(),
                 link: "sink".to_owned(),
                 class: class.to_owned(),
-                sent,
+                counts: ClassCounters { sent_packets: sent, ..ClassCounters::default() },
                 dropped: vec![("queue_full".to_owned(), 10)],
                 transit: delays(sent, us),
                 ..Sample::default()

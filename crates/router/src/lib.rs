@@ -10,6 +10,7 @@ mod attachment;
 mod claim;
 mod clock;
 mod command;
+mod counted;
 mod error;
 mod handover;
 mod idle;
@@ -21,7 +22,7 @@ pub mod pipeline;
 mod prepare;
 pub mod snapshot;
 mod start;
-mod tally;
+pub mod window;
 mod worker;
 mod workers;
 

@@ -12,7 +12,7 @@ pub fn reference_markdown() -> String {
                  name; all errors of a file are told at once. Routers are configured as in [router.toml](reference-router.md).\n";
     let mut page = evenkeel_settings::reference::markdown("Reference: scenario.toml", intro, tables::ALL);
     page.push_str(EXPRESSIONS);
-    for metric in Metric::ALL {
+    for metric in Metric::all() {
         let unit = if metric.unit().is_empty() { "fraction" } else { metric.unit() };
         let of = if metric.is_of_link() { "link" } else { "class" };
         page.push_str(&format!("| `{}({of})@step` | {unit} | {} |\n", metric.name(), metric.meaning()));

@@ -76,13 +76,13 @@ pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_router::snapshot::{AdmissionSnapshot, ClassSnapshot};
+    use evenkeel_core::measure::ClassCounters;
+    use evenkeel_router::snapshot::{AdmissionSnapshot, ClassSnapshot, PortCounts};
 
     #[test]
     fn one_packet_missing_anywhere_is_noticed() {
         let class = ClassSnapshot {
-            in_packets: 100,
-            sent_packets: 80,
+            counts: ClassCounters { in_packets: 100, sent_packets: 80, ..ClassCounters::default() },
             dropped: [("queue_full".to_owned(), 10)].into(),
             queued_packets: 6,
             ..ClassSnapshot::default()
@@ -90,10 +90,13 @@ mod tests {
         let link =
             LinkSnapshot { port: "sink".into(), in_ring: 4, classes: vec![class], ..LinkSnapshot::default() };
         let port = PortSnapshot {
-            rx_packets: 110,
-            to_host: 3,
-            forwarded: 100,
-            waiting: 1,
+            counts: PortCounts {
+                rx_packets: 110,
+                to_host: 3,
+                forwarded: 100,
+                waiting: 1,
+                ..PortCounts::default()
+            },
             dropped: [("ttl_expired".to_owned(), 6)].into(),
             ..PortSnapshot::default()
         };
@@ -103,12 +106,12 @@ mod tests {
         bad.links[0].in_ring = 3;
         assert!(conservation(&bad)[0].contains("link sink: in 100 != sent 80"), "{:?}", conservation(&bad));
         let mut bad = good.clone();
-        bad.ports[0].rx_packets = 111;
+        bad.ports[0].counts.rx_packets = 111;
         assert!(conservation(&bad)[0].contains("received 111"));
         assert_eq!(lost(&Snapshot::default(), &good), 16);
         let mut refusing = good;
         refusing.links[0].classes[0].dropped.insert("fair_rate_low".to_owned(), 7);
-        refusing.links[0].classes[0].in_packets += 7;
+        refusing.links[0].classes[0].counts.in_packets += 7;
         refusing.links[0].admission = Some(AdmissionSnapshot {
             packets: 107,
             passed: [("protected".to_owned(), 99)].into(),

@@ -288,6 +288,8 @@ fn shares(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_core::Bytes;
+    use evenkeel_core::measure::ClassCounters;
     use evenkeel_report::{Delays, Sample, StepMark};
 
     #[test]
@@ -336,8 +338,7 @@ mod tests {
                     link: "sink".into(),
                     class: (*class).into(),
                     offered: Some(offered),
-                    sent,
-                    sent_bytes: sent * 1_428,
+                    counts: ClassCounters::of_sent(sent, Bytes(sent * 1_428)),
                     dropped: vec![("queue_full".into(), offered - sent)],
                     end_to_end: Some(delays.clone()),
                     transit: delays,

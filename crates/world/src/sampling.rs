@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use evenkeel_config::Work;
-use evenkeel_control::window;
 use evenkeel_core::{FlowKey, Nanos};
 use evenkeel_report::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Sample};
-use evenkeel_router::Snapshot;
+use evenkeel_router::{Snapshot, window};
 use evenkeel_scenario::{Scenario, Tool, Traffic};
 use thiserror::Error;
 
@@ -164,31 +163,31 @@ pub fn rows(
     hosts: &HostWindow,
 ) -> (Vec<Sample>, Vec<CallsSample>) {
     let window = window::between(earlier, later);
+    let router = &window.counted.router;
     let t_s = Nanos(window.end_ns).saturating_sub(start).as_secs_f64();
     let window_s = Nanos(window.length_ns).as_secs_f64();
     let (mut samples, mut calls) = (Vec::new(), Vec::new());
-    for link in window.links.iter().filter(|link| places.passes(&window.router, &link.port)) {
+    for link in window.counted.links.iter().filter(|link| places.passes(router, &link.port)) {
         let [none, one, many] = link.calls;
         calls.push(CallsSample {
             t_s,
             window_s,
-            router: window.router.clone(),
+            router: router.clone(),
             link: link.port.clone(),
             none,
             one,
             many,
             admission: link.admission.as_ref().map(|seen| AdmissionSample {
-                fair_rate_bps: seen.now.fair_rate_bps as f64,
-                priority_load: seen.now.priority_load,
-                congested: seen.now.congested.is_some(),
-                protected: seen.now.protected,
-                streaming: seen.now.streaming,
-                refused: seen.refused.values().sum(),
+                fair_rate_bps: seen.fair_rate_bps as f64,
+                priority_load: seen.priority_load,
+                congested: seen.congested.is_some(),
+                protected: seen.protected,
+                streaming: seen.streaming,
+                refused: seen.refused_total(),
             }),
         });
         for class in &link.classes {
-            let place =
-                Place { router: window.router.clone(), link: link.port.clone(), class: class.name.clone() };
+            let place = Place { router: router.clone(), link: link.port.clone(), class: class.name.clone() };
             let quiet =
                 later.link(&link.port).and_then(|l| l.class(&class.name)).is_none_or(|c| c.in_packets == 0);
             if quiet && !places.by_place.contains_key(&place) {
@@ -218,15 +217,14 @@ pub fn rows(
                 link: place.link,
                 class: place.class,
                 offered: flows.map(|flows| flows.iter().map(|flow| hosts.sent[*flow]).sum()),
-                sent: class.sent,
-                sent_bytes: class.sent_bytes,
+                counts: class.counts,
                 dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
-                qlen: class.queued,
+                qlen: class.queued_packets,
                 transit: Delays {
-                    count: class.delay.count,
-                    sum_ns: class.delay.sum_ns,
-                    max_ns: class.delay.max_ns,
-                    buckets: class.delay.buckets.clone(),
+                    count: class.out_packets,
+                    sum_ns: class.delay_sum_ns,
+                    max_ns: class.delay_max_ns,
+                    buckets: class.delay_buckets.clone(),
                 },
                 end_to_end,
                 goodput_bytes: readable
@@ -236,7 +234,7 @@ pub fn rows(
                     ci_loss: control.ci_loss,
                     x_delay_us: control.x_delay_ns as f64 / 1e3,
                 }),
-                cycles: cycles(earlier, later, &class.name),
+                cycles: cycles(&window.counted, &class.name),
                 acceptance,
                 waiting: knocked.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
                 core: None,
@@ -246,21 +244,16 @@ pub fn rows(
     (samples, calls)
 }
 
-/// What a class took of the router's cycles between two snapshots.
-fn cycles(earlier: &Snapshot, later: &Snapshot, class: &str) -> Option<CycleSample> {
-    let of = |snapshot: &Snapshot| {
-        let cycles = snapshot.cycles.as_ref()?;
-        let class = cycles.classes.iter().find(|known| known.name == class)?.clone();
-        Some((class, cycles.hertz))
-    };
-    let (later, hertz) = of(later)?;
-    let earlier = of(earlier).map(|(class, _)| class).unwrap_or_default();
+/// What a class took of the router's cycles in a window.
+fn cycles(counted: &Snapshot, class: &str) -> Option<CycleSample> {
+    let cycles = counted.cycles.as_ref()?;
+    let class = cycles.classes.iter().find(|known| known.name == class)?;
     Some(CycleSample {
-        spent: later.cycles - earlier.cycles,
-        passed: later.packets - earlier.packets,
-        refused: later.refused_packets - earlier.refused_packets,
-        refused_cycles: later.refused_cycles - earlier.refused_cycles,
-        hertz,
+        spent: class.cycles,
+        passed: class.packets,
+        refused: class.refused_packets,
+        refused_cycles: class.refused_cycles,
+        hertz: cycles.hertz,
     })
 }
 
@@ -268,6 +261,8 @@ fn cycles(earlier: &Snapshot, later: &Snapshot, class: &str) -> Option<CycleSamp
 mod tests {
     use super::*;
     use crate::fixture;
+    use evenkeel_core::Bytes;
+    use evenkeel_core::measure::ClassCounters;
     use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
 
     fn place(router: &str, link: &str, class: &str) -> Place {
@@ -289,10 +284,13 @@ mod tests {
     fn snapshot(time_ns: u64, in_packets: u64, sent: u64, calls: u64) -> Snapshot {
         let class = ClassSnapshot {
             name: "rest".into(),
-            in_packets,
-            out_packets: sent,
-            sent_packets: sent,
-            sent_bytes: sent * 500,
+            counts: ClassCounters {
+                in_packets,
+                out_packets: sent,
+                sent_packets: sent,
+                sent_bytes: Bytes(sent * 500),
+                ..ClassCounters::default()
+            },
             dropped: [("queue_full".to_owned(), in_packets - sent)].into(),
             queued_packets: 4,
             delay_sum_ns: sent * 2_000,
@@ -330,7 +328,7 @@ mod tests {
             ("r1", "r2", "rest")
         );
         assert!((sample.t_s - 1.5).abs() < 1e-9 && (sample.window_s - 0.5).abs() < 1e-9);
-        assert_eq!((sample.offered, sample.sent, sample.sent_bytes), (Some(61), 40, 20_000));
+        assert_eq!((sample.offered, sample.sent_packets, sample.sent_bytes), (Some(61), 40, Bytes(20_000)));
         assert_eq!(sample.dropped, [("queue_full".to_owned(), 20)]);
         assert_eq!((sample.qlen, sample.goodput_bytes), (4, Some(20_000)));
         assert_eq!((sample.transit.count, sample.transit.sum_ns), (40, 80_000));

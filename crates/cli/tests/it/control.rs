@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_control::{Server, Target};
+use evenkeel_core::Bytes;
+use evenkeel_core::measure::ClassCounters;
 use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
 use evenkeel_router::{Command as RouterCommand, CommandError, Reply};
 
@@ -47,9 +49,11 @@ impl Target for Ticking {
                 rate_bps: Some(100_000_000),
                 classes: vec![ClassSnapshot {
                     name: "rest".to_owned(),
-                    in_packets: packets,
-                    out_packets: packets,
-                    sent_packets: packets,
+                    counts: ClassCounters {
+                        in_packets: packets,
+                        out_packets: packets,
+                        ..ClassCounters::of_sent(packets, Bytes(0))
+                    },
                     delay_sum_ns: packets * 100_000,
                     delay_max_ns: 100_000,
                     delay_buckets: vec![(98_304, packets)],

@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod control;
+mod counters;
 mod report_and_sweep;
 mod sim;

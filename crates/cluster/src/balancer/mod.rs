@@ -13,7 +13,7 @@ mod maglev;
 pub use connections::Connections;
 pub use maglev::{Maglev, TABLE};
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Nanos, counters};
 use thiserror::Error;
 
 use crate::config::MAX_NODES;
@@ -66,17 +66,19 @@ pub struct Balancer {
     counters: BalancerCounters,
 }
 
-/// What a balancer did.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct BalancerCounters {
-    /// Packets of flows in the table of connections.
-    pub known: u64,
-    /// Packets of new flows.
-    pub new: u64,
-    /// New flows that found no place in the table: they follow the Maglev table alone.
-    pub untracked: u64,
-    /// Flows whose forwarder had gone.
-    pub moved: u64,
+counters! {
+    /// What a balancer did.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct BalancerCounters {
+        /// Packets of flows in the table of connections.
+        count known: u64, "packets";
+        /// Packets of new flows.
+        count new: u64, "packets";
+        /// New flows that found no place in the table: they follow the Maglev table alone.
+        count untracked: u64, "packets";
+        /// Flows whose forwarder had gone.
+        count moved: u64, "flows";
+    }
 }
 
 impl Balancer {

@@ -148,7 +148,7 @@ impl Engine {
         });
         (next.in_step, next.waiting) = (self.in_step, self.waiting);
         (next.last_now, next.ahead) = (self.last_now, self.ahead);
-        next.counters = self.counters;
+        (next.counters, next.unused) = (self.counters, self.unused);
         next.counters.changes += 1;
         *self = *next;
         forwarder.event(Event::Changed { hash: self.hash, cycle: self.cycle.unwrap_or(0) });

@@ -1,77 +1,89 @@
 //! What happened to an engine, counted.
 
+use evenkeel_core::counters;
+use evenkeel_core::measure::Tally;
+
 use crate::frame::FrameError;
 
-/// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`, or a count of frames not used.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
-    /// Frames handed in.
-    pub frames: u64,
-    /// State frames used.
-    pub states: u64,
-    /// Clock frames used (parts of clock bodies included).
-    pub clocks: u64,
-    /// Not used: another ethertype, VLAN or destination.
-    pub foreign: u64,
-    /// Not used: this node's own, come back.
-    pub echoes: u64,
-    /// Not used: too short.
-    pub short: u64,
-    /// Not used: too long.
-    pub long: u64,
-    /// Not used: unknown version or kind.
-    pub version: u64,
-    /// Not used: dimensions, fragments or values that cannot be.
-    pub malformed: u64,
-    /// Not used: from nodes that are no members.
-    pub strangers: u64,
-    /// Not used: an id that two nodes use.
-    pub duplicate_ids: u64,
-    /// Not used: another configuration.
-    pub other_configuration: u64,
-    /// Not used: authentication missing or wrong.
-    pub forged: u64,
-    /// Not used: a counter used before.
-    pub replayed: u64,
-    /// Not used: of a cycle that is over, or of none that is near.
-    pub late: u64,
-    /// Not used: heard before in this cycle.
-    pub repeated: u64,
-    /// Not used: from a master that another one outranks.
-    pub second_master: u64,
-    /// Not used: a clock frame that was not wanted.
-    pub unwanted_clocks: u64,
-    /// Frames sent.
-    pub sent_frames: u64,
-    /// Clock bodies sent.
-    pub sent_clocks: u64,
-    /// Cycles opened.
-    pub cycles: u64,
-    /// Cycles in which this node knew all that it needed, and obeyed.
-    pub decided: u64,
-    /// Cycles in which it sent nothing because it did not.
-    pub abstained: u64,
-    /// States of present members that did not come.
-    pub missing: u64,
-    /// Rounds decided.
-    pub rounds: u64,
-    /// Grants given to this node.
-    pub grants: u64,
-    /// Their bytes.
-    pub granted_bytes: u64,
-    /// Members whose last charges were taken back because they had not sent.
-    pub refunds: u64,
-    /// Times this node's clocks were found to differ.
-    pub out_of_step: u64,
-    /// Times it became master.
-    pub takeovers: u64,
-    /// Times another configuration came into force.
-    pub changes: u64,
-    /// Times the caller's clock went backwards; engine time stood still meanwhile.
-    pub clock_backwards: u64,
+counters! {
+    /// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`, or a count of frames not used.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Counters {
+        /// Frames handed in.
+        count frames: u64, "frames";
+        /// State frames used.
+        count states: u64, "frames";
+        /// Clock frames used (parts of clock bodies included).
+        count clocks: u64, "frames";
+        /// Frames sent.
+        count sent_frames: u64, "frames";
+        /// Clock bodies sent.
+        count sent_clocks: u64, "times";
+        /// Cycles opened.
+        count cycles: u64, "exchanges";
+        /// Cycles in which this node knew all that it needed, and obeyed.
+        count decided: u64, "cycles";
+        /// Cycles in which it sent nothing because it did not.
+        count abstained: u64, "cycles";
+        /// States of present members that did not come.
+        count missing: u64, "states";
+        /// Rounds decided.
+        count rounds: u64, "rounds";
+        /// Grants given to this node.
+        count grants: u64, "grants";
+        /// Their bytes.
+        count granted_bytes: u64, "bytes";
+        /// Members whose last charges were taken back because they had not sent.
+        count refunds: u64, "members";
+        /// Times this node's clocks were found to differ.
+        count out_of_step: u64, "times";
+        /// Times it became master.
+        count takeovers: u64, "times";
+        /// Times another configuration came into force.
+        count changes: u64, "times";
+        /// Times the caller's clock went backwards; engine time stood still meanwhile.
+        count clock_backwards: u64, "times";
+    }
 }
 
-impl Counters {
+counters! {
+    /// Frames that were not used, by what was wrong with them.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Unused {
+        /// Another ethertype, VLAN or destination.
+        count foreign: u64, "frames";
+        /// This node's own, come back.
+        count echoes: u64, "frames";
+        /// Too short.
+        count short: u64, "frames";
+        /// Too long.
+        count long: u64, "frames";
+        /// Unknown version or kind.
+        count version: u64, "frames";
+        /// Dimensions, fragments or values that cannot be.
+        count malformed: u64, "frames";
+        /// From nodes that are no members.
+        count strangers: u64, "frames";
+        /// An id that two nodes use.
+        count duplicate_ids: u64, "frames";
+        /// Another configuration.
+        count other_configuration: u64, "frames";
+        /// Authentication missing or wrong.
+        count forged: u64, "frames";
+        /// A counter used before.
+        count replayed: u64, "frames";
+        /// Of a cycle that is over, or of none that is near.
+        count late: u64, "frames";
+        /// Heard before in this cycle.
+        count repeated: u64, "frames";
+        /// From a master that another one outranks.
+        count second_master: u64, "frames";
+        /// A clock frame that was not wanted.
+        count unwanted_clocks: u64, "frames";
+    }
+}
+
+impl Unused {
     pub(crate) fn refuse(&mut self, error: FrameError) {
         let count = match error {
             FrameError::Foreign => &mut self.foreign,
@@ -89,23 +101,9 @@ impl Counters {
         *count += 1;
     }
 
-    /// Frames handed in that were not used.
-    #[must_use]
-    pub fn unused(&self) -> u64 {
-        self.foreign
-            + self.echoes
-            + self.short
-            + self.long
-            + self.version
-            + self.malformed
-            + self.strangers
-            + self.duplicate_ids
-            + self.other_configuration
-            + self.forged
-            + self.replayed
-            + self.late
-            + self.repeated
-            + self.second_master
-            + self.unwanted_clocks
+    /// All of them, by name; those never met are left out.
+    pub fn met(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let each = Self::COUNTERS.iter().filter_map(|of| Some((of.name, self.value(of.name)?)));
+        each.filter(|(_, frames)| *frames > 0)
     }
 }

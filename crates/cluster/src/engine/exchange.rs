@@ -139,7 +139,7 @@ impl Engine {
         self.hear_ready(member, header.ready);
         let peer = &mut self.peers[member];
         if !peer.inbox.put(header.fragment, parsed.offset, parsed.body) {
-            self.counters.repeated += 1;
+            self.unused.repeated += 1;
             return;
         }
         self.counters.states += 1;
@@ -185,7 +185,7 @@ impl Engine {
         };
         let forced = header.resync && header.master && self.master == Some(member);
         if !(now_open && (forced || !self.in_step)) {
-            self.counters.unwanted_clocks += 1;
+            self.unused.unwanted_clocks += 1;
             return;
         }
         if member != self.clock_from {
@@ -193,7 +193,7 @@ impl Engine {
             self.clock_from = member;
         }
         if !self.clock.put(header.fragment, parsed.offset, parsed.body) {
-            self.counters.repeated += 1;
+            self.unused.repeated += 1;
             return;
         }
         if self.clock.parts < u32::from(header.fragments) {
@@ -204,7 +204,7 @@ impl Engine {
             self.counters.clocks += 1;
             self.gain_step(forwarder);
         } else {
-            self.counters.malformed += 1;
+            self.unused.malformed += 1;
             self.clock.clear();
         }
     }

@@ -30,7 +30,7 @@ mod counters;
 mod exchange;
 mod role;
 
-pub use counters::Counters;
+pub use counters::{Counters, Unused};
 
 use evenkeel_core::Nanos;
 
@@ -169,6 +169,7 @@ pub struct Engine {
     /// Engine time minus the caller's.
     ahead: Nanos,
     counters: Counters,
+    unused: Unused,
     /// This node under the configuration that it is ready to change to.
     next: Option<Box<Engine>>,
     /// Members that are ready for that too.
@@ -246,6 +247,7 @@ impl Engine {
             last_now: now,
             ahead: Nanos::ZERO,
             counters: Counters::default(),
+            unused: Unused::default(),
             next: None,
             ready: 0,
             hash: config.hash(),
@@ -320,6 +322,12 @@ impl Engine {
         &self.counters
     }
 
+    /// Frames handed in that were not used.
+    #[must_use]
+    pub fn unused(&self) -> &Unused {
+        &self.unused
+    }
+
     /// What goes on.
     #[must_use]
     pub fn view(&self) -> View {
@@ -384,7 +392,7 @@ impl Engine {
     }
 
     fn refuse<F: Forwarder>(&mut self, error: FrameError, forwarder: &mut F) {
-        self.counters.refuse(error);
+        self.unused.refuse(error);
         if let FrameError::OtherConfiguration { node, theirs } = error
             && self.next_hash() != Some(theirs)
         {

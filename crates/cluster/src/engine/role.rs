@@ -52,7 +52,7 @@ impl Engine {
     ) -> Option<u64> {
         let changed = if claims_master && self.master != Some(member) {
             if !self.yields_to(now, member) {
-                self.counters.second_master += 1;
+                self.unused.second_master += 1;
                 forwarder.event(Event::SecondMaster(self.config.members[member]));
                 return None;
             }
@@ -66,7 +66,7 @@ impl Engine {
             if claims_master {
                 return Some(said);
             }
-            self.counters.late += 1;
+            self.unused.late += 1;
             return None;
         };
         let steps = match self.config.framing.version {
@@ -80,7 +80,7 @@ impl Engine {
         if open || steps == 1 || jumps {
             return Some(cycle);
         }
-        self.counters.late += 1;
+        self.unused.late += 1;
         None
     }
 

@@ -1,8 +1,10 @@
 //! Meters: what passed, what was dropped and why, how long it took, and what that means to a class.
 
 pub mod congestion;
+pub mod counters;
 mod histogram;
 mod qostat;
 
+pub use counters::{Counter, Kind, Tally, add_buckets, buckets_since};
 pub use histogram::{BadBucket, Histogram};
-pub use qostat::{ClassMeter, Qostat};
+pub use qostat::{ClassCounters, ClassMeter, Qostat};

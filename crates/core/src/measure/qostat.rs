@@ -10,30 +10,49 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
-use super::Histogram;
+use super::{Histogram, Tally};
 use crate::packet::{Class, Packet};
 use crate::reason::Reason;
 use crate::units::{Bytes, Nanos};
 
+crate::counters! {
+    /// What is counted of a class of an outgoing link. A line more here is a counter more in
+    /// snapshots, samples, metrics and their reference; see [`counters`](crate::measure::counters).
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct ClassCounters {
+        /// Packets given to the link, those dropped at once included.
+        count in_packets: u64, "packets";
+        /// IP bytes of `in_packets`.
+        count in_bytes: Bytes, "bytes";
+        /// Packets that the scheduler gave to the transmit ring.
+        count out_packets: u64, "packets";
+        /// IP bytes of `out_packets`.
+        count out_bytes: Bytes, "bytes";
+        /// Packets whose last bit left the wire.
+        count sent_packets: u64, "packets", as "sent";
+        /// IP bytes of `sent_packets`.
+        count sent_bytes: Bytes, "bytes", as "sent_bytes";
+    }
+}
+
+impl ClassCounters {
+    /// Where only what left is known.
+    #[must_use]
+    pub fn of_sent(packets: u64, bytes: Bytes) -> Self {
+        Self { sent_packets: packets, sent_bytes: bytes, ..Self::default() }
+    }
+}
+
 /// What happened to the packets of one class since the start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ClassMeter {
-    /// Packets given to the link, those dropped at once included.
-    pub in_packets: u64,
-    /// IP bytes of `in_packets`.
-    pub in_bytes: Bytes,
-    /// Packets that the scheduler gave to the transmit ring.
-    pub out_packets: u64,
-    /// IP bytes of `out_packets`.
-    pub out_bytes: Bytes,
-    /// Packets whose last bit left the wire.
-    pub sent_packets: u64,
-    /// IP bytes of `sent_packets`.
-    pub sent_bytes: Bytes,
+    /// Packets and bytes.
+    pub counts: ClassCounters,
     /// Packets dropped, by [`Reason::index`].
     pub dropped: [u64; Reason::COUNT],
-    /// Sum of the transit delays of `out_packets`. Wraps around, so differences over a window stay right.
+    /// Sum of the transit delays of `out_packets`. Wraps around, so differences stay right.
     pub delay_sum: Nanos,
     /// The longest transit delay.
     pub delay_max: Nanos,
@@ -44,17 +63,27 @@ pub struct ClassMeter {
 impl Default for ClassMeter {
     fn default() -> Self {
         Self {
-            in_packets: 0,
-            in_bytes: Bytes::ZERO,
-            out_packets: 0,
-            out_bytes: Bytes::ZERO,
-            sent_packets: 0,
-            sent_bytes: Bytes::ZERO,
+            counts: ClassCounters::default(),
             dropped: [0; Reason::COUNT],
             delay_sum: Nanos::ZERO,
             delay_max: Nanos::ZERO,
             delay: Histogram::new(),
         }
+    }
+}
+
+/// The counts are read like fields of the meter.
+impl Deref for ClassMeter {
+    type Target = ClassCounters;
+
+    fn deref(&self) -> &ClassCounters {
+        &self.counts
+    }
+}
+
+impl DerefMut for ClassMeter {
+    fn deref_mut(&mut self) -> &mut ClassCounters {
+        &mut self.counts
     }
 }
 
@@ -83,16 +112,9 @@ impl ClassMeter {
 
     /// Counts what `other` has counted too: of packets that this meter has not seen.
     pub fn merge(&mut self, other: &Self) {
-        self.in_packets += other.in_packets;
-        self.in_bytes += other.in_bytes;
-        self.out_packets += other.out_packets;
-        self.out_bytes += other.out_bytes;
-        self.sent_packets += other.sent_packets;
-        self.sent_bytes += other.sent_bytes;
-        for (mine, theirs) in self.dropped.iter_mut().zip(&other.dropped) {
-            *mine += theirs;
-        }
-        self.delay_sum = Nanos(self.delay_sum.0.wrapping_add(other.delay_sum.0));
+        self.counts.add(&other.counts);
+        self.dropped.add(&other.dropped);
+        self.delay_sum.add(&other.delay_sum);
         self.delay_max = self.delay_max.max(other.delay_max);
         self.delay.merge(&other.delay);
     }
@@ -103,19 +125,10 @@ impl ClassMeter {
     pub fn since(&self, earlier: &Self) -> Self {
         let delay = self.delay.since(&earlier.delay);
         let longest = delay.buckets().last().map_or(Nanos::ZERO, |(i, _)| Histogram::bounds(i).1);
-        let mut dropped = self.dropped;
-        for (mine, theirs) in dropped.iter_mut().zip(&earlier.dropped) {
-            *mine -= theirs;
-        }
         Self {
-            in_packets: self.in_packets - earlier.in_packets,
-            in_bytes: self.in_bytes - earlier.in_bytes,
-            out_packets: self.out_packets - earlier.out_packets,
-            out_bytes: self.out_bytes - earlier.out_bytes,
-            sent_packets: self.sent_packets - earlier.sent_packets,
-            sent_bytes: self.sent_bytes - earlier.sent_bytes,
-            dropped,
-            delay_sum: Nanos(self.delay_sum.0.wrapping_sub(earlier.delay_sum.0)),
+            counts: self.counts.since(&earlier.counts),
+            dropped: self.dropped.since(&earlier.dropped),
+            delay_sum: self.delay_sum.since(&earlier.delay_sum),
             delay_max: self.delay_max.min(longest),
             delay,
         }
@@ -154,20 +167,14 @@ impl Qostat {
         for (at, theirs) in other.classes.iter().enumerate() {
             self.meter(place(Class(at as u16))).merge(theirs);
         }
-        for (mine, theirs) in self.calls.iter_mut().zip(other.calls) {
-            *mine += theirs;
-        }
+        self.calls.add(&other.calls);
     }
 
     /// What happened after `earlier`, an older copy of the same meters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let classes = self.classes.iter().zip(&earlier.classes).map(|(now, then)| now.since(then)).collect();
-        let mut calls = self.calls;
-        for (mine, theirs) in calls.iter_mut().zip(&earlier.calls) {
-            *mine -= theirs;
-        }
-        Self { classes, calls }
+        Self { classes, calls: self.calls.since(&earlier.calls) }
     }
 
     /// A packet was given to the link.

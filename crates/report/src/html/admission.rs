@@ -1,5 +1,7 @@
 //! What the admission of a link saw and did: fair rate, priority load, and how long flows waited to be let in.
 
+use evenkeel_scenario::Metric;
+
 use super::chart::{Hover, Line, Scale};
 use super::panels::{Quantity, canvas, grid};
 use crate::numbers::{grouped, micros};
@@ -10,6 +12,7 @@ pub(super) const ACCEPTANCE: [Quantity; 2] = [
     Quantity {
         title: "Acceptance delay of flows let in",
         unit: "ms",
+        shows: Some((Metric::Accept, 1e-3)),
         value: |s| {
             let delays = s.acceptance.as_ref().filter(|delays| delays.count > 0)?;
             Some(delays.sum_ns as f64 / delays.count as f64 / 1e6)
@@ -20,6 +23,7 @@ pub(super) const ACCEPTANCE: [Quantity; 2] = [
     Quantity {
         title: "Flows that wait",
         unit: "flows",
+        shows: Some((Metric::Waiting, 1.0)),
         value: |s| s.waiting.map(|flows| flows as f64),
         text: grouped,
         log_from: None,

@@ -125,7 +125,7 @@ fn links(comparison: &Comparison) -> Vec<(String, String)> {
     let mut links: Vec<(String, String)> = Vec::new();
     for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
         let link = (sample.router.clone(), sample.link.clone());
-        if sample.sent + sample.dropped_total() > 0 && !links.contains(&link) {
+        if sample.sent_packets + sample.dropped_total() > 0 && !links.contains(&link) {
             links.push(link);
         }
     }
@@ -135,7 +135,8 @@ fn links(comparison: &Comparison) -> Vec<(String, String)> {
 fn classes(comparison: &Comparison) -> Vec<String> {
     let mut classes: Vec<String> = Vec::new();
     for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
-        if sample.sent + sample.dropped_total() + sample.qlen > 0 && !classes.contains(&sample.class) {
+        if sample.sent_packets + sample.dropped_total() + sample.qlen > 0 && !classes.contains(&sample.class)
+        {
             classes.push(sample.class.clone());
         }
     }
@@ -272,12 +273,12 @@ fn figure_of(
     let mut panels = grid(2);
     let mut marked = false;
     for (at, quantity) in quantities.iter().enumerate() {
-        let (metric, factor) = metric_of(quantity);
         let marks: Vec<Mark> = published
             .iter()
             .filter_map(|value| {
                 let place = value.place.as_ref()?;
-                let here = place.metric == metric && place.router == router && place.link == link;
+                let (metric, factor) = quantity.shows?;
+                let here = place.metric == metric.name() && place.router == router && place.link == link;
                 let class = place.class.as_ref().filter(|_| here)?;
                 let index = names.iter().position(|name| name == class)?;
                 mark(comparison, value, index, factor)
@@ -454,20 +455,6 @@ fn waits_by_step(world: &WorldResults, (router, link): (&str, &str), class: &str
         curve.extend([(step.at_s, None), (step.at_s, estimate), (until, estimate)]);
     }
     curve
-}
-
-/// The metric of expectations that a panel shows, and the factor from its unit to the panel's.
-fn metric_of(quantity: &Quantity) -> (&'static str, f64) {
-    match quantity.title {
-        "Sent" => ("sent", 1.0),
-        "Dropped" => ("dropped", 1.0),
-        "Queue length" => ("qlen", 1.0),
-        "Congestion index for delay" => ("ci_delay", 1.0),
-        "Congestion index for loss" => ("ci_loss", 1.0),
-        "X_DELAY given by the control" => ("x_delay", 1e-3),
-        "Flows that wait" => ("waiting", 1.0),
-        _ => ("delay", 1e-3),
-    }
 }
 
 fn curves_of(
@@ -664,7 +651,7 @@ mod tests {
         let mut run = fixture::two_steps();
         run.world = world.to_owned();
         for sample in &mut run.samples {
-            sample.sent += sent;
+            sample.sent_packets += sent;
         }
         let value = run.step_stats()[1].classes[1].sent;
         let judgement = Judgement {

@@ -479,7 +479,7 @@ mod tests {
         let mut slow = fixture::two_steps();
         slow.name = "slow".to_owned();
         for sample in &mut slow.samples {
-            sample.sent /= 10;
+            sample.sent_packets /= 10;
         }
         report.runs.push(slow);
         let page = report.to_html();

@@ -1,5 +1,7 @@
 //! The four QoStat panels, those of the dynamic control, the panels of scheduler calls, and their legends.
 
+use evenkeel_scenario::Metric;
+
 use super::chart::{Canvas, Hover, Line, SERIES, Scale, TIME, marker};
 use super::download::Entry;
 use super::text::escape;
@@ -10,6 +12,8 @@ use crate::run::{Run, Sample};
 pub(super) struct Quantity {
     pub(super) title: &'static str,
     pub(super) unit: &'static str,
+    /// The metric of expectations that it shows, and the factor from its unit to the panel's.
+    pub(super) shows: Option<(Metric, f64)>,
     pub(super) value: fn(&Sample) -> Option<f64>,
     pub(super) text: fn(f64) -> String,
     /// A wide span of values gets a logarithmic axis that begins here.
@@ -24,6 +28,7 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
     Quantity {
         title: "Mean transit delay",
         unit: "ms",
+        shows: Some((Metric::Delay, 1e-3)),
         value: |s| (s.transit.count > 0).then(|| s.transit.sum_ns as f64 / s.transit.count as f64 / 1e6),
         text: |ms| format!("{} ms", micros(ms * 1e3)),
         log_from: Some(LEAST_DELAY_MS),
@@ -31,13 +36,15 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
     Quantity {
         title: "Sent",
         unit: "packets/s",
-        value: |s| Some(s.per_second(s.sent)),
+        shows: Some((Metric::Sent, 1.0)),
+        value: |s| Some(s.per_second(s.sent_packets)),
         text: grouped,
         log_from: None,
     },
     Quantity {
         title: "Dropped",
         unit: "packets/s",
+        shows: Some((Metric::Dropped, 1.0)),
         value: |s| Some(s.per_second(s.dropped_total())),
         text: grouped,
         log_from: None,
@@ -45,6 +52,7 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
     Quantity {
         title: "Queue length",
         unit: "packets",
+        shows: Some((Metric::Qlen, 1.0)),
         value: |s| Some(s.qlen as f64),
         text: grouped,
         log_from: None,
@@ -56,6 +64,7 @@ pub(super) const CONTROL: [Quantity; 3] = [
     Quantity {
         title: "Congestion index for delay",
         unit: "1 = threshold",
+        shows: Some((Metric::CiDelay, 1.0)),
         value: |s| s.control.map(|control| control.ci_delay),
         text: index,
         log_from: None,
@@ -63,6 +72,7 @@ pub(super) const CONTROL: [Quantity; 3] = [
     Quantity {
         title: "Congestion index for loss",
         unit: "1 = threshold",
+        shows: Some((Metric::CiLoss, 1.0)),
         value: |s| s.control.map(|control| control.ci_loss),
         text: index,
         log_from: None,
@@ -70,6 +80,7 @@ pub(super) const CONTROL: [Quantity; 3] = [
     Quantity {
         title: "X_DELAY given by the control",
         unit: "ms",
+        shows: Some((Metric::XDelay, 1e-3)),
         value: |s| s.control.map(|control| control.x_delay_us / 1e3),
         text: |ms| format!("{} ms", micros(ms * 1e3)),
         log_from: Some(LEAST_DELAY_MS),
@@ -81,6 +92,7 @@ pub(super) const CYCLES: [Quantity; 4] = [
     Quantity {
         title: "Cycles",
         unit: "million/s",
+        shows: Some((Metric::Cycles, 1e-6)),
         value: |s| s.cycles.filter(|_| s.window_s > 0.0).map(|c| c.spent as f64 / s.window_s / 1e6),
         text: |millions| format!("{millions:.1} million/s"),
         log_from: None,
@@ -88,6 +100,7 @@ pub(super) const CYCLES: [Quantity; 4] = [
     Quantity {
         title: "Cycles per packet",
         unit: "cycles",
+        shows: Some((Metric::CyclesEach, 1.0)),
         value: |s| s.cycles.filter(|c| c.passed > 0).map(|c| c.spent as f64 / c.passed as f64),
         text: grouped,
         log_from: Some(1.0),
@@ -95,6 +108,7 @@ pub(super) const CYCLES: [Quantity; 4] = [
     Quantity {
         title: "Forwarded",
         unit: "packets/s",
+        shows: None,
         value: |s| s.cycles.map(|c| s.per_second(c.passed)),
         text: grouped,
         log_from: None,
@@ -102,6 +116,7 @@ pub(super) const CYCLES: [Quantity; 4] = [
     Quantity {
         title: "Refused before any link",
         unit: "packets/s",
+        shows: Some((Metric::Refused, 1.0)),
         value: |s| s.cycles.map(|c| s.per_second(c.refused)),
         text: grouped,
         log_from: None,
@@ -122,6 +137,7 @@ pub(super) const CORE: [Quantity; 2] = [
     Quantity {
         title: "Max-min share of the cycles",
         unit: "million/s",
+        shows: Some((Metric::FairCycles, 1e-6)),
         value: |s| s.core.map(|core| core.fair_cycles / s.window_s / 1e6),
         text: |millions| format!("{millions:.1} million/s"),
         log_from: None,
@@ -129,6 +145,7 @@ pub(super) const CORE: [Quantity; 2] = [
     Quantity {
         title: "Cycles, in max-min shares",
         unit: "1 = as much as is fair",
+        shows: None,
         value: |s| {
             let fair = s.core?.fair_cycles;
             s.cycles.filter(|_| fair > 0.0).map(|cycles| cycles.spent as f64 / fair)

@@ -70,7 +70,6 @@ impl BalancerRole {
 
     pub(super) fn view(&self, now: Nanos) -> BalancerSnapshot {
         let shares = self.balancer.table().shares();
-        let counters = self.balancer.counters();
         let forwarder = |(forwarder, sent): (&BalancerForwarder, &(u64, u64))| {
             let id = NodeId(forwarder.id);
             let places = shares.iter().find(|(of, _)| *of == id).map_or(0, |(_, places)| *places);
@@ -85,10 +84,7 @@ impl BalancerRole {
             }
         };
         BalancerSnapshot {
-            known: counters.known,
-            new: counters.new,
-            untracked: counters.untracked,
-            moved: counters.moved,
+            counts: *self.balancer.counters(),
             forwarders: self.section.forwarders.iter().zip(&self.sent).map(forwarder).collect(),
         }
     }

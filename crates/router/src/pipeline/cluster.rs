@@ -278,7 +278,9 @@ impl ClusterRole {
             view.configuration = format!("{:08x}", now.configuration);
             view.next_configuration = now.next_configuration.map(|hash| format!("{hash:08x}"));
             view.waits_for = those(now.waits_for);
-            view.count(engine.counters());
+            view.counts = *engine.counters();
+            view.used_frames = view.states + view.clocks;
+            view.refused = engine.unused().met().map(|(name, n)| (name.to_owned(), n)).collect();
         }
         for (at, link) in self.section.links.iter().enumerate() {
             let queues = &self.around.queues[at * self.around.classes..][..self.around.classes];

@@ -25,6 +25,7 @@
 use std::collections::VecDeque;
 
 use evenkeel_core::link::{LinkSink, Translate};
+use evenkeel_core::measure::Tally;
 use evenkeel_core::{Class, Nanos, Reason};
 use evenkeel_ports::{Frame, FramePool, PortCounters};
 
@@ -33,7 +34,6 @@ use super::forward::Packet;
 use super::packet::QueuedPacket;
 use super::{Pipeline, PortSlot};
 use crate::snapshot::{LinkSnapshot, RemovedSnapshot};
-use crate::tally::Tally;
 
 /// Where the frames are after a pipeline has taken the place of another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,9 +157,9 @@ impl Pipeline {
         old.neighbours.drain(|packet| {
             let count = &mut old.ports[packet.port.index()].count;
             let (waits, dropped) = if packet.originated {
-                (&mut count.originated_waiting, &mut count.originated_dropped)
+                (&mut count.counts.originated_waiting, &mut count.originated_dropped)
             } else {
-                (&mut count.waiting, &mut count.dropped)
+                (&mut count.counts.waiting, &mut count.dropped)
             };
             *waits -= 1;
             match places[packet.port.index()] {

@@ -7,7 +7,9 @@ use evenkeel_ports::{Port, PortCounters};
 
 use super::counters::{ByReason, named};
 use super::{Pipeline, PortSlot};
-use crate::snapshot::{BufferSnapshot, ClassControl, ClassSnapshot, LinkSnapshot, PortSnapshot, Snapshot};
+use crate::snapshot::{
+    BufferSnapshot, ClassControl, ClassSnapshot, LinkSnapshot, PortCounts, PortSnapshot, Snapshot,
+};
 
 /// What a port lets fall on the way out; everything else it lets fall on the way in.
 const OUTWARD: [Reason; 2] = [Reason::PortRefused, Reason::LinkDown];
@@ -74,21 +76,10 @@ impl PortSlot {
             up: self.up,
             mac: self.mac.to_string(),
             mtu: self.mtu,
-            rx_packets: count.rx_packets + fallen_in,
-            rx_bytes: count.rx_bytes,
+            counts: PortCounts { rx_packets: count.rx_packets + fallen_in, ..count.counts },
             tx_packets: device.tx_frames,
             tx_bytes: device.tx_bytes,
-            to_host: count.to_host,
-            exchange_received: count.exchange_received,
-            exchange_sent: count.exchange_sent,
-            forwarded: count.forwarded,
-            fragmented: count.fragmented,
-            originated: count.originated,
-            originated_waiting: count.originated_waiting,
             originated_dropped: named(&count.originated_dropped),
-            answered: count.answered,
-            answers_limited: count.answers_limited,
-            waiting: count.waiting,
             dropped: named(&dropped),
             ring_loss: device.ring_loss,
             tx_waiting: self.tx.len() as u64,
@@ -124,12 +115,7 @@ impl PortSlot {
         let dropped: &ByReason = &meter.dropped;
         ClassSnapshot {
             name: name.to_owned(),
-            in_packets: meter.in_packets,
-            in_bytes: meter.in_bytes.0,
-            out_packets: meter.out_packets,
-            out_bytes: meter.out_bytes.0,
-            sent_packets: meter.sent_packets,
-            sent_bytes: meter.sent_bytes.0,
+            counts: meter.counts,
             dropped: named(dropped),
             queued_packets: backlog.packets,
             queued_bytes: backlog.bytes.0,

@@ -4,77 +4,82 @@ use std::cmp::Ordering;
 
 use evenkeel_core::Reason;
 use evenkeel_core::admit::{AdmissionView, Removal, Rule};
+use evenkeel_core::counters;
 use evenkeel_core::measure::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::Drops;
 
-/// The admission of a link: who may enter, who was let in and who was not. Counters are since the start.
-///
-/// Conservation: `packets = Σ passed + Σ refused + diverted_packets`.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct AdmissionSnapshot {
-    /// The fair rate, as decisions see it, bit/s.
-    pub fair_rate_bps: u64,
-    /// Below this new flows are refused, bit/s.
-    pub min_fair_rate_bps: u64,
-    /// The priority load, a part of the capacity.
-    pub priority_load: f64,
-    /// Above this new flows are refused.
-    pub max_priority_load: f64,
-    /// Why new flows are refused now, as the reason of their refusal; `None`: the link is open.
-    pub congested: Option<String>,
-    /// Until when the fair rate is forced to its minimum, `CLOCK_MONOTONIC`, ns.
-    pub forced_until_ns: Option<u64>,
-    /// Protected flows: streaming and elastic ones.
-    pub protected: u64,
-    /// Those that send less than the fair rate.
-    pub streaming: u64,
-    /// The others.
-    pub elastic: u64,
-    /// Those that have not proved themselves yet by coming again.
-    pub probation: u64,
-    /// Size of the list.
-    pub capacity: u64,
-    /// Flows on the second link.
-    pub diverted: u64,
-    /// Packets that were decided upon.
-    pub packets: u64,
-    /// Packets that passed, by rule.
-    pub passed: Drops,
-    /// Packets sent to the second link.
-    pub diverted_packets: u64,
-    /// Packets refused, by reason.
-    pub refused: Drops,
-    /// Flows put on the list.
-    pub admissions: u64,
-    /// Flows taken off it, by cause.
-    pub removed: Drops,
-    /// Changes between streaming and elastic, of all flows.
-    pub class_flips: u64,
-    /// Openings by ECCM.
-    pub openings: u64,
-    /// Clearings of the list.
-    pub clearings: u64,
-    /// Whether a flood of one-packet flows is held down.
-    pub flood: bool,
-    /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns, flows), ascending, without empty buckets.
-    pub accept_delay_buckets: Vec<(u64, u64)>,
-    /// Waiting flows that were forgotten: their delays are told too short.
-    pub forgotten: u64,
-    /// Users that started flows in this interval, busiest first.
-    pub users: Vec<UserSnapshot>,
-    /// Memory of the tables, bytes.
-    pub memory_bytes: u64,
+counters! {
+    /// The admission of a link: who may enter, who was let in and who was not. Counters are since the start.
+    ///
+    /// Conservation: `packets = Σ passed + Σ refused + diverted_packets`.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct AdmissionSnapshot {
+        /// The fair rate, as decisions see it, bit/s.
+        state fair_rate_bps: u64, "bit/s";
+        /// Below this new flows are refused, bit/s.
+        state min_fair_rate_bps: u64, "bit/s";
+        /// The priority load, a part of the capacity.
+        state priority_load: f64;
+        /// Above this new flows are refused.
+        state max_priority_load: f64;
+        /// Why new flows are refused now, as the reason of their refusal; `None`: the link is open.
+        most congested: Option<String>;
+        /// Until when the fair rate is forced to its minimum, `CLOCK_MONOTONIC`, ns.
+        most forced_until_ns: Option<u64>, "ns";
+        /// Protected flows: streaming and elastic ones.
+        gauge protected: u64, "flows";
+        /// Those that send less than the fair rate.
+        gauge streaming: u64, "flows";
+        /// The others.
+        gauge elastic: u64, "flows";
+        /// Those that have not proved themselves yet by coming again.
+        gauge probation: u64, "flows";
+        /// Size of the list.
+        gauge capacity: u64, "flows";
+        /// Flows on the second link.
+        gauge diverted: u64, "flows";
+        /// Packets that were decided upon.
+        count packets: u64, "packets";
+        /// Packets that passed, by rule.
+        part passed: Drops, "packets";
+        /// Packets sent to the second link.
+        count diverted_packets: u64, "packets";
+        /// Packets refused, by reason.
+        part refused: Drops, "packets";
+        /// Flows put on the list.
+        count admissions: u64, "flows";
+        /// Flows taken off it, by cause.
+        part removed: Drops, "flows";
+        /// Changes between streaming and elastic, of all flows.
+        count class_flips: u64, "changes";
+        /// Openings by ECCM.
+        count openings: u64, "openings";
+        /// Clearings of the list.
+        count clearings: u64, "clearings";
+        /// Whether a flood of one-packet flows is held down.
+        most flood: bool;
+        /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns, flows), ascending, without empty buckets.
+        buckets accept_delay_buckets: Vec<(u64, u64)>, "ns";
+        /// Waiting flows that were forgotten: their delays are told too short.
+        count forgotten: u64, "flows";
+        /// Users that started flows in this interval, busiest first.
+        each users: Vec<UserSnapshot>;
+        /// Memory of the tables, bytes.
+        gauge memory_bytes: u64, "bytes";
+    }
 }
 
-/// A user and the flows it started since the last estimate of the fair rate.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct UserSnapshot {
-    /// The network address of the user's prefix.
-    pub user: String,
-    /// The flows.
-    pub flows: u64,
+counters! {
+    /// A user and the flows it started since the last estimate of the fair rate.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct UserSnapshot {
+        /// The network address of the user's prefix.
+        key user: String;
+        /// The flows.
+        gauge flows: u64, "flows";
+    }
 }
 
 /// A protected flow.

@@ -32,7 +32,7 @@ fn sent(workers: &mut [Bed]) -> [u64; 2] {
     for worker in workers {
         let snapshot = worker.snapshot();
         for (all, class) in all.iter_mut().zip(&snapshot.link("p1").unwrap().classes) {
-            *all += class.sent_bytes;
+            *all += class.sent_bytes.0;
         }
     }
     all

@@ -124,7 +124,7 @@ fn look(lab: &Lab) -> Look {
     let class = |name| link.class(name).unwrap();
     let times = [0, 1].map(|worker: usize| snapshot.workers[worker].time_ns);
     Look {
-        sent: ["light", "heavy"].map(|name| class(name).sent_bytes),
+        sent: ["light", "heavy"].map(|name| class(name).sent_bytes.0),
         waiting: ["light", "heavy"].map(|name| class(name).queued_bytes),
         at: snapshot.time_ns,
         apart: times[0].abs_diff(times[1]),

@@ -88,7 +88,7 @@ pub(crate) fn parse(text: &str, names: &dyn Names) -> Result<Expr, ExprError> {
 }
 
 fn metric_of(name: &str) -> Option<Metric> {
-    Metric::ALL.iter().copied().find(|metric| metric.name() == name)
+    Metric::all().find(|metric| metric.name() == name)
 }
 
 struct Parser<'t, 'n> {
@@ -264,7 +264,7 @@ impl<'t> Parser<'t, '_> {
             "max" => self.arguments().map(Node::Max),
             "jain" => self.arguments().map(Node::Jain),
             _ => {
-                let known = Metric::ALL.iter().map(|metric| metric.name());
+                let known = Metric::all().map(Metric::name);
                 let known: Vec<_> = known.chain(["published", "abs", "min", "max", "jain"]).collect();
                 Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
             }

@@ -7,7 +7,8 @@ pub use file::{Claim, ClusterScenario};
 
 use evenkeel_cluster::Variant;
 use evenkeel_cluster::model::{ModelConfig, Outcome};
-use evenkeel_core::Nanos;
+use evenkeel_core::measure::ClassCounters;
+use evenkeel_core::{Bytes, Nanos};
 use evenkeel_report::{Judgement, Parameter, PublishedValue, Report, Run, Sample, StepMark, Verdict};
 use evenkeel_scenario::{ScenarioError, Term};
 
@@ -111,8 +112,7 @@ fn samples(model: &ModelConfig, outcome: &Outcome, end: Nanos) -> Vec<Sample> {
             router: "cluster".to_owned(),
             link: format!("ol{}", link + 1),
             class: format!("class{}", class + 1),
-            sent: sent.packets,
-            sent_bytes: sent.bytes,
+            counts: ClassCounters::of_sent(sent.packets, Bytes(sent.bytes)),
             ..Sample::default()
         }
     };

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_core::measure::ClassCounters;
 use evenkeel_core::reference::{CoreBudget, CoreFlow};
-use evenkeel_core::{Nanos, Reason};
+use evenkeel_core::{Bytes, Nanos, Reason};
 use evenkeel_report::run::{Node, Wire};
 use evenkeel_report::{CoreSample, CycleSample, Parameter, Run, Sample, StepMark, Topology};
 use evenkeel_scenario::core_model::{CORE, CoreModel, OUT};
@@ -145,8 +146,7 @@ fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: 
             link: OUT.to_owned(),
             class: kind.name.clone(),
             offered: Some(counts.offered),
-            sent: counts.forwarded,
-            sent_bytes: counts.forwarded * (kind.size.0 - 18),
+            counts: ClassCounters::of_sent(counts.forwarded, Bytes(counts.forwarded * (kind.size.0 - 18))),
             dropped: counts.dropped(),
             goodput_bytes: Some(counts.forwarded * (kind.size.0 - 18)),
             cycles: Some(CycleSample {

@@ -145,8 +145,9 @@ fn simulate(scenario: &Scenario, seed: Option<u64>) -> Outcome {
 
 fn bytes(outcome: &Outcome) -> Vec<u8> {
     let mut all = Vec::new();
-    csv::write_samples(&mut all, std::slice::from_ref(&outcome.run)).expect("memory takes it");
-    csv::write_calls(&mut all, std::slice::from_ref(&outcome.run)).expect("memory takes it");
+    let report = evenkeel_report::Report { runs: vec![outcome.run.clone()], ..Default::default() };
+    csv::write_samples(&mut all, &report).expect("memory takes it");
+    csv::write_calls(&mut all, &report).expect("memory takes it");
     all
 }
 

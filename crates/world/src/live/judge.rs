@@ -1,6 +1,7 @@
 //! From what a world has measured to a report.
 
-use evenkeel_core::Nanos;
+use evenkeel_core::measure::ClassCounters;
+use evenkeel_core::{Bytes, Nanos};
 use evenkeel_report::{Judgement, Parameter, Report, Run, Sample, StepMark, Verdict};
 use evenkeel_scenario::Term;
 
@@ -136,8 +137,7 @@ pub fn report(scenario: &LiveScenario, measured: &Measured, without: Option<&str
                     router: "cluster".to_owned(),
                     link: format!("ol{}", link + 1),
                     class: class.clone(),
-                    sent: *packets,
-                    sent_bytes: *bytes,
+                    counts: ClassCounters::of_sent(*packets, Bytes(*bytes)),
                     ..Sample::default()
                 });
             }
