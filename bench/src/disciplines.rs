@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{AnyScheduler, MultiBacklog};
+use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
+use evenkeel_core::settings::PerClass;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
 
 /// As large as what the router queues: a handle to a frame and what the disciplines ask for.
@@ -73,32 +74,20 @@ fn probe(class: u16, number: u64) -> Probe {
 /// once and once (`lct-delay`) with one class at `X_DELAY` 0 and the others at 10 to 200 us.
 fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
     let limit = u32::from(DEPTH) * 2;
-    let lct = |x_delay| {
-        AnyScheduler::Lct(
-            Lct::new(LctConfig {
-                x_delay,
-                limit,
-                module2: true,
-                policy: MultiBacklog::MinX,
-                rearm_empty: true,
-                timer_tick: Nanos::ZERO,
-            })
-            .expect("the knobs are in range"),
-        )
+    let lct = |x_delay: Vec<Nanos>| {
+        let config = LctConfig { limit: PerClass::all(limit), ..LctConfig::with_delays(x_delay) };
+        AnyScheduler::Lct(Lct::new(config).expect("the knobs are in range"))
     };
     match kind {
         "fifo" => AnyScheduler::Fifo(
             Fifo::new(FifoConfig { limit: limit * u32::from(classes) }).expect("the limit is in range"),
         ),
-        "wfq-altq" => AnyScheduler::WfqAltq(
-            WfqAltq::new(WfqAltqConfig {
-                queues: classes,
-                weights: (0..classes).map(|c| Weight(30 + 970 * u32::from(c % 4) / 3)).collect(),
-                select: QueueSelect::Class,
-                drop: DropRule::TailPerQueue { limit },
-            })
-            .expect("the knobs are in range"),
-        ),
+        "wfq-altq" => {
+            let weights: Vec<_> = (0..classes).map(|c| Weight(30 + 970 * u32::from(c % 4) / 3)).collect();
+            let limit = PerClass::all(limit);
+            let config = WfqAltqConfig { limit, ..WfqAltqConfig::with_weights(weights) };
+            AnyScheduler::WfqAltq(WfqAltq::new(config).expect("the knobs are in range"))
+        }
         "lct" => lct(vec![Nanos::ZERO; usize::from(classes)]),
         "lct-delay" => {
             lct((0..classes).map(|c| Nanos::from_micros([0, 10, 50, 200][usize::from(c % 4)])).collect())

@@ -10,7 +10,7 @@ use evenkeel_core::admit::{
 };
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::AnyScheduler;
-use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, FlowKey, Nanos, Reason, Scheduler};
@@ -68,7 +68,7 @@ impl ManyFlows {
         let protected = kind == "admission+pdrr";
         let backlog = if protected { BACKLOG } else { flows };
         // Room for a burst beyond the backlog: nothing is dropped.
-        let buffer = BufferLimit::Packets(backlog + BURST as u32).into();
+        let buffer = Buffer::packets(backlog + BURST as u32);
         let scheduler = if kind == "pfq" {
             let flows = KnownFlows::up_to(flows);
             let config = PfqConfig { buffer, flows, ..PfqConfig::default() };

@@ -1,8 +1,8 @@
 //! LCT-UC under random operations.
 #![no_main]
 
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::Nanos;
-use evenkeel_core::schedule::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_fuzz::{Case, harness};
 use libfuzzer_sys::fuzz_target;

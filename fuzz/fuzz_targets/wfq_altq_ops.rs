@@ -1,7 +1,7 @@
 //! WFQ/ALTQ under random operations.
 #![no_main]
 
-use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::{Bytes, Weight};
 use evenkeel_fuzz::{Case, harness};
 use libfuzzer_sys::fuzz_target;
@@ -10,10 +10,10 @@ fuzz_target!(|case: Case| {
     let [queues, select, drop, size, weights @ ..] = case.config;
     let queues = 1 + u16::from(queues % 12);
     let select = match select % 8 {
-        0 => QueueSelect::Hash(HashPolicy::Destination),
-        1 => QueueSelect::Hash(HashPolicy::SourcePort),
-        2 => QueueSelect::Hash(HashPolicy::Full),
-        3 => QueueSelect::Hash(HashPolicy::Source),
+        0 => QueueSelect::HashDestination,
+        1 => QueueSelect::HashSourcePort,
+        2 => QueueSelect::HashFull,
+        3 => QueueSelect::HashSource,
         _ => QueueSelect::Class,
     };
     let drop = match drop % 2 {

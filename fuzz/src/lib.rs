@@ -3,7 +3,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use evenkeel_core::Bytes;
-use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows, Victim};
 
 /// The harness of the property tests.
 #[path = "../../crates/core/tests/it/common/mod.rs"]

@@ -233,8 +233,7 @@ pub(crate) enum CtlCommand {
     Set {
         /// The link, named by its port.
         link: String,
-        /// weight, x_delay, limit, module2, multi_backlog, rearm_empty, quantum, buffer, afl_linger, start_limit, rate, ring, discipline,
-        /// admission, or admission.KEY for any key of `[link.admission]`.
+        #[arg(help = live_settings())]
         knob: String,
         /// The class (for knobs of a class), then the value as in router.toml.
         #[arg(required = true, num_args = 1..=2, value_names = ["CLASS", "VALUE"])]
@@ -504,4 +503,9 @@ const SHORTEST: Duration = Duration::from_millis(10);
 fn interval(text: &str) -> Result<Duration, ArgumentError> {
     let time = Duration::from_nanos(parse_time(text)?.0);
     ArgumentError::within(time, text, time >= SHORTEST, "10ms or more")
+}
+
+/// What `ctl set` can change, from the declarations.
+fn live_settings() -> String {
+    format!("{}, or admission.KEY for a key of `[link.admission]`", evenkeel_config::live_names().join(", "))
 }

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use evenkeel_config::diff::{ring_text, settings};
 use evenkeel_config::{BuildError, Change, RouterConfig, diff};
+use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
+use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Diagnostic, Diagnostics};
 use serde_json::{Value, json};
 
@@ -82,7 +83,7 @@ pub(crate) fn load_scenario(file: &Path, disciplines: &Disciplines) -> Result<Sc
 fn unbuilt(file: &Path, error: BuildError) -> Diagnostics {
     let (place, message) = match error {
         BuildError::Own { place, name, message } => (place, format!("{name:?}: {message}")),
-        BuildError::Knob(error) => (String::new(), error.to_string()),
+        BuildError::Setting(error) => (String::new(), error.to_string()),
     };
     let (named, line) = place.rsplit_once(':').unwrap_or_default();
     let file = if named.is_empty() { file.display().to_string() } else { named.to_owned() };
@@ -108,8 +109,8 @@ pub(crate) fn meaning(config: &RouterConfig) -> String {
     for port in &config.ports {
         let mut row = vec![port.name.clone(), port.interface.clone()];
         if let Some(link) = config.link(&port.name) {
-            row.push(link.rate.map_or_else(|| "unpaced".to_owned(), rate_text));
-            row.push(ring_text(link.ring));
+            row.push(link.core.rate.map_or_else(|| "unpaced".to_owned(), rate_text));
+            row.push(link.core.ring.to_value().plain(&[]));
             row.push(discipline_text(config, &link.discipline));
         }
         links.row(row);
@@ -131,7 +132,7 @@ fn rules(n: usize) -> String {
 }
 
 fn discipline_text(config: &RouterConfig, discipline: &evenkeel_config::DisciplineConfig) -> String {
-    let settings = settings(discipline, &config.class_names());
+    let settings = plain_of(discipline.entries(), &config.class_names());
     let settings: Vec<String> = settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
     format!("{}: {}", discipline.name(), settings.join(", "))
 }
@@ -144,10 +145,10 @@ fn meaning_json(config: &RouterConfig) -> Value {
         "ports": config.ports.iter().map(|p| json!({ "name": p.name, "interface": p.interface })).collect::<Vec<_>>(),
         "links": config.links.iter().map(|link| json!({
             "port": link.port,
-            "rate_bps": link.rate.map(|rate| rate.0),
-            "ring_slots": link.ring.slots,
+            "rate_bps": link.core.rate.map(|rate| rate.0),
+            "ring_slots": link.core.ring.slots,
             "discipline": link.discipline.name(),
-            "settings": settings(&link.discipline, &classes).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "settings": plain_of(link.discipline.entries(), &classes).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
         })).collect::<Vec<_>>(),
     })
 }

@@ -1,30 +1,29 @@
 //! Changes to a running link, in text: what `evenkeel ctl set` and the steps of a scenario say.
 
+use std::collections::HashSet;
+use std::iter;
+
+use evenkeel_core::Class;
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::link::{Refill, RingConfig};
-use evenkeel_core::schedule::Knob;
-use evenkeel_core::schedule::buffer::BufferLimit;
-use evenkeel_core::{BitRate, Class, Weight, settings};
+use evenkeel_core::link::LinkConfig as LinkSettings;
+use evenkeel_core::schedule::DisciplineConfig;
+use evenkeel_core::settings::{self, ChangeTime, Key, Kind, Presence, Section, Settings};
+use evenkeel_settings::read::{Reader, parse_toml, suggest};
+use evenkeel_settings::tree::{Data, Node, single};
+use evenkeel_settings::typed::held;
+use evenkeel_settings::{Diagnostic, Diagnostics};
 use thiserror::Error;
 
 use crate::admission;
-use crate::discipline::{DisciplineConfig, multi_backlog, parse_discipline};
-use crate::flow_aware;
-use crate::tables;
-use evenkeel_core::settings::schema::Kind;
-use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
-use evenkeel_settings::tree::{Data, Node, single};
-use evenkeel_settings::{Diagnostic, Diagnostics};
+use crate::discipline::parse_discipline;
 
 /// A change to one link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A knob of its discipline.
-    Knob(Knob),
-    /// Its rate; `None`: unpaced (the text `unpaced`).
-    Rate(Option<BitRate>),
-    /// Its transmit ring.
-    Ring(RingConfig),
+    /// A setting of its discipline.
+    Setting(settings::Change),
+    /// A setting of its wire: rate, ring.
+    Link(settings::Change),
     /// Another discipline in place of the one it has.
     Discipline(DisciplineConfig),
     /// Whether its dynamic control turns knobs (the texts `on` and `off`).
@@ -50,121 +49,143 @@ pub const FAIRDROP: &str = "fairdrop";
 #[error("{0}")]
 pub struct ChangeError(pub String);
 
-/// What can be changed while a router runs. Ranges and types are those of the same keys in `router.toml`.
-pub const NAMES: &[&str] = &[
-    "weight",
-    "x_delay",
-    "limit",
-    "module2",
-    "multi_backlog",
-    "rearm_empty",
-    "high_water",
-    "quantum",
-    "buffer",
-    "buffer_bytes",
-    "victim",
-    "afl_linger",
-    "start_limit",
-    "window",
-    "afd",
-    "rate",
-    "ring",
-    "discipline",
-    "control",
-    "admission",
-];
-
 /// What stands before the names of the keys of an admission.
 const ADMISSION: &str = "admission.";
 
-/// Reads a change: the name of a knob (one of [`NAMES`]), the class it concerns (if it concerns one), and its value as it
-/// would stand in `router.toml`, without quotes: `200us`, `{ slots = 4, refill = "any" }`. `classes` are the router's
-/// class names in order.
+/// What changes as a whole, beside single settings, and what it holds.
+pub const WHOLES: [(&str, &str); 3] = [
+    ("discipline", "a table as in router.toml, `{ kind = \"pdrr\" }`: what waits is kept"),
+    ("control", "`on` or `off`"),
+    ("admission", "a table as in router.toml, `on` for that with the defaults, or `off`"),
+];
+
+/// The settings of a link that change while it runs: of its wire, and of the disciplines. Ranges and
+/// types are those of the same keys in `router.toml`. Two disciplines may have a setting of one name.
+pub fn live_keys() -> impl Iterator<Item = &'static Key> {
+    let disciplines = DisciplineConfig::BUILT_IN.iter().map(|(_, section)| *section);
+    let sections = iter::once(LinkSettings::SECTION).chain(disciplines);
+    sections.flat_map(Section::keys).filter(|key| key.change == ChangeTime::Live)
+}
+
+/// The names of all that can be changed while a router runs, each once, for help and messages.
+#[must_use]
+pub fn live_names() -> Vec<&'static str> {
+    let mut names: Vec<_> = live_keys().map(|key| key.name).collect();
+    names.extend(WHOLES.iter().map(|(name, _)| *name));
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
+}
+
+/// Reads a change: the name of a setting (one of [`live_names`]), the class it concerns (if it concerns
+/// one), and its value as it would stand in `router.toml`, without quotes: `200us`,
+/// `{ slots = 4, refill = "any" }`; `none` takes a setting away that may be left out. `classes` are the
+/// router's class names in order.
 ///
 /// # Errors
-/// Unknown knob or class (with the nearest valid name), wrong unit, value out of range (with the range).
+/// Unknown setting or class (with the nearest valid name), wrong unit, value out of range (with the
+/// range). Whether the discipline of the link has the setting is not known here.
 pub fn parse_change(
-    knob: &str,
+    name: &str,
     class: Option<&str>,
     value: &str,
     classes: &[&str],
 ) -> Result<Change, ChangeError> {
-    if let Some(key) = knob.strip_prefix(ADMISSION) {
-        class_of(knob, class, classes)?;
+    let value = value.trim();
+    if let Some(key) = name.strip_prefix(ADMISSION) {
+        no_class(name, class)?;
         return admission::parse(key, value).map(Change::Admission);
     }
-    let Some(name) = NAMES.iter().find(|name| **name == knob) else {
-        return Err(ChangeError(format!("no knob {knob:?}; {}", suggest(knob, NAMES))));
+    if WHOLES.iter().any(|(whole, _)| *whole == name) {
+        no_class(name, class)?;
+        return whole(name, value, classes);
+    }
+    let candidates: Vec<&Key> = live_keys().filter(|key| key.name == name).collect();
+    let Some(first) = candidates.first() else {
+        return Err(ChangeError(unknown(name)));
     };
-    let class = class_of(name, class, classes)?;
-    let value = value.trim();
-    match *name {
-        "discipline" => parse_discipline(value, classes).map(Change::Discipline),
-        "admission" if value == "off" => Ok(Change::WholeAdmission(None)),
-        "admission" => {
-            admission::parse_table(value).map(|admission| Change::WholeAdmission(Some(Box::new(admission))))
-        }
-        "start_limit" if value == "none" => Ok(Change::Knob(Knob::StartLimit(None))),
-        "rate" if value == "unpaced" => Ok(Change::Rate(None)),
-        "control" => match value {
-            "on" => Ok(Change::Control(true)),
-            "off" => Ok(Change::Control(false)),
-            _ => Err(ChangeError(format!("control: expected on or off, found {value:?}"))),
-        },
-        _ => {
-            let kind = kind_of(name);
-            let (_, mut reader) = parse_toml("", "");
-            let item = reader.value(&kind, &node(&kind, value), name);
-            let change = item.and_then(|item| change(name, class, &item.value));
-            concluded(reader, change)
+    if !candidates.iter().any(|key| key.is_per_class()) {
+        no_class(name, class)?;
+    }
+    let class = class.map(|class| class_of(class, classes)).transpose()?;
+    let mut refused = None;
+    for key in &candidates {
+        match value_of(key, value) {
+            Ok(value) => {
+                let change = settings::Change { key: first.name, class, value };
+                let of_link = LinkSettings::SECTION.key(name).is_some();
+                return Ok(if of_link { Change::Link(change) } else { Change::Setting(change) });
+            }
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
+    Err(refused.unwrap_or_else(|| ChangeError(unknown(name))))
 }
 
-/// As [`parse_change`], for knobs of disciplines only.
+fn unknown(name: &str) -> String {
+    let fixed = DisciplineConfig::BUILT_IN.iter().any(|(_, section)| section.key(name).is_some())
+        || LinkSettings::SECTION.key(name).is_some();
+    if fixed {
+        return format!("{name} does not change alone while the router runs: reload the file");
+    }
+    format!("no knob {name:?}; {}", suggest(name, &live_names()))
+}
+
+/// As [`parse_change`], for settings of disciplines only.
 ///
 /// # Errors
 /// As [`parse_change`].
 pub fn parse_knob(
-    knob: &str,
+    name: &str,
     class: Option<&str>,
     value: &str,
     classes: &[&str],
-) -> Result<Knob, ChangeError> {
-    match parse_change(knob, class, value, classes)? {
-        Change::Knob(knob) => Ok(knob),
-        _ => Err(ChangeError(format!("{knob} is not a knob of a discipline but of the link"))),
+) -> Result<settings::Change, ChangeError> {
+    match parse_change(name, class, value, classes)? {
+        Change::Setting(change) => Ok(change),
+        _ => Err(ChangeError(format!("{name} is not a knob of a discipline but of the link"))),
     }
 }
 
-fn class_of(knob: &str, class: Option<&str>, classes: &[&str]) -> Result<Option<Class>, ChangeError> {
-    let Some(name) = class else {
-        return match knob {
-            "weight" | "x_delay" => Err(ChangeError(format!(
-                "{knob} is of a class: say which; there are: {}",
-                classes.join(", ")
-            ))),
-            _ => Ok(None),
-        };
+/// A change of something as a whole.
+fn whole(name: &str, value: &str, classes: &[&str]) -> Result<Change, ChangeError> {
+    match (name, value) {
+        ("discipline", table) => parse_discipline(table, classes).map(Change::Discipline),
+        ("admission", "off") => Ok(Change::WholeAdmission(None)),
+        ("admission", table) => {
+            let admission = admission::parse_table(table)?;
+            Ok(Change::WholeAdmission(Some(Box::new(admission))))
+        }
+        (_, "on") => Ok(Change::Control(true)),
+        (_, "off") => Ok(Change::Control(false)),
+        _ => Err(ChangeError(format!("{name}: expected on or off, found {value:?}"))),
+    }
+}
+
+fn no_class(name: &str, class: Option<&str>) -> Result<(), ChangeError> {
+    match class {
+        Some(_) => Err(ChangeError(format!("{name} is of the whole link, not of a class"))),
+        None => Ok(()),
+    }
+}
+
+fn class_of(name: &str, classes: &[&str]) -> Result<Class, ChangeError> {
+    let index = classes.iter().position(|class| *class == name).and_then(|at| u16::try_from(at).ok());
+    index.map(Class).ok_or_else(|| ChangeError(format!("no class {name:?}; {}", suggest(name, classes))))
+}
+
+/// What a text says for a setting, of one class where it has one for each.
+fn value_of(key: &Key, text: &str) -> Result<settings::Value, ChangeError> {
+    if matches!(key.presence, Presence::Optional(_)) && matches!(text, "none" | "unpaced") {
+        return Ok(settings::Value::Absent);
+    }
+    let kind = match key.kind {
+        Kind::ByClass(of, _) => *of,
+        kind => kind,
     };
-    if !matches!(knob, "weight" | "x_delay" | "limit") {
-        return Err(ChangeError(format!("{knob} is of the whole link, not of a class")));
-    }
-    match classes.iter().position(|class| *class == name) {
-        Some(index) => Ok(u16::try_from(index).ok().map(Class)),
-        None => Err(ChangeError(format!("no class {name:?}; {}", suggest(name, classes)))),
-    }
-}
-
-/// What the key of this name holds in `router.toml`, for one class where it has one for each.
-fn kind_of(name: &str) -> Kind {
-    let sections = tables::DISCIPLINES.iter().map(|(_, section)| *section).chain([&tables::LINK]);
-    let kind = sections.filter_map(|section| section.key(name)).map(|key| key.kind).next();
-    match kind {
-        Some(Kind::ByClass(of, _)) => *of,
-        Some(kind) => kind,
-        None => Kind::Foreign("nothing"),
-    }
+    let (_, mut reader) = parse_toml("", "");
+    let item = reader.value(&kind, &node(&kind, text), key.name);
+    concluded(reader, item).map(|item| held(&item.value))
 }
 
 /// A text that is not in a TOML file as the node it would be there.
@@ -176,39 +197,6 @@ pub(crate) fn node(kind: &Kind, text: &str) -> Node {
         }
         _ => plain(),
     }
-}
-
-fn change(name: &str, class: Option<Class>, value: &Value) -> Option<Change> {
-    let knob = match (name, value) {
-        ("weight", Value::Integer(weight)) => Knob::Weight(class?, Weight(u32::try_from(*weight).ok()?)),
-        ("x_delay", Value::Time(x)) => Knob::XDelay(class?, *x),
-        ("limit", Value::Integer(limit)) => Knob::QueueLimit(class, u32::try_from(*limit).ok()?),
-        ("module2", Value::Switch(on)) => Knob::Module2(*on),
-        ("rearm_empty", Value::Switch(on)) => Knob::RearmEmpty(*on),
-        ("multi_backlog", Value::Text(word)) => Knob::MultiBacklog(multi_backlog(word)),
-        ("high_water", Value::Size(bytes)) => Knob::HighWater(*bytes),
-        ("quantum", Value::Size(bytes)) => Knob::Quantum(*bytes),
-        ("buffer", Value::Integer(packets)) => {
-            Knob::Buffer(BufferLimit::Packets(u32::try_from(*packets).ok()?))
-        }
-        ("buffer_bytes", Value::Size(bytes)) => Knob::Buffer(BufferLimit::Bytes(*bytes)),
-        ("victim", Value::Text(word)) => Knob::Victim(flow_aware::victim(word)),
-        ("afl_linger", Value::Time(linger)) => Knob::AflLinger(*linger),
-        ("start_limit", Value::Size(bytes)) => Knob::StartLimit(Some(*bytes)),
-        ("window", Value::Time(window)) => Knob::Window(*window),
-        ("afd", Value::Table(fields)) => Knob::Afd(flow_aware::afd(fields)?),
-        ("rate", Value::Rate(rate)) => return Some(Change::Rate(Some(*rate))),
-        ("ring", Value::Table(fields)) => return ring(fields).map(Change::Ring),
-        _ => return None,
-    };
-    Some(Change::Knob(knob))
-}
-
-/// The ring that a table says, which was read by its declaration.
-pub(crate) fn ring(fields: &Fields) -> Option<RingConfig> {
-    let slots = u32::try_from(fields.integer("slots")?).ok()?;
-    let refill = if fields.text("refill")? == "whole" { Refill::WholeRing } else { Refill::AnySlot };
-    Some(RingConfig { slots, refill })
 }
 
 /// The result, or all that was wrong in one message without a place.

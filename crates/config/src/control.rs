@@ -7,7 +7,9 @@ use evenkeel_core::control::{ControlConfig, Controller};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity, Thresholds};
 
-use crate::discipline::{DisciplineConfig, by_class};
+use evenkeel_core::schedule::DisciplineConfig;
+
+use crate::discipline::by_class;
 use evenkeel_settings::read::{Fields, Reader, Value};
 
 /// `[link.control]`, defaults filled in, per-class keys resolved to vectors in the order of the classes.
@@ -24,9 +26,11 @@ impl LinkControl {
     #[must_use]
     pub fn build(&self, now: Nanos, discipline: &DisciplineConfig, meters: &Qostat) -> Option<Controller> {
         let DisciplineConfig::Lct(lct) = discipline else { return None };
-        let limits = vec![lct.limit; lct.x_delay.len()];
+        let classes = self.config.classes.len();
+        let delays: Vec<_> = lct.x_delay.first(classes).collect();
+        let limits: Vec<_> = lct.limit.first(classes).collect();
         // The parser has checked what `Controller::new` checks.
-        let mut controller = Controller::new(self.config.clone(), now, &lct.x_delay, &limits, meters).ok()?;
+        let mut controller = Controller::new(self.config.clone(), now, &delays, &limits, meters).ok()?;
         if !self.on {
             // It has turned no knob yet that it would have to turn back.
             let _ = controller.enable(false);

@@ -1,16 +1,12 @@
 //! What would change if a running router were given another file.
 
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::link::{Refill, RingConfig};
-use evenkeel_core::schedule::MultiBacklog;
-use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, HashPolicy, QueueSelect};
-
-use crate::discipline::DisciplineConfig;
-use crate::flow_aware;
-use crate::model::{ClassConfig, LinkConfig, RouterConfig};
-use evenkeel_core::settings::quantity::{rate_text, size_text, time_text};
+use evenkeel_core::settings::quantity::{size_text, time_text};
 use evenkeel_core::settings::{ChangeTime, Settings};
+use evenkeel_settings::typed::{plain_entries, plain_of};
 use evenkeel_settings::{Changed, changes};
+
+use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 
 /// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
 #[must_use]
@@ -168,17 +164,7 @@ fn links(
     new_classes: &[&str],
 ) {
     let at = format!("link {}", new.port);
-    let rate = |link: &LinkConfig| link.rate.map_or_else(|| "unpaced".to_owned(), rate_text);
-    value(out, &format!("{at}: rate"), rate(old), rate(new));
-    value(out, &format!("{at}: ring"), ring_text(old.ring), ring_text(new.ring));
-    value(out, &format!("{at}: dequeue_time"), time_text(old.dequeue_time), time_text(new.dequeue_time));
-    let shaper = |link: &LinkConfig| {
-        link.shaper.map_or_else(
-            || "none".to_owned(),
-            |shaper| format!("{} with a burst of {}", rate_text(shaper.rate), size_text(shaper.burst)),
-        )
-    };
-    value(out, &format!("{at}: shaper"), shaper(old), shaper(new));
+    differences(out, &at, &plain_entries(&old.core, &[]), &plain_entries(&new.core, &[]));
     value(
         out,
         &format!("{at}: discipline"),
@@ -199,13 +185,19 @@ fn links(
     if old.discipline.name() != new.discipline.name() {
         return;
     }
-    let was = settings(&old.discipline, old_classes);
-    let is = settings(&new.discipline, new_classes);
-    for (key, is) in &is {
-        match was.iter().find(|(known, _)| known == key) {
-            Some((_, was)) => value(out, &format!("{at}: {key}"), was.clone(), is.clone()),
-            None => out.push(format!("{at}: {key} is {is}")),
-        }
+    let entries = |link: &LinkConfig, classes| plain_of(link.discipline.entries(), classes);
+    differences(out, &at, &entries(old, old_classes), &entries(new, new_classes));
+}
+
+/// Notes the changes of settings; one that is not there has nothing.
+fn differences(out: &mut Vec<String>, at: &str, was: &[(String, String)], is: &[(String, String)]) {
+    let of = |all: &[(String, String)], key: &str| {
+        let found = all.iter().find(|(known, _)| known == key);
+        found.map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
+    };
+    let gone = was.iter().filter(|(key, _)| is.iter().all(|(known, _)| known != key));
+    for (key, _) in is.iter().chain(gone) {
+        value(out, &format!("{at}: {key}"), of(was, key), of(is, key));
     }
 }
 
@@ -217,77 +209,5 @@ fn admission(out: &mut Vec<String>, at: &str, old: Option<&AdmissionConfig>, new
     };
     for Changed { name, was, is, .. } in changes(old, new, &[]) {
         value(out, &format!("{at}: admission.{name}"), was, is);
-    }
-}
-
-/// A ring in a few words: `128 slots, refilled whole`.
-#[must_use]
-pub fn ring_text(ring: RingConfig) -> String {
-    let refill = match ring.refill {
-        Refill::AnySlot => "as slots become free",
-        Refill::WholeRing => "whole",
-    };
-    format!("{} slots, refilled {refill}", ring.slots)
-}
-
-/// The knobs of a discipline and their values as in a file; knobs of classes as `x_delay.voice`.
-#[must_use]
-pub fn settings(discipline: &DisciplineConfig, classes: &[&str]) -> Vec<(String, String)> {
-    let text = |key: &str, value: String| (key.to_owned(), value);
-    match discipline {
-        DisciplineConfig::Fifo(config) => vec![text("limit", config.limit.to_string())],
-        DisciplineConfig::WfqAltq(config) => {
-            let mut all = vec![match config.drop {
-                DropRule::TailPerQueue { limit } => text("limit", limit.to_string()),
-                DropRule::LongestHead { high_water } => text("high_water", size_text(high_water)),
-            }];
-            let select = match config.select {
-                QueueSelect::Class => "class",
-                QueueSelect::Hash(HashPolicy::Destination) => "hash-destination",
-                QueueSelect::Hash(HashPolicy::Source) => "hash-source",
-                QueueSelect::Hash(HashPolicy::SourcePort) => "hash-source-port",
-                QueueSelect::Hash(HashPolicy::Full) => "hash-full",
-            };
-            all.push(text("select", select.to_owned()));
-            if config.select != QueueSelect::Class {
-                all.push(text("queues", config.queues.to_string()));
-                return all;
-            }
-            all.extend(classes.iter().enumerate().map(|(index, class)| {
-                let weight = config.weights.get(index).copied().unwrap_or(DEFAULT_WEIGHT);
-                (format!("weight.{class}"), weight.to_string())
-            }));
-            all
-        }
-        DisciplineConfig::Lct(config) => {
-            let mut all = vec![
-                text("limit", config.limit.to_string()),
-                text("module2", config.module2.to_string()),
-                text("multi_backlog", multi_backlog_text(config.policy).to_owned()),
-                text("rearm_empty", config.rearm_empty.to_string()),
-                text("timer_tick", time_text(config.timer_tick)),
-            ];
-            let x = classes.iter().zip(&config.x_delay);
-            all.extend(x.map(|(class, x)| (format!("x_delay.{class}"), time_text(*x))));
-            all
-        }
-        DisciplineConfig::Pfq(config) => flow_aware::pfq_settings(config),
-        DisciplineConfig::Pdrr(config) => flow_aware::pdrr_settings(config),
-        DisciplineConfig::Afan(config) => flow_aware::afan_settings(config),
-        DisciplineConfig::Own(own) => {
-            vec![text("name", own.name.clone()), text("settings", own.settings.clone())]
-        }
-    }
-}
-
-/// The word of a configuration file.
-#[must_use]
-pub fn multi_backlog_text(policy: MultiBacklog) -> &'static str {
-    match policy {
-        MultiBacklog::HoldWithModule2 => "hold-with-module2",
-        MultiBacklog::RoundRobin => "round-robin",
-        MultiBacklog::MinX => "min-x",
-        MultiBacklog::Hold => "hold",
-        MultiBacklog::EarliestDue => "earliest-due",
     }
 }

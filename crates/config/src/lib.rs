@@ -25,7 +25,6 @@ pub mod control;
 pub mod diff;
 pub mod discipline;
 pub mod fairdrop;
-mod flow_aware;
 pub mod membership;
 pub mod model;
 pub mod parse;
@@ -33,13 +32,14 @@ pub mod service;
 pub mod tables;
 pub mod workers;
 
-pub use change::{Change, ChangeError, parse_change, parse_knob};
+pub use change::{Change, ChangeError, live_keys, live_names, parse_change, parse_knob};
 pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };
 pub use control::LinkControl;
 pub use diff::diff;
-pub use discipline::{BuildError, DisciplineConfig, OwnConfig, parse_discipline};
+pub use discipline::{own_settings, parse_discipline};
+pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::FairDropConfig;
 pub use membership::{MembershipSection, Refusal, overlay};
 pub use model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
@@ -57,5 +57,27 @@ pub fn router_schema() -> String {
 pub fn reference_markdown() -> String {
     let intro = "Every key that `router.toml` can hold. Anything else is an error that names file, line, key, valid range and the \
                  nearest valid key; all errors of a file are told at once. `evenkeel check router.toml` checks without running.\n";
-    markdown("Reference: router.toml", intro, tables::ALL)
+    markdown("Reference: router.toml", intro, &tables::all()) + &live_markdown()
+}
+
+/// What can change while a router runs, as a section of the reference.
+fn live_markdown() -> String {
+    let mut page =
+        "\n## What changes while a router runs\n\nBy `evenkeel ctl set LINK KEY [CLASS] VALUE` and \
+                    by the steps of a scenario. A setting that each class has changes for one class if it is \
+                    named, else for all. `none` takes away what may be left out.\n\n| key | of | value |\n\
+                    |---|---|---|\n"
+            .to_owned();
+    for name in live_names() {
+        let keys: Vec<_> = live_keys().filter(|key| key.name == name).collect();
+        let whole = change::WHOLES.iter().find(|(whole, _)| *whole == name);
+        let of = if keys.iter().any(|key| key.is_per_class()) { "class or link" } else { "link" };
+        let value = whole.map_or_else(
+            || keys.first().map_or_else(String::new, |key| key.kind.shape()),
+            |(_, what)| (*what).to_owned(),
+        );
+        page.push_str(&format!("| `{name}` | {of} | {} |\n", value.replace('|', "\\|")));
+    }
+    page.push_str("| `admission.KEY` | link | as in `[link.admission]` |\n");
+    page
 }

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::class_map::{ClassMap, Rule};
-use evenkeel_core::link::{RingConfig, ShaperConfig};
 use evenkeel_core::settings::SettingError;
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_core::{Bytes, Nanos};
 
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
-use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
 use crate::membership::MembershipSection;
 use crate::service::ServiceConfig;
+use evenkeel_core::schedule::DisciplineConfig;
 
 /// A whole `router.toml`.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,33 +165,14 @@ pub struct ClassConfig {
 pub struct LinkConfig {
     /// The port's name.
     pub port: String,
-    /// The rate at which the wire is paced; `None`: as fast as the port takes frames.
-    pub rate: Option<BitRate>,
-    /// The transmit ring between scheduler and wire.
-    pub ring: RingConfig,
-    /// What one call of the scheduler takes inside a refill of the ring.
-    pub dequeue_time: Nanos,
-    /// A token bucket between scheduler and ring.
-    pub shaper: Option<ShaperConfig>,
+    /// Wire, transmit ring and shaper.
+    pub core: evenkeel_core::link::LinkConfig,
     /// The discipline and its knobs.
     pub discipline: DisciplineConfig,
     /// What turns the knobs while it runs; `None`: only commands do.
     pub control: Option<LinkControl>,
     /// Who may enter; `None`: everybody.
     pub admission: Option<AdmissionConfig>,
-}
-
-impl LinkConfig {
-    /// The core's form: everything but the discipline.
-    #[must_use]
-    pub fn core(&self) -> evenkeel_core::link::LinkConfig {
-        evenkeel_core::link::LinkConfig {
-            rate: self.rate,
-            ring: self.ring,
-            dequeue_time: self.dequeue_time,
-            shaper: self.shaper,
-        }
-    }
 }
 
 impl RouterConfig {
@@ -234,8 +214,8 @@ impl RouterConfig {
         else {
             return Ok(None);
         };
-        let second = admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.rate);
-        admission.on_link(link.rate, second, &self.flows).map(Some)
+        let second = admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.core.rate);
+        admission.on_link(link.core.rate, second, &self.flows).map(Some)
     }
 
     /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.

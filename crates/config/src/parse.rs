@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_core::Class;
 use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
-use evenkeel_core::link::ShaperConfig;
 
-use crate::change::ring;
 use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
 use crate::discipline::from_fields;
@@ -347,10 +345,7 @@ fn unpaced(port: &str) -> Option<LinkConfig> {
 }
 
 fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<LinkConfig> {
-    let shaper = match fields.table("shaper") {
-        Some(shaper) => Some(ShaperConfig { rate: shaper.rate("rate")?, burst: shaper.size("burst")? }),
-        None => None,
-    };
+    let core = settings_of(reader, fields, classes)?;
     let discipline = from_fields(reader, fields.table("discipline")?, classes)?;
     let control = match fields.table("control") {
         Some(table) => Some(control_of(reader, table, &discipline, classes)?),
@@ -360,14 +355,5 @@ fn link_of(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Lin
         Some(table) => Some(settings_of(reader, table, &[])?),
         None => None,
     };
-    Some(LinkConfig {
-        port: fields.text("port")?.to_owned(),
-        rate: fields.rate("rate"),
-        ring: ring(fields.table("ring")?)?,
-        dequeue_time: fields.time("dequeue_time")?,
-        shaper,
-        discipline,
-        control,
-        admission,
-    })
+    Some(LinkConfig { port: fields.text("port")?.to_owned(), core, discipline, control, admission })
 }

@@ -2,18 +2,17 @@
 
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::queue::LIMIT_RANGE;
-use evenkeel_core::schedule::{lct, wfq_altq};
+use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::{Bytes, Nanos};
 
-use crate::cluster::{BalancerForwarder, BalancerSection, ClusterLink, ClusterSection};
+use crate::cluster::{BalancerSection, ClusterSection};
 use crate::membership::MembershipSection;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::settings::Settings;
-use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
+use evenkeel_core::settings::schema::{Key, Kind, Section};
 
 pub mod control;
 pub mod fairdrop;
-pub mod flow_aware;
 pub mod service;
 
 pub use service::ACL_RULE;
@@ -332,27 +331,6 @@ pub static LINK: Section = Section {
     doc: "The outgoing side of a port: scheduler, shaper, transmit ring, paced wire.",
     own: &[
         Key::required("port", NAME, "The port's name."),
-        Key::optional(
-            "rate",
-            RATE,
-            "unpaced: as fast as the port takes frames",
-            "The rate of the wire, with everything Ethernet adds to a packet (38 bytes). \
-                  Set it a little below the real wire's, or queues build up behind the router, out of its hands.",
-        ),
-        Key::defaulted(
-            "ring",
-            Kind::Table(&RING),
-            "{}",
-            "The transmit ring between scheduler and wire. Used on links with a rate.",
-        ),
-        Key::defaulted(
-            "dequeue_time",
-            Kind::Time { min: Nanos(0), max: Link::MAX_DEQUEUE_TIME },
-            "\"0s\"",
-            "How long one scheduler call takes while the ring is refilled; the next starts that much later. \
-                  For reproducing slow machines.",
-        ),
-        Key::optional("shaper", Kind::Table(&SHAPER), "none", "A token bucket between scheduler and ring."),
         Key::defaulted(
             "discipline",
             Kind::Variants(DISCIPLINES),
@@ -372,200 +350,19 @@ pub static LINK: Section = Section {
             "Which flows may enter. Needs a discipline that measures a fair rate: `pfq`, `pdrr` or `afan`.",
         ),
     ],
-    parts: &[],
+    parts: &[Link::SECTION],
 };
 
-/// `ring`.
-pub static RING: Section = Section {
-    heading: "ring = { … }",
-    doc: "What is in the ring is out of the scheduler's hands: a ring that is large against the queues, refilled as a whole, \
-          keeps any work-conserving discipline from telling classes apart.",
-    own: &[
-        Key::defaulted(
-            "slots",
-            Kind::Integer { min: 1, max: Link::MAX_SLOTS as u64, unit: "packets" },
-            "2",
-            "How many packets it holds, the one on the wire included.",
-        ),
-        Key::defaulted(
-            "refill",
-            Kind::Choice(&[
-                ("any", "whenever a slot is free"),
-                ("whole", "a ring that was filled, not before all of it has been sent"),
-            ]),
-            "\"any\"",
-            "When it is filled again.",
-        ),
-    ],
-    parts: &[],
-};
-
-/// `shaper`.
-pub static SHAPER: Section = Section {
-    heading: "shaper = { … }",
-    doc: "Over no interval does more pass than `burst` plus what `rate` gives in that interval. Counts IP packets.",
-    own: &[
-        Key::required("rate", RATE, "The long-run rate."),
-        Key::defaulted(
-            "burst",
-            Kind::Size { min: Link::MIN_BURST, max: Link::MAX_BURST },
-            "\"15000B\"",
-            "What may pass at once after a pause.",
-        ),
-    ],
-    parts: &[],
-};
-
-/// The disciplines by their `kind`.
-pub static DISCIPLINES: &[(&str, &Section)] = &[
-    ("fifo", &FIFO),
-    ("wfq-altq", &WFQ_ALTQ),
-    ("lct", &LCT),
-    ("pfq", &flow_aware::PFQ),
-    ("pdrr", &flow_aware::PDRR),
-    ("afan", &flow_aware::AFAN),
-    ("own", &OWN),
-];
-
-/// `kind = "fifo"`.
-pub static FIFO: Section = Section {
-    heading: "discipline = { kind = \"fifo\", … }",
-    doc: "First in, first out: one queue for all classes.",
-    own: &[Key::defaulted(
-        "limit",
-        LIMIT,
-        "1000",
-        "Most packets queued; what comes then is dropped. Changes live.",
-    )],
-    parts: &[],
-};
-
-static WEIGHT: Kind = Kind::Integer {
-    min: *wfq_altq::WEIGHT_RANGE.start() as u64,
-    max: *wfq_altq::WEIGHT_RANGE.end() as u64,
-    unit: "",
-};
-
-/// `kind = "wfq-altq"`.
-pub static WFQ_ALTQ: Section = Section {
-    heading: "discipline = { kind = \"wfq-altq\", … }",
-    doc: "Weighted fair queueing as ALTQ has it: a round robin of byte quotas, 512 bytes per visit at weight 100.",
-    own: &[
-        Key::defaulted(
-            "weight",
-            Kind::ByClass(&WEIGHT, Presence::Default("100")),
-            "100",
-            "The share of a class in relation to the others. Needs `select = \"class\"`. Changes live.",
-        ),
-        Key::defaulted(
-            "select",
-            Kind::Choice(&[
-                ("class", "one queue for each class"),
-                ("hash-destination", "by a hash of the destination address"),
-                ("hash-source", "by a hash of the source address"),
-                ("hash-source-port", "by a hash of the source port"),
-                ("hash-full", "by a hash of addresses, ports and protocol"),
-            ]),
-            "\"class\"",
-            "How a packet finds its queue. Hashed flows may share one; IPv6 is hashed by its flow label, \
-                  except by source port.",
-        ),
-        Key::optional(
-            "queues",
-            Kind::Integer {
-                min: *wfq_altq::QUEUES_RANGE.start() as u64,
-                max: *wfq_altq::QUEUES_RANGE.end() as u64,
-                unit: "queues",
-            },
-            "256 if hashed, else one for each class",
-            "How many queues flows are hashed to.",
-        ),
-        Key::defaulted(
-            "drop",
-            Kind::Choice(&[
-                ("tail", "the arriving packet, when its queue is at `limit`"),
-                (
-                    "longest",
-                    "the head of the queue with the most bytes by weight, when all hold more than `high_water`",
-                ),
-            ]),
-            "\"tail\"",
-            "Which packet goes when there are too many. `tail` is what the published measurements used, `longest` what \
-                  ALTQ ships; it biases the shares.",
-        ),
-        Key::defaulted(
-            "limit",
-            LIMIT,
-            "50",
-            "Most packets in each queue, with `drop = \"tail\"`. Changes live.",
-        ),
-        Key::defaulted(
-            "high_water",
-            Kind::Size {
-                min: Bytes(*wfq_altq::HIGH_WATER_RANGE.start()),
-                max: Bytes(*wfq_altq::HIGH_WATER_RANGE.end()),
-            },
-            "\"64KiB\"",
-            "Most bytes in all queues together, with `drop = \"longest\"`. Changes live.",
-        ),
-    ],
-    parts: &[],
-};
-
-static X_DELAY: Kind = time(&lct::X_DELAY_RANGE);
-
-/// `kind = "lct"`.
-pub static LCT: Section = Section {
-    heading: "discipline = { kind = \"lct\", … }",
-    doc: "LCT-UC: a round robin in which each class waits a time of its own between two packets.",
-    own: &[
-        Key::defaulted(
-            "x_delay",
-            Kind::ByClass(&X_DELAY, Presence::Default("\"0s\"")),
-            "\"0s\"",
-            "The least time between two packets of a class, with `module2` and the default of `multi_backlog`. \
-                  Give the class that needs delay least the largest, and the most urgent 0. Changes live.",
-        ),
-        Key::defaulted("limit", LIMIT, "50", "Most packets queued in each class. Changes live."),
-        Key::defaulted(
-            "module2",
-            Kind::Switch,
-            "true",
-            "Whether a class is held until its time even when no other has packets: so it may not use idle capacity. \
-                  Changes live.",
-        ),
-        Key::defaulted(
-            "multi_backlog",
-            Kind::Choice(&[
-                (
-                    "hold-with-module2",
-                    "with `module2` as `hold`, without it as `round-robin`: so `module2` alone says whether \
-                     classes are held",
-                ),
-                ("round-robin", "the next in the order of classes, as the paper's chart is drawn"),
-                ("min-x", "the one with the smallest `x_delay`"),
-                ("hold", "none, with `module2` or without: wait until the first is due"),
-                ("earliest-due", "the one that is due first"),
-            ]),
-            "\"hold-with-module2\"",
-            "Which class goes when several have packets and none is due. The paper leaves it open: docs/lct.md \
-                  sets each rule against what it says. Changes live.",
-        ),
-        Key::defaulted(
-            "rearm_empty",
-            Kind::Switch,
-            "true",
-            "Whether an empty class that is visited past its time gets a new one, so that the first packet after a pause waits \
-                  too. Changes live.",
-        ),
-        Key::defaulted(
-            "timer_tick",
-            time(&lct::TIMER_TICK_RANGE),
-            "\"0s\"",
-            "Held packets are looked at again at multiples of this; 0 is exact, 10 ms is FreeBSD 2.2.",
-        ),
-    ],
-    parts: &[],
+/// The disciplines by their `kind`: those of the core, and the user's own.
+pub static DISCIPLINES: &[(&str, &Section)] = &{
+    const BUILT_IN: usize = DisciplineConfig::BUILT_IN.len();
+    let mut all = [("own", &OWN); BUILT_IN + 1];
+    let mut at = 0;
+    while at < BUILT_IN {
+        all[at] = DisciplineConfig::BUILT_IN[at];
+        at += 1;
+    }
+    all
 };
 
 /// The controls by their `kind`.
@@ -582,41 +379,29 @@ pub static OWN: Section = Section {
     parts: &[],
 };
 
-/// Every table of `router.toml`, in the order of the reference.
-pub static ALL: &[&Section] = &[
-    &FILE,
-    &ROUTER,
-    &PORT,
-    &service::SERVICE,
-    &service::ESP,
-    &service::ACL,
-    &ACL_RULE,
-    &service::SPIN,
-    &CLASS,
-    &MATCH,
-    &LINK,
-    &RING,
-    &SHAPER,
-    &FIFO,
-    &WFQ_ALTQ,
-    &LCT,
-    &flow_aware::PFQ,
-    &flow_aware::PDRR,
-    &flow_aware::AFAN,
-    &flow_aware::AFD,
-    &OWN,
-    &control::LCT,
-    AdmissionConfig::SECTION,
-    FlowsConfig::SECTION,
-    &fairdrop::FAIRDROP,
-    &fairdrop::LEVEL,
-    &fairdrop::KAPPA,
-    &fairdrop::FIXED,
-    &fairdrop::MIMD_BATCH,
-    &fairdrop::MIMD_RING,
-    ClusterSection::SECTION,
-    ClusterLink::SECTION,
-    BalancerSection::SECTION,
-    MembershipSection::SECTION,
-    BalancerForwarder::SECTION,
-];
+/// Every table of `router.toml`, in the order of the reference: each before those that stand in it.
+#[must_use]
+pub fn all() -> Vec<&'static Section> {
+    let mut found = Vec::new();
+    visit(&FILE, &mut found);
+    found
+}
+
+fn visit(section: &'static Section, found: &mut Vec<&'static Section>) {
+    if found.iter().any(|known| std::ptr::eq(*known, section)) {
+        return;
+    }
+    found.push(section);
+    for key in section.keys() {
+        visit_kind(&key.kind, found);
+    }
+}
+
+fn visit_kind(kind: &Kind, found: &mut Vec<&'static Section>) {
+    match kind {
+        Kind::Table(section) | Kind::Tables { section, .. } => visit(section, found),
+        Kind::Variants(variants) => variants.iter().for_each(|(_, section)| visit(section, found)),
+        Kind::List(of) | Kind::ByClass(of, _) => visit_kind(of, found),
+        _single => {}
+    }
+}

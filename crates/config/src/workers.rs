@@ -4,9 +4,7 @@
 //! each worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
 
 use evenkeel_core::admit::{AdmissionConfig, Flush};
-use evenkeel_core::schedule::wfq_altq::QueueSelect;
 
-use crate::discipline::DisciplineConfig;
 use crate::fairdrop::FairDropConfig;
 use crate::model::{LinkConfig, RouterConfig};
 use crate::service::{ServiceConfig, Work};
@@ -26,27 +24,10 @@ type Refusal = (&'static str, String);
 pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
     let refuse =
         |table, what: &str, why: &str| Err((table, format!("{what} works with workers = 1 only: {why}")));
-    match &link.discipline {
-        DisciplineConfig::Fifo(_)
-        | DisciplineConfig::Pfq(_)
-        | DisciplineConfig::Pdrr(_)
-        | DisciplineConfig::Afan(_) => {}
-        DisciplineConfig::WfqAltq(config) if config.select == QueueSelect::Class => {}
-        DisciplineConfig::WfqAltq(_) => {
-            let why =
-                "its queues are of hashes, which are not compared over workers: pfq and pdrr share by flow";
-            return refuse("discipline", "select = \"hash-…\"", why);
-        }
-        DisciplineConfig::Lct(_) => {
-            let why = "it holds a class on the link, and a worker sees its own part of the class only";
-            return refuse("discipline", "kind = \"lct\"", why);
-        }
-        DisciplineConfig::Own(own) => {
-            let what = format!("kind = \"own\" ({:?})", own.name);
-            return refuse("discipline", &what, "it was made to have the link for itself");
-        }
+    if let Some((what, why)) = link.discipline.for_one_worker() {
+        return refuse("discipline", what, why);
     }
-    if link.shaper.is_some() {
+    if link.core.shaper.is_some() {
         return refuse(
             "shaper",
             "a shaper",

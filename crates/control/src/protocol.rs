@@ -21,7 +21,7 @@ pub enum Request {
     Set {
         /// The link, named by its port.
         link: String,
-        /// `weight`, `x_delay`, `limit`, `module2`, `multi_backlog`, `rearm_empty`, `rate`, `ring`, `discipline`, `control`.
+        /// One of [`live_names`](evenkeel_config::live_names), or `admission.KEY`.
         knob: String,
         /// The class, for knobs of a class.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -333,9 +333,8 @@ fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
     let change = parse_change(knob, class, &value, &classes).map_err(|error| error.to_string())?;
     let link = link.to_owned();
     Ok(match change {
-        Change::Knob(knob) => Command::Set { link, knob },
-        Change::Rate(rate) => Command::SetRate { link, rate },
-        Change::Ring(ring) => Command::SetRing { link, ring },
+        Change::Setting(change) => Command::Set { link, change },
+        Change::Link(change) => Command::SetWire { link, change },
         Change::Control(on) => Command::SetControl { link, on },
         Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
         Change::FairDrop { key, value } => Command::FairDrop { key, value },

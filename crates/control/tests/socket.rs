@@ -43,9 +43,9 @@ impl Target for Recorder {
                     ..Snapshot::default()
                 })));
             }
-            Command::Set { link, knob } => (link, format!("{knob:?}")),
-            Command::SetRate { link, rate } => (link, format!("{rate:?}")),
-            Command::SetRing { link, ring } => (link, format!("{ring:?}")),
+            Command::Set { link, change } | Command::SetWire { link, change } => {
+                (link, format!("{change:?}"))
+            }
             Command::SetControl { link, on } => (link, format!("control {on}")),
             Command::SetAdmission { link, change } => {
                 (link, format!("{} {}", change.key, change.value.plain(&[])))

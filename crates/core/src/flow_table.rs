@@ -44,7 +44,7 @@ use core::ops::RangeInclusive;
 
 use crate::packet::{FlowKey, is_control};
 use crate::prefetch;
-use crate::schedule::{KnobError, in_range};
+use crate::settings::{SettingError, in_range};
 use index::Index;
 
 /// Valid capacities, in entries.
@@ -243,8 +243,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// An empty table. `seed` should be random per boot where keys come from strangers.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if `capacity` is not in [`CAPACITY_RANGE`].
-    pub fn new(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+    /// [`SettingError::OutOfRange`] if `capacity` is not in [`CAPACITY_RANGE`].
+    pub fn new(capacity: u32, seed: u64) -> Result<Self, SettingError> {
         let (min, max) = (u64::from(*CAPACITY_RANGE.start()), u64::from(*CAPACITY_RANGE.end()));
         in_range("flows", u64::from(capacity), min..=max, "flows")?;
         let places = (0..capacity).map(|at| free_place(at, capacity)).collect();
@@ -252,7 +252,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     }
 
     /// The same table, looked up faster, for another eleven bytes per place.
-    pub(crate) fn indexed(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+    pub(crate) fn indexed(capacity: u32, seed: u64) -> Result<Self, SettingError> {
         let table = Self::new(capacity, seed)?;
         Ok(Self { index: Some(Index::new(capacity)), ..table })
     }

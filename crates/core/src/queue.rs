@@ -8,19 +8,13 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::packet::Packet;
-use crate::schedule::{Backlog, KnobError, in_range};
+use crate::schedule::Backlog;
 use crate::units::Bytes;
 
 /// Valid limits of one queue, in packets.
 pub const LIMIT_RANGE: RangeInclusive<u32> = 1..=65_536;
 /// The limit of FreeBSD's and ALTQ's interface queues, in packets: what the published measurements start from.
 pub const DEFAULT_LIMIT: u32 = 50;
-
-/// Refuses a queue limit outside of [`LIMIT_RANGE`].
-pub(crate) fn check_limit(limit: u32) -> Result<(), KnobError> {
-    let (min, max) = (u64::from(*LIMIT_RANGE.start()), u64::from(*LIMIT_RANGE.end()));
-    in_range("limit", u64::from(limit), min..=max, "packets")
-}
 
 /// First in, first out, at most `limit` packets. All operations take constant time; none allocates, except a raise of
 /// the limit.
@@ -32,13 +26,10 @@ pub struct PacketQueue<P> {
 }
 
 impl<P: Packet> PacketQueue<P> {
-    /// An empty queue with room for `limit` packets.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] if `limit` is not in [`LIMIT_RANGE`].
-    pub fn new(limit: u32) -> Result<Self, KnobError> {
-        check_limit(limit)?;
-        Ok(Self { packets: VecDeque::with_capacity(limit as usize), bytes: Bytes::ZERO, limit })
+    /// An empty queue with room for `limit` packets, which should be in [`LIMIT_RANGE`].
+    #[must_use]
+    pub fn new(limit: u32) -> Self {
+        Self { packets: VecDeque::with_capacity(limit as usize), bytes: Bytes::ZERO, limit }
     }
 
     /// Appends `packet`.
@@ -93,14 +84,9 @@ impl<P: Packet> PacketQueue<P> {
 
     /// Changes the limit. What is queued beyond a lowered limit stays queued; the queue refuses packets until it has
     /// fallen below. A raise allocates.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] if `limit` is not in [`LIMIT_RANGE`]; then nothing changed.
-    pub fn set_limit(&mut self, limit: u32) -> Result<(), KnobError> {
-        check_limit(limit)?;
+    pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
         self.packets.reserve_exact((limit as usize).saturating_sub(self.packets.len()));
-        Ok(())
     }
 }
 

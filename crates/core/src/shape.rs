@@ -6,18 +6,24 @@
 //! A packet longer than `burst` passes when the bucket is full and leaves a debt (deficit); so the bound for such packets
 //! is one packet instead of `burst`. Lengths are those of IP packets.
 
+use crate::link::LinkConfig;
+use crate::settings;
 use crate::units::{BitRate, Bytes, Nanos};
 
 /// Bit-nanoseconds in a byte.
 const BYTE: u128 = 8_000_000_000;
 
-/// What a shaper keeps to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ShaperConfig {
-    /// The long-run rate, in bits of IP packets per second.
-    pub rate: BitRate,
-    /// What may pass at once after a pause, in bytes of IP packets.
-    pub burst: Bytes,
+settings! {
+    /// Over no interval does more pass than `burst` plus what `rate` gives in that interval. Counts IP
+    /// packets.
+    #[derive(Copy, Eq)]
+    pub struct ShaperConfig: "shaper = { … }" {
+        /// The long-run rate.
+        fixed rate: BitRate = BitRate::ZERO, in LinkConfig::MIN_RATE.0..=LinkConfig::MAX_RATE.0,
+            is required;
+        /// What may pass at once after a pause.
+        fixed burst: Bytes = Bytes(15_000), in LinkConfig::MIN_BURST.0..=LinkConfig::MAX_BURST.0;
+    }
 }
 
 /// A token bucket. Starts full.

@@ -7,18 +7,17 @@ mod cluster;
 
 use std::fmt::Display;
 
-use evenkeel_config::diff::settings;
 use evenkeel_config::{
     DisciplineConfig, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig, Work, key_text,
+    own_settings,
 };
 use evenkeel_core::Nanos;
 use evenkeel_core::class_map::Match;
-use evenkeel_core::link::{Refill, RingConfig};
 use evenkeel_core::measure::congestion::{Aggregate, Loss};
-use evenkeel_core::schedule::MultiBacklog;
-use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect};
-use evenkeel_core::settings::{quantity::rate_text, quantity::size_text, quantity::time_text};
+use evenkeel_core::settings::Settings;
+use evenkeel_core::settings::{quantity::size_text, quantity::time_text};
 use evenkeel_settings::entries;
+use evenkeel_settings::typed::table_of;
 use toml::{Table, Value};
 
 /// The text that `evenkeel_config` reads as `config`.
@@ -175,18 +174,8 @@ fn rule(matching: &Match) -> Table {
 }
 
 fn link(link: &LinkConfig, classes: &[&str]) -> Value {
-    let mut entry = Table::new();
+    let mut entry = table_of(link.core.entries(), classes);
     entry.insert("port".into(), link.port.as_str().into());
-    if let Some(rate) = link.rate {
-        entry.insert("rate".into(), rate_text(rate).into());
-    }
-    entry.insert("ring".into(), ring(link.ring));
-    entry.insert("dequeue_time".into(), time_text(link.dequeue_time).into());
-    if let Some(shaper) = link.shaper {
-        let shaper =
-            table([("rate", rate_text(shaper.rate).into()), ("burst", size_text(shaper.burst).into())]);
-        entry.insert("shaper".into(), shaper);
-    }
     entry.insert("discipline".into(), discipline(&link.discipline, classes));
     if let Some(turned) = &link.control {
         entry.insert("control".into(), control(turned, classes));
@@ -197,80 +186,15 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
     Value::Table(entry)
 }
 
-/// A setting as configuration files have it: a number or switch as such, everything else as text.
-fn plain(text: &str) -> Value {
-    match text.parse() {
-        Ok(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Table(_))) => value,
-        _ => text.into(),
-    }
-}
-
-fn ring(ring: RingConfig) -> Value {
-    let refill = match ring.refill {
-        Refill::AnySlot => "any",
-        Refill::WholeRing => "whole",
-    };
-    table([("slots", i64::from(ring.slots).into()), ("refill", refill.into())])
-}
-
 fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
-    let kind = discipline.name().into();
-    match discipline {
-        DisciplineConfig::Fifo(fifo) => table([("kind", kind), ("limit", i64::from(fifo.limit).into())]),
-        DisciplineConfig::WfqAltq(wfq) => {
-            let (drop, limit) = match wfq.drop {
-                DropRule::TailPerQueue { limit } => ("tail", ("limit", i64::from(limit).into())),
-                DropRule::LongestHead { high_water } => {
-                    ("longest", ("high_water", size_text(high_water).into()))
-                }
-            };
-            let hashed = |policy| (policy, ("queues", i64::from(wfq.queues).into()));
-            let (select, queues) = match wfq.select {
-                QueueSelect::Class => {
-                    let weights = wfq.weights.iter().map(|weight| i64::from(weight.0).into());
-                    ("class", ("weight", by_class(classes, weights)))
-                }
-                QueueSelect::Hash(HashPolicy::Destination) => hashed("hash-destination"),
-                QueueSelect::Hash(HashPolicy::SourcePort) => hashed("hash-source-port"),
-                QueueSelect::Hash(HashPolicy::Full) => hashed("hash-full"),
-                QueueSelect::Hash(HashPolicy::Source) => hashed("hash-source"),
-            };
-            table([("kind", kind), ("select", select.into()), queues, ("drop", drop.into()), limit])
-        }
-        DisciplineConfig::Lct(lct) => {
-            let policy = match lct.policy {
-                MultiBacklog::HoldWithModule2 => "hold-with-module2",
-                MultiBacklog::RoundRobin => "round-robin",
-                MultiBacklog::MinX => "min-x",
-                MultiBacklog::Hold => "hold",
-                MultiBacklog::EarliestDue => "earliest-due",
-            };
-            let delays = lct.x_delay.iter().map(|x| time_text(*x).into());
-            table([
-                ("kind", kind),
-                ("limit", i64::from(lct.limit).into()),
-                ("x_delay", by_class(classes, delays)),
-                ("module2", lct.module2.into()),
-                ("multi_backlog", policy.into()),
-                ("rearm_empty", lct.rearm_empty.into()),
-                ("timer_tick", time_text(lct.timer_tick).into()),
-            ])
-        }
-        DisciplineConfig::Pfq(_) | DisciplineConfig::Pdrr(_) | DisciplineConfig::Afan(_) => {
-            let mut entry = Table::new();
-            entry.insert("kind".into(), kind);
-            let settings = settings(discipline, classes).into_iter();
-            entry.extend(settings.map(|(key, value)| {
-                let value = plain(&value);
-                (key, value)
-            }));
-            Value::Table(entry)
-        }
-        DisciplineConfig::Own(own) => {
-            let settings: Table = own.read().expect("the parser has read a table");
-            table([("kind", kind), ("name", own.name.as_str().into()), ("settings", Value::Table(settings))])
-        }
+    let mut entry = table_of(discipline.entries(), classes);
+    entry.insert("kind".into(), discipline.name().into());
+    if let DisciplineConfig::Own(own) = discipline {
+        let settings: Table = own_settings(own).expect("the parser has read a table");
+        entry.insert("name".into(), own.name.as_str().into());
+        entry.insert("settings".into(), Value::Table(settings));
     }
+    Value::Table(entry)
 }
 
 fn control(control: &LinkControl, classes: &[&str]) -> Value {
@@ -455,8 +379,8 @@ mod tests {
             config.links[0].control = parsed.links[0].control.clone();
             survives(&config);
         }
-        config.links[0].rate = None;
-        config.links[0].shaper =
+        config.links[0].core.rate = None;
+        config.links[0].core.shaper =
             Some(ShaperConfig { rate: evenkeel_core::BitRate(1_234_567), burst: Bytes(1501) });
         config.router.mode = evenkeel_config::Mode::Busy;
         config.router.hairpin = Hairpin::Drop;

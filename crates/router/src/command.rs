@@ -1,9 +1,9 @@
 //! What can be asked of a running router. The worker executes commands between two bursts.
 
 use evenkeel_config::{DisciplineConfig, RouterConfig};
+use evenkeel_core::FlowKey;
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::schedule::Knob;
-use evenkeel_core::{BitRate, FlowKey};
+use evenkeel_core::settings::Change;
 
 use crate::snapshot::{FlowSnapshot, Snapshot};
 
@@ -16,22 +16,15 @@ pub enum Command {
     Set {
         /// The port of the link.
         link: String,
-        /// The knob and its new value.
-        knob: Knob,
+        /// The setting and its new value.
+        change: Change,
     },
-    /// Changes the rate of a link; `None` makes it unpaced.
-    SetRate {
+    /// Changes a setting of a link's wire: its rate, its transmit ring.
+    SetWire {
         /// The port of the link.
         link: String,
-        /// The new rate.
-        rate: Option<BitRate>,
-    },
-    /// Changes the transmit ring of a link.
-    SetRing {
-        /// The port of the link.
-        link: String,
-        /// The new ring.
-        ring: evenkeel_core::link::RingConfig,
+        /// The setting and its new value.
+        change: Change,
     },
     /// Lets the dynamic control of a link turn knobs, or only measure.
     SetControl {
@@ -59,7 +52,7 @@ pub enum Command {
         /// The port of the link.
         link: String,
         /// The key and its new value.
-        change: evenkeel_core::settings::Change,
+        change: Change,
     },
     /// Puts another admission in place of a link's; `None`: everybody may enter.
     SwapAdmission {

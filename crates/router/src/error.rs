@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use evenkeel_config::BuildError;
-use evenkeel_core::schedule::KnobError;
+use evenkeel_core::settings::SettingError;
 use evenkeel_ports::PortError;
 use thiserror::Error;
 
@@ -141,7 +141,7 @@ pub enum CommandError {
     },
     /// The discipline refused the knob or its value.
     #[error("{0}")]
-    Knob(#[from] KnobError),
+    Setting(#[from] SettingError),
     /// The link or discipline refused its configuration; the text has the valid range.
     #[error("{0}")]
     Invalid(String),
@@ -167,7 +167,7 @@ pub enum CommandError {
 impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match error {
-            BuildError::Knob(error) => Self::Knob(error),
+            BuildError::Setting(error) => Self::Setting(error),
             own @ BuildError::Own { .. } => Self::Invalid(own.to_string()),
         }
     }

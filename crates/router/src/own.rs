@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use evenkeel_config::{BuildError, DisciplineConfig, OwnConfig, RouterConfig};
+use evenkeel_config::{BuildError, DisciplineConfig, OwnConfig, RouterConfig, own_settings};
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_settings::read::suggest;
 
@@ -36,7 +36,7 @@ impl Setup<'_> {
     /// # Errors
     /// What does not fit, in words.
     pub fn settings<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
-        self.config.read()
+        own_settings(self.config)
     }
 }
 

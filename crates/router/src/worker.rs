@@ -343,9 +343,8 @@ impl Worker {
         let pipeline = &mut self.pipeline;
         match command {
             Command::Show => return Ok(Reply::Snapshot(Box::new(self.snapshot(now)))),
-            Command::Set { link, knob } => pipeline.set(now, &link, knob)?,
-            Command::SetRate { link, rate } => pipeline.set_rate(now, &link, rate)?,
-            Command::SetRing { link, ring } => pipeline.set_ring(now, &link, ring)?,
+            Command::Set { link, change } => pipeline.set(now, &link, &change)?,
+            Command::SetWire { link, change } => pipeline.set_wire(now, &link, &change)?,
             Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
             Command::FairDrop { key, value } => pipeline.set_fairdrop(&key, &value)?,
             Command::SetAdmission { link, change } => pipeline.set_admission(now, &link, &change)?,

@@ -429,7 +429,8 @@ const SET_LINK: Key = Key::required(
 const SET_KNOB: Key = Key::required(
     "knob",
     Kind::Text,
-    "`weight`, `x_delay`, `limit`, `module2`, `multi_backlog`, `rearm_empty`, `high_water`, `rate`, `ring` or `discipline`.",
+    "What changes: a setting that changes live, `discipline`, `control`, `admission` or a key of it \
+     (see *What changes while a router runs* in the reference of router.toml).",
 );
 const SET_CLASS: Key = Key::optional(
     "class",

@@ -107,9 +107,8 @@ impl Scenario {
                                 discipline = other.clone();
                                 true
                             }
-                            Change::Knob(knob) => discipline.has(*knob),
-                            Change::Rate(_)
-                            | Change::Ring(_)
+                            Change::Setting(change) => discipline.has(change),
+                            Change::Link(_)
                             | Change::Control(_)
                             | Change::FairDrop { .. }
                             | Change::Admission(_)
@@ -135,9 +134,8 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
     }
     let Some(link) = config.link_mut(&set.link) else { return false };
     match &set.change {
-        Change::Knob(knob) => return link.discipline.apply(*knob).is_ok(),
-        Change::Rate(rate) => link.rate = *rate,
-        Change::Ring(ring) => link.ring = *ring,
+        Change::Setting(change) => return link.discipline.set_live(change, u16::MAX).is_ok(),
+        Change::Link(change) => return link.core.set_live(change, u16::MAX).is_ok(),
         Change::Discipline(discipline) => link.discipline = discipline.clone(),
         Change::Admission(change) => match &mut link.admission {
             Some(admission) => return admission.set_live(change, 0).is_ok(),

@@ -144,16 +144,26 @@ pub fn held(value: &Value) -> Held {
     }
 }
 
+/// Settings with a meaning and a value, as `Settings::entries` gives them.
+pub type Entries = Vec<(&'static Key, Held)>;
+
 /// The settings that have a meaning and a value, as key and value on one line as a file has them.
 /// `classes` are the names of the classes; one that each class has stands once, as a table.
 pub fn entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(&'static str, String)> {
-    applying(settings).map(|(key, value)| (key.name, value.inline(classes))).collect()
+    let entries = settings.entries().into_iter();
+    entries.map(|(key, value)| (key.name, value.inline(classes))).collect()
 }
 
 /// The settings that have a meaning and a value, without quotes and one by one: `weight.voice`.
 pub fn plain_entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(String, String)> {
+    plain_of(settings.entries(), classes)
+}
+
+/// These settings without quotes and one by one: `weight.voice`.
+#[must_use]
+pub fn plain_of(entries: Entries, classes: &[&str]) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    for (key, value) in applying(settings) {
+    for (key, value) in entries {
         if key.is_per_class() {
             let of = |(at, class): (usize, &&str)| {
                 (format!("{}.{class}", key.name), value.of_class(at).plain(classes))
@@ -164,6 +174,19 @@ pub fn plain_entries<S: Settings>(settings: &S, classes: &[&str]) -> Vec<(String
         }
     }
     all
+}
+
+/// These settings as a table of a file.
+#[must_use]
+pub fn table_of(entries: Entries, classes: &[&str]) -> toml::Table {
+    let mut table = toml::Table::new();
+    for (key, value) in entries {
+        // Every value is written as TOML, which reads it again.
+        if let Ok(value) = value.inline(classes).parse::<toml::Value>() {
+            table.insert(key.name.to_owned(), value);
+        }
+    }
+    table
 }
 
 /// A setting that two have differently.
@@ -207,9 +230,4 @@ pub fn changes<S: Settings>(old: &S, new: &S, classes: &[&str]) -> Vec<Changed> 
         }
     }
     all
-}
-
-fn applying<S: Settings>(settings: &S) -> impl Iterator<Item = (&'static Key, Held)> + '_ {
-    let keys = S::SECTION.keys().filter(|key| settings.applies(key));
-    keys.filter_map(|key| Some((key, settings.get(key.name)?))).filter(|(_, value)| *value != Held::Absent)
 }

@@ -134,9 +134,8 @@ impl SimRouter {
     pub(crate) fn set(&mut self, now: Nanos, set: &SetChange) -> Result<(), SimError> {
         let (pipeline, link) = (&mut self.pipeline, set.link.as_str());
         match &set.change {
-            Change::Knob(knob) => pipeline.set(now, link, *knob),
-            Change::Rate(rate) => pipeline.set_rate(now, link, *rate),
-            Change::Ring(ring) => pipeline.set_ring(now, link, *ring),
+            Change::Setting(change) => pipeline.set(now, link, change),
+            Change::Link(change) => pipeline.set_wire(now, link, change),
             Change::Control(on) => pipeline.set_control(now, link, *on),
             Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
             Change::FairDrop { key, value } => pipeline.set_fairdrop(key, value),

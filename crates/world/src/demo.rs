@@ -94,7 +94,7 @@ const DISCIPLINES: Show = Show {
     table: |runs| table::compare(runs, STEP),
     seen: |scenarios, runs| {
         let links = describe::used_links(&scenarios[0].1);
-        sentences(runs, links.iter().find_map(|(.., link)| link.rate).unwrap_or(BitRate::ZERO))
+        sentences(runs, links.iter().find_map(|(.., link)| link.core.rate).unwrap_or(BitRate::ZERO))
     },
 };
 

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_config::diff::settings;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::link::{Refill, RingConfig};
-use evenkeel_core::schedule::MultiBacklog;
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect};
+use evenkeel_core::settings::{Settings, Value};
 use evenkeel_report::run::{Node, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
 use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind};
@@ -151,18 +148,24 @@ fn distribution(sizes: FlowSizes) -> String {
     }
 }
 
-/// Names and values of what a link is told to be.
+/// Names and values of what a link is told to be: what differs from the defaults of its wire, and all
+/// of its discipline.
 pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'static str, String)> {
-    let rate = link.rate.map_or_else(|| "unpaced".to_owned(), |rate| rate.to_string());
-    let mut all = vec![("rate", rate), ("transmit ring", ring(link.ring))];
-    if link.dequeue_time.0 > 0 {
-        all.push(("dequeue time", link.dequeue_time.to_string()));
-    }
-    if let Some(shaper) = link.shaper {
-        all.push(("shaper", format!("{}, burst {}", shaper.rate, shaper.burst)));
-    }
+    let classes = config.class_names();
+    let rate = link.core.rate.map_or_else(|| "unpaced".to_owned(), |rate| rate.to_string());
+    let mut all = vec![("rate", rate)];
+    let unsaid = evenkeel_core::link::LinkConfig { rate: link.core.rate, ..Default::default() };
+    let wire = link.core.entries().into_iter().filter(|(key, value)| {
+        // Whoever knows rings wants to see it; the rest only if it is not as usual.
+        key.name == "ring" || unsaid.get(key.name).as_ref() != Some(value)
+    });
+    all.extend(wire.map(|(key, value)| (key.name, in_words(&value, &classes))));
     all.push(("discipline", link.discipline.name().to_owned()));
-    all.extend(discipline_parameters(&config.class_names(), &link.discipline));
+    let settings = link.discipline.entries().into_iter();
+    all.extend(settings.map(|(key, value)| (key.name, in_words(&value, &classes))));
+    if let DisciplineConfig::Own(own) = &link.discipline {
+        all.extend([("name", own.name.clone()), ("settings", own.settings.clone())]);
+    }
     if let Some(admission) = &link.admission {
         let given = evenkeel_settings::changes(&AdmissionConfig::default(), admission, &[]);
         let given: Vec<_> = given.iter().map(|given| format!("{} {}", given.name, given.is)).collect();
@@ -172,64 +175,20 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
     all
 }
 
-fn ring(ring: RingConfig) -> String {
-    let refill = match ring.refill {
-        Refill::AnySlot => "refilled slot by slot",
-        Refill::WholeRing => "refilled when all of it has been sent",
-    };
-    let slots = if ring.slots == 1 { "slot" } else { "slots" };
-    format!("{} {slots}, {refill}", ring.slots)
-}
-
-fn discipline_parameters(classes: &[&str], discipline: &DisciplineConfig) -> Vec<(&'static str, String)> {
-    match discipline {
-        DisciplineConfig::Fifo(fifo) => {
-            vec![("queue", format!("{} packets, all classes together", fifo.limit))]
+/// A value without quotes; `voice 10ms, bulk 0s` where classes have their own.
+fn in_words(value: &Value, classes: &[&str]) -> String {
+    match value {
+        Value::PerClass { rest, own } if own.iter().all(|one| *one == **rest) => rest.plain(classes),
+        Value::PerClass { .. } => {
+            let of = |(at, class): (usize, &&str)| format!("{class} {}", value.of_class(at).plain(&[]));
+            classes.iter().enumerate().map(of).collect::<Vec<_>>().join(", ")
         }
-        DisciplineConfig::WfqAltq(wfq) => {
-            let queue = match wfq.drop {
-                DropRule::TailPerQueue { limit } => format!("{limit} packets per class, tail drop"),
-                DropRule::LongestHead { high_water } => {
-                    format!("{high_water} in all, head of the longest queue dropped")
-                }
-            };
-            let mut all = vec![("queue", queue)];
-            match wfq.select {
-                QueueSelect::Class => all.push(("weights", by_class(classes, &wfq.weights))),
-                QueueSelect::Hash(policy) => {
-                    all.push(("queues", format!("{}, by hash ({policy:?})", wfq.queues)));
-                }
-            }
-            all
+        Value::Table(entries) => {
+            let of = |(key, value): &(&str, Value)| format!("{key} {}", value.plain(&[]));
+            entries.iter().map(of).collect::<Vec<_>>().join(", ")
         }
-        DisciplineConfig::Lct(lct) => {
-            let policy = match lct.policy {
-                MultiBacklog::HoldWithModule2 => "all held with module 2, else next in the ring",
-                MultiBacklog::RoundRobin => "next in the ring goes",
-                MultiBacklog::MinX => "smallest X_DELAY goes",
-                MultiBacklog::Hold => "all held",
-                MultiBacklog::EarliestDue => "earliest due goes",
-            };
-            vec![
-                ("queue", format!("{} packets per class, tail drop", lct.limit)),
-                ("X_DELAY", by_class(classes, &lct.x_delay)),
-                ("module 2", if lct.module2 { "on" } else { "off" }.to_owned()),
-                ("several waiting, none due", policy.to_owned()),
-            ]
-        }
-        DisciplineConfig::Pfq(_) | DisciplineConfig::Pdrr(_) | DisciplineConfig::Afan(_) => {
-            let settings = settings(discipline, classes).into_iter();
-            let text: Vec<_> = settings.map(|(key, value)| format!("{key} {value}")).collect();
-            vec![("knobs", text.join(", "))]
-        }
-        DisciplineConfig::Own(own) => vec![("name", own.name.clone()), ("settings", own.settings.clone())],
+        one => one.plain(classes),
     }
-}
-
-fn by_class<T: ToString>(classes: &[&str], values: &[T]) -> String {
-    let all: Vec<_> =
-        classes.iter().zip(values).map(|(class, value)| format!("{class} {}", value.to_string())).collect();
-    all.join(", ")
 }
 
 fn topology(scenario: &Scenario) -> Topology {
@@ -255,8 +214,8 @@ fn topology(scenario: &Scenario) -> Topology {
         let label = used.iter().find_map(|(router, _, link)| {
             let ours =
                 [(a, b), (b, a)].iter().any(|(end, _)| end.node == *router && end.interface == link.port);
-            let rate = link.rate.filter(|_| ours)?;
-            Some(format!("{rate}, ring {}", link.ring.slots))
+            let rate = link.core.rate.filter(|_| ours)?;
+            Some(format!("{rate}, ring {}", link.core.ring.slots))
         });
         Wire { ends: [a.node.clone(), b.node.clone()], label: label.unwrap_or_default() }
     });

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use evenkeel::core::queue::PacketQueue;
-use evenkeel::core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake};
-use evenkeel::core::{Bytes, Class, Nanos, Packet, Reason};
+use evenkeel::core::queue::{LIMIT_RANGE, PacketQueue};
+use evenkeel::core::schedule::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
+use evenkeel::core::settings::{Change, SettingError, Settings as _};
+use evenkeel::core::{Bytes, Class, Nanos, Packet, Reason, settings};
 use evenkeel::{Disciplines, Setup};
 use serde::Deserialize;
 
@@ -18,8 +19,17 @@ struct Settings {
     limit: u32,
 }
 
+settings! {
+    /// What changes while it runs.
+    struct Live: "settings = { … }" {
+        /// Most packets queued in each class.
+        live limit: u32 = 50, in LIMIT_RANGE, counting "packets";
+    }
+}
+
 /// One queue per class. A packet goes when all more urgent queues are empty.
 struct StrictPriority<P> {
+    live: Live,
     /// By class.
     queues: Vec<PacketQueue<P>>,
     /// Classes, the most urgent first.
@@ -43,11 +53,10 @@ impl<P: Packet> StrictPriority<P> {
         if order.len() < setup.classes().len() {
             return Err(format!("settings.order: name all classes: {}", setup.classes().join(", ")));
         }
-        let mut queues = Vec::new();
-        for _ in setup.classes() {
-            queues.push(PacketQueue::new(settings.limit).map_err(|error| error.to_string())?);
-        }
-        Ok(Self { queues, order, busy: 0 })
+        let live = Live { limit: settings.limit };
+        live.check().map_err(|error| error.to_string())?;
+        let queues = setup.classes().iter().map(|_| PacketQueue::new(live.limit)).collect();
+        Ok(Self { live, queues, order, busy: 0 })
     }
 
     /// The most urgent class that has packets.
@@ -87,12 +96,10 @@ impl<P: Packet> Scheduler<P> for StrictPriority<P> {
         self.queues[self.first()?].head().map(Packet::ip_len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        let Knob::QueueLimit(None, limit) = knob else {
-            return Err(KnobError::NoSuchKnob { knob: knob.name(), discipline: Self::NAME });
-        };
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.live.set_live(change, 1)?;
         for queue in &mut self.queues {
-            queue.set_limit(limit)?;
+            queue.set_limit(self.live.limit);
         }
         Ok(Wake::No)
     }

@@ -2,12 +2,10 @@
 
 use evenkeel_config::{Change, DisciplineConfig, RouterConfig, diff, parse_change};
 use evenkeel_core::admit::{AdmissionConfig, EmergencyRule, Flush, RouterListsConfig, SecondLinkPolicy};
-use evenkeel_core::schedule::Knob;
 use evenkeel_core::schedule::afan::AfanConfig;
-use evenkeel_core::schedule::buffer::BufferLimit;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
-use evenkeel_core::settings::Settings;
+use evenkeel_core::settings::{self, Settings};
 use evenkeel_core::units::Ppm;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_settings::changes;
@@ -150,11 +148,12 @@ fn knobs_change_while_packets_flow() {
     assert!(matches!(change("admission", "off"), Ok(Change::WholeAdmission(None))));
     let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = true }") else { panic!() };
     assert_eq!(given(&whole), [("eccm".to_owned(), "true".to_owned())]);
-    assert_eq!(change("start_limit", "none"), Ok(Change::Knob(Knob::StartLimit(None))));
-    assert_eq!(change("start_limit", "4500B"), Ok(Change::Knob(Knob::StartLimit(Some(Bytes(4_500))))));
-    assert_eq!(change("buffer", "64"), Ok(Change::Knob(Knob::Buffer(BufferLimit::Packets(64)))));
+    let setting = |key, value: settings::Value| Ok(Change::Setting(settings::Change::new(key, value)));
+    assert_eq!(change("start_limit", "none"), setting("start_limit", settings::Value::Absent));
+    assert_eq!(change("start_limit", "4500B"), setting("start_limit", Bytes(4_500).into()));
+    assert_eq!(change("buffer", "64"), setting("buffer", 64_u32.into()));
     let mut discipline = config.link("wan").unwrap().discipline.clone();
-    discipline.apply(Knob::AflLinger(Nanos::from_millis(100))).unwrap();
+    discipline.set_live(&settings::Change::new("afl_linger", Nanos::from_millis(100)), 1).unwrap();
     assert!(matches!(discipline, DisciplineConfig::Pdrr(PdrrConfig { afl_linger: Nanos(100_000_000), .. })));
     let mut other = config.clone();
     other.link_mut("wan").unwrap().admission = Some(admission);

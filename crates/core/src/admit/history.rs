@@ -8,7 +8,7 @@
 
 use super::view::{DECISIONS, Decision, Event, Measure};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
-use crate::schedule::KnobError;
+use crate::settings::SettingError;
 use crate::units::Nanos;
 
 /// Places looked at for a record to forget.
@@ -70,7 +70,7 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(capacity: u32, seed: u64) -> Result<Self, KnobError> {
+    pub(super) fn new(capacity: u32, seed: u64) -> Result<Self, SettingError> {
         Ok(Self { table: FlowTable::new(capacity, seed)?, hand: 0, seed, forgotten: 0 })
     }
 

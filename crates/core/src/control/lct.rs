@@ -66,7 +66,7 @@ use super::{ControlConfig, ControlError, DITHER_STEPS, Seen};
 use crate::measure::congestion::Index;
 use crate::packet::Class;
 use crate::schedule::lct::X_DELAY_RANGE;
-use crate::schedule::{Knob, in_range};
+use crate::settings::{Change, in_range};
 use crate::units::Nanos;
 
 /// Valid gains, in units of 2^-16: 0.001 to 1.
@@ -267,11 +267,11 @@ impl XDelayLaw {
     }
 
     /// As at the start; the knobs that put it back.
-    pub(super) fn reset(&mut self, out: &mut Vec<Knob>) {
+    pub(super) fn reset(&mut self, out: &mut Vec<Change>) {
         self.leader = None;
         for (class, x) in self.x.iter_mut().enumerate() {
             if x.told != x.home {
-                out.push(Knob::XDelay(Class(class as u16), x.home));
+                out.push(Change::of("x_delay", Class(class as u16), x.home));
             }
             *x = XDelay {
                 value: x.home.min(self.config.max),
@@ -284,7 +284,7 @@ impl XDelayLaw {
     }
 
     /// The knobs of a step of dither whose value has changed.
-    pub(super) fn knobs(&mut self, step: u32, out: &mut Vec<Knob>) {
+    pub(super) fn knobs(&mut self, step: u32, out: &mut Vec<Change>) {
         // 4 bits reversed: 0, 8, 4, 12, ... of 16, so that any few steps in a row cover the width.
         let place = u64::from(step.reverse_bits() >> (u32::BITS - DITHER_STEPS.ilog2()));
         for (class, x) in self.x.iter_mut().enumerate() {
@@ -297,7 +297,7 @@ impl XDelayLaw {
             };
             if now != x.told {
                 x.told = now;
-                out.push(Knob::XDelay(Class(class as u16), now));
+                out.push(Change::of("x_delay", Class(class as u16), now));
             }
         }
     }

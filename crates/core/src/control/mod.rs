@@ -29,7 +29,8 @@ use crate::link::{Link, LinkSink};
 use crate::measure::congestion::{Aggregate, ClassIndex, Loss, Measured, Sensitivity, Smoother};
 use crate::measure::{ClassMeter, Qostat};
 use crate::packet::{Class, ETHERNET_WIRE_OVERHEAD, Packet};
-use crate::schedule::{Knob, KnobError, Scheduler, in_range};
+use crate::schedule::Scheduler;
+use crate::settings::{Change, SettingError, in_range};
 use crate::units::{BitRate, Nanos};
 use lct::{XDelayConfig, XDelayLaw};
 use queue_limits::{QueueLimitConfig, QueueLimitLaw};
@@ -76,10 +77,10 @@ impl ControlConfig {
 }
 
 /// Why a controller cannot be as it was told.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ControlError {
     /// A value lies outside of its range.
-    Range(KnobError),
+    Range(SettingError),
     /// A lower bound lies above its upper bound; the names are those of configuration files.
     Bounds {
         /// The lower.
@@ -103,8 +104,8 @@ impl fmt::Display for ControlError {
 
 impl core::error::Error for ControlError {}
 
-impl From<KnobError> for ControlError {
-    fn from(error: KnobError) -> Self {
+impl From<SettingError> for ControlError {
+    fn from(error: SettingError) -> Self {
         Self::Range(error)
     }
 }
@@ -184,7 +185,7 @@ pub struct Controller {
     due: Nanos,
     step: u32,
     enabled: bool,
-    knobs: Vec<Knob>,
+    knobs: Vec<Change>,
 }
 
 impl Controller {
@@ -240,7 +241,7 @@ impl Controller {
 
     /// Lets it turn knobs, or only measure. Gives the knobs that are to be set: a controller that is switched off puts
     /// back what it found, and starts from there when it is switched on.
-    pub fn enable(&mut self, on: bool) -> &[Knob] {
+    pub fn enable(&mut self, on: bool) -> &[Change] {
         self.knobs.clear();
         self.enabled = on;
         if !on {
@@ -286,7 +287,7 @@ impl Controller {
         now: Nanos,
         link: &mut Link<P, S>,
         sink: &mut impl LinkSink<P>,
-    ) -> Result<(), KnobError> {
+    ) -> Result<(), SettingError> {
         if now < self.due {
             return Ok(());
         }
@@ -298,7 +299,7 @@ impl Controller {
         self.advance(now);
         let mut result = Ok(());
         for at in 0..self.knobs.len() {
-            result = result.and(link.set(now, self.knobs[at], sink));
+            result = result.and(link.set(now, &self.knobs[at], sink));
         }
         result
     }
@@ -371,7 +372,7 @@ impl Controller {
 
     /// Goes on to the next step of dither, at `now`; gives the knobs that are to be set. While there is nothing to dither the
     /// next step is that of the next interval.
-    pub fn advance(&mut self, now: Nanos) -> &[Knob] {
+    pub fn advance(&mut self, now: Nanos) -> &[Change] {
         self.step = (self.step + 1) % DITHER_STEPS;
         self.knobs.clear();
         if self.enabled {

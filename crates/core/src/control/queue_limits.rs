@@ -34,7 +34,7 @@ use super::{ControlConfig, ControlError, Seen};
 use crate::measure::congestion::Index;
 use crate::packet::Class;
 use crate::queue::LIMIT_RANGE;
-use crate::schedule::{Knob, in_range};
+use crate::settings::{Change, in_range};
 
 /// Valid bounds of a limit, in packets.
 pub const BOUND_RANGE: RangeInclusive<u64> = *LIMIT_RANGE.start() as u64..=*LIMIT_RANGE.end() as u64;
@@ -187,18 +187,18 @@ impl QueueLimitLaw {
     }
 
     /// As at the start; the knobs that put it back.
-    pub(super) fn reset(&mut self, out: &mut Vec<Knob>) {
+    pub(super) fn reset(&mut self, out: &mut Vec<Change>) {
         self.limits.iter_mut().for_each(|limit| limit.exact = u64::from(limit.home) << 16);
         self.knobs(out);
     }
 
     /// The knobs whose value has changed.
-    pub(super) fn knobs(&mut self, out: &mut Vec<Knob>) {
+    pub(super) fn knobs(&mut self, out: &mut Vec<Change>) {
         for (class, limit) in self.limits.iter_mut().enumerate() {
             let now = limit.whole();
             if now != limit.told {
                 limit.told = now;
-                out.push(Knob::QueueLimit(Some(Class(class as u16)), now));
+                out.push(Change::of("limit", Class(class as u16), now));
             }
         }
     }

@@ -1,48 +1,51 @@
 //! What a link is told to be, and the ranges it must lie in.
 
-use crate::out_of_range::{OutOfRange, within};
 use crate::shape::ShaperConfig;
 use crate::units::{BitRate, Bytes, Nanos};
+use crate::{settings, words};
 
-/// When the transmit ring is filled again.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Refill {
-    /// Whenever a slot is free; a slot is free as soon as its packet has left the wire.
-    #[default]
-    AnySlot,
-    /// All slots become free together, when the last packet of the ring has left the wire. So a ring that was filled is not
-    /// filled again until all of it has been sent: what network cards of the 1990s did that interrupt once per batch.
-    WholeRing,
-}
-
-/// The ring between scheduler and wire.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RingConfig {
-    /// How many packets it holds, the one on the wire included: 1 to 4096.
-    pub slots: u32,
-    /// When it is filled again.
-    pub refill: Refill,
-}
-
-impl Default for RingConfig {
-    /// Two slots: the wire never waits for the scheduler, and almost nothing is out of its hands.
-    fn default() -> Self {
-        Self { slots: 2, refill: Refill::AnySlot }
+words! {
+    /// When the transmit ring is filled again.
+    pub enum Refill {
+        /// Whenever a slot is free; a slot is free as soon as its packet has left the wire.
+        #[default]
+        AnySlot = "any",
+        /// All slots become free together, when the last packet of the ring has left the wire. So a
+        /// ring that was filled is not filled again until all of it has been sent: what network cards
+        /// of the 1990s did that interrupt once per batch.
+        WholeRing = "whole",
     }
 }
 
-/// What a link is told to be.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LinkConfig {
-    /// Bits per second of the wire, 1 kbit/s to 1 Tbit/s. `None`: not paced, packets leave while the port has room, and the
-    /// ring is not used.
-    pub rate: Option<BitRate>,
-    /// The transmit ring.
-    pub ring: RingConfig,
-    /// How long one scheduler call takes: 0 to 1 ms. The next one starts that much later.
-    pub dequeue_time: Nanos,
-    /// A shaper between scheduler and ring: rate 1 kbit/s to 1 Tbit/s, burst 64 bytes to 1 GB.
-    pub shaper: Option<ShaperConfig>,
+settings! {
+    /// What is in the ring is out of the scheduler's hands: a ring that is large against the queues,
+    /// refilled as a whole, keeps any work-conserving discipline from telling classes apart. With two
+    /// slots the wire never waits for the scheduler, and almost nothing is out of its hands.
+    #[derive(Copy, Eq)]
+    pub struct RingConfig: "ring = { … }" {
+        /// How many packets it holds, the one on the wire included.
+        live slots: u32 = 2, in 1..=LinkConfig::MAX_SLOTS, counting "packets";
+        /// When it is filled again.
+        live refill: Refill = Refill::AnySlot;
+    }
+}
+
+settings! {
+    /// What a link is told to be.
+    #[derive(Copy, Eq)]
+    pub struct LinkConfig: "" {
+        /// The rate of the wire, with everything that Ethernet adds to a packet (38 bytes). Set it a
+        /// little below the real wire's, or queues build up behind the router, out of its hands.
+        live rate: Option<BitRate> = None, in LinkConfig::MIN_RATE.0..=LinkConfig::MAX_RATE.0,
+            absent "unpaced: as fast as the port takes frames, and the ring is not used";
+        /// The transmit ring between scheduler and wire. Used on links with a rate.
+        live ring: RingConfig = RingConfig::default();
+        /// How long one scheduler call takes while the ring is refilled; the next starts that much
+        /// later. For reproducing slow machines.
+        reload dequeue_time: Nanos = Nanos::ZERO, in 0..=LinkConfig::MAX_DEQUEUE_TIME.0;
+        /// A token bucket between scheduler and ring.
+        reload shaper: Option<ShaperConfig> = None, absent "none";
+    }
 }
 
 impl LinkConfig {
@@ -65,23 +68,5 @@ impl LinkConfig {
     #[must_use]
     pub fn paced(rate: BitRate) -> Self {
         Self { rate: Some(rate), ..Self::default() }
-    }
-
-    /// Whether every value lies in its range.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), OutOfRange> {
-        let rates = (Self::MIN_RATE.0, Self::MAX_RATE.0, "bit/s");
-        if let Some(rate) = self.rate {
-            within("rate", rate.0, rates)?;
-        }
-        within("slots", u64::from(self.ring.slots), (1, u64::from(Self::MAX_SLOTS), "packets"))?;
-        within("dequeue_time", self.dequeue_time.0, (0, Self::MAX_DEQUEUE_TIME.0, "ns"))?;
-        if let Some(shaper) = self.shaper {
-            within("shaper.rate", shaper.rate.0, rates)?;
-            within("shaper.burst", shaper.burst.0, (Self::MIN_BURST.0, Self::MAX_BURST.0, "bytes"))?;
-        }
-        Ok(())
     }
 }

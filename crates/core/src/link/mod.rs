@@ -38,10 +38,11 @@ pub use config::{LinkConfig, Refill, RingConfig};
 pub use handover::{Handover, Translate};
 
 use crate::measure::Qostat;
-use crate::out_of_range::{OutOfRange, within};
+
 use crate::packet::Packet;
 use crate::reason::Reason;
-use crate::schedule::{DropSink, Knob, KnobError, Scheduler, Treated, Wake};
+use crate::schedule::{DropSink, Scheduler, Treated, Wake};
+use crate::settings::{Change, SettingError, Settings, in_range};
 use crate::shape::Shaper;
 use crate::units::Nanos;
 use ring::Ring;
@@ -143,10 +144,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     ///
     /// # Errors
     /// [`OutOfRange`] if a value is out of its range.
-    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, OutOfRange> {
+    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, SettingError> {
         config.check()?;
-        let range = (1, u64::from(LinkConfig::MAX_CLASSES), "");
-        within("classes", u64::from(classes), range)?;
+        in_range("classes", classes.into(), 1..=LinkConfig::MAX_CLASSES.into(), "classes")?;
         Ok(Self {
             config,
             scheduler,
@@ -268,10 +268,15 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// Changes a knob of the discipline and starts the transmit side if that released something.
     ///
     /// # Errors
-    /// [`KnobError`] as the discipline says; nothing changed then.
-    pub fn set(&mut self, now: Nanos, knob: Knob, sink: &mut impl LinkSink<P>) -> Result<(), KnobError> {
+    /// [`SettingError`] as the discipline says; nothing changed then.
+    pub fn set(
+        &mut self,
+        now: Nanos,
+        change: &Change,
+        sink: &mut impl LinkSink<P>,
+    ) -> Result<(), SettingError> {
         let now = self.arrive_at(now, sink);
-        let wake = self.scheduler.set(now, knob)?;
+        let wake = self.scheduler.set(now, change)?;
         match (self.start, wake) {
             (Start::Idle { .. } | Start::Shaped(_), Wake::Now) => self.kick(now),
             (Start::Idle { .. }, Wake::No) => self.still_idle(now),
@@ -317,7 +322,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         now: Nanos,
         config: LinkConfig,
         sink: &mut impl LinkSink<P>,
-    ) -> Result<(), OutOfRange> {
+    ) -> Result<(), SettingError> {
         config.check()?;
         let now = self.arrive_at(now, sink);
         match (&mut self.shaper, config.shaper) {

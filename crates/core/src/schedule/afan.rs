@@ -42,12 +42,15 @@ use core::ops::RangeInclusive;
 
 use super::buffer::{DEFAULT_QUANTUM, KnownFlows};
 use super::flow_list::Flips;
+use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::flow_table::{EntryId, FlowTable};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
-use crate::units::{Bytes, Nanos};
+use crate::settings;
+use crate::settings::{Change, SettingError, Settings};
+use crate::units::{Bytes, Nanos, Thousandths};
 
 /// Valid priority quanta, in bytes.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
@@ -59,91 +62,65 @@ pub const TARGET_RANGE: RangeInclusive<u64> = 1..=65_536;
 pub const SHADOW_RANGE: RangeInclusive<u64> = 1..=65_536;
 /// Valid sampling intervals: one of so many arrivals is sampled.
 pub const SAMPLE_RANGE: RangeInclusive<u64> = 1..=65_536;
-/// Valid gains of the controller, in thousandths.
-pub const GAIN_RANGE: RangeInclusive<u64> = 0..=1_000_000;
 /// Valid times between two steps of the controller, in nanoseconds.
 pub const INTERVAL_RANGE: RangeInclusive<u64> = 10_000..=10_000_000_000;
 /// Valid windows over which elastic flows are counted, in nanoseconds.
 pub const WINDOW_RANGE: RangeInclusive<u64> = 1_000_000..=60_000_000_000;
 
-/// Approximate fair dropping: the controller's parameters.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Afd {
-    /// b: packets in the shadow buffer; in [`SHADOW_RANGE`]; default 1000.
-    pub shadow: u32,
-    /// s: one of so many arriving packets is sampled; in [`SAMPLE_RANGE`]; default 5.
-    pub sample: u32,
-    /// `q_target`: length that the elastic queue is steered to, in packets; in [`TARGET_RANGE`]; default 50.
-    pub target: u32,
-    /// alpha in thousandths; in [`GAIN_RANGE`]; default 1700.
-    pub alpha: u32,
-    /// beta in thousandths; in [`GAIN_RANGE`]; default 1800.
-    pub beta: u32,
-    /// 1/f_s: time between two steps of the controller; in [`INTERVAL_RANGE`]; default 6.25 ms (160 Hz).
-    pub interval: Nanos,
-}
-
-impl Default for Afd {
-    fn default() -> Self {
-        Self { shadow: 1_000, sample: 5, target: 50, alpha: 1_700, beta: 1_800, interval: Nanos(6_250_000) }
+settings! {
+    /// Approximate fair dropping keeps the elastic queue at `target`: a flow with more packets in a
+    /// sample of recent arrivals than the fair number loses the part above it.
+    #[derive(Copy, Eq)]
+    pub struct Afd: "afd = { … }" {
+        /// b: size of the sample.
+        live shadow: u32 = 1_000, in SHADOW_RANGE, counting "packets";
+        /// s: one of so many arrivals is sampled.
+        live sample: u32 = 5, in SAMPLE_RANGE, counting "arrivals";
+        /// Length that the elastic queue is steered to.
+        live target: u32 = 50, in TARGET_RANGE, counting "packets";
+        /// Gain for the queue before.
+        live alpha: Thousandths = Thousandths(1_700);
+        /// Gain for the queue now.
+        live beta: Thousandths = Thousandths(1_800);
+        /// Time between two steps of the controller: 160 Hz by default.
+        live interval: Nanos = Nanos(6_250_000), in INTERVAL_RANGE;
     }
 }
 
-impl Afd {
-    /// Whether every value lies in its range.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), KnobError> {
-        in_range("afd.shadow", self.shadow.into(), SHADOW_RANGE, "packets")?;
-        in_range("afd.sample", self.sample.into(), SAMPLE_RANGE, "packets")?;
-        in_range("afd.target", self.target.into(), TARGET_RANGE, "packets")?;
-        in_range("afd.alpha", self.alpha.into(), GAIN_RANGE, "thousandths")?;
-        in_range("afd.beta", self.beta.into(), GAIN_RANGE, "thousandths")?;
-        in_range("afd.interval", self.interval.0, INTERVAL_RANGE, "ns")
+settings! {
+    /// Approximate flow-aware networking: one queue for streaming flows, one for elastic ones, shares
+    /// by approximate fair dropping. See docs/cross-protect.md.
+    #[derive(Copy, Eq)]
+    pub struct AfanConfig: "discipline = { kind = \"afan\", … }" {
+        /// Q: bytes of a flow that may wait with priority.
+        live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
+        /// Most packets in each of the two queues.
+        live limit: u32 = 500, in LIMIT_RANGE, counting "packets";
+        /// Over which time elastic flows are counted for the fair rate: should be admission's
+        /// `fair_rate_interval`.
+        live window: Nanos = Nanos::from_millis(500), in WINDOW_RANGE;
+        /// The controller of approximate fair dropping. Changes all of it together.
+        live afd: Afd = Afd::default();
+    }
+    parts {
+        /// The flows of which state is kept: those with packets inside, in the shadow buffer, or seen
+        /// in the window. While there is no room, packets of other flows go to the elastic queue. The
+        /// seed is that of the sampling, too.
+        flows: KnownFlows,
     }
 }
 
-/// What an AFAN is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AfanConfig {
-    /// Q: bytes of a flow that may wait with priority; in [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`].
-    pub quantum: Bytes,
-    /// Most packets in each of the two queues; in [`LIMIT_RANGE`]; default 500.
-    pub limit: u32,
-    /// The flows of which state is kept: those with packets inside, in the shadow buffer, or seen in the window. While there is no room, packets
-    /// of other flows go to the elastic queue. The seed is that of the sampling, too.
-    pub flows: KnownFlows,
-    /// Approximate fair dropping.
-    pub afd: Afd,
-    /// Window over which elastic flows are counted for the fair rate; should be admission's `T_FR`; in
-    /// [`WINDOW_RANGE`]; default 0.5 s.
-    pub window: Nanos,
-}
+impl Discipline for AfanConfig {
+    const NAME: &'static str = "afan";
+    const MEASURES_FAIR_RATE: bool = true;
+    type Queues<P: Packet> = Afan<P>;
 
-impl Default for AfanConfig {
-    fn default() -> Self {
-        Self {
-            quantum: DEFAULT_QUANTUM,
-            limit: 500,
-            flows: KnownFlows::default(),
-            afd: Afd::default(),
-            window: Nanos::from_millis(500),
-        }
+    fn build<P: Packet>(self) -> Result<Afan<P>, SettingError> {
+        Afan::new(self)
     }
-}
 
-impl AfanConfig {
-    /// Whether every value lies in its range.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), KnobError> {
-        in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
-        in_range("limit", self.limit.into(), LIMIT_RANGE, "packets")?;
-        self.flows.check()?;
-        self.afd.check()?;
-        in_range("window", self.window.0, WINDOW_RANGE, "ns")
+    fn seed(&mut self, seed: u64) {
+        self.flows.seed = seed;
     }
 }
 
@@ -196,8 +173,7 @@ impl Random {
     }
 }
 
-/// The discipline. Knobs: [`Knob::Quantum`], [`Knob::QueueLimit`] of `None` or of class 0, [`Knob::Afd`], [`Knob::Window`],
-/// [`Knob::StartLimit`].
+/// The discipline.
 #[derive(Clone, Debug)]
 pub struct Afan<P> {
     config: AfanConfig,
@@ -238,22 +214,19 @@ pub struct Afan<P> {
 }
 
 impl<P: Packet> Afan<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "afan";
-
     /// The discipline with empty queues. Takes all its memory at once: about 130 bytes per flow, a packet with 16 bytes
     /// per place in the queues, 4 bytes per place in the shadow buffer.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range.
-    pub fn new(config: AfanConfig) -> Result<Self, KnobError> {
+    /// [`SettingError::OutOfRange`] if a number is out of range.
+    pub fn new(config: AfanConfig) -> Result<Self, SettingError> {
         config.check()?;
         Ok(Self {
             config,
             slab: Slab::new(2 * config.limit),
             priority: Queue::EMPTY,
             elastic: Queue::EMPTY,
-            flows: FlowTable::new(config.flows.most, config.flows.seed)?,
+            flows: FlowTable::new(config.flows.most(), config.flows.seed)?,
             placeless_in: 0,
             placeless_out: 0,
             shadow: Vec::with_capacity(config.afd.shadow as usize),
@@ -291,20 +264,6 @@ impl<P: Packet> Afan<P> {
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count)
-    }
-
-    /// What waits, for [`super::shared_flows`]. Elastic flows are those that were sent packets of late: which of them wait is not kept.
-    #[inline]
-    pub(super) fn waiting(&self) -> Waiting {
-        let backlog = |queue: &Queue| Backlog { packets: u64::from(queue.packets), bytes: queue.bytes };
-        let flows = if self.elastic.is_empty() { 0 } else { self.seen.max(self.seen_before).max(1) };
-        Waiting { urgent: backlog(&self.priority), elastic: backlog(&self.elastic), flows: flows as u32 }
-    }
-
-    /// Other workers use the link, too, or not: then, as in one worker, what waits says who is elastic. `level` is what each elastic flow of all workers was
-    /// sent since the start: if they do, a flow has priority for Q bytes beyond it and no more.
-    pub(super) fn set_crowded(&mut self, crowded: bool, level: Bytes) {
-        (self.crowded, self.level) = (crowded, level.0);
     }
 
     /// The flow of a packet; `None` if there is no room for it.
@@ -354,7 +313,7 @@ impl<P: Packet> Afan<P> {
         let more = (now.0 - due.0) / interval.0;
         self.due = Some(due.saturating_add(Nanos(interval.0.saturating_mul(more + 1))));
         let Afd { alpha, beta, target, shadow, .. } = self.config.afd;
-        let [alpha, beta, target] = [alpha, beta, target].map(i64::from);
+        let [alpha, beta, target] = [alpha.0, beta.0, target].map(i64::from);
         let (most, queued) = (i64::from(shadow) * ONE as i64, i64::from(self.elastic.packets));
         // Thousandths to 1/65536; at most 2 * 10^6 * 65536 * 65536 = 2^53.
         let step = |before: i64| (alpha * (before - target) - beta * (queued - target)) * ONE as i64 / 1_000;
@@ -395,6 +354,22 @@ impl<P: Packet> Afan<P> {
         self.fair_part += length.0 * ONE / self.seen.max(self.seen_before).max(1);
         self.fair_bytes += Bytes(self.fair_part / ONE);
         self.fair_part %= ONE;
+    }
+}
+
+impl<P: Packet> ByFlow<P> for Afan<P> {
+    /// Elastic flows are those that were sent packets of late: which of them wait is not kept.
+    #[inline]
+    fn waiting(&self) -> Waiting {
+        let backlog = |queue: &Queue| Backlog { packets: u64::from(queue.packets), bytes: queue.bytes };
+        let flows = if self.elastic.is_empty() { 0 } else { self.seen.max(self.seen_before).max(1) };
+        Waiting { urgent: backlog(&self.priority), elastic: backlog(&self.elastic), flows: flows as u32 }
+    }
+
+    /// While others use the link what waits here does not say which flows are elastic: a flow has
+    /// priority for Q bytes beyond `level` and no more.
+    fn elsewhere(&mut self, _passed: Bytes, level: Bytes, crowded: bool) {
+        (self.crowded, self.level) = (crowded, level.0);
     }
 }
 
@@ -474,22 +449,9 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
         first.or_else(|| self.slab.packet(self.elastic.head())).map(Packet::ip_len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         let mut config = self.config;
-        match knob {
-            Knob::Quantum(quantum) => config.quantum = quantum,
-            Knob::QueueLimit(None | Some(Class(0)), limit) => config.limit = limit,
-            Knob::QueueLimit(Some(class), _) => {
-                return Err(KnobError::NoSuchClass { class, classes: 1 });
-            }
-            Knob::Afd(afd) => config.afd = afd,
-            Knob::Window(window) => config.window = window,
-            Knob::StartLimit(limit) => config.flows.start_limit = limit,
-            other => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
-            }
-        }
-        config.check()?;
+        config.set_live(change, 1)?;
         self.slab.reserve(2 * config.limit);
         if config.afd.shadow != self.config.afd.shadow {
             // The sample begins anew.
@@ -555,6 +517,6 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        AfanConfig::NAME
     }
 }

@@ -12,47 +12,76 @@
 //!
 //! Not implemented: limits in bytes, head drop.
 
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake};
+use super::shared::ByClass;
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{DEFAULT_LIMIT, PacketQueue};
+use crate::queue::{LIMIT_RANGE, PacketQueue};
 use crate::reason::Reason;
+use crate::settings;
+use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
 
-/// What a [`Fifo`] is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct FifoConfig {
-    /// Most packets it holds; in [`LIMIT_RANGE`](crate::queue::LIMIT_RANGE).
-    pub limit: u32,
-}
-
-impl Default for FifoConfig {
-    fn default() -> Self {
-        Self { limit: DEFAULT_LIMIT }
+settings! {
+    /// First in, first out: one queue for all classes.
+    #[derive(Copy, Eq)]
+    pub struct FifoConfig: "discipline = { kind = \"fifo\", … }" {
+        /// Most packets queued; what comes then is dropped.
+        live limit: u32 = 1_000, in LIMIT_RANGE, counting "packets";
     }
 }
 
-/// One queue for all classes. Knob: [`Knob::QueueLimit`] of `None` or of class 0.
+impl Discipline for FifoConfig {
+    const NAME: &'static str = "fifo";
+    type Queues<P: Packet> = Fifo<P>;
+
+    fn build<P: Packet>(self) -> Result<Fifo<P>, SettingError> {
+        Fifo::new(self)
+    }
+}
+
+/// One queue for all classes.
 #[derive(Clone, Debug)]
 pub struct Fifo<P> {
+    config: FifoConfig,
     queue: PacketQueue<P>,
 }
 
 impl<P: Packet> Fifo<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "fifo";
-
     /// An empty queue.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if the limit is out of range.
-    pub fn new(config: FifoConfig) -> Result<Self, KnobError> {
-        Ok(Self { queue: PacketQueue::new(config.limit)? })
+    /// [`SettingError::OutOfRange`] if the limit is out of range.
+    pub fn new(config: FifoConfig) -> Result<Self, SettingError> {
+        config.check()?;
+        Ok(Self { config, queue: PacketQueue::new(config.limit) })
     }
 
     /// The configuration as it is now.
     #[must_use]
-    pub const fn config(&self) -> FifoConfig {
-        FifoConfig { limit: self.queue.limit() }
+    pub const fn config(&self) -> &FifoConfig {
+        &self.config
+    }
+}
+
+impl<P: Packet> ByClass<P> for Fifo<P> {
+    fn queues(&self) -> u16 {
+        1
+    }
+
+    fn weight(&self, _queue: u16) -> u32 {
+        1
+    }
+
+    fn is_empty(&self, _queue: usize) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn head_len(&self, _queue: usize) -> Option<Bytes> {
+        self.queue.head().map(Packet::ip_len)
+    }
+
+    fn take(&mut self, _queue: usize) -> Option<P> {
+        self.queue.pop()
     }
 }
 
@@ -87,16 +116,9 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
         self.queue.head().map(Packet::ip_len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        match knob {
-            Knob::QueueLimit(None | Some(Class(0)), limit) => self.queue.set_limit(limit)?,
-            Knob::QueueLimit(Some(class), _) => {
-                return Err(KnobError::NoSuchClass { class, classes: 1 });
-            }
-            other => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
-            }
-        }
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.config.set_live(change, 1)?;
+        self.queue.set_limit(self.config.limit);
         Ok(Wake::No)
     }
 
@@ -119,6 +141,6 @@ impl<P: Packet> Scheduler<P> for Fifo<P> {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        FifoConfig::NAME
     }
 }

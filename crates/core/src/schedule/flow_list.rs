@@ -7,9 +7,9 @@
 use alloc::vec::Vec;
 
 use super::slab::NIL;
-use super::{KnobError, buffer};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
 use crate::prefetch;
+use crate::settings::SettingError;
 
 /// How often a flow was found in the other class than before. The class of a flow is that of its last packet.
 #[derive(Clone, Copy, Debug)]
@@ -248,8 +248,7 @@ pub(super) struct FlowList<S> {
 
 impl<S: Copy> FlowList<S> {
     /// An empty list. `blank` fills places that hold no flow.
-    pub(super) fn new(flows: u32, seed: u64, blank: S) -> Result<Self, KnobError> {
-        buffer::check_flows(flows)?;
+    pub(super) fn new(flows: u32, seed: u64, blank: S) -> Result<Self, SettingError> {
         let table = FlowTable::indexed(flows, seed)?;
         Ok(Self { table, states: alloc::vec![blank; flows as usize], uses: Uses::new(flows) })
     }

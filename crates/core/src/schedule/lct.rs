@@ -33,11 +33,13 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::{Backlog, DropSink, Knob, KnobError, Meters, MultiBacklog, Scheduler, Treated, Wake, in_range};
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{DEFAULT_LIMIT, PacketQueue};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue};
 use crate::reason::Reason;
+use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos};
+use crate::{settings, words};
 
 /// Valid intervals between packets of a class, in nanoseconds: 0 to 60 s.
 pub const X_DELAY_RANGE: RangeInclusive<u64> = 0..=60_000_000_000;
@@ -48,51 +50,99 @@ pub const TIMER_TICK_RANGE: RangeInclusive<u64> = 0..=1_000_000_000;
 /// The tick of FreeBSD 2.2's time-outs (HZ = 100), on which the published measurements ran.
 pub const FREEBSD_TICK: Nanos = Nanos::from_millis(10);
 
-/// What an [`Lct`] is made of.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct LctConfig {
-    /// X_DELAY of each class, in [`X_DELAY_RANGE`]; their number, in [`CLASSES_RANGE`], is the number of classes.
-    pub x_delay: Vec<Nanos>,
-    /// Most packets each class may have queued; in [`LIMIT_RANGE`](crate::queue::LIMIT_RANGE).
-    pub limit: u32,
-    /// Whether a class alone is held until its time.
-    pub module2: bool,
-    /// Which packet goes when several classes wait and none is due.
-    pub policy: MultiBacklog,
-    /// Whether empty classes visited past their time get a new one.
-    pub rearm_empty: bool,
-    /// Times at which a held packet is looked at again are multiples of this; 0 is exact. In [`TIMER_TICK_RANGE`].
-    pub timer_tick: Nanos,
-}
-
-impl Default for LctConfig {
-    /// One class with X = 0; module 2 on, `HoldWithModule2`, empty classes re-armed, exact timer.
-    fn default() -> Self {
-        Self {
-            x_delay: alloc::vec![Nanos::ZERO],
-            limit: DEFAULT_LIMIT,
-            module2: true,
-            policy: MultiBacklog::default(),
-            rearm_empty: true,
-            timer_tick: Nanos::ZERO,
-        }
+words! {
+    /// Which packet goes when several classes wait and none is due (LCT-UC, contradiction C4 of the
+    /// specification). docs/lct.md sets each rule against each sentence of the paper.
+    pub enum MultiBacklog {
+        /// With `module2` as `hold`, without it as `round-robin`: so `module2` alone says whether
+        /// classes are held.
+        #[default]
+        HoldWithModule2 = "hold-with-module2",
+        /// The next in the order of classes: position 3 of the paper's figure 1 as it is drawn.
+        RoundRobin = "round-robin",
+        /// The one with the smallest `x_delay`; the first in ring order among equals.
+        MinX = "min-x",
+        /// None, with `module2` or without: wait until the first is due.
+        Hold = "hold",
+        /// The one that is due first.
+        EarliestDue = "earliest-due",
     }
 }
 
-/// The discipline. Knobs: [`Knob::XDelay`], [`Knob::QueueLimit`], [`Knob::Module2`], [`Knob::MultiBacklog`],
-/// [`Knob::RearmEmpty`].
+impl MultiBacklog {
+    /// Whether classes that wait together are held until one is due.
+    #[must_use]
+    pub const fn holds(self, module2: bool) -> bool {
+        matches!((self, module2), (Self::Hold, _) | (Self::HoldWithModule2, true))
+    }
+}
+
+settings! {
+    /// LCT-UC: a round robin in which each class waits a time of its own between two packets.
+    #[derive(Eq)]
+    pub struct LctConfig: "discipline = { kind = \"lct\", … }" {
+        /// The least time between two packets of a class, with `module2` and the default of
+        /// `multi_backlog`. Give the class that needs delay least the largest, and the most urgent 0.
+        live x_delay: PerClass<Nanos> = PerClass::all(Nanos::ZERO), in X_DELAY_RANGE;
+        /// Most packets queued in each class.
+        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE, counting "packets";
+        /// Whether a class is held until its time even when no other has packets: so it may not use
+        /// idle capacity.
+        live module2: bool = true;
+        /// Which class goes when several have packets and none is due. The paper leaves it open:
+        /// docs/lct.md sets each rule against what it says.
+        live multi_backlog: MultiBacklog = MultiBacklog::HoldWithModule2;
+        /// Whether an empty class that is visited past its time gets a new one, so that the first
+        /// packet after a pause waits too.
+        live rearm_empty: bool = true;
+        /// Held packets are looked at again at multiples of this; 0 is exact, 10 ms is FreeBSD 2.2.
+        fixed timer_tick: Nanos = Nanos::ZERO, in TIMER_TICK_RANGE;
+    }
+    plain {
+        /// How many classes there are; in [`CLASSES_RANGE`].
+        classes: u16 = 1;
+    }
+}
+
+impl LctConfig {
+    /// These delays, one for each class; the rest by default.
+    #[must_use]
+    pub fn with_delays(x_delay: impl Into<Vec<Nanos>>) -> Self {
+        let x_delay = x_delay.into();
+        let classes = x_delay.len() as u16;
+        Self { x_delay: PerClass::new(x_delay, Nanos::ZERO), classes, ..Self::default() }
+    }
+}
+
+impl Discipline for LctConfig {
+    const NAME: &'static str = "lct";
+    type Queues<P: Packet> = Lct<P>;
+
+    fn build<P: Packet>(self) -> Result<Lct<P>, SettingError> {
+        Lct::new(self)
+    }
+
+    fn for_classes(&mut self, classes: u16) {
+        self.classes = classes;
+    }
+
+    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+        let why = "it holds a class on the link, and a worker sees its own part of the class only";
+        Some(("kind = \"lct\"", why))
+    }
+}
+
+/// The discipline.
 #[derive(Clone, Debug)]
 pub struct Lct<P> {
+    config: LctConfig,
     queues: Vec<PacketQueue<P>>,
+    /// X_DELAY of each class, as the search reads it.
     x: Vec<Nanos>,
     dt: Vec<Nanos>,
     rr: usize,
     busy: Bitmap,
     total: Backlog,
-    module2: bool,
-    policy: MultiBacklog,
-    rearm_empty: bool,
-    timer_tick: Nanos,
 }
 
 /// What a call of the scheduler finds.
@@ -104,31 +154,30 @@ struct Search {
 }
 
 impl<P: Packet> Lct<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "lct";
-
     /// The discipline with empty queues, every class due.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range.
-    pub fn new(config: LctConfig) -> Result<Self, KnobError> {
-        let classes = config.x_delay.len();
+    /// [`SettingError::OutOfRange`] if a number is out of range.
+    pub fn new(config: LctConfig) -> Result<Self, SettingError> {
+        let classes = usize::from(config.classes);
         let (min, max) = (*CLASSES_RANGE.start() as u64, *CLASSES_RANGE.end() as u64);
         in_range("classes", classes as u64, min..=max, "classes")?;
-        config.x_delay.iter().try_for_each(|x| check_x_delay(*x))?;
-        in_range("timer_tick", config.timer_tick.0, TIMER_TICK_RANGE, "ns")?;
+        config.check()?;
         Ok(Self {
-            queues: (0..classes).map(|_| PacketQueue::new(config.limit)).collect::<Result<_, _>>()?,
-            x: config.x_delay,
+            queues: config.limit.first(classes).map(PacketQueue::new).collect(),
+            x: config.x_delay.first(classes).collect(),
             dt: alloc::vec![Nanos::ZERO; classes],
             rr: 0,
             busy: Bitmap::new(classes),
             total: Backlog::default(),
-            module2: config.module2,
-            policy: config.policy,
-            rearm_empty: config.rearm_empty,
-            timer_tick: config.timer_tick,
+            config,
         })
+    }
+
+    /// The configuration as it is now.
+    #[must_use]
+    pub const fn config(&self) -> &LctConfig {
+        &self.config
     }
 
     /// How many classes there are.
@@ -155,24 +204,6 @@ impl<P: Packet> Lct<P> {
         self.queues.get(class.index()).map(PacketQueue::limit)
     }
 
-    /// Whether a class alone is held until its time.
-    #[must_use]
-    pub const fn module2(&self) -> bool {
-        self.module2
-    }
-
-    /// Which packet goes when several classes wait and none is due.
-    #[must_use]
-    pub const fn policy(&self) -> MultiBacklog {
-        self.policy
-    }
-
-    /// Whether empty classes visited past their time get a new one.
-    #[must_use]
-    pub const fn rearm_empty(&self) -> bool {
-        self.rearm_empty
-    }
-
     /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new DTs of empty
     /// classes have no bearing on the choice of the same call.
     fn search(&self, now: Nanos) -> Option<Search> {
@@ -182,15 +213,15 @@ impl<P: Packet> Lct<P> {
         }
         let first = waiting().next()?;
         if self.busy.count == 1 {
-            let found = if self.module2 { Err(self.dt[first]) } else { Ok(first) };
+            let found = if self.config.module2 { Err(self.dt[first]) } else { Ok(first) };
             return Some(Search { found, passed: self.steps_to(first) });
         }
         // `min_by_key` gives the first of equals.
         let earliest = || waiting().min_by_key(|k| self.dt[*k]).unwrap_or(first);
-        let found = match self.policy {
+        let found = match self.config.multi_backlog {
             MultiBacklog::MinX => Ok(waiting().min_by_key(|k| self.x[*k]).unwrap_or(first)),
             MultiBacklog::EarliestDue => Ok(earliest()),
-            policy if policy.holds(self.module2) => Err(self.dt[earliest()]),
+            policy if policy.holds(self.config.module2) => Err(self.dt[earliest()]),
             MultiBacklog::RoundRobin | MultiBacklog::HoldWithModule2 | MultiBacklog::Hold => Ok(first),
         };
         Some(Search { found, passed: self.dt.len() })
@@ -221,48 +252,12 @@ impl<P: Packet> Lct<P> {
 
     /// A packet of class `k` leaves after `passed` classes were visited.
     fn serve(&mut self, now: Nanos, k: usize, passed: usize) {
-        if self.rearm_empty {
+        if self.config.rearm_empty {
             self.rearm(now, passed);
         }
         self.dt[k] = now.saturating_add(self.x[k]);
         self.rr = if k + 1 == self.queues.len() { 0 } else { k + 1 };
     }
-
-    fn known(&self, class: Class) -> Result<usize, KnobError> {
-        if class.index() < self.queues.len() {
-            return Ok(class.index());
-        }
-        Err(KnobError::NoSuchClass { class, classes: self.classes() })
-    }
-
-    fn change(&mut self, now: Nanos, knob: Knob) -> Result<(), KnobError> {
-        match knob {
-            Knob::XDelay(class, x) => {
-                check_x_delay(x)?;
-                let k = self.known(class)?;
-                self.x[k] = x;
-                self.dt[k] = self.dt[k].min(now.saturating_add(x));
-            }
-            Knob::QueueLimit(Some(class), limit) => {
-                let k = self.known(class)?;
-                self.queues[k].set_limit(limit)?;
-            }
-            Knob::QueueLimit(None, limit) => {
-                self.queues.iter_mut().try_for_each(|queue| queue.set_limit(limit))?;
-            }
-            Knob::Module2(on) => self.module2 = on,
-            Knob::MultiBacklog(policy) => self.policy = policy,
-            Knob::RearmEmpty(on) => self.rearm_empty = on,
-            other => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_x_delay(x: Nanos) -> Result<(), KnobError> {
-    in_range("x_delay", x.0, X_DELAY_RANGE, "ns")
 }
 
 impl<P: Packet> Scheduler<P> for Lct<P> {
@@ -282,7 +277,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     /// The class is alone, so it is served at once, unless module 2 has it wait.
     fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
         let k = self.class_of(packet);
-        let held = self.module2 && now < self.dt[k];
+        let held = self.config.module2 && now < self.dt[k];
         if self.busy.count > 0 || held {
             return None;
         }
@@ -297,7 +292,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
         let Search { found, passed } = self.search(now)?;
         let Ok(k) = found else {
-            if self.rearm_empty {
+            if self.config.rearm_empty {
                 self.rearm(now, passed);
             }
             return None;
@@ -315,7 +310,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         Some(match self.search(now)?.found {
             Ok(_) => now,
-            Err(due) => due.round_up_to(self.timer_tick),
+            Err(due) => due.round_up_to(self.config.timer_tick),
         })
     }
 
@@ -324,10 +319,20 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
         self.queues[k].head().map(Packet::ip_len)
     }
 
-    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
+    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         // What may go earlier than was told, now or at an earlier time, must be asked for again.
         let before = self.next_wake(now);
-        self.change(now, knob)?;
+        self.config.set_live(change, self.classes())?;
+        for (k, queue) in self.queues.iter_mut().enumerate() {
+            let (x, limit) = (self.config.x_delay.get(k), self.config.limit.get(k));
+            if self.x[k] != x {
+                self.x[k] = x;
+                self.dt[k] = self.dt[k].min(now.saturating_add(x));
+            }
+            if queue.limit() != limit {
+                queue.set_limit(limit);
+            }
+        }
         Ok(if self.next_wake(now) < before { Wake::Now } else { Wake::No })
     }
 
@@ -354,7 +359,7 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        LctConfig::NAME
     }
 }
 

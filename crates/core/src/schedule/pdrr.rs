@@ -45,11 +45,14 @@ use core::ops::RangeInclusive;
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList, Ring};
 use super::longest::{Longest, Place};
+use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
+use crate::settings;
+use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
 
 /// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more than constant time.
@@ -57,42 +60,36 @@ pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
 /// Valid times that an empty flow stays active.
 pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
 
-/// What a PDRR is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PdrrConfig {
-    /// Q: bytes that a flow may send per round, and bytes it may put in with priority since it became active; in
-    /// [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`], should be at least the longest frame on the wire.
-    pub quantum: Bytes,
-    /// Most that waits, and who goes when that is full.
-    pub buffer: Buffer,
-    /// The flows active at a time. While the list is full, flows that are not on it have priority.
-    pub flows: KnownFlows,
-    /// How long a flow whose queue is empty stays active, so that a short gap does not make it a streaming flow; 0 to
-    /// 10 s, in [`AFL_LINGER_RANGE`]. Default 0: not at all, the textbook's rule.
-    pub afl_linger: Nanos,
-}
-
-impl Default for PdrrConfig {
-    fn default() -> Self {
-        Self {
-            quantum: DEFAULT_QUANTUM,
-            buffer: Buffer::default(),
-            flows: KnownFlows::default(),
-            afl_linger: Nanos::ZERO,
-        }
+settings! {
+    /// Priority deficit round robin: as PFQ in constant time. See docs/cross-protect.md.
+    #[derive(Copy, Eq)]
+    pub struct PdrrConfig: "discipline = { kind = \"pdrr\", … }" {
+        /// Q: bytes that a flow may send in a round, and put in with priority since it became active:
+        /// at least the MTU.
+        live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
+        /// How long a flow whose queue is empty stays elastic, so that it does not change its class
+        /// with every gap. 0: not at all, as published.
+        live afl_linger: Nanos = Nanos::ZERO, in AFL_LINGER_RANGE;
+    }
+    parts {
+        /// Most that waits, and which packet goes when that is full.
+        buffer: Buffer,
+        /// The flows active at a time. While the list is full, flows that are not on it have priority.
+        flows: KnownFlows,
     }
 }
 
-impl PdrrConfig {
-    /// Whether every value lies in its range.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), KnobError> {
-        in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
-        self.buffer.check()?;
-        self.flows.check()?;
-        in_range("afl_linger", self.afl_linger.0, AFL_LINGER_RANGE, "ns")
+impl Discipline for PdrrConfig {
+    const NAME: &'static str = "pdrr";
+    const MEASURES_FAIR_RATE: bool = true;
+    type Queues<P: Packet> = Pdrr<P>;
+
+    fn build<P: Packet>(self) -> Result<Pdrr<P>, SettingError> {
+        Pdrr::new(self)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.flows.seed = seed;
     }
 }
 
@@ -141,7 +138,7 @@ impl Flow {
 /// second: each takes about as long as two or three packets, so that all are there in time.
 const AHEAD: [usize; 3] = [12, 8, 4];
 
-/// The discipline. Knobs: [`Knob::Quantum`], [`Knob::Buffer`], [`Knob::Victim`], [`Knob::AflLinger`], [`Knob::StartLimit`].
+/// The discipline.
 #[derive(Clone, Debug)]
 pub struct Pdrr<P> {
     config: PdrrConfig,
@@ -174,25 +171,22 @@ pub struct Pdrr<P> {
 }
 
 impl<P: Packet> Pdrr<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "pdrr";
-
     /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow, and a packet, rounded
     /// up to 64, with 16 bytes per place in the buffer.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range.
-    pub fn new(config: PdrrConfig) -> Result<Self, KnobError> {
+    /// [`SettingError::OutOfRange`] if a number is out of range.
+    pub fn new(config: PdrrConfig) -> Result<Self, SettingError> {
         config.check()?;
-        let mut turns = Ring::new(config.flows.most + 1);
-        turns.push(config.flows.most);
+        let mut turns = Ring::new(config.flows.most() + 1);
+        turns.push(config.flows.most());
         Ok(Self {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::NEW)?,
+            flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             turns,
-            longest: Longest::new(config.flows.most),
+            longest: Longest::new(config.flows.most()),
             current: None,
             elastic: Backlog::default(),
             busy: 0,
@@ -260,7 +254,7 @@ impl<P: Packet> Pdrr<P> {
 
     /// The number of the fictitious flow.
     fn fictitious(&self) -> u32 {
-        self.config.flows.most
+        self.config.flows.most()
     }
 
     /// Nothing waits any more: no flow is active.
@@ -339,16 +333,9 @@ impl<P: Packet> Pdrr<P> {
         }
     }
 
-    /// What waits, for [`super::shared_flows`].
-    #[inline]
-    pub(super) fn waiting(&self) -> Waiting {
-        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
-        Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
-    }
-
     /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits, so the turns of all active flows come with every
     /// quantum of it.
-    pub(super) fn pass(&mut self, bytes: Bytes) {
+    fn pass(&mut self, bytes: Bytes) {
         if self.busy > 0 {
             return;
         }
@@ -372,7 +359,7 @@ impl<P: Packet> Pdrr<P> {
     }
 
     /// Whether others use the link, so that it is not idle when nothing waits here.
-    pub(super) fn set_crowded(&mut self, crowded: bool) {
+    fn set_crowded(&mut self, crowded: bool) {
         self.crowded = crowded;
         if !crowded && self.busy == 0 && self.priority.is_empty() && self.flows.len() > 0 {
             self.purge();
@@ -384,6 +371,19 @@ impl<P: Packet> Pdrr<P> {
         let head = self.slab.packet(flow.fifo.head())?;
         let lacks = (i64::from(flow.fifo.head_len()) - flow.deficit).max(1);
         Some(((lacks as u64).div_ceil(self.config.quantum.0) as i64, head.ip_len()))
+    }
+}
+
+impl<P: Packet> ByFlow<P> for Pdrr<P> {
+    #[inline]
+    fn waiting(&self) -> Waiting {
+        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
+        Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
+    }
+
+    fn elsewhere(&mut self, passed: Bytes, _level: Bytes, crowded: bool) {
+        self.pass(passed);
+        self.set_crowded(crowded);
     }
 }
 
@@ -514,21 +514,9 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             .map(|(_, len)| len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        let mut config = self.config;
-        match knob {
-            Knob::Quantum(quantum) => config.quantum = quantum,
-            Knob::Buffer(limit) => config.buffer.limit = limit,
-            Knob::Victim(victim) => config.buffer.victim = victim,
-            Knob::AflLinger(linger) => config.afl_linger = linger,
-            Knob::StartLimit(limit) => config.flows.start_limit = limit,
-            other => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
-            }
-        }
-        config.check()?;
-        self.config = config;
-        self.slab.reserve(config.buffer.places());
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.config.set_live(change, 1)?;
+        self.slab.reserve(self.config.buffer.places());
         Ok(Wake::No)
     }
 
@@ -589,6 +577,6 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        PdrrConfig::NAME
     }
 }

@@ -46,44 +46,49 @@ use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList};
+use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::tournament::{Key, Tournament};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake, in_range};
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
+use crate::settings;
+use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
 
 /// Valid priority quanta, in bytes.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 0..=65_535;
 
-/// What a PFQ is made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PfqConfig {
-    /// Bytes that a flow may put in with priority since it was listed (the published MTU), looked at
-    /// before a packet is added: in [`QUANTUM_RANGE`]; default [`DEFAULT_QUANTUM`].
-    pub quantum: Bytes,
-    /// Most that waits, and who goes when that is full.
-    pub buffer: Buffer,
-    /// The flows listed. While the list is full, flows that are not on it have priority, as published.
-    pub flows: KnownFlows,
-}
-
-impl Default for PfqConfig {
-    fn default() -> Self {
-        Self { quantum: DEFAULT_QUANTUM, buffer: Buffer::default(), flows: KnownFlows::default() }
+settings! {
+    /// Priority fair queueing: every flow gets its fair share, and flows that send less than that go
+    /// first. Logarithmic in the number of flows. See docs/cross-protect.md.
+    #[derive(Copy, Eq)]
+    pub struct PfqConfig: "discipline = { kind = \"pfq\", … }" {
+        /// Bytes that a flow may put in with priority since it was listed: the MTU. Looked at before a
+        /// packet is added.
+        live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
+    }
+    parts {
+        /// Most that waits, and which packet goes when that is full.
+        buffer: Buffer,
+        /// The flows listed. While the list is full, flows that are not on it have priority, as
+        /// published.
+        flows: KnownFlows,
     }
 }
 
-impl PfqConfig {
-    /// Whether every value lies in its range.
-    ///
-    /// # Errors
-    /// [`KnobError::OutOfRange`] for the first that does not.
-    pub fn check(&self) -> Result<(), KnobError> {
-        in_range("quantum", self.quantum.0, QUANTUM_RANGE, "bytes")?;
-        self.buffer.check()?;
-        self.flows.check()
+impl Discipline for PfqConfig {
+    const NAME: &'static str = "pfq";
+    const MEASURES_FAIR_RATE: bool = true;
+    type Queues<P: Packet> = Pfq<P>;
+
+    fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {
+        Pfq::new(self)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.flows.seed = seed;
     }
 }
 
@@ -157,7 +162,7 @@ enum Tag {
 /// How far ahead of its service the state of a flow is read, and its first packet: when it gets to be the first of one of 4^n parts of all flows.
 const AHEAD: [usize; 2] = [3, 2];
 
-/// The discipline. Knobs: [`Knob::Quantum`], [`Knob::Buffer`], [`Knob::Victim`], [`Knob::StartLimit`].
+/// The discipline.
 #[derive(Clone, Debug)]
 pub struct Pfq<P> {
     config: PfqConfig,
@@ -188,24 +193,21 @@ pub struct Pfq<P> {
 }
 
 impl<P: Packet> Pfq<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "pfq";
-
     /// The discipline with empty queues. Takes all its memory at once: about 210 bytes per flow, and a packet, rounded up to 64, with 32
     /// bytes per place in the buffer.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range.
-    pub fn new(config: PfqConfig) -> Result<Self, KnobError> {
+    /// [`SettingError::OutOfRange`] if a number is out of range.
+    pub fn new(config: PfqConfig) -> Result<Self, SettingError> {
         config.check()?;
         Ok(Self {
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
-            flows: FlowList::new(config.flows.most, config.flows.seed, Flow::NEW)?,
-            service: Tournament::new(config.flows.most),
-            expiry: Tournament::new(config.flows.most),
-            longest: Tournament::new(config.flows.most),
+            flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
+            service: Tournament::new(config.flows.most()),
+            expiry: Tournament::new(config.flows.most()),
+            longest: Tournament::new(config.flows.most()),
             virtual_time: 0,
             arrivals: 0,
             total: Backlog::default(),
@@ -376,17 +378,8 @@ impl<P: Packet> Pfq<P> {
         self.expiry.remove_to(u64::MAX, &mut |flow| flows.end(EntryId::from_link(flow)));
     }
 
-    /// What waits, for [`super::shared_flows`].
-    #[inline]
-    pub(super) fn waiting(&self) -> Waiting {
-        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
-        let elastic =
-            Backlog { packets: self.total.packets - urgent.packets, bytes: self.total.bytes - urgent.bytes };
-        Waiting { urgent, elastic, flows: self.busy as u32 }
-    }
-
     /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits, so virtual time is theirs.
-    pub(super) fn pass(&mut self, bytes: Bytes) {
+    fn pass(&mut self, bytes: Bytes) {
         if self.busy > 0 {
             return;
         }
@@ -399,7 +392,7 @@ impl<P: Packet> Pfq<P> {
     }
 
     /// Whether others use the link, so that it is not idle when nothing waits here.
-    pub(super) fn set_crowded(&mut self, crowded: bool) {
+    fn set_crowded(&mut self, crowded: bool) {
         self.crowded = crowded;
         if !crowded && self.total.packets == 0 && self.flows.len() > 0 {
             self.purge();
@@ -426,6 +419,21 @@ impl<P: Packet> Pfq<P> {
         (flow.finish, flow.offered, flow.elastic) = (self.virtual_time, 0, false);
         self.flows.begin(id);
         Some((id, false))
+    }
+}
+
+impl<P: Packet> ByFlow<P> for Pfq<P> {
+    #[inline]
+    fn waiting(&self) -> Waiting {
+        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
+        let elastic =
+            Backlog { packets: self.total.packets - urgent.packets, bytes: self.total.bytes - urgent.bytes };
+        Waiting { urgent, elastic, flows: self.busy as u32 }
+    }
+
+    fn elsewhere(&mut self, passed: Bytes, _level: Bytes, crowded: bool) {
+        self.pass(passed);
+        self.set_crowded(crowded);
     }
 }
 
@@ -534,20 +542,9 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         next.map(Packet::ip_len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        let mut config = self.config;
-        match knob {
-            Knob::Quantum(quantum) => config.quantum = quantum,
-            Knob::Buffer(limit) => config.buffer.limit = limit,
-            Knob::Victim(victim) => config.buffer.victim = victim,
-            Knob::StartLimit(limit) => config.flows.start_limit = limit,
-            other => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
-            }
-        }
-        config.check()?;
-        self.config = config;
-        self.slab.reserve(config.buffer.places());
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.config.set_live(change, 1)?;
+        self.slab.reserve(self.config.buffer.places());
         Ok(Wake::No)
     }
 
@@ -599,6 +596,6 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        PfqConfig::NAME
     }
 }

@@ -1,7 +1,7 @@
-//! One worker's queues of a link that several workers share: FIFO or WFQ over all workers together.
+//! One worker's part of a link that several workers share by classes: any discipline [`ByClass`].
 //!
-//! Source: see [`crate::share`], which decides how much this worker may send of each class; here is only the queueing.
-//! Queues, their limits, weights and drops are those of [`WfqAltq`] by class (FIFO: one queue with tail drop), per worker.
+//! Source: see [`crate::share`], which decides how much this worker may send of each class; here is
+//! only the order. Queues, their limits, weights and drops are the discipline's own, per worker.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | C, W, what the others have | `link` | – |
 //!
 //! A packet is sent from the next queue in turn whose class has grants left, else from the next in turn at all as long as something is left of what nobody asked
-//! for. On a link without a rate the queues are served as by [`WfqAltq`] alone.
+//! for. On a link without a rate the discipline serves its queues by itself.
 //!
 //! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits may go; a new window costs what [`crate::share`] says.
 //!
@@ -19,53 +19,63 @@
 //! Not implemented: queues by a hash of flows, and other disciplines: their state per flow lies in one worker.
 
 use alloc::sync::Arc;
+use core::marker::PhantomData;
 
-use super::wfq_altq::{QueueSelect, WfqAltq, WfqAltqConfig};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake};
+use super::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
 use crate::reason::Reason;
+use crate::settings::{Change, SettingError};
 use crate::share::{Part, SharedLink};
 use crate::units::{Bytes, Nanos};
 
-/// The discipline. Knobs: those of its queues.
+/// A discipline whose queues are those of classes, so that each can be served when it is granted.
+pub trait ByClass<P: Packet>: Scheduler<P> {
+    /// How many queues there are; queue `n` is that of class `n`, and 0 that of all beyond.
+    fn queues(&self) -> u16;
+
+    /// The weight of a queue.
+    fn weight(&self, queue: u16) -> u32;
+
+    /// Whether nothing waits in `queue`.
+    fn is_empty(&self, queue: usize) -> bool;
+
+    /// IP length of the first packet of `queue`.
+    fn head_len(&self, queue: usize) -> Option<Bytes>;
+
+    /// The first packet of `queue`, out of turn: `dequeue` is never called then.
+    fn take(&mut self, queue: usize) -> Option<P>;
+}
+
+/// One worker's part of a link that several workers share by classes.
 #[derive(Debug)]
-pub struct Shared<P> {
-    name: &'static str,
-    queues: WfqAltq<P>,
+pub struct Shared<P, Q> {
+    queues: Q,
     link: Arc<SharedLink>,
     part: Part,
     /// The queue after the one that was served last.
     next: usize,
-    /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find that: they do not look at every queue again.
+    /// Until then nothing that waits may go. Of a link that is overloaded most packets come to find
+    /// that: they do not look at every queue again.
     held_until: Nanos,
+    packets: PhantomData<fn() -> P>,
 }
 
-impl<P: Packet> Shared<P> {
-    /// The queues of `worker`, empty, one by class whatever `config.select` says. `name` is told as the discipline's. Queues beyond the columns of `link` share its last one.
-    ///
-    /// # Errors
-    /// As [`WfqAltq::new`].
+impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
+    /// `worker`'s part, with these queues, empty. Queues beyond the columns of `link` share its last.
     ///
     /// # Panics
     /// The link has no such worker.
-    pub fn new(
-        name: &'static str,
-        config: WfqAltqConfig,
-        link: Arc<SharedLink>,
-        worker: usize,
-    ) -> Result<Self, KnobError> {
+    pub fn new(queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
         let part = link.part(worker);
-        let config = WfqAltqConfig { select: QueueSelect::Class, ..config };
-        let mut this =
-            Self { name, queues: WfqAltq::new(config)?, link, part, next: 0, held_until: Nanos::ZERO };
+        let held_until = Nanos::ZERO;
+        let mut this = Self { queues, link, part, next: 0, held_until, packets: PhantomData };
         this.weigh();
-        Ok(this)
+        this
     }
 
     fn weigh(&mut self) {
         for queue in 0..self.queues.queues().min(self.link.classes() as u16) {
-            let weight = self.queues.weight(queue).map_or(1, |weight| weight.0);
-            self.part.set_weight(usize::from(queue), weight);
+            self.part.set_weight(usize::from(queue), self.queues.weight(queue));
         }
     }
 
@@ -76,7 +86,10 @@ impl<P: Packet> Shared<P> {
     /// The queue to be served now.
     fn choose(&self, now: Nanos) -> Option<usize> {
         let queues = usize::from(self.queues.queues());
-        let turn = || (self.next..queues).chain(0..self.next).filter(|queue| !self.queues.is_empty(*queue));
+        let turn = || {
+            let ring = (self.next..queues).chain(0..self.next);
+            ring.filter(|queue| !self.queues.is_empty(*queue))
+        };
         turn()
             .find(|queue| self.part.is_granted(self.column(*queue)))
             .or_else(|| self.part.may_send_any(now).then(|| turn().next()).flatten())
@@ -84,7 +97,7 @@ impl<P: Packet> Shared<P> {
 }
 
 /// How many queues there are, and the last column of the link.
-fn columns<P: Packet>(queues: &WfqAltq<P>, link: &SharedLink) -> (usize, usize) {
+fn columns<P: Packet>(queues: &impl ByClass<P>, link: &SharedLink) -> (usize, usize) {
     (usize::from(queues.queues()), link.classes() - 1)
 }
 
@@ -94,7 +107,7 @@ fn column_of<P: Packet>(packet: &P, (queues, last): (usize, usize)) -> usize {
     if class < queues { class.min(last) } else { 0 }
 }
 
-impl<P: Packet> Scheduler<P> for Shared<P> {
+impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let Self { queues, link, part, held_until, .. } = self;
         let columns = columns(queues, link);
@@ -150,11 +163,8 @@ impl<P: Packet> Scheduler<P> for Shared<P> {
         if self.link.is_paced() { self.queues.head_len(self.choose(now)?) } else { self.queues.peek_len(now) }
     }
 
-    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        let wake = self.queues.set(now, knob).map_err(|error| match error {
-            KnobError::NoSuchKnob { knob, .. } => KnobError::NoSuchKnob { knob, discipline: self.name },
-            error => error,
-        })?;
+    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        let wake = self.queues.set(now, change)?;
         self.weigh();
         Ok(wake)
     }
@@ -181,6 +191,6 @@ impl<P: Packet> Scheduler<P> for Shared<P> {
     }
 
     fn name(&self) -> &'static str {
-        self.name
+        self.queues.name()
     }
 }

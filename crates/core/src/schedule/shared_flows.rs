@@ -1,7 +1,7 @@
-//! One worker's queues of a link that several workers share by flows: PFQ, PDRR or AFAN over all workers together.
+//! One worker's part of a link that several workers share by flows: any discipline [`ByFlow`].
 //!
 //! Source: see [`crate::share`], which decides how much this worker may send; the queueing, the rule of who has priority, and drops are the
-//! discipline's own, [`Pfq`], [`Pdrr`] or [`Afan`]. A flow always meets the same worker, so its state is that worker's. What is common is
+//! discipline's own. A flow always meets the same worker, so its state is that worker's. What is common is
 //!
 //! - the rate, by grants: priority packets of all workers first, then each worker by the number of its elastic flows that wait, so that an elastic
 //!   flow gets the same wherever it is;
@@ -33,50 +33,31 @@
 //! Not implemented: buffers in common; each worker has the whole of the configured one, and drops from its own longest flow.
 
 use alloc::sync::Arc;
+use core::marker::PhantomData;
 
-use super::afan::{Afan, AfanConfig};
-use super::pdrr::{Pdrr, PdrrConfig};
-use super::pfq::{Pfq, PfqConfig};
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Waiting, Wake};
+use super::{Backlog, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::packet::{Class, FlowKey, Packet};
+use crate::settings::{Change, SettingError};
 use crate::share::{ELASTIC, Part, SharedLink, URGENT};
 use crate::units::{Bytes, Nanos};
 
 /// The share of a flow, as flows are told: fixed point with 16 binary digits.
 const ONE: u64 = 1 << 16;
 
-/// Which discipline, and its configuration.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum FlowDiscipline {
-    /// Priority fair queueing.
-    Pfq(PfqConfig),
-    /// Priority deficit round robin.
-    Pdrr(PdrrConfig),
-    /// Approximate flow-aware networking.
-    Afan(AfanConfig),
+/// A discipline that tells flows apart, so that each worker's part is as large as its flows' shares.
+pub trait ByFlow<P: Packet>: Scheduler<P> {
+    /// What waits.
+    fn waiting(&self) -> Waiting;
+
+    /// What has happened elsewhere: other workers have sent `passed` bytes to each of their elastic
+    /// flows since the last call and `level` since the start; whether they use the link at all.
+    fn elsewhere(&mut self, passed: Bytes, level: Bytes, crowded: bool);
 }
 
+/// One worker's part of a link that several workers share by flows.
 #[derive(Debug)]
-enum Queues<P> {
-    Pfq(Pfq<P>),
-    Pdrr(Pdrr<P>),
-    Afan(Afan<P>),
-}
-
-macro_rules! each {
-    ($self:expr, $inner:ident => $call:expr) => {
-        match $self {
-            Queues::Pfq($inner) => $call,
-            Queues::Pdrr($inner) => $call,
-            Queues::Afan($inner) => $call,
-        }
-    };
-}
-
-/// The discipline. Knobs: those of its queues.
-#[derive(Debug)]
-pub struct SharedFlows<P> {
-    queues: Queues<P>,
+pub struct SharedFlows<P, Q> {
+    queues: Q,
     link: Arc<SharedLink>,
     part: Part,
     /// FB up to which time has passed here.
@@ -85,36 +66,30 @@ pub struct SharedFlows<P> {
     told: [Backlog; 2],
     /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find that.
     held_until: Nanos,
+    packets: PhantomData<fn() -> P>,
 }
 
-impl<P: Packet> SharedFlows<P> {
-    /// The queues of `worker`, empty.
-    ///
-    /// # Errors
-    /// As [`Pfq::new`], [`Pdrr::new`] and [`Afan::new`].
+impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
+    /// `worker`'s part, with these queues, empty.
     ///
     /// # Panics
     /// The link has no such worker.
-    pub fn new(discipline: FlowDiscipline, link: Arc<SharedLink>, worker: usize) -> Result<Self, KnobError> {
-        let queues = match discipline {
-            FlowDiscipline::Pfq(config) => Queues::Pfq(Pfq::new(config)?),
-            FlowDiscipline::Pdrr(config) => Queues::Pdrr(Pdrr::new(config)?),
-            FlowDiscipline::Afan(config) => Queues::Afan(Afan::new(config)?),
-        };
+    pub fn new(queues: Q, link: Arc<SharedLink>, worker: usize) -> Self {
         let part = link.part_by_flows(worker);
-        Ok(Self {
+        Self {
             queues,
             level: part.level(),
             part,
             link,
             told: [Backlog::default(); 2],
             held_until: Nanos::ZERO,
-        })
+            packets: PhantomData,
+        }
     }
 
     #[inline]
     fn waiting(&self) -> Waiting {
-        each!(&self.queues, queues => queues.waiting())
+        self.queues.waiting()
     }
 
     /// Takes over the grants of a new window, and what has happened elsewhere meanwhile, if the present window is over.
@@ -131,17 +106,7 @@ impl<P: Packet> SharedFlows<P> {
         let level = self.part.level();
         let passed = level - core::mem::replace(&mut self.level, level);
         let crowded = self.part.is_contended();
-        match &mut self.queues {
-            Queues::Pfq(queues) => {
-                queues.pass(passed);
-                queues.set_crowded(crowded);
-            }
-            Queues::Pdrr(queues) => {
-                queues.pass(passed);
-                queues.set_crowded(crowded);
-            }
-            Queues::Afan(queues) => queues.set_crowded(crowded, level),
-        }
+        self.queues.elsewhere(passed, level, crowded);
         let flows = self.waiting().flows;
         self.part.tell_flows(&self.link, u64::from(flows) * ONE);
     }
@@ -169,12 +134,12 @@ impl<P: Packet> SharedFlows<P> {
     }
 }
 
-impl<P: Packet> Scheduler<P> for SharedFlows<P> {
+impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         // Who is active depends on what has happened elsewhere.
         self.follow(now);
         let length = packet.wire_len();
-        let treated = each!(&mut self.queues, queues => queues.enqueue(now, packet, dropped));
+        let treated = self.queues.enqueue(now, packet, dropped);
         if treated == Treated::Priority {
             self.part.tell_priority(&self.link, length);
         }
@@ -200,7 +165,7 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
                 return None;
             }
         }
-        let packet = each!(&mut self.queues, queues => queues.dequeue(now, dropped))?;
+        let packet = self.queues.dequeue(now, dropped)?;
         if paced {
             let column = if urgent { URGENT } else { ELASTIC };
             self.part.sent_by_flow(&self.link, column, packet.wire_len().0, now);
@@ -222,7 +187,7 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
     }
 
     fn tick(&mut self, now: Nanos) -> Option<Nanos> {
-        each!(&mut self.queues, queues => queues.tick(now))
+        self.queues.tick(now)
     }
 
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
@@ -230,21 +195,21 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
         if self.link.is_paced() && !self.may_send(urgent, now) {
             return None;
         }
-        each!(&self.queues, queues => queues.peek_len(now))
+        self.queues.peek_len(now)
     }
 
-    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        each!(&mut self.queues, queues => queues.set(now, knob))
+    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.queues.set(now, change)
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
-        each!(&mut self.queues, queues => queues.drain(into));
+        self.queues.drain(into);
         let waiting = self.waiting();
         self.tell(&waiting);
     }
 
     fn meters(&self) -> Meters {
-        let own = each!(&self.queues, queues => queues.meters());
+        let own = self.queues.meters();
         let together = self.link.together();
         // A link without a rate is not shared, but who may enter it is decided by the load of all.
         let fair_bytes = if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
@@ -259,26 +224,26 @@ impl<P: Packet> Scheduler<P> for SharedFlows<P> {
     }
 
     fn busy_queues(&self) -> usize {
-        each!(&self.queues, queues => queues.busy_queues())
+        self.queues.busy_queues()
     }
 
     fn class_backlog(&self, class: Class) -> Backlog {
-        each!(&self.queues, queues => queues.class_backlog(class))
+        self.queues.class_backlog(class)
     }
 
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
-        each!(&self.queues, queues => queues.flow_backlog(flow, hash))
+        self.queues.flow_backlog(flow, hash)
     }
 
     fn prefetch_bucket(&self, hash: u64) {
-        each!(&self.queues, queues => queues.prefetch_bucket(hash));
+        self.queues.prefetch_bucket(hash);
     }
 
     fn prefetch(&self, hash: u64) {
-        each!(&self.queues, queues => queues.prefetch(hash));
+        self.queues.prefetch(hash);
     }
 
     fn name(&self) -> &'static str {
-        each!(&self.queues, queues => queues.name())
+        self.queues.name()
     }
 }

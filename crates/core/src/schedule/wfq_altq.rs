@@ -5,12 +5,12 @@
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
-//! | weight w | `WfqAltqConfig::weights`, `Slot::weight` | percent |
+//! | weight w | `WfqAltqConfig::weight`, `Slot::weight` | percent |
 //! | quota added per visit, 512 w / 100 | `Slot::quantum` | bytes, integer division |
 //! | quota | `Slot::quota` | bytes, negative is debt |
 //! | ring of active queues, `rrp` | `Slot::{next, prev}`, `pointer` | – |
-//! | hwm, the limit over all queues | `DropRule::LongestHead::high_water` | bytes |
-//! | Q, the limit of each queue | `DropRule::TailPerQueue::limit` | packets |
+//! | hwm, the limit over all queues | `WfqAltqConfig::high_water` | bytes |
+//! | Q, the limit of each queue | `WfqAltqConfig::limit` | packets |
 //!
 //! A packet is sent when the queue at the ring pointer has a positive quota; its length is taken off, maybe below
 //! zero. A queue without quota passes the pointer on, and the queue that gets it gets its quantum. A queue that
@@ -36,11 +36,14 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
 
-use super::{Backlog, DropSink, Knob, KnobError, Meters, Scheduler, Treated, Wake, in_range};
+use super::shared::ByClass;
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, FlowKey, Packet};
-use crate::queue::{QueueSet, check_limit};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet};
 use crate::reason::Reason;
+use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos, Weight};
+use crate::{settings, words};
 
 /// Valid weights, in percent of the usual share.
 pub const WEIGHT_RANGE: RangeInclusive<u32> = 1..=10_000;
@@ -50,109 +53,135 @@ pub const QUEUES_RANGE: RangeInclusive<u16> = 1..=2_048;
 pub const HIGH_WATER_RANGE: RangeInclusive<u64> = 1_500..=16_777_216;
 /// The weight of queues for which none is given.
 pub const DEFAULT_WEIGHT: Weight = Weight(100);
-/// ALTQ's number of queues.
-pub const DEFAULT_QUEUES: u16 = 256;
-/// ALTQ's limit over all queues.
-pub const DEFAULT_HIGH_WATER: Bytes = Bytes(65_536);
-
 /// The quota that a queue of weight 100 gets per visit, in bytes.
 const QUANTUM: i64 = 512;
 /// The shortest IP packet, in bytes: with the limit over all queues it bounds how many packets can be queued.
 const SHORTEST_PACKET: u64 = 20;
 
-/// What the queue of a packet is chosen by, where it is not its class.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum HashPolicy {
-    /// Destination address (IPv6: flow label).
-    #[default]
-    Destination,
-    /// Source port.
-    SourcePort,
-    /// Both addresses, both ports and the protocol (IPv6: flow label).
-    Full,
-    /// Source address (IPv6: flow label).
-    Source,
+words! {
+    /// How a packet finds its queue. Hashed flows may share one; IPv6 is hashed by its flow label,
+    /// except by source port.
+    pub enum QueueSelect {
+        /// One queue for each class; queue 0 where there is none.
+        #[default]
+        Class = "class",
+        /// By a hash of the destination address.
+        HashDestination = "hash-destination",
+        /// By a hash of the source address.
+        HashSource = "hash-source",
+        /// By a hash of the source port.
+        HashSourcePort = "hash-source-port",
+        /// By a hash of addresses, ports and protocol.
+        HashFull = "hash-full",
+    }
 }
 
-impl HashPolicy {
-    /// The hash of `flow` before it is taken modulo the number of queues.
+impl QueueSelect {
+    /// The hash of `flow` before it is taken modulo the number of queues; `None`: by class.
     #[must_use]
-    pub fn hash(self, flow: &FlowKey) -> u32 {
+    pub fn hash(self, flow: &FlowKey) -> Option<u32> {
         let address = |address: IpAddr| match address {
             IpAddr::V4(v4) => u32::from_le_bytes(v4.octets()),
             IpAddr::V6(_) => u32::from_le_bytes(flow.flow_label.to_be_bytes()),
         };
         let fold = |v: u32| v ^ v >> 8 ^ v >> 16 ^ v >> 24;
         let port = |port: u16| u32::from(u16::from_le_bytes(port.to_be_bytes()));
-        match self {
-            Self::Destination => fold(address(flow.destination)),
-            Self::Source => fold(address(flow.source)),
-            Self::SourcePort => {
+        Some(match self {
+            Self::Class => return None,
+            Self::HashDestination => fold(address(flow.destination)),
+            Self::HashSource => fold(address(flow.source)),
+            Self::HashSourcePort => {
                 let v = port(flow.source_port);
                 v ^ v >> 8
             }
-            Self::Full if flow.destination.is_ipv6() => fold(address(flow.destination)),
-            Self::Full => {
+            Self::HashFull if flow.destination.is_ipv6() => fold(address(flow.destination)),
+            Self::HashFull => {
                 let a = address(flow.destination) ^ address(flow.source);
                 let b = port(flow.destination_port) ^ port(flow.source_port) ^ u32::from(flow.protocol);
                 fold(a) ^ b ^ b >> 8
             }
-        }
+        })
     }
 }
 
-/// How a packet finds its queue.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum QueueSelect {
-    /// The queue of its class; queue 0 if there is none.
-    Class,
-    /// A hash of its flow key modulo the number of queues: flows may share a queue.
-    Hash(HashPolicy),
-}
-
-/// Which packet goes when there are too many.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DropRule {
-    /// ALTQ's: while all queues together hold more than `high_water`, the head of the queue with the most bytes by
-    /// weight. It biases the discipline: drops alone already push the backlogs towards the weights.
-    LongestHead {
-        /// Limit over all queues; in [`HIGH_WATER_RANGE`].
-        high_water: Bytes,
-    },
-    /// The published measurements': the arriving packet, when its queue holds `limit` packets.
-    TailPerQueue {
-        /// Limit of each queue; in [`LIMIT_RANGE`](crate::queue::LIMIT_RANGE).
-        limit: u32,
-    },
-}
-
-impl Default for DropRule {
-    fn default() -> Self {
-        Self::LongestHead { high_water: DEFAULT_HIGH_WATER }
-    }
-}
-
-/// What a [`WfqAltq`] is made of. The default is ALTQ's.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct WfqAltqConfig {
-    /// How many queues; in [`QUEUES_RANGE`].
-    pub queues: u16,
-    /// Weights of the first queues, in [`WEIGHT_RANGE`]; those of the others are [`DEFAULT_WEIGHT`].
-    pub weights: Vec<Weight>,
-    /// How a packet finds its queue.
-    pub select: QueueSelect,
+words! {
     /// Which packet goes when there are too many.
-    pub drop: DropRule,
+    pub enum DropRule {
+        /// The published measurements': the arriving packet, when its queue is at `limit`.
+        #[default]
+        Tail = "tail",
+        /// ALTQ's: while all hold more than `high_water`, the head of the queue with the most bytes by
+        /// weight. It biases the shares: drops alone already push the backlogs towards the weights.
+        Longest = "longest",
+    }
 }
 
-impl Default for WfqAltqConfig {
-    fn default() -> Self {
-        Self {
-            queues: DEFAULT_QUEUES,
-            weights: Vec::new(),
-            select: QueueSelect::Hash(HashPolicy::default()),
-            drop: DropRule::default(),
-        }
+settings! {
+    /// Weighted fair queueing as ALTQ has it: a round robin of byte quotas, 512 bytes per visit at
+    /// weight 100.
+    #[derive(Eq)]
+    pub struct WfqAltqConfig: "discipline = { kind = \"wfq-altq\", … }" {
+        /// The share of a class in relation to the others, in percent of the usual one.
+        live weight: PerClass<Weight> = PerClass::all(DEFAULT_WEIGHT), in WEIGHT_RANGE,
+            with select ["class"];
+        /// How a packet finds its queue.
+        fixed select: QueueSelect = QueueSelect::Class;
+        /// How many queues flows are hashed to.
+        fixed queues: u16 = 256, in QUEUES_RANGE, counting "queues",
+            with select ["hash-destination", "hash-source", "hash-source-port", "hash-full"];
+        /// Which packet goes when there are too many. `tail` is what the published measurements used,
+        /// `longest` what ALTQ ships.
+        fixed drop: DropRule = DropRule::Tail;
+        /// Most packets in each queue.
+        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE, counting "packets",
+            with drop ["tail"];
+        /// Most bytes in all queues together.
+        live high_water: Bytes = Bytes(65_536), in HIGH_WATER_RANGE, with drop ["longest"];
+    }
+    plain {
+        /// How many classes there are: queues, where they are by class.
+        classes: u16 = 1;
+    }
+}
+
+impl WfqAltqConfig {
+    /// A queue for each of these weights, by class; the rest by default.
+    #[must_use]
+    pub fn with_weights(weights: impl Into<Vec<Weight>>) -> Self {
+        let weights = weights.into();
+        let classes = weights.len() as u16;
+        Self { weight: PerClass::new(weights, DEFAULT_WEIGHT), classes, ..Self::default() }
+    }
+
+    /// As ALTQ ships it: 256 queues by a hash of the destination, drops from the longest.
+    #[must_use]
+    pub fn altq() -> Self {
+        Self { select: QueueSelect::HashDestination, drop: DropRule::Longest, ..Self::default() }
+    }
+
+    /// How many queues there are.
+    #[must_use]
+    pub const fn queue_count(&self) -> u16 {
+        if matches!(self.select, QueueSelect::Class) { self.classes } else { self.queues }
+    }
+}
+
+impl Discipline for WfqAltqConfig {
+    const NAME: &'static str = "wfq-altq";
+    type Queues<P: Packet> = WfqAltq<P>;
+
+    fn build<P: Packet>(self) -> Result<WfqAltq<P>, SettingError> {
+        WfqAltq::new(self)
+    }
+
+    fn for_classes(&mut self, classes: u16) {
+        self.classes = classes;
+    }
+
+    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+        let why = "its queues are of hashes, which are not compared over workers: \
+                   pfq and pdrr share by flow";
+        (self.select != QueueSelect::Class).then_some(("select = \"hash-…\"", why))
     }
 }
 
@@ -167,71 +196,72 @@ struct Slot {
     /// Bytes it gets per visit.
     quantum: i64,
     weight: Weight,
-    /// Packets; looked at under [`DropRule::TailPerQueue`] only.
+    /// Packets; looked at under [`DropRule::Tail`] only.
     limit: u32,
     next: u16,
     prev: u16,
 }
 
-/// The discipline. Knobs: [`Knob::Weight`] (the class is the index of the queue), [`Knob::QueueLimit`] under
-/// [`DropRule::TailPerQueue`], [`Knob::HighWater`] under [`DropRule::LongestHead`].
+/// The discipline. Its queues are the classes of settings, also where flows are hashed to them.
 #[derive(Clone, Debug)]
 pub struct WfqAltq<P> {
+    config: WfqAltqConfig,
     queues: QueueSet<P>,
     slots: Vec<Slot>,
     /// The queue whose turn it is; `OUT` until the first packet.
     pointer: u16,
     /// Queues in the ring.
     ring: usize,
-    select: QueueSelect,
-    drop: DropRule,
-    /// Under `LongestHead`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept apart from the
-    /// slots so that the search for the largest reads consecutive memory.
+    /// Under `longest`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept apart
+    /// from the slots so that the search for the largest reads consecutive memory.
     loads: Vec<u32>,
 }
 
 impl<P: Packet> WfqAltq<P> {
-    /// The name in configuration files.
-    pub const NAME: &'static str = "wfq-altq";
-
     /// The discipline with empty queues.
     ///
     /// # Errors
-    /// [`KnobError::OutOfRange`] if a number is out of range, [`KnobError::NoSuchClass`] if there are more weights
-    /// than queues.
-    pub fn new(config: WfqAltqConfig) -> Result<Self, KnobError> {
-        let queues = config.queues;
+    /// [`SettingError::OutOfRange`] if a number is out of range.
+    pub fn new(config: WfqAltqConfig) -> Result<Self, SettingError> {
+        let queues = config.queue_count();
         let (min, max) = (u64::from(*QUEUES_RANGE.start()), u64::from(*QUEUES_RANGE.end()));
         in_range("queues", u64::from(queues), min..=max, "queues")?;
-        if config.weights.len() > usize::from(queues) {
-            return Err(KnobError::NoSuchClass { class: Class(queues), classes: queues });
-        }
-        config.weights.iter().try_for_each(|w| check_weight(*w))?;
-        let (limit, store) = match config.drop {
-            DropRule::LongestHead { high_water } => {
-                check_high_water(high_water)?;
-                (0, store_for(high_water))
-            }
-            DropRule::TailPerQueue { limit } => {
-                check_limit(limit)?;
-                (limit, usize::from(queues) * limit as usize)
-            }
+        config.check()?;
+        let slot = |queue| {
+            let (weight, limit) = (config.weight.get(queue), config.limit.get(queue));
+            Slot { quota: 0, quantum: quantum(weight), weight, limit, next: OUT, prev: OUT }
         };
-        let given = config.weights.iter().copied();
-        let slots = given
-            .chain(core::iter::repeat(DEFAULT_WEIGHT))
-            .take(usize::from(queues))
-            .map(|weight| Slot { quota: 0, quantum: quantum(weight), weight, limit, next: OUT, prev: OUT })
-            .collect();
-        Ok(Self {
-            queues: QueueSet::new(usize::from(queues), store),
+        let slots: Vec<Slot> = (0..usize::from(queues)).map(slot).collect();
+        let mut this = Self {
+            queues: QueueSet::new(slots.len(), 0),
+            loads: alloc::vec![0; slots.len()],
             slots,
             pointer: OUT,
             ring: 0,
-            select: config.select,
-            drop: config.drop,
-            loads: alloc::vec![0; usize::from(queues)],
-        })
+            config,
+        };
+        this.reserve();
+        Ok(this)
+    }
+
+    /// The configuration as it is now.
+    #[must_use]
+    pub const fn config(&self) -> &WfqAltqConfig {
+        &self.config
+    }
+
+    /// Makes room for all packets that there can be. A queue may hold more than its limit, if that was
+    /// lowered; it will not again.
+    fn reserve(&mut self) {
+        let store = match self.config.drop {
+            DropRule::Longest => store_for(self.config.high_water),
+            DropRule::Tail => {
+                let held = |q: usize| self.queues.backlog(q).packets as usize;
+                let slots = self.slots.iter().enumerate();
+                slots.map(|(q, slot)| held(q).max(slot.limit as usize)).sum()
+            }
+        };
+        self.queues.reserve(store);
     }
 
     /// How many queues there are.
@@ -252,27 +282,6 @@ impl<P: Packet> WfqAltq<P> {
         self.slots.get(usize::from(queue)).map(|s| s.quota)
     }
 
-    /// The limit of a queue in packets; `None` if there is no such queue or the limit is over all queues.
-    #[must_use]
-    pub fn limit(&self, queue: u16) -> Option<u32> {
-        match self.drop {
-            DropRule::LongestHead { .. } => None,
-            DropRule::TailPerQueue { .. } => self.slots.get(usize::from(queue)).map(|s| s.limit),
-        }
-    }
-
-    /// How packets find their queues.
-    #[must_use]
-    pub const fn select(&self) -> QueueSelect {
-        self.select
-    }
-
-    /// Which packet goes when there are too many. Limits set for single queues are told by [`limit`](Self::limit).
-    #[must_use]
-    pub const fn drop_rule(&self) -> DropRule {
-        self.drop
-    }
-
     /// The queues in the ring in the order of their turns, starting at the ring pointer.
     pub fn ring(&self) -> impl Iterator<Item = u16> + '_ {
         let first = (self.ring > 0).then_some(self.pointer);
@@ -281,30 +290,13 @@ impl<P: Packet> WfqAltq<P> {
 
     /// The queue that `packet` belongs to.
     fn queue_of(&self, packet: &P) -> usize {
-        match self.select {
+        match self.config.select {
             QueueSelect::Class => {
                 let index = packet.class().index();
                 if index < self.slots.len() { index } else { 0 }
             }
-            QueueSelect::Hash(policy) => policy.hash(&packet.flow()) as usize % self.slots.len(),
+            hashed => hashed.hash(&packet.flow()).map_or(0, |hash| hash as usize % self.slots.len()),
         }
-    }
-
-    /// The first packet of `queue`, out of turn: for who has rules of his own for whose turn it is, and never calls `dequeue`.
-    pub(super) fn take(&mut self, queue: usize) -> Option<P> {
-        let packet = self.queues.pop(queue)?;
-        self.weigh(queue);
-        Some(packet)
-    }
-
-    /// Whether nothing waits in `queue`.
-    pub(super) fn is_empty(&self, queue: usize) -> bool {
-        self.queues.is_empty(queue)
-    }
-
-    /// IP length of the first packet of `queue`.
-    pub(super) fn head_len(&self, queue: usize) -> Option<Bytes> {
-        self.queues.head(queue).map(Packet::ip_len)
     }
 
     /// Puts `queue` into the ring, where it is not yet.
@@ -420,7 +412,7 @@ impl<P: Packet> WfqAltq<P> {
 
     /// Notes that the backlog or the weight of `queue` changed.
     fn weigh(&mut self, queue: usize) {
-        if let DropRule::LongestHead { .. } = self.drop {
+        if self.config.drop == DropRule::Longest {
             let backlog = self.queues.backlog(queue);
             self.loads[queue] = if backlog.packets == 0 {
                 0
@@ -444,7 +436,8 @@ impl<P: Packet> WfqAltq<P> {
 
     /// Drops from the longest queue until the limit over all queues is kept. Whether the last packet of `arrived`
     /// went.
-    fn shed(&mut self, high_water: Bytes, arrived: usize, dropped: &mut dyn DropSink<P>) -> Treated {
+    fn shed(&mut self, arrived: usize, dropped: &mut dyn DropSink<P>) -> Treated {
+        let high_water = self.config.high_water;
         let mut treated = Treated::Queued;
         while self.queues.total().bytes > high_water
             || self.queues.total().packets as usize >= store_for(high_water)
@@ -459,11 +452,6 @@ impl<P: Packet> WfqAltq<P> {
         }
         treated
     }
-
-    fn slot_mut(&mut self, class: Class) -> Result<&mut Slot, KnobError> {
-        let classes = self.queues();
-        self.slots.get_mut(class.index()).ok_or(KnobError::NoSuchClass { class, classes })
-    }
 }
 
 /// Bytes that a queue of this weight gets per visit.
@@ -476,19 +464,34 @@ fn store_for(high_water: Bytes) -> usize {
     (high_water.0 / SHORTEST_PACKET) as usize + 1
 }
 
-fn check_weight(weight: Weight) -> Result<(), KnobError> {
-    let (min, max) = (u64::from(*WEIGHT_RANGE.start()), u64::from(*WEIGHT_RANGE.end()));
-    in_range("weight", u64::from(weight.0), min..=max, "percent")
-}
+impl<P: Packet> ByClass<P> for WfqAltq<P> {
+    fn queues(&self) -> u16 {
+        self.slots.len() as u16
+    }
 
-fn check_high_water(high_water: Bytes) -> Result<(), KnobError> {
-    in_range("high_water", high_water.0, HIGH_WATER_RANGE, "bytes")
+    fn weight(&self, queue: u16) -> u32 {
+        self.config.weight.get(usize::from(queue)).0
+    }
+
+    fn is_empty(&self, queue: usize) -> bool {
+        self.queues.is_empty(queue)
+    }
+
+    fn head_len(&self, queue: usize) -> Option<Bytes> {
+        self.queues.head(queue).map(Packet::ip_len)
+    }
+
+    fn take(&mut self, queue: usize) -> Option<P> {
+        let packet = self.queues.pop(queue)?;
+        self.weigh(queue);
+        Some(packet)
+    }
 }
 
 impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let queue = self.queue_of(&packet);
-        if let DropRule::TailPerQueue { .. } = self.drop
+        if self.config.drop == DropRule::Tail
             && self.queues.backlog(queue).packets >= u64::from(self.slots[queue].limit)
         {
             dropped.dropped(packet, Reason::QueueFull);
@@ -497,16 +500,16 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
         self.queues.push(queue, packet);
         self.weigh(queue);
         self.enter(queue);
-        match self.drop {
-            DropRule::LongestHead { high_water } => self.shed(high_water, queue, dropped),
-            DropRule::TailPerQueue { .. } => Treated::Queued,
+        match self.config.drop {
+            DropRule::Longest => self.shed(queue, dropped),
+            DropRule::Tail => Treated::Queued,
         }
     }
 
     /// The ring turns as it would for the packet; only the packet is not stored.
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
         let length = packet.ip_len();
-        let too_long = matches!(self.drop, DropRule::LongestHead { high_water } if length > high_water);
+        let too_long = self.config.drop == DropRule::Longest && length > self.config.high_water;
         if self.queues.busy() > 0 || too_long {
             return None;
         }
@@ -540,37 +543,18 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
         self.queues.head(usize::from(self.next_queue()?)).map(Packet::ip_len)
     }
 
-    fn set(&mut self, _now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        match (knob, self.drop) {
-            (Knob::Weight(class, weight), _) => {
-                check_weight(weight)?;
-                let slot = self.slot_mut(class)?;
+    fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.config.set_live(change, self.queues())?;
+        for queue in 0..self.slots.len() {
+            let slot = &mut self.slots[queue];
+            slot.limit = self.config.limit.get(queue);
+            let weight = self.config.weight.get(queue);
+            if slot.weight != weight {
                 (slot.weight, slot.quantum) = (weight, quantum(weight));
-                self.weigh(class.index());
-            }
-            (Knob::QueueLimit(class, limit), DropRule::TailPerQueue { .. }) => {
-                check_limit(limit)?;
-                if let Some(class) = class {
-                    self.slot_mut(class)?.limit = limit;
-                } else {
-                    self.slots.iter_mut().for_each(|slot| slot.limit = limit);
-                    self.drop = DropRule::TailPerQueue { limit };
-                }
-                // A queue may hold more than its limit, if that was lowered; it will not again.
-                let held = |q: usize| self.queues.backlog(q).packets as usize;
-                let slots = self.slots.iter().enumerate();
-                let store = slots.map(|(q, slot)| held(q).max(slot.limit as usize)).sum();
-                self.queues.reserve(store);
-            }
-            (Knob::HighWater(high_water), DropRule::LongestHead { .. }) => {
-                check_high_water(high_water)?;
-                self.drop = DropRule::LongestHead { high_water };
-                self.queues.reserve(store_for(high_water));
-            }
-            (other, _) => {
-                return Err(KnobError::NoSuchKnob { knob: other.name(), discipline: Self::NAME });
+                self.weigh(queue);
             }
         }
+        self.reserve();
         Ok(Wake::No)
     }
 
@@ -595,15 +579,16 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     }
 
     fn class_backlog(&self, class: Class) -> Backlog {
-        match self.select {
+        match self.config.select {
             QueueSelect::Class if class.index() < self.slots.len() => self.queues.backlog(class.index()),
-            QueueSelect::Hash(_) if class == Class(0) => self.queues.total(),
-            _ => Backlog::default(),
+            QueueSelect::Class => Backlog::default(),
+            _hashed if class == Class(0) => self.queues.total(),
+            _hashed => Backlog::default(),
         }
     }
 
     fn name(&self) -> &'static str {
-        Self::NAME
+        WfqAltqConfig::NAME
     }
 }
 

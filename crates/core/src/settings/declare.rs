@@ -119,12 +119,16 @@ macro_rules! settings {
                 parts: &[$($(<$part_ty as $crate::settings::Settings>::SECTION,)+)?],
             };
 
-            fn get(&self, key: &str) -> Option<$crate::settings::Value> {
+            fn get_of(
+                &self,
+                key: &str,
+                class: Option<$crate::Class>,
+            ) -> Option<$crate::settings::Value> {
                 match key {
                     $($crate::settings!(@key $field $($key)?) => {
-                        Some($crate::settings::Held::to_value(&self.$field))
+                        Some($crate::settings::Held::value_of(&self.$field, class))
                     })*
-                    _ => $crate::settings!(@part $($(self.$part.get(key)),+)?),
+                    _ => $crate::settings!(@part $($(self.$part.get_of(key, class)),+)?),
                 }
             }
 
@@ -199,6 +203,9 @@ macro_rules! words {
         }
 
         impl $name {
+            /// All of them.
+            #[allow(dead_code, reason = "not every enum of words is walked through")]
+            $vis const ALL: &'static [Self] = &[$(Self::$variant),+];
             /// The words of files, each with its meaning.
             $vis const WORDS: &'static [(&'static str, &'static str)] = &[
                 $(($word, const { $crate::settings::Trimmed(concat!($($doc),+)).text() })),+
@@ -226,14 +233,11 @@ macro_rules! words {
             const KIND: $crate::settings::Kind = $crate::settings::Kind::Choice(Self::WORDS);
 
             fn to_value(&self) -> $crate::settings::Value {
-                $crate::settings::Value::Text(self.name().into())
+                $crate::settings::Value::Word(self.name())
             }
 
             fn from_value(value: &$crate::settings::Value) -> Option<Self> {
-                match value {
-                    $crate::settings::Value::Text(word) => Self::from_name(word),
-                    _ => None,
-                }
+                value.as_text().and_then(Self::from_name)
             }
         }
     };

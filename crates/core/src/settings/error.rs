@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use super::schema::Key;
 use super::value::Value;
@@ -15,7 +16,7 @@ pub enum SettingError {
     /// There is no such setting.
     NoSuchSetting {
         /// The name asked for.
-        key: String,
+        key: &'static str,
         /// Whose settings were looked at: a discipline's name.
         of: &'static str,
     },
@@ -84,24 +85,6 @@ impl SettingError {
     }
 }
 
-// Tables of flows and disciplines still tell their ranges by `KnobError`.
-impl From<crate::schedule::KnobError> for SettingError {
-    fn from(error: crate::schedule::KnobError) -> Self {
-        use crate::schedule::KnobError;
-        match error {
-            KnobError::NoSuchKnob { knob, discipline } => {
-                Self::NoSuchSetting { key: knob.into(), of: discipline }
-            }
-            KnobError::NoSuchClass { class, classes } => Self::NoSuchClass { class, classes },
-            KnobError::OutOfRange { knob, value, min, max, unit } => Self::OutOfRange {
-                key: knob,
-                value: format!("{value} {unit}"),
-                valid: format!("{min} to {max} {unit}"),
-            },
-        }
-    }
-}
-
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -127,3 +110,18 @@ impl fmt::Display for SettingError {
 }
 
 impl core::error::Error for SettingError {}
+
+/// Refuses a `value` outside of `range`.
+pub(crate) fn in_range(
+    key: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    unit: &'static str,
+) -> Result<(), SettingError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let space = if unit.is_empty() { "" } else { " " };
+    let valid = format!("{} to {}{space}{unit}", range.start(), range.end());
+    Err(SettingError::OutOfRange { key, value: format!("{value}{space}{unit}"), valid })
+}

@@ -47,9 +47,12 @@ pub mod quantity;
 pub mod schema;
 mod value;
 
+use alloc::vec::Vec;
+
 use crate::packet::Class;
 pub use declare::Trimmed;
 pub use error::SettingError;
+pub(crate) use error::in_range;
 pub use per_class::PerClass;
 pub use schema::{Change as ChangeTime, Key, Kind, Presence, Section};
 pub use value::{Held, Name, Value};
@@ -85,7 +88,12 @@ pub trait Settings: Clone + Default + PartialEq {
     const SECTION: &'static Section;
 
     /// What a setting holds; `None`: there is no such setting.
-    fn get(&self, key: &str) -> Option<Value>;
+    fn get(&self, key: &str) -> Option<Value> {
+        self.get_of(key, None)
+    }
+
+    /// As [`get`](Self::get), of one class where the setting has a value for each.
+    fn get_of(&self, key: &str, class: Option<Class>) -> Option<Value>;
 
     /// Takes over a value, whatever its range. Whether it has the right type, and a class only where
     /// the setting takes one; `None`: there is no such setting.
@@ -99,12 +107,25 @@ pub trait Settings: Clone + Default + PartialEq {
         Ok(())
     }
 
-    /// Whether the setting has a meaning beside the others: its declaration may say `with`.
-    fn applies(&self, key: &Key) -> bool {
-        key.with.is_none_or(|(other, words)| match self.get(other) {
-            Some(Value::Text(word)) => words.contains(&word.as_str()),
-            _ => false,
+    /// Whether the setting that this one needs is as it must be: its declaration may say `with`.
+    fn goes_with(&self, key: &Key) -> bool {
+        key.with.is_none_or(|(other, words)| {
+            let held = self.get(other);
+            held.as_ref().and_then(Value::as_text).is_some_and(|word| words.contains(&word))
         })
+    }
+
+    /// Whether the setting has a meaning beside the others as they are.
+    fn applies(&self, key: &Key) -> bool {
+        let replaced = |rival| self.get(rival).is_some_and(|value| value != Value::Absent);
+        self.goes_with(key) && !key.instead_of.is_some_and(replaced)
+    }
+
+    /// The settings that have a meaning and a value.
+    fn entries(&self) -> Vec<(&'static Key, Value)> {
+        let keys = Self::SECTION.keys().filter(|key| self.applies(key));
+        let held = keys.map(|key| (key, self.get(key.name).unwrap_or(Value::Absent)));
+        held.filter(|(_, value)| *value != Value::Absent).collect()
     }
 
     /// Whether every value lies in its range and all fit each other.
@@ -124,27 +145,31 @@ pub trait Settings: Clone + Default + PartialEq {
     /// # Errors
     /// No such setting or class, wrong type, out of range, or a contradiction.
     fn set(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
-        let key = Self::SECTION.key(change.key).ok_or_else(|| SettingError::NoSuchSetting {
-            key: change.key.into(),
-            of: Self::SECTION.name(),
-        })?;
-        if let Some(class) = change.class.filter(|class| class.0 >= classes) {
-            return Err(SettingError::NoSuchClass { class, classes });
-        }
+        let key = Self::SECTION
+            .key(change.key)
+            .ok_or_else(|| SettingError::NoSuchSetting { key: change.key, of: Self::SECTION.name() })?;
         if change.class.is_some() && !key.is_per_class() {
             return Err(SettingError::NotOfAClass { key: key.name });
         }
-        key.admits(&change.value)?;
-        let mut changed = self.clone();
-        if changed.put(key.name, change.class, &change.value) != Some(true) {
-            return Err(SettingError::wrong_type(key, &change.value));
+        if let Some(class) = change.class.filter(|class| class.0 >= classes) {
+            return Err(SettingError::NoSuchClass { class, classes });
         }
-        if let Some((other, words)) = key.with.filter(|_| !changed.applies(key)) {
+        key.admits(&change.value)?;
+        if let Some((other, words)) = key.with.filter(|_| !self.goes_with(key)) {
             return Err(SettingError::OnlyWith { key: key.name, other, words });
         }
-        changed.consistent()?;
-        *self = changed;
-        Ok(())
+        // What stood there is put back if it does not fit: a copy of all would allocate.
+        let before = self.get_of(key.name, change.class).unwrap_or(Value::Absent);
+        let rival = key.instead_of.map(|rival| (rival, self.get(rival).unwrap_or(Value::Absent)));
+        if self.put(key.name, change.class, &change.value) != Some(true) {
+            return Err(SettingError::wrong_type(key, &change.value));
+        }
+        let fits = self.consistent();
+        if fits.is_err() {
+            self.put(key.name, change.class, &before);
+            rival.and_then(|(rival, value)| self.put(rival, None, &value));
+        }
+        fits
     }
 
     /// As [`set`](Self::set), for settings that change while packets flow.

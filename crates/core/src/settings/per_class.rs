@@ -7,7 +7,7 @@ use super::value::{Held, Value};
 use crate::packet::Class;
 
 /// A value for each class: the first classes may have values of their own, all others one in common.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct PerClass<T> {
     /// What classes have that have none of their own.
     rest: T,
@@ -61,6 +61,16 @@ impl<T: Copy + PartialEq> PerClass<T> {
     }
 }
 
+/// They are equal if every class has the same.
+impl<T: Copy + PartialEq> PartialEq for PerClass<T> {
+    fn eq(&self, other: &Self) -> bool {
+        let classes = self.own.len().max(other.own.len());
+        self.rest == other.rest && self.first(classes).eq(other.first(classes))
+    }
+}
+
+impl<T: Copy + Eq> Eq for PerClass<T> {}
+
 impl<T: Held + Copy + PartialEq> Held for PerClass<T> {
     const KIND: Kind = T::KIND;
     const PER_CLASS: bool = true;
@@ -68,6 +78,10 @@ impl<T: Held + Copy + PartialEq> Held for PerClass<T> {
     fn to_value(&self) -> Value {
         let own = self.own.iter().map(Held::to_value).collect();
         Value::PerClass { rest: self.rest.to_value().into(), own }
+    }
+
+    fn value_of(&self, class: Option<Class>) -> Value {
+        class.map_or_else(|| self.to_value(), |class| self.get(class.index()).to_value())
     }
 
     fn from_value(value: &Value) -> Option<Self> {

@@ -369,7 +369,9 @@ impl Kind {
             (Self::Time { min, max }, Value::Time(time)) => (min..=max).contains(&time),
             (Self::Rate { min, max }, Value::Rate(rate)) => (min..=max).contains(&rate),
             (Self::Size { min, max }, Value::Size(size)) => (min..=max).contains(&size),
-            (Self::Choice(words), Value::Text(word)) => words.iter().any(|(known, _)| known == word),
+            (Self::Choice(words), Value::Text(_) | Value::Word(_)) => {
+                words.iter().any(|(known, _)| value.as_text() == Some(known))
+            }
             (Self::Switch, Value::Switch(_)) => true,
             (
                 Self::Text | Self::Name(_) | Self::Interface | Self::Path | Self::Prefix | Self::Address,

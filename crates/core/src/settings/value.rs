@@ -16,7 +16,7 @@ use crate::prefix::Prefix;
 use crate::units::{BitRate, Bytes, Cycles, Nanos, Ppm, Thousandths, Weight};
 
 /// What a setting holds, whatever its type in Rust.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Value {
     /// Nothing: a setting that may be left out was.
     Absent,
@@ -32,8 +32,10 @@ pub enum Value {
     Rate(BitRate),
     /// A size.
     Size(Bytes),
-    /// A text or word.
+    /// A text.
     Text(String),
+    /// A word of an enum. As a file has it, it may be a text as well.
+    Word(&'static str),
     /// Several.
     List(Vec<Value>),
     /// A table of settings, by name.
@@ -47,7 +49,38 @@ pub enum Value {
     },
 }
 
+/// A word is the text that stands for it.
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Absent, Self::Absent) => true,
+            (Self::Switch(a), Self::Switch(b)) => a == b,
+            (Self::Integer(a), Self::Integer(b)) => a == b,
+            (Self::Number(a), Self::Number(b)) => a == b,
+            (Self::Time(a), Self::Time(b)) => a == b,
+            (Self::Rate(a), Self::Rate(b)) => a == b,
+            (Self::Size(a), Self::Size(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Table(a), Self::Table(b)) => a == b,
+            (Self::PerClass { rest: a, own }, Self::PerClass { rest: b, own: others }) => {
+                a == b && own == others
+            }
+            (a, b) => a.as_text().is_some() && a.as_text() == b.as_text(),
+        }
+    }
+}
+
 impl Value {
+    /// A text or word.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Word(word) => Some(word),
+            _other => None,
+        }
+    }
+
     /// As it stands in a file, on one line; classes by `classes`, their names.
     #[must_use]
     pub fn inline(&self, classes: &[&str]) -> String {
@@ -60,6 +93,7 @@ impl Value {
             Self::Rate(rate) => format!("\"{}\"", rate_text(*rate)),
             Self::Size(size) => format!("\"{}\"", size_text(*size)),
             Self::Text(text) => format!("{text:?}"),
+            Self::Word(word) => format!("{word:?}"),
             Self::List(items) => {
                 let items: Vec<_> = items.iter().map(|item| item.inline(classes)).collect();
                 format!("[{}]", items.join(", "))
@@ -90,6 +124,7 @@ impl Value {
             Self::Rate(rate) => rate_text(*rate),
             Self::Size(size) => size_text(*size),
             Self::Text(text) => text.clone(),
+            Self::Word(word) => (*word).to_owned(),
             other => other.inline(classes),
         }
     }
@@ -125,6 +160,11 @@ pub trait Held: Sized {
 
     /// The value.
     fn to_value(&self) -> Value;
+
+    /// The value, of one class where the type has one for each.
+    fn value_of(&self, _class: Option<Class>) -> Value {
+        self.to_value()
+    }
 
     /// What a value says; `None`: it is of another type.
     fn from_value(value: &Value) -> Option<Self>;
@@ -179,6 +219,12 @@ const fn whole(max: u64, unit: &'static str) -> Kind {
     Kind::Integer { min: 0, max, unit }
 }
 
+/// A number in parts of `1 / one`; `None`: it cannot be told so.
+fn fixed(number: f64, one: f64) -> Option<u32> {
+    let parts = number * one + 0.5;
+    (parts >= 0.0 && parts <= f64::from(u32::MAX)).then_some(parts as u32)
+}
+
 /// The largest whole number of a TOML file.
 const MOST: u64 = i64::MAX as u64;
 
@@ -195,9 +241,9 @@ held! {
     BitRate: Rate, Kind::Rate { min: BitRate::ZERO, max: BitRate::MAX }, |v: BitRate| v, Some;
     Bytes: Size, Kind::Size { min: Bytes::ZERO, max: Bytes::MAX }, |v: Bytes| v, Some;
     Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 }, |v: Thousandths| f64::from(v.0) / 1e3,
-        |v: f64| Some(Thousandths((v * 1e3 + 0.5) as u32));
+        |v: f64| fixed(v, 1e3).map(Thousandths);
     Ppm: Number, Kind::Number { min: 0.0, max: 1.0 }, |v: Ppm| f64::from(v.0) / 1e6,
-        |v: f64| Some(Ppm((v * 1e6 + 0.5) as u32));
+        |v: f64| fixed(v, 1e6).map(Ppm);
 }
 
 /// Types that are a text in files.

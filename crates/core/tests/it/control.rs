@@ -5,7 +5,8 @@ use evenkeel_core::control::queue_limits::QueueLimitConfig;
 use evenkeel_core::control::{ControlConfig, ControlError, Controller, Observation};
 use evenkeel_core::measure::congestion::{Aggregate, Index, Sensitivity};
 use evenkeel_core::schedule::lct::X_DELAY_RANGE;
-use evenkeel_core::schedule::{Knob, KnobError};
+use evenkeel_core::settings::SettingError;
+use evenkeel_core::settings::Value;
 use evenkeel_core::{Class, Nanos};
 use proptest::prelude::*;
 
@@ -207,8 +208,8 @@ fn switched_off_it_puts_back_what_it_found_and_goes_on_measuring() {
             || controller.x_delay(Class(1)) > Nanos::ZERO
     );
     let now = Nanos::from_secs(10);
-    for knob in controller.enable(false) {
-        link.set(now, *knob, &mut ()).unwrap();
+    for change in controller.enable(false) {
+        link.set(now, change, &mut ()).unwrap();
     }
     assert!(!controller.is_enabled());
     for _ in 0..40 {
@@ -231,7 +232,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(make(ControlConfig::new(vec![])), Err(ControlError::NoClass));
     let mut bad = good.clone();
     bad.interval = Nanos(1);
-    assert!(matches!(make(bad), Err(ControlError::Range(KnobError::OutOfRange { knob: "interval", .. }))));
+    assert!(matches!(make(bad), Err(ControlError::Range(SettingError::OutOfRange { key: "interval", .. }))));
     let mut bad = good.clone();
     bad.x_delay.max = Nanos(5);
     assert_eq!(make(bad), Err(ControlError::Bounds { lower: "x_min", upper: "x_max" }));
@@ -287,13 +288,15 @@ proptest! {
         for (now, (elapsed, observed)) in intervals.into_iter().enumerate() {
             controller.take(Nanos(elapsed), &observed);
             for knob in controller.advance(Nanos(now as u64)) {
-                match *knob {
-                    Knob::XDelay(class, x) => {
+                let class = knob.class.unwrap();
+                match (knob.key, &knob.value) {
+                    ("x_delay", Value::Time(x)) => {
                         prop_assert!(class.0 < 4 && X_DELAY_RANGE.contains(&x.0));
-                        prop_assert!(x == Nanos::ZERO || (min..=max).contains(&x.0), "{x}");
+                        prop_assert!(*x == Nanos::ZERO || (min..=max).contains(&x.0), "{x}");
                     }
-                    Knob::QueueLimit(Some(class), limit) => {
-                        prop_assert!(class.0 < 4 && (bounds.min..=bounds.max).contains(&limit), "{limit}");
+                    ("limit", Value::Integer(limit)) => {
+                        let valid = u64::from(bounds.min)..=bounds.max.into();
+                        prop_assert!(class.0 < 4 && valid.contains(limit), "{limit}");
                     }
                     other => prop_assert!(false, "{other:?}"),
                 }

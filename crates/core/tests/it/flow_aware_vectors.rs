@@ -1,10 +1,11 @@
 //! PFQ and PDRR packet by packet: the worked examples of the published pseudo-code, start-up bounds, overflow, knobs.
 
 use crate::common::{TestPacket, flow};
-use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, DEFAULT_QUANTUM, KnownFlows, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::schedule::{Knob, Treated, Wake};
+use evenkeel_core::schedule::{Treated, Wake};
+use evenkeel_core::settings::Change;
 use evenkeel_core::{Bytes, FlowKey, Nanos, Packet, Reason, Scheduler};
 
 const NOW: Nanos = Nanos(1);
@@ -164,9 +165,9 @@ fn a_start_limit_takes_the_peak_off() {
 
 #[test]
 fn overflow_takes_from_the_longest_flow() {
-    let buffers = [BufferLimit::Packets(8), BufferLimit::Bytes(Bytes(8_000))];
+    let buffers = [Buffer::packets(8), Buffer::bytes(Bytes(8_000))];
     for (limit, victim) in buffers.into_iter().flat_map(|b| [(b, Victim::Head), (b, Victim::Tail)]) {
-        let buffer = Buffer { limit, victim };
+        let buffer = Buffer { victim, ..limit };
         let mut all: [Box<dyn Scheduler<TestPacket>>; 2] = [
             Box::new(pfq(PfqConfig { quantum: Bytes(1_000), buffer, ..PfqConfig::default() })),
             Box::new(pdrr(PdrrConfig { buffer, ..PdrrConfig::default() })),
@@ -194,7 +195,7 @@ fn overflow_takes_from_the_longest_flow() {
         }
     }
     // PDRR never drops priority packets: with nothing else, the arrival goes.
-    let mut pdrr = pdrr(PdrrConfig { buffer: BufferLimit::Packets(3).into(), ..PdrrConfig::default() });
+    let mut pdrr = pdrr(PdrrConfig { buffer: Buffer::packets(3), ..PdrrConfig::default() });
     (0..3).for_each(|class| assert_eq!(put(&mut pdrr, class, 100), Priority));
     let mut lost = 0;
     let treated = pdrr.enqueue(NOW, packet(9, 9, 100), &mut |p: TestPacket, _| {
@@ -250,7 +251,7 @@ fn a_raised_quantum_does_not_let_packets_overtake() {
             scheduler.enqueue(NOW, packet(id, 0, 1_500), &mut |_, _| panic!("dropped"))
         };
         assert_eq!([put(scheduler, 1), put(scheduler, 2)], [Priority, Queued]);
-        assert_eq!(scheduler.set(NOW, Knob::Quantum(Bytes(60_000))), Ok(Wake::No));
+        assert_eq!(scheduler.set(NOW, &Change::new("quantum", Bytes(60_000))), Ok(Wake::No));
         assert_eq!(put(scheduler, 3), Queued);
         let order: Vec<_> = (0..3).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().id).collect();
         assert_eq!(order, [1, 2, 3]);

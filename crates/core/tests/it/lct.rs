@@ -1,10 +1,14 @@
 //! LCT-UC: sequences worked by hand, a model that is the published pseudocode, and what must hold under any sequence.
 
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::settings::Value;
 use std::collections::VecDeque;
 
 use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket};
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
-use evenkeel_core::schedule::{Knob, MultiBacklog, Treated, Wake};
+use evenkeel_core::schedule::{Treated, Wake};
+use evenkeel_core::settings::Change;
 use evenkeel_core::{Class, Nanos, Reason, Scheduler};
 use proptest::prelude::*;
 
@@ -22,7 +26,7 @@ fn us(n: u64) -> Nanos {
 
 impl Bench {
     fn new(x: &[u64], change: impl FnOnce(&mut LctConfig)) -> Self {
-        let mut config = LctConfig { x_delay: x.iter().map(|x| us(*x)).collect(), ..LctConfig::default() };
+        let mut config = LctConfig::with_delays(x.iter().map(|x| us(*x)).collect::<Vec<_>>());
         change(&mut config);
         Self { lct: Lct::new(config).unwrap(), next: 0 }
     }
@@ -109,7 +113,7 @@ fn position_five_serves_a_class_alone_without_module_two() {
 fn several_wait_and_none_is_due_is_a_matter_of_policy() {
     let b = |policy| {
         // Class 0 was served at 10 (due 110), class 1 at 20 (due 100), class 2 at 90 (due 170).
-        let mut b = Bench::new(&[100, 80, 80], |c| c.policy = policy);
+        let mut b = Bench::new(&[100, 80, 80], |c| c.multi_backlog = policy);
         for (class, at) in [(0, 10), (1, 20), (2, 90)] {
             b.arrive(class);
             assert!(b.send(at).is_some());
@@ -141,7 +145,7 @@ fn several_wait_and_none_is_due_is_a_matter_of_policy() {
     // One or the other, as module 2 says.
     let mut both = b(MultiBacklog::HoldWithModule2);
     assert_eq!((both.send(95), both.wake(95)), (None, Some(100)));
-    assert_eq!(both.lct.set(us(95), Knob::Module2(false)), Ok(Wake::Now));
+    assert_eq!(both.lct.set(us(95), &Change::new("module2", false)), Ok(Wake::Now));
     assert_eq!((both.send(95), both.send(96)), (Some(3), Some(4)));
 }
 
@@ -197,17 +201,17 @@ fn a_lowered_x_acts_at_once() {
     b.arrive(1);
     assert_eq!((b.send(10), b.wake(10)), (Some(0), Some(20_010)));
     // Raised: from the next service on.
-    assert_eq!(b.lct.set(us(20), Knob::XDelay(Class(1), us(30_000))), Ok(Wake::No));
+    assert_eq!(b.lct.set(us(20), &Change::of("x_delay", Class(1), us(30_000))), Ok(Wake::No));
     assert_eq!(b.wake(20), Some(20_010));
     // Lowered: no later than 20 + 100, and the transmit side must look again.
-    assert_eq!(b.lct.set(us(20), Knob::XDelay(Class(1), us(100))), Ok(Wake::Now));
+    assert_eq!(b.lct.set(us(20), &Change::of("x_delay", Class(1), us(100))), Ok(Wake::Now));
     assert_eq!((b.send(119), b.wake(119)), (None, Some(120)));
     // Lowered to none: now.
-    assert_eq!(b.lct.set(us(119), Knob::XDelay(Class(1), us(0))), Ok(Wake::Now));
+    assert_eq!(b.lct.set(us(119), &Change::of("x_delay", Class(1), us(0))), Ok(Wake::Now));
     assert_eq!(b.send(119), Some(1));
     // Nothing waits: nobody need be woken.
-    assert_eq!(b.lct.set(us(119), Knob::XDelay(Class(1), us(9))), Ok(Wake::No));
-    assert_eq!(b.lct.set(us(119), Knob::XDelay(Class(1), us(0))), Ok(Wake::No));
+    assert_eq!(b.lct.set(us(119), &Change::of("x_delay", Class(1), us(9))), Ok(Wake::No));
+    assert_eq!(b.lct.set(us(119), &Change::of("x_delay", Class(1), us(0))), Ok(Wake::No));
 }
 
 #[test]
@@ -218,19 +222,19 @@ fn what_a_switch_releases_wakes_the_transmit_side() {
     assert!(b.send(10).is_some());
     b.arrive(0); // 2
     assert_eq!(b.send(20), None);
-    assert_eq!(b.lct.set(us(20), Knob::Module2(true)), Ok(Wake::No));
-    assert_eq!(b.lct.set(us(20), Knob::Module2(false)), Ok(Wake::Now));
-    assert_eq!(b.lct.set(us(20), Knob::MultiBacklog(MultiBacklog::Hold)), Ok(Wake::No));
+    assert_eq!(b.lct.set(us(20), &Change::new("module2", true)), Ok(Wake::No));
+    assert_eq!(b.lct.set(us(20), &Change::new("module2", false)), Ok(Wake::Now));
+    assert_eq!(b.lct.set(us(20), &Change::new("multi_backlog", MultiBacklog::Hold)), Ok(Wake::No));
     b.arrive(1); // 3
     assert_eq!(b.send(20), None);
-    assert_eq!(b.lct.set(us(20), Knob::MultiBacklog(MultiBacklog::MinX)), Ok(Wake::Now));
+    assert_eq!(b.lct.set(us(20), &Change::new("multi_backlog", MultiBacklog::MinX)), Ok(Wake::Now));
     assert!(b.send(20).is_some());
 }
 
 #[test]
 fn each_class_has_its_own_limit() {
-    let mut b = Bench::new(&[0, 0], |c| c.limit = 2);
-    assert!(b.lct.set(us(0), Knob::QueueLimit(Some(Class(1)), 1)).is_ok());
+    let mut b = Bench::new(&[0, 0], |c| c.limit = PerClass::all(2));
+    assert!(b.lct.set(us(0), &Change::of("limit", Class(1), 1_u32)).is_ok());
     b.arrive(0);
     b.arrive(0);
     b.arrive(1);
@@ -293,7 +297,7 @@ impl Published {
     }
 
     fn visit_empty(&mut self, lct: &Lct<TestPacket>, now: u64, k: usize) {
-        if lct.rearm_empty() && now >= self.dt[k] {
+        if lct.config().rearm_empty && now >= self.dt[k] {
             self.dt[k] = now + self.x[k];
         }
     }
@@ -310,7 +314,7 @@ impl Published {
                     self.visit_empty(lct, now, k);
                     k = (k + 1) % n;
                 }
-                if now >= self.dt[k] || !lct.module2() {
+                if now >= self.dt[k] || !lct.config().module2 {
                     return Decision::Serve(k);
                 }
                 return Decision::Hold(self.dt[k]);
@@ -327,12 +331,12 @@ impl Published {
         }
         let first_least =
             |of: &[u64]| waiting.iter().copied().reduce(|a, b| if of[b] < of[a] { b } else { a });
-        match lct.policy() {
+        match lct.config().multi_backlog {
             MultiBacklog::MinX => Decision::Serve(first_least(&self.x).unwrap()),
             MultiBacklog::EarliestDue => Decision::Serve(first_least(&self.dt).unwrap()),
             MultiBacklog::Hold => Decision::Hold(self.dt[first_least(&self.dt).unwrap()]),
             MultiBacklog::RoundRobin => Decision::Serve(waiting[0]),
-            MultiBacklog::HoldWithModule2 if lct.module2() => {
+            MultiBacklog::HoldWithModule2 if lct.config().module2 => {
                 Decision::Hold(self.dt[first_least(&self.dt).unwrap()])
             }
             MultiBacklog::HoldWithModule2 => Decision::Serve(waiting[0]),
@@ -357,7 +361,7 @@ impl Witness {
     fn step(&mut self, harness: &mut Harness<Lct<TestPacket>>, op: Op) {
         let before = harness.scheduler.clone();
         let (now, model) = (harness.now.0, &mut self.model);
-        match (op, harness.step(op)) {
+        match (op.clone(), harness.step(op)) {
             (_, Outcome::Arrived { packet, treated: Treated::Queued, .. }) => {
                 model.queues[before.queue_of(&packet)].push_back(packet.id);
             }
@@ -366,12 +370,12 @@ impl Witness {
                 let expected = match model.schedule(&before, now) {
                     Decision::Serve(k) => Some(model.serve(now, k)),
                     Decision::Hold(until) => {
-                        let holds = match before.policy() {
+                        let holds = match before.config().multi_backlog {
                             MultiBacklog::Hold => true,
-                            MultiBacklog::HoldWithModule2 => before.module2(),
+                            MultiBacklog::HoldWithModule2 => before.config().module2,
                             _ => false,
                         };
-                        assert!(holds || busy == 1 && before.module2());
+                        assert!(holds || busy == 1 && before.config().module2);
                         let until = Nanos(until.max(now));
                         assert!(wake.is_some_and(|t| t >= until && t.0 - until.0 < FREEBSD_TICK.0));
                         // An X of zero is never held.
@@ -385,14 +389,15 @@ impl Witness {
                 if let Some(packet) = sent {
                     let k = before.queue_of(&packet);
                     // Alone, with module 2: at most one packet per X. With the default: alone or not.
-                    let held = busy == 1 || before.policy() == MultiBacklog::HoldWithModule2;
-                    if before.module2() && held {
+                    let held = busy == 1 || before.config().multi_backlog == MultiBacklog::HoldWithModule2;
+                    if before.config().module2 && held {
                         assert!(self.last[k].is_none_or(|last| now - last >= model.x[k]));
                     }
                     self.last[k] = Some(now);
                 }
             }
-            (Op::Set(Knob::XDelay(class, x)), Outcome::Set(Ok(_))) => {
+            (Op::Set(Change { key: "x_delay", class: Some(class), value }), Outcome::Set(Ok(_))) => {
+                let Value::Time(x) = value else { panic!("{value:?} is no time") };
                 let k = class.index();
                 model.read_x(&harness.scheduler);
                 model.dt[k] = model.dt[k].min(now + x.0);
@@ -421,13 +426,13 @@ fn configs() -> impl Strategy<Value = LctConfig> {
         1 => prop::collection::vec(0..400 * US, 60..140),
     ];
     (x, 1u32..8, any::<bool>(), policy, any::<bool>(), tick).prop_map(
-        |(x, limit, module2, policy, rearm_empty, timer_tick)| LctConfig {
-            x_delay: x.into_iter().map(Nanos).collect(),
-            limit,
+        |(x, limit, module2, multi_backlog, rearm_empty, timer_tick)| LctConfig {
+            limit: PerClass::all(limit),
             module2,
-            policy,
+            multi_backlog,
             rearm_empty,
             timer_tick,
+            ..LctConfig::with_delays(x.into_iter().map(Nanos).collect::<Vec<_>>())
         },
     )
 }

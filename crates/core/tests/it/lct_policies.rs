@@ -5,8 +5,9 @@
 use crate::wire::{IP_LEN, Out, TestPacket, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::measure::Qostat;
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
-use evenkeel_core::schedule::{Knob, MultiBacklog};
+use evenkeel_core::settings::{Change, PerClass};
 use evenkeel_core::{BitRate, Class, Nanos, Scheduler};
 
 /// What a packet of the testbed takes on the wire: 1466 bytes at 100 Mbit/s.
@@ -62,11 +63,10 @@ fn measure(policy: MultiBacklog, limit: u32, steps: &[Step], senders: &[u16]) ->
 
 fn new_link(policy: MultiBacklog, limit: u32) -> Link<TestPacket, Lct<TestPacket>> {
     let lct = Lct::new(LctConfig {
-        x_delay: vec![Nanos::ZERO; 4],
-        limit,
-        policy,
+        limit: PerClass::all(limit),
+        multi_backlog: policy,
         timer_tick: FREEBSD_TICK,
-        ..LctConfig::default()
+        ..LctConfig::with_delays(vec![Nanos::ZERO; 4])
     });
     let config = LinkConfig {
         ring: RingConfig { slots: 128, refill: Refill::WholeRing },
@@ -87,9 +87,9 @@ fn run(policy: MultiBacklog, limit: u32, steps: &[Step], senders: &[u16], seed: 
     for (at, (x_us, module2)) in steps.iter().enumerate() {
         let from = Nanos(STEP.0 * at as u64);
         for (class, x) in CLASSES.into_iter().zip(x_us) {
-            link.set(from, Knob::XDelay(Class(class), Nanos::from_micros(*x)), &mut out).unwrap();
+            link.set(from, &Change::of("x_delay", Class(class), Nanos::from_micros(*x)), &mut out).unwrap();
         }
-        link.set(from, Knob::Module2(*module2), &mut out).unwrap();
+        link.set(from, &Change::new("module2", *module2), &mut out).unwrap();
         let mut before = None;
         loop {
             let i = (0..senders.len()).min_by_key(|i| next[*i]).unwrap();
@@ -132,7 +132,7 @@ fn graded(before: &[Seen; 3], after: &[Seen; 3]) -> bool {
 /// Whether a call with several classes waiting, none of them due, gives a packet; module 2 on.
 fn gives_a_packet(policy: MultiBacklog) -> bool {
     let x_delay = vec![Nanos::from_millis(1); 3];
-    let mut lct = Lct::new(LctConfig { x_delay, policy, ..LctConfig::default() }).unwrap();
+    let mut lct = Lct::new(LctConfig { multi_backlog: policy, ..LctConfig::with_delays(x_delay) }).unwrap();
     for id in 0..4 {
         let _ = lct.enqueue(Nanos(1), packet(id, id as u16 % 2, IP_LEN, Nanos(1)), &mut |_, _| ());
     }
@@ -202,11 +202,11 @@ const WORDS: [&str; 5] = ["hold-with-module2", "round-robin", "min-x", "hold", "
 
 #[test]
 fn the_table_of_policies_and_sentences_is_what_the_code_does() {
-    let judged = MultiBacklog::ALL.map(judge);
+    let judged = MultiBacklog::ALL.iter().map(|policy| judge(*policy)).collect::<Vec<_>>();
     let mut table = format!("| sentence | {} |\n", WORDS.map(|word| format!("`{word}`")).join(" | "));
     table += &format!("|---|{}\n", "---|".repeat(WORDS.len()));
     for (row, (sentence, _)) in judged[0].iter().enumerate() {
-        let cells = judged.each_ref().map(|policy| if policy[row].1 { "✓" } else { "✗" });
+        let cells: Vec<_> = judged.iter().map(|policy| if policy[row].1 { "✓" } else { "✗" }).collect();
         table += &format!("| {sentence} | {} |\n", cells.join(" | "));
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lct.md");
@@ -220,6 +220,10 @@ fn no_rule_fits_more_sentences_than_the_default() {
     let fits = |policy| judge(policy).iter().filter(|(_, holds)| *holds).count();
     let default = fits(MultiBacklog::default());
     for policy in MultiBacklog::ALL.into_iter().skip(1) {
-        assert!(fits(policy) < default, "{policy:?} fits {} sentences, the default {default}", fits(policy));
+        assert!(
+            fits(*policy) < default,
+            "{policy:?} fits {} sentences, the default {default}",
+            fits(*policy)
+        );
     }
 }

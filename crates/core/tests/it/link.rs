@@ -1,12 +1,13 @@
 //! What a link does when: pacing, refill rules, the time of a scheduler call, shaping, back-pressure, live changes.
 
+use crate::common::{tail, weighted};
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
-use evenkeel_core::OutOfRange;
 use evenkeel_core::link::{Held, Link, LinkConfig, Refill, RingConfig, Translate};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{AnyScheduler, Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
+use evenkeel_core::schedule::wfq_altq::WfqAltq;
+use evenkeel_core::schedule::{AnyScheduler, Backlog, DropSink, Meters, Treated, Wake};
+use evenkeel_core::settings::{Change, PerClass, SettingError};
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Scheduler};
 
@@ -144,13 +145,7 @@ fn slots_of_a_whole_ring_stay_taken_until_it_is_empty() {
 #[test]
 fn scheduler_calls_are_counted_by_busy_queues_and_take_their_time() {
     let config = LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(8, Refill::AnySlot) };
-    let scheduler = WfqAltq::new(WfqAltqConfig {
-        queues: 2,
-        weights: Vec::new(),
-        select: QueueSelect::Class,
-        drop: DropRule::TailPerQueue { limit: 10 },
-    })
-    .unwrap();
+    let scheduler = WfqAltq::new(weighted(&[100, 100], tail(10))).unwrap();
     let mut link = Link::new(config, scheduler, 2).unwrap();
     let mut out = Out::default();
     let mut arrive = |link: &mut Link<_, _>, id, class, us| {
@@ -199,7 +194,7 @@ fn a_packet_that_comes_to_the_front_is_looked_at_while_the_shaper_waits() {
     let shaper = ShaperConfig { rate: BitRate::from_mbps(8), burst: Bytes(1_000) };
     let config = LinkConfig { shaper: Some(shaper), ..LinkConfig::default() };
     let x_delay = vec![Nanos::ZERO, Nanos::from_secs(1)];
-    let scheduler = Lct::new(LctConfig { x_delay, module2: false, ..LctConfig::default() }).unwrap();
+    let scheduler = Lct::new(LctConfig { module2: false, ..LctConfig::with_delays(x_delay) }).unwrap();
     let mut link = Link::new(config, scheduler, 2).unwrap();
     let mut out = Out::default();
     let _ = link.enqueue(Nanos::ZERO, packet(0, 1, Bytes(900), Nanos::ZERO), &mut out);
@@ -236,7 +231,8 @@ fn without_a_rate_packets_leave_while_the_port_has_room() {
 /// Two classes of which the second is held by module 2.
 fn held_class(tick: Nanos) -> Lct<TestPacket> {
     let x_delay = vec![Nanos::ZERO, Nanos::from_millis(5)];
-    Lct::new(LctConfig { x_delay, limit: 2, timer_tick: tick, ..LctConfig::default() }).unwrap()
+    Lct::new(LctConfig { limit: PerClass::all(2), timer_tick: tick, ..LctConfig::with_delays(x_delay) })
+        .unwrap()
 }
 
 /// Three packets of class 1 arrive; the first leaves at once, the others are held.
@@ -261,7 +257,7 @@ fn turning_module_2_off_starts_the_transmit_side() {
     let mut link = Link::new(LinkConfig::paced(RATE), held_class(Nanos::ZERO), 2).unwrap();
     let mut out = Out::default();
     hold_two(&mut link, &mut out);
-    link.set(Nanos(1_000_000), Knob::Module2(false), &mut out).unwrap();
+    link.set(Nanos(1_000_000), &Change::new("module2", false), &mut out).unwrap();
     link.advance(Nanos::SECOND, &mut out);
     assert_eq!(instants(&out), [TIME, 1_000_000 + TIME, 1_000_000 + 2 * TIME]);
 }
@@ -271,9 +267,9 @@ fn a_wrong_knob_changes_nothing() {
     let mut link = Link::new(LinkConfig::paced(RATE), held_class(Nanos::ZERO), 2).unwrap();
     let mut out = Out::default();
     hold_two(&mut link, &mut out);
-    let wrong = Knob::XDelay(Class(7), Nanos::ZERO);
-    let error = link.set(Nanos(1_000_000), wrong, &mut out).unwrap_err();
-    assert_eq!(error, KnobError::NoSuchClass { class: Class(7), classes: 2 });
+    let wrong = Change::of("x_delay", Class(7), Nanos::ZERO);
+    let error = link.set(Nanos(1_000_000), &wrong, &mut out).unwrap_err();
+    assert_eq!(error, SettingError::NoSuchClass { class: Class(7), classes: 2 });
     link.advance(Nanos::SECOND, &mut out);
     assert_eq!(instants(&out), [TIME, 5_000_000 + TIME, 10_000_000 + TIME]);
 }
@@ -288,7 +284,7 @@ fn a_coarse_timer_is_not_hurried_by_a_drop() {
     let now = Nanos::from_millis(7);
     let treated = link.enqueue(now, packet(9, 1, IP_LEN, now), &mut out);
     assert_eq!(treated, Treated::Dropped(Reason::QueueFull));
-    link.set(now, Knob::RearmEmpty(true), &mut out).unwrap();
+    link.set(now, &Change::new("rearm_empty", true), &mut out).unwrap();
     assert_eq!(link.next_wake(), Some(FREEBSD_TICK));
     link.advance(Nanos::SECOND, &mut out);
     assert_eq!(instants(&out), [TIME, 10_000_000 + TIME, 20_000_000 + TIME]);
@@ -296,12 +292,7 @@ fn a_coarse_timer_is_not_hurried_by_a_drop() {
 
 #[test]
 fn swapping_the_discipline_keeps_what_is_queued() {
-    let wfq = WfqAltq::new(WfqAltqConfig {
-        queues: 2,
-        weights: Vec::new(),
-        select: QueueSelect::Class,
-        drop: DropRule::TailPerQueue { limit: 50 },
-    });
+    let wfq = WfqAltq::new(weighted(&[100, 100], tail(50)));
     let mut link = Link::new(ring(1, Refill::AnySlot), AnyScheduler::WfqAltq(wfq.unwrap()), 2).unwrap();
     let mut out = Out::default();
     for id in 0..10 {
@@ -443,13 +434,19 @@ fn configurations_are_checked_at_both_ends_of_each_range() {
         assert_eq!(with(change, low), Ok(()));
         assert_eq!(with(change, high), Ok(()));
         for wrong in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
-            let OutOfRange { key, value, min, max, .. } = with(change, wrong).unwrap_err();
-            assert_eq!((key, value, min, max), (name, wrong, low, high));
+            let refused = with(change, wrong).unwrap_err();
+            assert!(
+                matches!(&refused, SettingError::OutOfRange { key, .. } if name.ends_with(key)),
+                "{refused}"
+            );
         }
     }
     for classes in [0, LinkConfig::MAX_CLASSES + 1] {
         let error = Link::new(good, fifo(), classes).unwrap_err();
-        assert_eq!(error.to_string(), format!("classes {classes} is out of range: 1 to 1024"));
+        assert_eq!(
+            error.to_string(),
+            format!("classes: {classes} classes is out of range; valid: 1 to 1024 classes")
+        );
     }
     // A refused change leaves the link as it was.
     let mut link = Link::new(good, fifo(), 1).unwrap();
@@ -485,8 +482,8 @@ impl Scheduler<TestPacket> for Metronome {
     fn peek_len(&self, _: Nanos) -> Option<Bytes> {
         self.queue.front().filter(|_| self.allowed > 0).map(|p| p.ip_len)
     }
-    fn set(&mut self, _: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        Err(KnobError::NoSuchKnob { knob: knob.name(), discipline: "metronome" })
+    fn set(&mut self, _: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        Err(SettingError::NoSuchSetting { key: change.key, of: "metronome" })
     }
     fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
         self.queue.drain(..).for_each(into);

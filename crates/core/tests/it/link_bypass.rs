@@ -1,15 +1,19 @@
 //! The short way of an idle link without a rate: nobody can tell it from the long one by what the link does or counts.
 
+use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig};
-use evenkeel_core::schedule::buffer::BufferLimit;
+use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{Backlog, DropSink, Knob, KnobError, Meters, Treated, Wake};
-use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler, Weight};
+use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::{Backlog, DropSink, Meters, Treated, Wake};
+use evenkeel_core::settings::Change;
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::settings::SettingError;
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Scheduler};
 use proptest::prelude::*;
 
 /// A discipline that never lets a packet pass by.
@@ -28,8 +32,8 @@ impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Long<S> {
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
         self.0.peek_len(now)
     }
-    fn set(&mut self, now: Nanos, knob: Knob) -> Result<Wake, KnobError> {
-        self.0.set(now, knob)
+    fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+        self.0.set(now, change)
     }
     fn drain(&mut self, into: &mut dyn FnMut(TestPacket)) {
         self.0.drain(into);
@@ -129,7 +133,7 @@ proptest! {
     #[test]
     fn fifo_and_pfq_are_the_same_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
         both_ways(|| Fifo::new(FifoConfig { limit: 5 }).unwrap(), &ops, exactly);
-        let pfq = || Pfq::new(PfqConfig { buffer: BufferLimit::Packets(5).into(), ..PfqConfig::default() }).unwrap();
+        let pfq = || Pfq::new(PfqConfig { buffer: Buffer::packets(5), ..PfqConfig::default() }).unwrap();
         both_ways(pfq, &ops, exactly);
     }
 
@@ -140,9 +144,11 @@ proptest! {
         weights in prop::collection::vec(1u32..400, 4),
         high_water in prop::option::of(1_500u64..4_000),
     ) {
-        let drop = high_water.map_or(DropRule::TailPerQueue { limit: 5 }, |bytes| DropRule::LongestHead { high_water: Bytes(bytes) });
-        let weights: Vec<Weight> = weights.into_iter().map(Weight).collect();
-        let build = || WfqAltq::new(WfqAltqConfig { queues: 4, weights: weights.clone(), drop, ..WfqAltqConfig::default() }).unwrap();
+        let config = weighted(&weights, high_water.map_or_else(|| tail(5), longest));
+        // By the hash of the destination, as ALTQ ships it: the packets here have one each class.
+        let select = QueueSelect::HashDestination;
+        let config = WfqAltqConfig { select, queues: 4, ..config };
+        let build = || WfqAltq::new(config.clone()).unwrap();
         both_ways(build, &ops, |short, short_out, long, long_out| {
             exactly(short, short_out, long, long_out);
             let (short, long) = (short.scheduler(), &long.scheduler().0);
@@ -161,7 +167,7 @@ proptest! {
     ) {
         let x_delay: Vec<Nanos> = x.into_iter().map(Nanos).collect();
         let classes = x_delay.len() as u16;
-        let build = || Lct::new(LctConfig { x_delay: x_delay.clone(), limit: 5, module2, rearm_empty, ..LctConfig::default() }).unwrap();
+        let build = || Lct::new(LctConfig { limit: PerClass::all(5), module2, rearm_empty, ..LctConfig::with_delays(x_delay.clone()) }).unwrap();
         both_ways(build, &ops, |short, short_out, long, long_out| {
             exactly(short, short_out, long, long_out);
             let (short, long) = (short.scheduler(), &long.scheduler().0);
@@ -173,7 +179,7 @@ proptest! {
     /// wire takes longer for one packet than for another.
     #[test]
     fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(unpaced(), 1..200)) {
-        let pdrr = || Pdrr::new(PdrrConfig { buffer: BufferLimit::Packets(5).into(), ..PdrrConfig::default() }).unwrap();
+        let pdrr = || Pdrr::new(PdrrConfig { buffer: Buffer::packets(5), ..PdrrConfig::default() }).unwrap();
         both_ways(pdrr, &ops, |short, short_out, long, long_out| {
             assert_eq!(short_out.sent.len(), long_out.sent.len());
             assert_eq!(short.qostat().class(Class(0)).in_packets, long.qostat().class(Class(0)).in_packets);
@@ -199,7 +205,7 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let afl_linger = Nanos::from_millis(1);
     let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
     assert_eq!(lingering.bypass(now, &one), None);
-    let buffer = BufferLimit::Bytes(Bytes(1_538)).into();
+    let buffer = Buffer::bytes(Bytes(1_538));
     let mut small = Pdrr::new(PdrrConfig { buffer, ..PdrrConfig::default() }).unwrap();
     assert_eq!(small.bypass(now, &packet(1, 0, Bytes(1_501), now)), None);
 }

@@ -1,16 +1,21 @@
 //! What holds for a link whatever happens to it, and how far it is from the ideal one.
 
+use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::reference::Gps;
+use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
-use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
+use evenkeel_core::schedule::buffer::Buffer;
+use evenkeel_core::schedule::buffer::KnownFlows;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{AnyScheduler, Knob, MultiBacklog};
+use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
+use evenkeel_core::settings::Change;
+use evenkeel_core::settings::PerClass;
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Scheduler, Weight};
 use proptest::prelude::*;
@@ -32,7 +37,7 @@ enum Op {
     },
     /// The caller comes when the link asked for it.
     Wake,
-    Set(Knob),
+    Set(Change),
     Swap(Discipline),
     Reconfigure(LinkConfig),
     Drain,
@@ -43,7 +48,7 @@ enum Op {
 #[derive(Clone, Debug)]
 enum Discipline {
     Fifo(u32),
-    Wfq(DropRule, [u32; CLASSES as usize]),
+    Wfq(WfqAltqConfig),
     Lct(LctConfig),
     Pfq(u32),
     Pdrr(u32, Nanos),
@@ -54,18 +59,14 @@ impl Discipline {
     fn build(&self) -> AnyScheduler<TestPacket> {
         match self.clone() {
             Self::Fifo(limit) => AnyScheduler::Fifo(Fifo::new(FifoConfig { limit }).unwrap()),
-            Self::Wfq(drop, weights) => {
-                let weights = weights.map(Weight).to_vec();
-                let config = WfqAltqConfig { queues: CLASSES, weights, select: QueueSelect::Class, drop };
-                AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap())
-            }
+            Self::Wfq(config) => AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap()),
             Self::Lct(config) => AnyScheduler::Lct(Lct::new(config).unwrap()),
             Self::Pfq(limit) => {
-                let (buffer, flows) = (BufferLimit::Packets(limit).into(), KnownFlows::up_to(3));
+                let (buffer, flows) = (Buffer::packets(limit), KnownFlows::up_to(3));
                 AnyScheduler::Pfq(Pfq::new(PfqConfig { buffer, flows, ..PfqConfig::default() }).unwrap())
             }
             Self::Pdrr(limit, afl_linger) => {
-                let (buffer, flows) = (BufferLimit::Packets(limit).into(), KnownFlows::up_to(3));
+                let (buffer, flows) = (Buffer::packets(limit), KnownFlows::up_to(3));
                 let config = PdrrConfig { buffer, flows, afl_linger, ..PdrrConfig::default() };
                 AnyScheduler::Pdrr(Pdrr::new(config).unwrap())
             }
@@ -91,10 +92,7 @@ fn policy() -> impl Strategy<Value = MultiBacklog> {
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {
-    let drop = prop_oneof![
-        (1_500u64..9_000).prop_map(|b| DropRule::LongestHead { high_water: Bytes(b) }),
-        (1u32..12).prop_map(|limit| DropRule::TailPerQueue { limit }),
-    ];
+    let drop = prop_oneof![(1_500u64..9_000).prop_map(longest), (1u32..12).prop_map(tail),];
     let weights = prop::array::uniform4(prop_oneof![Just(1u32), Just(30), Just(100), Just(1_000)]);
     let tick = prop_oneof![Just(Nanos::ZERO), Just(Nanos(700)), Just(FREEBSD_TICK)];
     let lct = (
@@ -105,33 +103,34 @@ fn discipline() -> impl Strategy<Value = Discipline> {
         any::<bool>(),
         tick,
     )
-        .prop_map(|(x_delay, limit, module2, policy, rearm_empty, timer_tick)| LctConfig {
-            x_delay,
-            limit,
+        .prop_map(|(x_delay, limit, module2, multi_backlog, rearm_empty, timer_tick)| LctConfig {
+            limit: PerClass::all(limit),
             module2,
-            policy,
+            multi_backlog,
             rearm_empty,
             timer_tick,
+            ..LctConfig::with_delays(x_delay)
         });
     prop_oneof![
         (1u32..30).prop_map(Discipline::Fifo),
         (1u32..30).prop_map(Discipline::Pfq),
         (1u32..30, x_delay()).prop_map(|(limit, linger)| Discipline::Pdrr(limit, linger)),
         (1u32..30).prop_map(Discipline::Afan),
-        (drop, weights).prop_map(|(drop, weights)| Discipline::Wfq(drop, weights)),
+        (drop, weights).prop_map(|(drop, weights)| Discipline::Wfq(weighted(&weights, drop))),
         lct.prop_map(Discipline::Lct),
     ]
 }
 
-fn knob() -> impl Strategy<Value = Knob> {
+fn change() -> impl Strategy<Value = Change> {
     let class = (0..CLASSES + 1).prop_map(Class);
     prop_oneof![
-        (class.clone(), 0u32..2_000).prop_map(|(c, w)| Knob::Weight(c, Weight(w))),
-        (class.clone(), x_delay()).prop_map(|(c, x)| Knob::XDelay(c, x)),
-        (prop::option::of(class), 0u32..12).prop_map(|(c, n)| Knob::QueueLimit(c, n)),
-        any::<bool>().prop_map(Knob::Module2),
-        policy().prop_map(Knob::MultiBacklog),
-        any::<bool>().prop_map(Knob::RearmEmpty),
+        (class.clone(), 0u32..2_000).prop_map(|(c, w)| Change::of("weight", c, Weight(w))),
+        (class.clone(), x_delay()).prop_map(|(c, x)| Change::of("x_delay", c, x)),
+        (prop::option::of(class), 0u32..12)
+            .prop_map(|(class, n)| Change { class, ..Change::new("limit", n) }),
+        any::<bool>().prop_map(|value| Change::new("module2", value)),
+        policy().prop_map(|value| Change::new("multi_backlog", value)),
+        any::<bool>().prop_map(|value| Change::new("rearm_empty", value)),
     ]
 }
 
@@ -161,7 +160,7 @@ fn ops(rate: BoxedStrategy<Option<BitRate>>) -> impl Strategy<Value = Vec<Op>> {
         20 => arrival(),
         3 => gap().prop_map(|gap| Op::Advance { gap }),
         3 => Just(Op::Wake),
-        2 => knob().prop_map(Op::Set),
+        2 => change().prop_map(Op::Set),
         1 => discipline().prop_map(Op::Swap),
         1 => config(rate).prop_map(Op::Reconfigure),
     ];
@@ -208,7 +207,7 @@ fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out
                 }
             }
             Op::Set(knob) => {
-                let _ = link.set(now, knob, &mut out);
+                let _ = link.set(now, &knob, &mut out);
             }
             Op::Swap(discipline) => link.swap(now, discipline.build(), &mut out),
             Op::Reconfigure(config) => link.reconfigure(now, config, &mut out).unwrap(),
@@ -333,7 +332,7 @@ fn wfq_stays_close_to_the_fluid_link() {
     // 1462 bytes of IP are 1500 on the wire: 75 Mbit/s there are 73.1 Mbit/s of IP.
     const LENGTH: u64 = 1462;
     const QUOTAS: [u64; 3] = [153, 512, 5120];
-    let discipline = Discipline::Wfq(DropRule::TailPerQueue { limit: 4_000 }, [30, 100, 1_000, 100]).build();
+    let discipline = Discipline::Wfq(weighted(&[30, 100, 1_000, 100], tail(4_000))).build();
     let ring = RingConfig { slots: 1, refill: Refill::AnySlot };
     let config = LinkConfig { ring, ..LinkConfig::paced(BitRate::from_mbps(75)) };
     let mut link = Link::new(config, discipline, CLASSES).unwrap();

@@ -1,18 +1,22 @@
 //! A link does not allocate per packet: everything is there after construction.
 
+use crate::common::{longest, tail, weighted};
+use evenkeel_core::schedule::DisciplineConfig;
+use evenkeel_core::settings::PerClass;
 use std::sync::Arc;
 
 use crate::wire::{TestPacket, packet};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
+use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
-use evenkeel_core::schedule::buffer::{BufferLimit, KnownFlows};
+use evenkeel_core::schedule::buffer::Buffer;
+use evenkeel_core::schedule::buffer::KnownFlows;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
-use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{AnyScheduler, Knob};
+use evenkeel_core::schedule::wfq_altq::WfqAltq;
+use evenkeel_core::settings::Change;
 use evenkeel_core::shape::ShaperConfig;
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason, Weight};
@@ -35,30 +39,28 @@ impl LinkSink<TestPacket> for Counter {
 
 #[test]
 fn enqueue_advance_and_set_do_not_allocate() {
-    let wfq = |drop| {
-        let weights = [1, 30, 100, 1_000].map(Weight).to_vec();
-        let config = WfqAltqConfig { queues: 4, weights, select: QueueSelect::Class, drop };
-        AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap())
-    };
+    let wfq = |config| AnyScheduler::WfqAltq(WfqAltq::new(weighted(&[1, 30, 100, 1_000], config)).unwrap());
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
     // Fewer places than flows: some find the list full, others push idle ones out.
-    let (flows, buffer) = (KnownFlows::up_to(150), BufferLimit::Packets(200).into());
-    let shared = |discipline| {
+    let (flows, buffer) = (KnownFlows::up_to(150), Buffer::packets(200));
+    let shared = |discipline: DisciplineConfig| {
         let link = SharedLink::new(2, 1, Nanos::from_millis(5));
         link.set_rate(Some(BitRate::from_mbps(100)));
-        AnyScheduler::SharedFlows(Box::new(SharedFlows::new(discipline, Arc::new(link), 1).unwrap()))
+        discipline.build_part(1, Arc::new(link), 1).unwrap()
     };
     let disciplines = [
-        shared(FlowDiscipline::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
-        shared(FlowDiscipline::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
-        shared(FlowDiscipline::Afan(AfanConfig { flows, ..AfanConfig::default() })),
+        shared(DisciplineConfig::Pfq(PfqConfig { flows, buffer, ..PfqConfig::default() })),
+        shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
+        shared(DisciplineConfig::Afan(AfanConfig { flows, ..AfanConfig::default() })),
         AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, buffer, ..PfqConfig::default() }).unwrap()),
         AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap()),
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 200 }).unwrap()),
-        wfq(DropRule::TailPerQueue { limit: 50 }),
-        wfq(DropRule::LongestHead { high_water: Bytes(65_536) }),
-        AnyScheduler::Lct(Lct::new(LctConfig { x_delay, limit: 50, ..LctConfig::default() }).unwrap()),
+        wfq(tail(50)),
+        wfq(longest(65_536)),
+        AnyScheduler::Lct(
+            Lct::new(LctConfig { limit: PerClass::all(50), ..LctConfig::with_delays(x_delay) }).unwrap(),
+        ),
     ];
     // The counter counts.
     assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1);
@@ -79,8 +81,12 @@ fn enqueue_advance_and_set_do_not_allocate() {
                 let _ = link.enqueue(now, packet(id, (id % 400) as u16, length, now), &mut counter);
                 if id % 100 == 0 {
                     link.advance(now + Nanos(20_000), &mut counter);
-                    let _ = link.set(now, Knob::XDelay(Class(1), Nanos(id)), &mut counter);
-                    let _ = link.set(now, Knob::Weight(Class(1), Weight(1 + id as u32 % 99)), &mut counter);
+                    let _ = link.set(now, &Change::of("x_delay", Class(1), Nanos(id)), &mut counter);
+                    let _ = link.set(
+                        now,
+                        &Change::of("weight", Class(1), Weight(1 + id as u32 % 99)),
+                        &mut counter,
+                    );
                 }
             }
             link.advance(Nanos::from_secs(100), &mut counter);

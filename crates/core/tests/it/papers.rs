@@ -4,13 +4,15 @@
 //! change of any rule shows; what was published is read from `scenarios/published` and compared as the paper states it:
 //! percentages for "How Unfair can Weighted Fair Queuing be?", Table 1, orders for "An Effective Scheduler for IP Routers".
 
+use crate::common::{tail, weighted};
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::measure::Qostat;
-use evenkeel_core::schedule::MultiBacklog;
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
-use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::{BitRate, Class, Nanos, Scheduler, Weight};
+use evenkeel_core::schedule::wfq_altq::{DEFAULT_WEIGHT, WfqAltq};
+use evenkeel_core::settings::PerClass;
+use evenkeel_core::{BitRate, Class, Nanos, Scheduler};
 
 /// What a packet of the testbed takes on the wire: 1466 bytes at 100 Mbit/s.
 const PACKET_TIME: u64 = 117_280;
@@ -113,13 +115,8 @@ fn number(table: &toml::Table, section: &str, key: &str) -> u64 {
 fn wfq(limit: u64, weights: &[u64]) -> WfqAltq<TestPacket> {
     let [class1, class3] = weights else { panic!("two weights are published: {weights:?}") };
     let idle = DEFAULT_WEIGHT;
-    WfqAltq::new(WfqAltqConfig {
-        queues: 4,
-        weights: vec![idle, Weight(*class1 as u32), idle, Weight(*class3 as u32)],
-        select: QueueSelect::Class,
-        drop: DropRule::TailPerQueue { limit: limit as u32 },
-    })
-    .unwrap()
+    let weights = [idle.0, *class1 as u32, idle.0, *class3 as u32];
+    WfqAltq::new(weighted(&weights, tail(limit as u32))).unwrap()
 }
 
 /// WFQ/ALTQ with the weights of Table 1 and figure 5 behind a ring.
@@ -233,10 +230,17 @@ fn a_small_ring_differentiates_at_queue_50() {
 const CALL: Nanos = Nanos(4_500);
 
 /// LCT-UC with classes 1 to 3, class 0 without traffic.
-fn lct(limit: u64, x_us: [u64; 3], module2: bool, policy: MultiBacklog, tick: Nanos) -> Lct<TestPacket> {
+fn lct(
+    limit: u64,
+    x_us: [u64; 3],
+    module2: bool,
+    multi_backlog: MultiBacklog,
+    tick: Nanos,
+) -> Lct<TestPacket> {
     let x_delay = [0, x_us[0], x_us[1], x_us[2]].map(Nanos::from_micros).to_vec();
-    Lct::new(LctConfig { x_delay, limit: limit as u32, module2, policy, rearm_empty: true, timer_tick: tick })
-        .unwrap()
+    let limit = PerClass::all(limit as u32);
+    let of = LctConfig::with_delays(x_delay);
+    Lct::new(LctConfig { limit, module2, multi_backlog, rearm_empty: true, timer_tick: tick, ..of }).unwrap()
 }
 
 /// What figures 4, 6 and 7 measure: classes 1 (X = 0) and 3 at full rate.
@@ -335,13 +339,13 @@ fn lct_differentiates_at_queue_20() {
 }
 
 /// What figures 8 and 9 measure, at the published step after the first that has module 2 as told.
-fn three_classes(figure: &str, module2: bool, policy: MultiBacklog) -> Qostat {
+fn three_classes(figure: &str, module2: bool, multi_backlog: MultiBacklog) -> Qostat {
     let table = published("lct.toml");
     let steps = table["fig8"]["steps"].as_array().unwrap().iter().skip(1);
     let step = steps.map(|s| s.as_table().unwrap()).find(|s| s["module2"].as_bool() == Some(module2));
     let x_us = step.unwrap()["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap() as u64);
     let x_us = x_us.collect::<Vec<_>>().try_into().unwrap();
-    let scheduler = lct(number(&table, figure, "queue_packets"), x_us, module2, policy, Nanos::ZERO);
+    let scheduler = lct(number(&table, figure, "queue_packets"), x_us, module2, multi_backlog, Nanos::ZERO);
     run(config(CARD, CALL), scheduler, &THREE_AT_45, STEADY)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{TestPacket, flow};
 use evenkeel_core::schedule::Treated;
-use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, KnownFlows, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, KnownFlows, Victim};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{Bytes, Class, Nanos, Packet, Scheduler};
 use proptest::prelude::*;
@@ -29,9 +29,10 @@ struct Pifo {
 
 impl Pifo {
     fn fits(&self, length: u64) -> bool {
-        match self.config.buffer.limit {
-            BufferLimit::Packets(most) => self.list.len() < most as usize,
-            BufferLimit::Bytes(most) => {
+        let Buffer { buffer, buffer_bytes, .. } = self.config.buffer;
+        match buffer_bytes {
+            None => self.list.len() < buffer as usize,
+            Some(most) => {
                 let held: u64 = self.list.iter().map(|(_, p)| p.wire_len().0).sum();
                 held + length <= most.0 && self.list.len() < most.0 as usize / 64
             }
@@ -77,7 +78,7 @@ impl Pifo {
             };
             dropped.push(self.lose(victim));
         }
-        let list_full = self.flows.len() >= self.config.flows.most as usize;
+        let list_full = self.flows.len() >= self.config.flows.most() as usize;
         let stamp = match self.flows.get_mut(&hash) {
             Some(flow) => {
                 let stamp = (flow.bytes >= self.config.quantum.0).then_some(flow.finish);
@@ -142,15 +143,15 @@ proptest! {
     fn it_is_a_pifo_with_a_pointer(
         quantum in prop_oneof![Just(0u64), Just(1_500), 0u64..4_000],
         limit in prop_oneof![
-            (1u32..60).prop_map(BufferLimit::Packets),
-            (1_538u64..60_000).prop_map(|bytes| BufferLimit::Bytes(Bytes(bytes))),
+            (1u32..60).prop_map(Buffer::packets),
+            (1_538u64..60_000).prop_map(|bytes| Buffer::bytes(Bytes(bytes))),
         ],
         tail in any::<bool>(),
         flows in prop_oneof![1u32..6, Just(100)],
         steps in prop::collection::vec((0u8..20, 0u8..12, prop_oneof![20u32..1_500, Just(1_000)]), 1..400),
     ) {
         let victim = if tail { Victim::Tail } else { Victim::Head };
-        let (buffer, flows) = (Buffer { limit, victim }, KnownFlows::up_to(flows));
+        let (buffer, flows) = (Buffer { victim, ..limit }, KnownFlows::up_to(flows));
         let config = PfqConfig { quantum: Bytes(quantum), buffer, flows };
         let mut pfq = Pfq::new(config).unwrap();
         let mut pifo = Pifo {

@@ -1,7 +1,7 @@
 //! PFQ when more comes than the buffer holds: whoever loses packets does not pay for them.
 
 use crate::common::{TestPacket, flow};
-use evenkeel_core::schedule::buffer::{Buffer, BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::{Buffer, Victim};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{Bytes, Class, Nanos, Packet, Scheduler};
 
@@ -77,7 +77,7 @@ fn a_lost_packet_is_taken_out_of_the_tags() {
         (Victim::Tail, 4, [(1, 0), (5, 0), (2, 1_000), (3, 2_000)]),
     ];
     for (victim, loses, order) in expected {
-        let buffer = Buffer { limit: BufferLimit::Packets(4), victim };
+        let buffer = Buffer { victim, ..Buffer::packets(4) };
         let mut pfq = Pfq::new(PfqConfig { quantum: Bytes(0), buffer, ..PfqConfig::default() }).unwrap();
         let mut lost = Vec::new();
         for (id, class) in [(1, 0), (2, 0), (3, 0), (4, 0), (5, 1)] {
@@ -104,15 +104,15 @@ fn flows_that_send_more_than_their_share_get_their_share() {
         &[Lengths::Mixed],
         &[Lengths::Same(1_500), Lengths::Same(300), Lengths::Mixed],
     ];
-    let limits = [BufferLimit::Packets(100), BufferLimit::Bytes(Bytes(100_000))];
+    let limits = [Buffer::packets(100), Buffer::bytes(Bytes(100_000))];
     for victim in [Victim::Head, Victim::Tail] {
         for (limit, lengths) in limits.into_iter().flat_map(|b| lengths.map(|l| (b, l))) {
-            let config = PfqConfig { buffer: Buffer { limit, victim }, ..PfqConfig::default() };
+            let config = PfqConfig { buffer: Buffer { victim, ..limit }, ..PfqConfig::default() };
             let shares = delivered(config, &offered, lengths);
             for (share, times) in shares.iter().zip(offered) {
                 assert!(
                     (share - 1.0).abs() < 0.015,
-                    "{victim:?}, {limit}, {lengths:?}: {times} times its share: {share}"
+                    "{victim:?}, {limit:?}, {lengths:?}: {times} times its share: {share}"
                 );
             }
         }

@@ -1,5 +1,7 @@
 //! A link shared by workers: shares, rate, conservation, order, however classes fall on workers and whoever stands still.
 
+use crate::common::{tail, weighted};
+use evenkeel_core::schedule::wfq_altq::WfqAltq;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink};
 use evenkeel_core::packet::Descriptor;
 use evenkeel_core::schedule::shared::Shared;
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
+use evenkeel_core::schedule::wfq_altq::WfqAltqConfig;
+use evenkeel_core::settings::Change;
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos, Packet, Reason, Scheduler, Weight};
 
@@ -15,7 +18,7 @@ const RATE: BitRate = BitRate(1_000_000_000);
 const STEP: Nanos = Nanos::from_micros(20);
 const PATIENCE: Nanos = Nanos::from_millis(5);
 
-type WorkerLink = Link<Descriptor, Shared<Descriptor>>;
+type WorkerLink = Link<Descriptor, Shared<Descriptor, WfqAltq<Descriptor>>>;
 
 #[derive(Default)]
 struct Out {
@@ -41,12 +44,7 @@ impl LinkSink<Descriptor> for Out {
 }
 
 fn config(weights: &[u32]) -> WfqAltqConfig {
-    WfqAltqConfig {
-        queues: weights.len() as u16,
-        weights: weights.iter().map(|w| Weight(*w)).collect(),
-        select: QueueSelect::Class,
-        drop: DropRule::TailPerQueue { limit: 100 },
-    }
+    weighted(weights, tail(100))
 }
 
 struct Router {
@@ -63,7 +61,8 @@ impl Router {
         let shared = Arc::new(SharedLink::new(workers, weights.len(), PATIENCE));
         shared.set_rate(Some(rate));
         let link = |worker| {
-            let part = Shared::new("wfq-altq", config(weights), Arc::clone(&shared), worker).unwrap();
+            let queues = WfqAltq::new(config(weights)).unwrap();
+            let part = Shared::new(queues, Arc::clone(&shared), worker);
             Link::new(LinkConfig::paced(rate), part, weights.len() as u16).unwrap()
         };
         Self {
@@ -245,8 +244,8 @@ fn a_link_that_goes_down_frees_its_grants_and_weights_change_while_it_runs() {
     router.run(Nanos::from_millis(20), &greedy[..1], &[1]);
     assert!(router.sent(0) - before > 2_450_000);
     for worker in 0..2 {
-        let knob = evenkeel_core::schedule::Knob::Weight(Class(1), Weight(300));
-        router.links[worker].set(router.now, knob, &mut router.outs[worker]).unwrap();
+        let change = Change::of("weight", Class(1), Weight(300));
+        router.links[worker].set(router.now, &change, &mut router.outs[worker]).unwrap();
     }
     router.weights[1] = 300;
     router.run(Nanos::from_millis(10), &greedy, &[]);
@@ -271,7 +270,7 @@ fn threads_keep_the_rate_the_shares_and_every_packet() {
         let run = |worker: usize| {
             let (shared, stop) = (Arc::clone(&shared), &stop);
             move || {
-                let part = Shared::new("wfq-altq", config(&weights), shared, worker).unwrap();
+                let part = Shared::new(WfqAltq::new(config(&weights)).unwrap(), shared, worker);
                 let mut link = Link::new(LinkConfig::paced(rate), part, 2).unwrap();
                 let mut out = Out::default();
                 let mut offered = 0;

@@ -1,6 +1,7 @@
 //! A link shared by flows over workers: every flow has its max-min share of the link whatever worker it is on, streams keep their priority,
 //! fair rate, priority load and admission are those of one worker.
 
+use evenkeel_core::schedule::DisciplineConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,15 +12,14 @@ use evenkeel_core::reference::max_min;
 use evenkeel_core::schedule::afan::AfanConfig;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
-use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Nanos, Reason};
 
 const RATE: BitRate = BitRate::from_mbps(100);
 
-const PFQ: fn() -> FlowDiscipline = || FlowDiscipline::Pfq(PfqConfig::default());
-const PDRR: fn() -> FlowDiscipline = || FlowDiscipline::Pdrr(PdrrConfig::default());
-const AFAN: fn() -> FlowDiscipline = || FlowDiscipline::Afan(AfanConfig::default());
+const PFQ: fn() -> DisciplineConfig = || DisciplineConfig::Pfq(PfqConfig::default());
+const PDRR: fn() -> DisciplineConfig = || DisciplineConfig::Pdrr(PdrrConfig::default());
+const AFAN: fn() -> DisciplineConfig = || DisciplineConfig::Afan(AfanConfig::default());
 
 /// What the workers together may be ahead of the rate: the bytes of a window that may go ahead of grants, those of one that go at once, and
 /// long frames of each.
@@ -202,7 +202,7 @@ fn streams_keep_their_priority() {
                 let source = &router.sources[stream];
                 assert_eq!(source.dropped, 0);
                 // AFAN gives elastic flows that have nothing waiting priority, too, from time to time.
-                let others = if matches!(discipline(), FlowDiscipline::Afan(_)) { 4 } else { 2 };
+                let others = if matches!(discipline(), DisciplineConfig::Afan(_)) { 4 } else { 2 };
                 assert!(
                     source.worst_delay < long * others,
                     "{workers} {:?}: {}",
@@ -288,7 +288,7 @@ fn an_idle_link_has_its_whole_rate_to_give() {
 }
 
 /// New greedy flows and streams come all the time; who is in at the end?
-fn admitted(workers: usize, discipline: FlowDiscipline, eccm: bool) -> (u32, f64) {
+fn admitted(workers: usize, discipline: DisciplineConfig, eccm: bool) -> (u32, f64) {
     let mut config = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(RATE) };
     config.eccm = EccmConfig { on: eccm, max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() };
     let mut router = Router::new(workers, discipline, RATE, Some(&config));
@@ -361,7 +361,7 @@ fn a_worker_that_stands_still_keeps_nobody_waiting() {
         router.workers[1].asleep = false;
         router.run(Nanos::from_millis(50));
         let off = error(&mut router, &[f64::MAX; 30]);
-        assert!(off < if matches!(discipline(), FlowDiscipline::Afan(_)) { 0.2 } else { 0.02 }, "{off}");
+        assert!(off < if matches!(discipline(), DisciplineConfig::Afan(_)) { 0.2 } else { 0.02 }, "{off}");
     }
 }
 
@@ -377,7 +377,7 @@ fn threads_keep_the_rate_and_every_packet() {
         let run = |worker: usize| {
             let (shared, stop) = (Arc::clone(&shared), &stop);
             move || {
-                let part = SharedFlows::new(PDRR(), shared, worker).unwrap();
+                let part = PDRR().build_part(1, shared, worker).unwrap();
                 let mut link = Link::new(LinkConfig::paced(rate), part, 1).unwrap();
                 let mut out = Count::default();
                 let (mut offered, mut flow) = (0, 0);

@@ -3,20 +3,15 @@
 
 use std::collections::VecDeque;
 
-use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow};
-use evenkeel_core::schedule::wfq_altq::{DropRule, HashPolicy, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::schedule::{Knob, Treated};
+use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow, longest, tail, weighted};
+use evenkeel_core::schedule::Treated;
+use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::settings::Change;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Reason, Scheduler, Weight};
 use proptest::prelude::*;
 
-fn by_class(weights: &[u32], drop: DropRule) -> WfqAltq<TestPacket> {
-    WfqAltq::new(WfqAltqConfig {
-        queues: weights.len() as u16,
-        weights: weights.iter().copied().map(Weight).collect(),
-        select: QueueSelect::Class,
-        drop,
-    })
-    .unwrap()
+fn by_class(weights: &[u32], config: WfqAltqConfig) -> WfqAltq<TestPacket> {
+    WfqAltq::new(weighted(weights, config)).unwrap()
 }
 
 /// A discipline whose packets are numbered as they arrive.
@@ -26,8 +21,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(weights: &[u32], drop: DropRule) -> Self {
-        Self { wfq: by_class(weights, drop), next: 0 }
+    fn new(weights: &[u32], config: WfqAltqConfig) -> Self {
+        Self { wfq: by_class(weights, config), next: 0 }
     }
 
     /// Packet `next` arrives; what was done with it, and the numbers of what was dropped.
@@ -56,12 +51,10 @@ impl Bench {
     }
 }
 
-const TAIL: DropRule = DropRule::TailPerQueue { limit: 10 };
-
 #[test]
 fn debt_reentry_and_ring_pointer_worked_by_hand() {
     // Quanta: 512 (weight 100), 1024 (200), 153 (30: 153.6 cut).
-    let mut b = Bench::new(&[100, 200, 30], TAIL);
+    let mut b = Bench::new(&[100, 200, 30], tail(10));
     assert_eq!((b.send(), b.ring()), (None, vec![]));
     // The first queue of an empty ring keeps its quota (0) and gets a quantum; those after enter with 0, behind it.
     b.queued(0, 1000); // 0
@@ -100,7 +93,7 @@ fn debt_reentry_and_ring_pointer_worked_by_hand() {
 #[test]
 fn longest_queue_loses_its_head_worked_by_hand() {
     // Weights 100, 200, 100; at most 1500 bytes in all.
-    let mut b = Bench::new(&[100, 200, 100], DropRule::LongestHead { high_water: Bytes(1500) });
+    let mut b = Bench::new(&[100, 200, 100], longest(1500));
     b.queued(0, 600); // 0
     b.queued(1, 600); // 1
     b.queued(2, 300); // 2: 1500 in all, which is not above the mark
@@ -127,26 +120,26 @@ fn longest_queue_loses_its_head_worked_by_hand() {
 #[test]
 fn the_longest_queue_is_found_by_integer_percent() {
     let weights = [100, 1_000, 10_000];
-    let mark = DropRule::LongestHead { high_water: Bytes(1500) };
+    let mark = longest(1500);
     // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes first of two
     // equals.
-    let mut b = Bench::new(&weights, mark);
+    let mut b = Bench::new(&weights, mark.clone());
     [(2, 800), (0, 60), (1, 609)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert_eq!(b.arrive(2, 80), (Treated::Queued, vec![1]));
     // 61, 655 / 10 = 65, 7.
-    let mut b = Bench::new(&weights, mark);
+    let mut b = Bench::new(&weights, mark.clone());
     [(2, 700), (0, 61), (1, 655)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert_eq!(b.arrive(2, 90), (Treated::Queued, vec![2]));
     // A new weight counts at once: 600 / 2 = 300, 500, 450.
     let mut b = Bench::new(&[100; 3], mark);
     [(0, 600), (1, 500)].into_iter().for_each(|(class, length)| b.queued(class, length));
-    assert!(b.wfq.set(Nanos::ZERO, Knob::Weight(Class(0), Weight(200))).is_ok());
+    assert!(b.wfq.set(Nanos::ZERO, &Change::of("weight", Class(0), Weight(200))).is_ok());
     assert_eq!(b.arrive(2, 450), (Treated::Queued, vec![1]));
 }
 
 #[test]
 fn a_packet_above_the_mark_drops_itself() {
-    let mut b = Bench::new(&[100], DropRule::LongestHead { high_water: Bytes(1500) });
+    let mut b = Bench::new(&[100], longest(1500));
     assert_eq!(b.arrive(0, 2000), (Treated::Dropped(Reason::LongestQueue), vec![0]));
     assert_eq!((b.send(), b.ring()), (None, vec![0]));
     b.queued(0, 1500);
@@ -157,7 +150,7 @@ fn a_packet_above_the_mark_drops_itself() {
 fn packets_shorter_than_ip_allows_are_bounded_too() {
     // 1500 bytes have room for 75 packets of 20 bytes; the store has no more, whatever lengths are claimed.
     for length in [0, 1, 19] {
-        let mut b = Bench::new(&[100, 100], DropRule::LongestHead { high_water: Bytes(1500) });
+        let mut b = Bench::new(&[100, 100], longest(1500));
         let dropped: usize = (0..100).map(|i| b.arrive(i % 2, length).1.len()).sum();
         assert_eq!((dropped, b.wfq.meters().backlog.packets), (25, 75));
         assert_eq!(std::iter::from_fn(|| b.send()).count(), 75);
@@ -166,9 +159,9 @@ fn packets_shorter_than_ip_allows_are_bounded_too() {
 
 #[test]
 fn a_lowered_mark_acts_at_the_next_arrival() {
-    let mut b = Bench::new(&[100, 100], DropRule::LongestHead { high_water: Bytes(6000) });
+    let mut b = Bench::new(&[100, 100], longest(6000));
     (0..4).for_each(|_| b.queued(0, 1500));
-    assert!(b.wfq.set(Nanos::ZERO, Knob::HighWater(Bytes(3100))).is_ok());
+    assert!(b.wfq.set(Nanos::ZERO, &Change::new("high_water", Bytes(3100))).is_ok());
     assert_eq!(b.wfq.meters().backlog.packets, 4);
     assert_eq!(b.arrive(1, 100), (Treated::Queued, vec![0, 1]));
 }
@@ -176,7 +169,7 @@ fn a_lowered_mark_acts_at_the_next_arrival() {
 #[test]
 fn weight_one_takes_its_hundreds_of_rounds_at_once() {
     // Quantum 5, packets of 1428.
-    let mut b = Bench::new(&[1, 1], TAIL);
+    let mut b = Bench::new(&[1, 1], tail(10));
     (0..4).for_each(|i| b.queued(i % 2, 1428));
     // 5 - 1428 = -1423 each.
     assert_eq!((b.send(), b.quotas()), (Some(0), vec![-1423, 0]));
@@ -188,10 +181,10 @@ fn weight_one_takes_its_hundreds_of_rounds_at_once() {
 
 #[test]
 fn a_new_weight_counts_from_the_next_visit() {
-    let mut b = Bench::new(&[100, 100], TAIL);
+    let mut b = Bench::new(&[100, 100], tail(10));
     (0..4).for_each(|i| b.queued(i % 2, 500));
     assert_eq!((b.send(), b.quotas()), (Some(0), vec![12, 0]));
-    assert!(b.wfq.set(Nanos::ZERO, Knob::Weight(Class(0), Weight(1000))).is_ok());
+    assert!(b.wfq.set(Nanos::ZERO, &Change::of("weight", Class(0), Weight(1000))).is_ok());
     // The quota is kept: 12 > 0 sends once more.
     assert_eq!((b.send(), b.quotas()), (Some(2), vec![-488, 0]));
     b.queued(0, 500);
@@ -202,14 +195,14 @@ fn a_new_weight_counts_from_the_next_visit() {
 
 #[test]
 fn a_full_queue_refuses_and_leaves_the_ring_alone() {
-    let mut b = Bench::new(&[100, 100], DropRule::TailPerQueue { limit: 2 });
+    let mut b = Bench::new(&[100, 100], tail(2));
     b.queued(0, 100);
     b.queued(0, 100);
     assert_eq!(b.arrive(0, 100), (Treated::Dropped(Reason::QueueFull), vec![2]));
     b.queued(1, 100);
-    assert!(b.wfq.set(Nanos::ZERO, Knob::QueueLimit(Some(Class(1)), 1)).is_ok());
+    assert!(b.wfq.set(Nanos::ZERO, &Change::of("limit", Class(1), 1_u32)).is_ok());
     assert_eq!(b.arrive(1, 100), (Treated::Dropped(Reason::QueueFull), vec![4]));
-    assert_eq!((b.ring(), b.wfq.limit(0), b.wfq.limit(1)), (vec![0, 1], Some(2), Some(1)));
+    assert_eq!((b.ring(), b.wfq.config().limit.get(0), b.wfq.config().limit.get(1)), (vec![0, 1], 2, 1));
 }
 
 /// Sends `count` packets with every queue always backlogged; after each, `check` sees the bytes sent so far.
@@ -247,7 +240,7 @@ fn explained(sent: &[i64], quanta: &[i64], largest: i64) -> bool {
 fn shares_follow_the_integer_quanta() {
     for lengths in [vec![1428], vec![40, 1500, 576, 40, 1492, 21]] {
         let largest = i64::from(*lengths.iter().max().unwrap());
-        let mut b = Bench::new(&[30, 100, 1000], TAIL);
+        let mut b = Bench::new(&[30, 100, 1000], tail(10));
         let sent = backlogged(&mut b, &lengths, 60_000, |sent| {
             assert!(explained(sent, &[1530, 5120, 51_200], largest), "{sent:?}");
         });
@@ -259,10 +252,10 @@ fn shares_follow_the_integer_quanta() {
 
 #[test]
 fn shares_follow_a_weight_changed_live() {
-    let mut b = Bench::new(&[100, 100], TAIL);
+    let mut b = Bench::new(&[100, 100], tail(10));
     let equal = backlogged(&mut b, &[1428], 2_000, |_| ());
     assert!(explained(&equal, &[5120, 5120], 1428), "{equal:?}");
-    assert!(b.wfq.set(Nanos::ZERO, Knob::Weight(Class(1), Weight(1000))).is_ok());
+    assert!(b.wfq.set(Nanos::ZERO, &Change::of("weight", Class(1), Weight(1000))).is_ok());
     // The numbers of packets sent go on, so a new bench of bytes starts from what is queued.
     let packets = |b: &mut Bench, class: u16| {
         (0..2_200)
@@ -294,15 +287,14 @@ struct Looping {
 impl Looping {
     fn like(wfq: &WfqAltq<TestPacket>) -> Self {
         let queues = wfq.queues();
+        let longest = wfq.config().drop == DropRule::Longest;
+        let limit = |queue| if longest { usize::MAX } else { wfq.config().limit.get(queue) as usize };
         Self {
             queues: vec![VecDeque::new(); usize::from(queues)],
             quota: vec![0; usize::from(queues)],
             weight: (0..queues).map(|q| i64::from(wfq.weight(q).unwrap().0)).collect(),
-            limit: (0..queues).map(|q| wfq.limit(q).map_or(usize::MAX, |limit| limit as usize)).collect(),
-            high_water: match wfq.drop_rule() {
-                DropRule::LongestHead { high_water } => Some(high_water.0 as i64),
-                DropRule::TailPerQueue { .. } => None,
-            },
+            limit: (0..usize::from(queues)).map(limit).collect(),
+            high_water: longest.then_some(wfq.config().high_water.0 as i64),
             ring: VecDeque::new(),
         }
     }
@@ -365,7 +357,7 @@ impl Looping {
     }
 
     fn step(&mut self, harness: &mut Harness<WfqAltq<TestPacket>>, op: Op) {
-        match (op, harness.step(op)) {
+        match (op.clone(), harness.step(op)) {
             (_, Outcome::Arrived { packet, dropped, .. }) => {
                 let queue = harness.scheduler.queue_of(&packet);
                 assert_eq!(self.enqueue(queue, packet.id, i64::from(packet.length)), dropped);
@@ -401,13 +393,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn rounds_in_one_go_are_rounds_one_by_one(weights in weights(), longest in any::<bool>(), ops in operations(150)) {
-        let drop = if longest {
-            DropRule::LongestHead { high_water: Bytes(9_000) }
+    fn rounds_in_one_go_are_rounds_one_by_one(weights in weights(), from_longest in any::<bool>(), ops in operations(150)) {
+        let config = if from_longest {
+            longest(9_000)
         } else {
-            DropRule::TailPerQueue { limit: 5 }
+            tail(5)
         };
-        let mut harness = Harness::new(by_class(&weights, drop));
+        let mut harness = Harness::new(by_class(&weights, config));
         let mut model = Looping::like(&harness.scheduler);
         for op in ops {
             model.step(&mut harness, op);
@@ -433,29 +425,34 @@ fn key(source: &str, destination: &str, flow_label: u32) -> FlowKey {
 fn hashes_of_ipv4_worked_by_hand() {
     let key = key("10.0.0.1", "10.1.2.3", 0);
     // 0a 01 02 03 on the wire is 0x0302_010a read as little-endian: ^ 0x0003_0201 ^ 0x0302 ^ 0x03.
-    assert_eq!(HashPolicy::Destination.hash(&key), 0x0301_000a);
+    assert_eq!(QueueSelect::HashDestination.hash(&key), Some(0x0301_000a));
     // 0x0100_000a ^ 0x0001_0000 ^ 0x0100 ^ 0x01.
-    assert_eq!(HashPolicy::Source.hash(&key), 0x0101_010b);
+    assert_eq!(QueueSelect::HashSource.hash(&key), Some(0x0101_010b));
     // 5000 is 13 88 on the wire, 0x8813 little-endian: ^ 0x88.
-    assert_eq!(HashPolicy::SourcePort.hash(&key), 0x889b);
+    assert_eq!(QueueSelect::HashSourcePort.hash(&key), Some(0x889b));
     // a = 0x0302_010a ^ 0x0100_000a = 0x0202_0100, folded 0x0200_0101; b = 0x5000 ^ 0x8813 ^ 17 = 0xd802, ^ 0xd8.
-    assert_eq!(HashPolicy::Full.hash(&key), 0x0200_0101 ^ 0xd8da);
+    assert_eq!(QueueSelect::HashFull.hash(&key), Some(0x0200_0101 ^ 0xd8da));
 }
 
 #[test]
 fn hashes_of_ipv6_take_the_flow_label() {
     let key = key("2001:db8::1", "2001:db8::2", 0x1_2345);
-    for policy in [HashPolicy::Destination, HashPolicy::Source, HashPolicy::Full] {
+    for policy in [QueueSelect::HashDestination, QueueSelect::HashSource, QueueSelect::HashFull] {
         // 00 01 23 45 on the wire, 0x4523_0100 little-endian: ^ 0x0045_2301 ^ 0x4523 ^ 0x45.
-        assert_eq!(policy.hash(&key), 0x4566_6767);
+        assert_eq!(policy.hash(&key), Some(0x4566_6767));
     }
-    assert_eq!(HashPolicy::SourcePort.hash(&key), 0x889b);
+    assert_eq!(QueueSelect::HashSourcePort.hash(&key), Some(0x889b));
 }
 
 #[test]
 fn hashed_flows_keep_to_their_queue() {
-    for policy in [HashPolicy::Destination, HashPolicy::SourcePort, HashPolicy::Full, HashPolicy::Source] {
-        let config = WfqAltqConfig { select: QueueSelect::Hash(policy), ..WfqAltqConfig::default() };
+    for policy in [
+        QueueSelect::HashDestination,
+        QueueSelect::HashSourcePort,
+        QueueSelect::HashFull,
+        QueueSelect::HashSource,
+    ] {
+        let config = WfqAltqConfig { select: policy, ..WfqAltqConfig::altq() };
         let wfq = WfqAltq::<TestPacket>::new(config).unwrap();
         let of = |n| wfq.queue_of(&TestPacket { flow: flow(n), ..TestPacket::new(0, 0, 100) });
         let mut queues: Vec<_> = (0..=255).map(of).collect();
@@ -469,7 +466,7 @@ fn hashed_flows_keep_to_their_queue() {
 
 #[test]
 fn a_class_without_a_queue_joins_queue_zero() {
-    let mut b = Bench::new(&[100, 100], TAIL);
+    let mut b = Bench::new(&[100, 100], tail(10));
     b.queued(7, 100);
     assert_eq!(b.wfq.class_backlog(Class(0)).packets, 1);
     assert_eq!(b.wfq.class_backlog(Class(7)).packets, 0);

@@ -172,9 +172,9 @@ impl Pipeline {
             )));
         }
         let second = admission.second_link.port.as_ref().and_then(|second| {
-            self.links.iter().find(|link| link.port == second.0).and_then(|link| link.rate)
+            self.links.iter().find(|link| link.port == second.0).and_then(|link| link.core.rate)
         });
-        let complete = admission.on_link(wanted.rate, second, &self.flows);
+        let complete = admission.on_link(wanted.core.rate, second, &self.flows);
         complete.map(Some).map_err(|error| CommandError::Invalid(error.to_string()))
     }
 

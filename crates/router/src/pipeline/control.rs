@@ -3,7 +3,7 @@
 use evenkeel_config::LinkConfig;
 use evenkeel_core::Nanos;
 use evenkeel_core::control::Controller;
-use evenkeel_core::schedule::Knob;
+use evenkeel_core::settings::Change;
 
 use super::{Pipeline, PortSlot};
 use crate::error::CommandError;
@@ -70,27 +70,27 @@ impl Pipeline {
         }
         let (link, mut egress) = slot.outgoing(&mut self.pool);
         let mut result = Ok(());
-        for knob in controller.enable(on) {
-            result = result.and(link.set(now, *knob, &mut egress));
+        for change in controller.enable(on) {
+            result = result.and(link.set(now, change, &mut egress));
         }
         slot.control = Some(controller);
         Ok(result?)
     }
 
     /// Refuses a knob that the link's control turns itself.
-    pub(super) fn refuse_controlled(&self, at: usize, knob: Knob) -> Result<(), CommandError> {
+    pub(super) fn refuse_controlled(&self, at: usize, change: &Change) -> Result<(), CommandError> {
         let Some(controller) = self.ports[at].control.as_ref().filter(|control| control.is_enabled()) else {
             return Ok(());
         };
         let limits = controller.config().queue_limits.is_some();
-        let controlled = matches!(knob, Knob::XDelay(..)) || limits && matches!(knob, Knob::QueueLimit(..));
+        let controlled = change.key == "x_delay" || limits && change.key == "limit";
         if !controlled {
             return Ok(());
         }
         let link = &self.links[at].port;
         Err(CommandError::Invalid(format!(
             "{} of link {link} is turned by its control: switch it off first (set {link} control off)",
-            knob.name()
+            change.key
         )))
     }
 }

@@ -74,7 +74,7 @@ impl FairDrop {
             fairdrop.cpu = Some(CpuFairDrop::new(config.cpu_config(services, hertz, batch, ring))?);
         }
         for (at, link) in links.iter().enumerate() {
-            let dropper = fairdrop.for_link(at, link.rate)?;
+            let dropper = fairdrop.for_link(at, link.core.rate)?;
             fairdrop.links.push(dropper);
         }
         Ok(fairdrop)

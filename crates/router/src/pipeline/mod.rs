@@ -55,9 +55,9 @@ use evenkeel_config::{DisciplineConfig, Hairpin, LinkConfig, RouterConfig};
 use evenkeel_core::admit::{Admission, FlowsConfig, RouterLists};
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::control::Controller;
-use evenkeel_core::link::{Link, RingConfig};
-use evenkeel_core::schedule::Knob;
-use evenkeel_core::{BitRate, Nanos, Reason};
+use evenkeel_core::link::Link;
+use evenkeel_core::settings::{Change, Settings};
+use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::fib::Fib;
 use evenkeel_net::hash::FlowHasher;
 use evenkeel_net::icmp::RateLimiter;
@@ -246,7 +246,7 @@ impl Pipeline {
                 before: PortCounters::default(),
                 limiter: RateLimiter::new(section.icmp_per_second, ANSWER_BURST.min(section.icmp_per_second))
                     .map_err(|error| invalid(&error))?,
-                link: Link::new(link.core(), scheduler, classes).map_err(|error| invalid(&error))?,
+                link: Link::new(link.core, scheduler, classes).map_err(|error| invalid(&error))?,
                 control: None,
                 admission: None,
                 tx: VecDeque::with_capacity(TX_QUEUE),
@@ -373,39 +373,31 @@ impl Pipeline {
         })
     }
 
-    /// Changes a knob of the discipline of the link of port `link`.
+    /// Changes a setting of the discipline of the link of port `link`.
     ///
     /// # Errors
     /// No such link, or the discipline refuses; nothing changed.
-    pub fn set(&mut self, now: Nanos, link: &str, knob: Knob) -> Result<(), CommandError> {
+    pub fn set(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
         let at = self.find(link)?;
-        self.refuse_controlled(at, knob)?;
+        self.refuse_controlled(at, change)?;
+        // What the configuration refuses, the link is not told.
+        let mut discipline = self.links[at].discipline.clone();
+        discipline.set_live(change, self.class_names.len() as u16)?;
         let (link, mut egress) = self.outgoing(at);
-        link.set(now, knob, &mut egress)?;
-        let discipline = &mut self.links[at].discipline;
-        // What a discipline of the user's own was told is known to itself alone.
-        if !matches!(discipline, DisciplineConfig::Own(_)) {
-            discipline.apply(knob)?;
-        }
+        link.set(now, change, &mut egress)?;
+        self.links[at].discipline = discipline;
         Ok(())
     }
 
-    /// Changes the rate of a link; `None`: as fast as the port takes frames.
+    /// Changes a setting of a link's wire: its rate, its transmit ring.
     ///
     /// # Errors
-    /// No such link, or the rate is out of range; nothing changed.
-    pub fn set_rate(&mut self, now: Nanos, link: &str, rate: Option<BitRate>) -> Result<(), CommandError> {
+    /// No such link, or the value is not valid; nothing changed.
+    pub fn set_wire(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
         let at = self.find(link)?;
-        self.reconfigure(now, at, LinkConfig { rate, ..self.links[at].clone() })
-    }
-
-    /// Changes the transmit ring of a link.
-    ///
-    /// # Errors
-    /// No such link, or a value is out of range; nothing changed.
-    pub fn set_ring(&mut self, now: Nanos, link: &str, ring: RingConfig) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        self.reconfigure(now, at, LinkConfig { ring, ..self.links[at].clone() })
+        let mut wanted = self.links[at].clone();
+        wanted.core.set_live(change, 0)?;
+        self.reconfigure(now, at, wanted)
     }
 
     /// Puts another discipline in place of a link's, which keeps what is queued as far as it fits.
@@ -419,8 +411,8 @@ impl Pipeline {
 
     /// Makes a link as `wanted` says.
     fn reconfigure(&mut self, now: Nanos, at: usize, wanted: LinkConfig) -> Result<(), CommandError> {
-        let core = wanted.core();
-        core.check().map_err(|error| CommandError::Invalid(error.to_string()))?;
+        let core = wanted.core;
+        core.check()?;
         sharing::check_link(self.shares.as_ref(), &wanted)?;
         // A discipline that takes over the part of another begins with what that one has sent.
         if self.shares.is_some() {
@@ -445,9 +437,11 @@ impl Pipeline {
             link.reconfigure(now, core, &mut egress)
                 .map_err(|error| CommandError::Invalid(error.to_string()))?;
         }
-        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|_| wanted.rate != self.links[at].rate) {
+        if let Some(fairdrop) =
+            self.fairdrop.as_mut().filter(|_| wanted.core.rate != self.links[at].core.rate)
+        {
             fairdrop
-                .set_rate(now, at, wanted.rate)
+                .set_rate(now, at, wanted.core.rate)
                 .map_err(|error| CommandError::Invalid(error.to_string()))?;
         }
         let control_stays = scheduler.is_none() && wanted.control == self.links[at].control;

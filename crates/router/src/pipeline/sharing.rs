@@ -6,9 +6,6 @@ use evenkeel_config::workers::{fairdrop_for_workers, link_for_workers};
 use evenkeel_config::{DisciplineConfig, FairDropConfig, LinkConfig, RouterConfig};
 use evenkeel_core::drop::SharedShadow;
 use evenkeel_core::schedule::AnyScheduler;
-use evenkeel_core::schedule::shared::Shared;
-use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
-use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltqConfig};
 use evenkeel_core::share::SharedLink;
 
 use super::packet::QueuedPacket;
@@ -42,7 +39,7 @@ impl WorkerShares {
         }
         let shared = |link: &LinkConfig| {
             let shared = SharedLink::new(workers, config.classes.len(), config.router.max_catch_up);
-            shared.set_rate(link.rate);
+            shared.set_rate(link.core.rate);
             Shares { link: Arc::new(shared), shadow: Arc::new(SharedShadow::new(workers)) }
         };
         let links: Arc<[_]> = config.links.iter().map(shared).collect();
@@ -56,7 +53,7 @@ impl WorkerShares {
     }
 
     pub(super) fn set_rate(&self, at: usize, link: &LinkConfig) {
-        self.links[at].link.set_rate(link.rate);
+        self.links[at].link.set_rate(link.core.rate);
     }
 
     /// What the admission of the link at `at` shares.
@@ -67,44 +64,6 @@ impl WorkerShares {
     /// What FairDrop of the link at `at` shares.
     pub(super) fn shadow(&self, at: usize) -> Arc<SharedShadow> {
         Arc::clone(&self.links[at].shadow)
-    }
-
-    fn build(
-        &self,
-        at: usize,
-        discipline: &DisciplineConfig,
-    ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
-        let link = self.link(at);
-        let by_flows = match discipline {
-            DisciplineConfig::Pfq(config) => FlowDiscipline::Pfq(*config),
-            DisciplineConfig::Pdrr(config) => FlowDiscipline::Pdrr(*config),
-            DisciplineConfig::Afan(config) => FlowDiscipline::Afan(*config),
-            DisciplineConfig::Fifo(config) => {
-                let config = WfqAltqConfig {
-                    queues: 1,
-                    weights: Vec::new(),
-                    select: QueueSelect::Class,
-                    drop: DropRule::TailPerQueue { limit: config.limit },
-                };
-                return self.by_classes(discipline, config, link);
-            }
-            DisciplineConfig::WfqAltq(config) => return self.by_classes(discipline, config.clone(), link),
-            other => {
-                let name = other.name();
-                return Err(CommandError::Invalid(format!("kind = {name:?} works with workers = 1 only")));
-            }
-        };
-        Ok(AnyScheduler::SharedFlows(Box::new(SharedFlows::new(by_flows, link, self.worker)?)))
-    }
-
-    fn by_classes(
-        &self,
-        discipline: &DisciplineConfig,
-        config: WfqAltqConfig,
-        link: Arc<SharedLink>,
-    ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
-        let shared = Shared::new(discipline.name(), config, link, self.worker)?;
-        Ok(AnyScheduler::Shared(shared))
     }
 }
 
@@ -118,7 +77,10 @@ pub(super) fn discipline(
 ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
     match shares {
         None => Ok(own.build(link, classes)?),
-        Some(shares) => shares.build(at, link),
+        Some(shares) => {
+            let classes = u16::try_from(classes.len()).unwrap_or(u16::MAX);
+            Ok(link.build_part(classes, shares.link(at), shares.worker)?)
+        }
     }
 }
 

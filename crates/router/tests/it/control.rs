@@ -3,7 +3,7 @@
 
 use crate::common::{Bed, Udp};
 use evenkeel_config::parse_discipline;
-use evenkeel_core::schedule::Knob;
+use evenkeel_core::settings::Change;
 use evenkeel_core::{Class, Nanos};
 use evenkeel_router::snapshot::ClassControl;
 
@@ -40,9 +40,10 @@ fn it_steers_between_arrivals_and_is_switched_live() {
     assert!(bulk.x_delay_ns > 0 && voice.x_delay_ns == 0, "{bulk:?} {voice:?}");
 
     // What it turns others may not turn; what it does not turn they may.
-    let error = bed.pipeline.set(bed.now, "p2", Knob::XDelay(Class(0), Nanos(1))).unwrap_err().to_string();
+    let error =
+        bed.pipeline.set(bed.now, "p2", &Change::of("x_delay", Class(0), Nanos(1))).unwrap_err().to_string();
     assert!(error.contains("set p2 control off"), "{error}");
-    bed.pipeline.set(bed.now, "p2", Knob::RearmEmpty(false)).unwrap();
+    bed.pipeline.set(bed.now, "p2", &Change::new("rearm_empty", false)).unwrap();
 
     bed.pipeline.set_control(bed.now, "p2", false).unwrap();
     assert_eq!(seen(&mut bed, "bulk").x_delay_ns, 0);
@@ -51,7 +52,7 @@ fn it_steers_between_arrivals_and_is_switched_live() {
     assert!(worst(voice) > worst(bulk) + 1.0, "not steered, still measured: {bulk:?} {voice:?}");
     assert_eq!((bulk.x_delay_ns, bulk.limit), (0, Some(50)));
 
-    bed.pipeline.set(bed.now, "p2", Knob::QueueLimit(None, 40)).unwrap();
+    bed.pipeline.set(bed.now, "p2", &Change::new("limit", 40_u32)).unwrap();
     bed.pipeline.set_control(bed.now, "p2", true).unwrap();
     overload(&mut bed, Nanos::from_secs(8));
     let (bulk, voice) = (seen(&mut bed, "bulk"), seen(&mut bed, "voice"));

@@ -1,6 +1,7 @@
 //! The pipeline between memory ports: what becomes of packets, and that every one is accounted for.
 
 use crate::common::{Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6};
+use evenkeel_core::settings::Change;
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};
@@ -560,14 +561,14 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
     assert_eq!(dropped + link.queued + link.in_ring, 40);
     assert_eq!(dropped, 8, "of each class 19 were queued and 15 fit");
 
-    bed.pipeline.set_rate(now, "p1", Some(BitRate::from_mbps(100))).unwrap();
+    bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(100)))).unwrap();
     bed.pass(SECOND);
     assert_eq!(bed.received(1).len(), 32);
 
-    let error = bed.pipeline.set_rate(now, "p7", None).unwrap_err();
+    let error = bed.pipeline.set_wire(now, "p7", &Change::new("rate", None::<BitRate>)).unwrap_err();
     assert!(matches!(error, CommandError::NoSuchLink { .. }));
     assert_eq!(error.to_string(), "no link \"p7\": links are p0, p1");
-    let error = bed.pipeline.set_rate(now, "p1", Some(BitRate(1))).unwrap_err();
+    let error = bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate(1)))).unwrap_err();
     assert!(error.to_string().contains("out of range"), "{error}");
     assert_eq!(bed.snapshot().links[1].rate_bps, Some(100_000_000), "nothing changed");
 }

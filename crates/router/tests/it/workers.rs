@@ -2,7 +2,7 @@
 
 use crate::common::{self, Bed, Udp};
 use evenkeel_config::{RouterConfig, parse_discipline};
-use evenkeel_core::schedule::Knob;
+use evenkeel_core::settings::Change;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};
 use evenkeel_router::CommandError;
 use evenkeel_router::pipeline::Buffers;
@@ -62,8 +62,8 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
 
     let now = workers[0].now;
     for worker in &mut workers {
-        worker.pipeline.set(now, "p1", Knob::Weight(Class(0), Weight(300))).unwrap();
-        worker.pipeline.set_rate(now, "p1", Some(BitRate::from_mbps(50))).unwrap();
+        worker.pipeline.set(now, "p1", &Change::of("weight", Class(0), Weight(300))).unwrap();
+        worker.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(50)))).unwrap();
     }
     let [light, heavy] = window(&mut workers);
     near(heavy / light, 1.0);

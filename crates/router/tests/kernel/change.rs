@@ -229,7 +229,7 @@ fn classes_and_lists_change_and_no_packet_is_lost() {
         // What the class that went had counted is the first one's now.
         assert!(link.class("rest").unwrap().sent_packets >= before + 20);
         let mut config = classes("rest two");
-        config.links[1].rate = Some(BitRate::from_mbps(100));
+        config.links[1].core.rate = Some(BitRate::from_mbps(100));
         lab.reload(&config).unwrap();
     });
     assert_eq!((sent, lab.ring_loss()), (arrived, 0), "sent and arrived");

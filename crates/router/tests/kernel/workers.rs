@@ -1,6 +1,5 @@
 // Included by `main.rs` after `suite.rs`: several workers on the same interfaces.
 
-use evenkeel_core::schedule::Knob;
 use evenkeel_core::{Class, Weight};
 
 const TWO: &str = "[router]\nworkers = 2\n";
@@ -66,7 +65,7 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     }
 
     let router = lab.router.as_ref().unwrap();
-    let rate = |rate| Command::SetRate { link: "wan".into(), rate };
+    let rate = |rate| Command::SetWire { link: "wan".into(), change: Change::new("rate", rate) };
     router.send(rate(Some(BitRate::from_mbps(50)))).unwrap();
     router.send(rate(Some(BitRate(10)))).unwrap_err();
     let lct = evenkeel_config::parse_discipline("{ kind = \"lct\" }", &["default"]).unwrap();
@@ -182,8 +181,8 @@ fn two_workers_share_a_link_by_the_weights_of_its_classes() {
     assert!((0.97..1.03).contains(&(rate / 20e6)), "{rate}");
 
     // The weights change for both workers, under load.
-    let even = Knob::Weight(Class(0), Weight(300));
-    lab.router.as_ref().unwrap().send(Command::Set { link: "wan".into(), knob: even }).unwrap();
+    let even = Change::of("weight", Class(0), Weight(300));
+    lab.router.as_ref().unwrap().send(Command::Set { link: "wan".into(), change: even }).unwrap();
     sleep(Duration::from_millis(50));
     let (first, last) = backlogged(&lab, 2_000_000);
     let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);

@@ -154,16 +154,18 @@ impl Disciplines {
         let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.to_owned())) else { return Ok(()) };
         match change {
             Change::Discipline(other) => *discipline = other.clone(),
-            Change::Knob(knob) if !discipline.has(*knob) => {
+            Change::Setting(change) if !discipline.has(change) => {
                 return Err(format!(
                     "the link's discipline is then {}, which has no {}",
                     discipline.name(),
-                    knob.name()
+                    change.key
                 ));
             }
-            Change::Knob(_)
-            | Change::Rate(_)
-            | Change::Ring(_)
+            // The names of classes were looked up: each of their numbers is valid.
+            Change::Setting(change) => {
+                return discipline.set_live(change, u16::MAX).map_err(|error| error.to_string());
+            }
+            Change::Link(_)
             | Change::Control(_)
             | Change::FairDrop { .. }
             | Change::Admission(_)

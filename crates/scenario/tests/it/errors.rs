@@ -196,7 +196,7 @@ fn a_router_file_is_read_without_its_ports() {
     let scenario = Scenario::parse(text, "s.toml", folder.path()).unwrap_or_else(|errors| panic!("{errors}"));
     let ports: Vec<_> = scenario.routers[0].config.ports.iter().map(|port| port.interface.as_str()).collect();
     assert_eq!(ports, ["h1", "h2", "sink"]);
-    assert!(scenario.routers[0].config.link("sink").unwrap().rate.is_some());
+    assert!(scenario.routers[0].config.link("sink").unwrap().core.rate.is_some());
     std::fs::write(folder.path().join("router.toml"), "[[link]]\nport = \"sink\"\nrat = 1\n").unwrap();
     let errors = Scenario::parse(text, "s.toml", folder.path()).unwrap_err().to_string();
     assert!(errors.contains("router.toml:3: link.rat: unknown key; did you mean `rate`?"), "{errors}");

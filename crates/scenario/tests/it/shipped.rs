@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use evenkeel_config::Change;
-use evenkeel_core::link::{Link, LinkConfig, LinkSink};
+use evenkeel_core::link::{Link, LinkSink};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
+use evenkeel_core::settings::Settings;
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason};
 use evenkeel_scenario::{Metric, Metrics, Scenario, Subject, TrafficKind, World};
 use evenkeel_traffic::{Emission, Process, Source, SourceConfig};
@@ -153,22 +154,19 @@ impl Arrivals {
 fn run(scenario: &Scenario) -> Results {
     let router = &scenario.routers[0].config;
     let classes = router.class_count();
-    let config = router.links.iter().find(|link| link.rate.is_some()).unwrap();
+    let config = router.links.iter().find(|link| link.core.rate.is_some()).unwrap();
     let scheduler: AnyScheduler<TestPacket> = config.discipline.build(classes).unwrap();
-    let mut link = Link::new(config.core(), scheduler, classes).unwrap();
+    let mut link = Link::new(config.core, scheduler, classes).unwrap();
     let mut arrivals = Arrivals::of(scenario);
     let mut steps = Vec::new();
     for (index, step) in scenario.steps.iter().enumerate() {
         for set in &step.set {
             assert_eq!(set.link, config.port);
             match &set.change {
-                Change::Knob(knob) => link.set(step.at, *knob, &mut Nowhere).unwrap(),
-                Change::Ring(ring) => {
-                    let changed = LinkConfig { ring: *ring, ..*link.config() };
-                    link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
-                }
-                Change::Rate(rate) => {
-                    let changed = LinkConfig { rate: *rate, ..*link.config() };
+                Change::Setting(change) => link.set(step.at, change, &mut Nowhere).unwrap(),
+                Change::Link(change) => {
+                    let mut changed = *link.config();
+                    changed.set_live(change, classes).unwrap();
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
                 Change::Control(_)
@@ -286,8 +284,8 @@ fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig)
     let mut discipline = scenario.routers[0].config.link("sink").unwrap().discipline.clone();
     let mut course = vec![read(&discipline)];
     for set in scenario.steps.iter().flat_map(|step| &step.set) {
-        if let Change::Knob(knob) = &set.change {
-            discipline.apply(*knob).unwrap();
+        if let Change::Setting(change) = &set.change {
+            discipline.set_live(change, 4).unwrap();
         }
         course.push(read(&discipline));
     }
@@ -302,16 +300,16 @@ fn steps_set_what_was_published() {
     use evenkeel_core::schedule::wfq_altq::DropRule;
 
     let limit = |discipline: &_| match discipline {
-        Lct(config) => u64::from(config.limit),
+        Lct(config) => u64::from(config.limit.rest()),
         WfqAltq(config) => match config.drop {
-            DropRule::TailPerQueue { limit } => u64::from(limit),
-            DropRule::LongestHead { .. } => panic!("the measurements used tail drop"),
+            DropRule::Tail => u64::from(config.limit.rest()),
+            DropRule::Longest => panic!("the measurements used tail drop"),
         },
         Fifo(_) | Own(_) | Pfq(_) | Pdrr(_) | Afan(_) => panic!("no figure is about these"),
     };
     let class3 = |discipline: &_| match discipline {
-        Lct(config) => config.x_delay[3].0 / 1_000,
-        WfqAltq(config) => u64::from(config.weights[3].0),
+        Lct(config) => config.x_delay.get(3).0 / 1_000,
+        WfqAltq(config) => u64::from(config.weight.get(3).0),
         Fifo(_) | Own(_) | Pfq(_) | Pdrr(_) | Afan(_) => panic!("no figure is about these"),
     };
     let mut compared = 0;
@@ -352,11 +350,12 @@ fn figures_8_and_9_follow_the_published_steps() {
         assert_eq!(scenario.steps.len(), published.len());
         for (step, published) in scenario.steps.iter().zip(published) {
             for set in &step.set {
-                let Change::Knob(knob) = &set.change else { panic!("{name}: {set:?}") };
-                discipline.apply(*knob).unwrap();
+                let Change::Setting(change) = &set.change else { panic!("{name}: {set:?}") };
+                discipline.set_live(change, 4).unwrap();
             }
             let DisciplineConfig::Lct(lct) = &discipline else { panic!("{name}") };
-            let x_us: Vec<_> = lct.x_delay[1..].iter().map(|x| (x.0 / 1_000) as i64).collect();
+            let x_us: Vec<_> =
+                (1..4).map(|class| lct.x_delay.get(class)).map(|x| (x.0 / 1_000) as i64).collect();
             let wanted: Vec<_> =
                 published["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap()).collect();
             assert_eq!(x_us, wanted, "{name} {}", step.name);

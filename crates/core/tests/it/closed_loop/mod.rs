@@ -7,8 +7,10 @@ use evenkeel_core::link::{Link, LinkConfig, RingConfig};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::measure::congestion::{ClassIndex, Loss, Measured, Sensitivity, Smoother};
 use evenkeel_core::packet::Descriptor;
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
-use evenkeel_core::schedule::{Knob, MultiBacklog};
+use evenkeel_core::settings::Change;
+use evenkeel_core::settings::PerClass;
 use evenkeel_core::{BitRate, Bytes, Class, Nanos};
 
 pub const RATE: BitRate = BitRate(10_000_000);
@@ -89,7 +91,7 @@ struct Sketch {
 }
 
 impl Sketch {
-    fn step(&mut self, index: &[(bool, ClassIndex)]) -> Vec<Knob> {
+    fn step(&mut self, index: &[(bool, ClassIndex)]) -> Vec<Change> {
         let ci = |c: usize| index[c].1.delay.as_f64();
         let active: Vec<usize> = (0..index.len()).filter(|c| index[*c].0).collect();
         let Some(worst) = active.iter().copied().max_by(|a, b| ci(*a).total_cmp(&ci(*b)).then(b.cmp(a)))
@@ -107,7 +109,7 @@ impl Sketch {
                 self.x[c] = if c == m { 0 } else { (raised as u64).clamp(10_000, 20_000_000) };
             }
         }
-        self.x.iter().enumerate().map(|(c, x)| Knob::XDelay(Class(c as u16), Nanos(*x))).collect()
+        self.x.iter().enumerate().map(|(c, x)| Change::of("x_delay", Class(c as u16), Nanos(*x))).collect()
     }
 }
 
@@ -127,10 +129,9 @@ pub struct Run {
 
 pub fn new_link(classes: usize, limit: u32) -> Loop {
     let lct = Lct::new(LctConfig {
-        x_delay: vec![Nanos::ZERO; classes],
-        limit,
-        policy: MultiBacklog::MinX,
-        ..LctConfig::default()
+        limit: PerClass::all(limit),
+        multi_backlog: MultiBacklog::MinX,
+        ..LctConfig::with_delays(vec![Nanos::ZERO; classes])
     });
     let config =
         LinkConfig { ring: RingConfig { slots: 2, ..RingConfig::default() }, ..LinkConfig::paced(RATE) };
@@ -201,7 +202,7 @@ pub fn run(
                     .zip(index.iter().copied())
                     .collect();
                 for knob in sketch.step(&active) {
-                    link.set(Nanos(now), knob, &mut ()).unwrap();
+                    link.set(Nanos(now), &knob, &mut ()).unwrap();
                 }
             }
             let of = |f: &dyn Fn(Class) -> u64| (0..classes as u16).map(|c| f(Class(c))).collect::<Vec<_>>();

@@ -2,18 +2,23 @@
 //! checks after each what holds for every discipline. The property tests and the fuzz targets share it.
 #![allow(dead_code, unreachable_pub, reason = "each test and each fuzz target uses a part")]
 
+use evenkeel_core::schedule::wfq_altq::DropRule;
+use evenkeel_core::schedule::wfq_altq::WfqAltqConfig;
+use evenkeel_core::settings::PerClass;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_core::schedule::afan::{Afan, Afd};
-use evenkeel_core::schedule::buffer::{BufferLimit, Victim};
+use evenkeel_core::schedule::buffer::Victim;
 use evenkeel_core::schedule::fifo::Fifo;
 use evenkeel_core::schedule::lct::Lct;
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::pdrr::Pdrr;
 use evenkeel_core::schedule::pfq::Pfq;
 use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq};
-use evenkeel_core::schedule::{Backlog, Knob, KnobError, MultiBacklog, Treated, Wake};
+use evenkeel_core::schedule::{Backlog, Treated, Wake};
+use evenkeel_core::settings::{Change, SettingError};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler, Weight};
 
 /// A packet that is known by its number.
@@ -76,13 +81,13 @@ pub fn flow(n: u8) -> FlowKey {
 }
 
 /// Something that happens to a discipline.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Op {
     Arrive { class: u16, length: u32, flow: u8 },
     Send,
     Wait(Nanos),
     WaitForWake,
-    Set(Knob),
+    Set(Change),
     Drain,
 }
 
@@ -104,43 +109,60 @@ impl Op {
             100..=199 => Self::Send,
             200..=229 => Self::Wait(Nanos(u64::from(number) << (a % 20))),
             230..=241 => Self::WaitForWake,
-            242..=254 => Self::Set(knob(a, b, u64::from(c), u32::from(d), e)),
+            242..=254 => Self::Set(change(a, b, u64::from(c), u32::from(d), e)),
             255 => Self::Drain,
         }
     }
 }
 
-fn knob(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Knob {
+/// A change of a setting, in and out of its range.
+fn change(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Change {
     let scaled = |largest: u32| value * 10u64.pow(exponent % (largest + 1));
     let which = Class(u16::from(class % 10));
     match kind % 14 {
-        7 => Knob::Quantum(Bytes(scaled(3))),
-        8 if class < 128 => {
-            Knob::Buffer(BufferLimit::Packets(if small < 220 { value % 16 } else { scaled(4) } as u32))
-        }
-        8 => Knob::Buffer(BufferLimit::Bytes(Bytes(if small < 220 { 100 * value } else { scaled(7) }))),
-        9 => Knob::Victim(if value.is_multiple_of(2) { Victim::Head } else { Victim::Tail }),
-        10 => Knob::AflLinger(Nanos(scaled(9))),
-        11 => Knob::StartLimit((value > 0).then_some(Bytes(scaled(4)))),
+        7 => Change::new("quantum", Bytes(scaled(3))),
+        8 if class < 128 => Change::new("buffer", if small < 220 { value % 16 } else { scaled(4) } as u32),
+        8 => Change::new("buffer_bytes", Bytes(if small < 220 { 100 * value } else { scaled(7) })),
+        9 => Change::new("victim", if value.is_multiple_of(2) { Victim::Head } else { Victim::Tail }),
+        10 => Change::new("afl_linger", Nanos(scaled(9))),
+        11 => Change::new("start_limit", (value > 0).then_some(Bytes(scaled(4)))),
         12 => {
             let afd = Afd { target: scaled(3) as u32, sample: u32::from(small), ..Afd::default() };
             let afd = Afd { shadow: u32::from(class), interval: Nanos(1_000 * scaled(3)), ..afd };
-            Knob::Afd(afd)
+            Change::new("afd", afd)
         }
-        13 => Knob::Window(Nanos(1_000 * scaled(6))),
-        0 => Knob::Weight(which, Weight(scaled(2) as u32)),
-        1 | 2 => Knob::XDelay(which, Nanos(scaled(9))),
+        13 => Change::new("window", Nanos(1_000 * scaled(6))),
+        0 => Change::of("weight", which, Weight(scaled(2) as u32)),
+        1 | 2 => Change::of("x_delay", which, Nanos(scaled(9))),
         3 => {
-            let limit = if small < 220 { value % 16 } else { scaled(3) };
-            Knob::QueueLimit((class < 200).then_some(which), limit as u32)
+            let limit = if small < 220 { value % 16 } else { scaled(3) } as u32;
+            Change { class: (class < 200).then_some(which), ..Change::new("limit", limit) }
         }
-        4 => Knob::Module2(value % 2 == 1),
+        4 => Change::new("module2", value % 2 == 1),
         5 => match value % 6 {
-            at @ 0..5 => Knob::MultiBacklog(MultiBacklog::ALL[at as usize]),
-            _ => Knob::RearmEmpty(value % 12 == 5),
+            at @ 0..5 => Change::new("multi_backlog", MultiBacklog::ALL[at as usize]),
+            _ => Change::new("rearm_empty", value % 12 == 5),
         },
-        _ => Knob::HighWater(Bytes(100 * scaled(6))),
+        _ => Change::new("high_water", Bytes(100 * scaled(6))),
     }
+}
+
+/// WFQ/ALTQ that drops the arriving packet of a queue of so many.
+pub fn tail(limit: u32) -> WfqAltqConfig {
+    WfqAltqConfig { limit: PerClass::all(limit), ..WfqAltqConfig::default() }
+}
+
+/// WFQ/ALTQ that drops from the longest queue above so many bytes.
+pub fn longest(high_water: u64) -> WfqAltqConfig {
+    let high_water = Bytes(high_water);
+    WfqAltqConfig { drop: DropRule::Longest, high_water, ..WfqAltqConfig::default() }
+}
+
+/// `config` with a queue for each of these weights.
+pub fn weighted(weights: &[u32], config: WfqAltqConfig) -> WfqAltqConfig {
+    let weights: Vec<Weight> = weights.iter().copied().map(Weight).collect();
+    let WfqAltqConfig { classes, weight, .. } = WfqAltqConfig::with_weights(weights);
+    WfqAltqConfig { classes, weight, ..config }
 }
 
 /// A discipline and what the harness must know of it.
@@ -199,16 +221,16 @@ impl Subject for Fifo<TestPacket> {
 impl Subject for WfqAltq<TestPacket> {
     fn queue_of(&self, packet: &TestPacket) -> usize {
         let queues = usize::from(self.queues());
-        match self.select() {
-            QueueSelect::Class => Some(packet.class.index()).filter(|q| *q < queues).unwrap_or(0),
-            QueueSelect::Hash(policy) => policy.hash(&packet.flow) as usize % queues,
+        match self.config().select.hash(&packet.flow) {
+            None => Some(packet.class.index()).filter(|q| *q < queues).unwrap_or(0),
+            Some(hash) => hash as usize % queues,
         }
     }
     fn work_conserving(&self) -> bool {
         true
     }
     fn by_class(&self) -> bool {
-        self.select() == QueueSelect::Class
+        self.config().select == QueueSelect::Class
     }
 }
 
@@ -217,7 +239,7 @@ impl Subject for Lct<TestPacket> {
         Some(packet.class.index()).filter(|k| *k < usize::from(self.classes())).unwrap_or(0)
     }
     fn work_conserving(&self) -> bool {
-        !self.module2() && !self.policy().holds(false)
+        !self.config().module2 && !self.config().multi_backlog.holds(false)
     }
     fn by_class(&self) -> bool {
         true
@@ -230,7 +252,7 @@ pub enum Outcome {
     Arrived { packet: TestPacket, treated: Treated, dropped: Vec<u64> },
     Sent(Option<TestPacket>),
     Waited,
-    Set(Result<Wake, KnobError>),
+    Set(Result<Wake, SettingError>),
     Drained,
 }
 
@@ -273,7 +295,7 @@ impl<S: Subject> Harness<S> {
                 }
                 Outcome::Waited
             }
-            Op::Set(knob) => self.set(knob),
+            Op::Set(change) => self.set(&change),
             Op::Drain => self.drain(),
         };
         let after = self.scheduler.meters();
@@ -361,9 +383,9 @@ impl<S: Subject> Harness<S> {
         Outcome::Sent(sent)
     }
 
-    fn set(&mut self, knob: Knob) -> Outcome {
+    fn set(&mut self, change: &Change) -> Outcome {
         let before = self.scheduler.clone();
-        let result = self.scheduler.set(self.now, knob);
+        let result = self.scheduler.set(self.now, change);
         match result {
             Err(_) => {
                 let (before, after) = (format!("{before:?}"), format!("{:?}", self.scheduler));
@@ -372,7 +394,7 @@ impl<S: Subject> Harness<S> {
             Ok(wake) => {
                 let was_sendable = before.peek_len(self.now).is_some();
                 if self.scheduler.peek_len(self.now).is_some() && !was_sendable {
-                    assert_eq!(wake, Wake::Now, "{knob:?} released a packet and nobody was told");
+                    assert_eq!(wake, Wake::Now, "{change:?} released a packet and nobody was told");
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Several workers that share a link by flows, each with an admission if wanted, and sources that always meet the same worker, in virtual time.
 #![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
+use evenkeel_core::schedule::DisciplineConfig;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -9,10 +10,6 @@ use evenkeel_core::admit::{
 };
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::AnyScheduler;
-use evenkeel_core::schedule::afan::Afan;
-use evenkeel_core::schedule::pdrr::Pdrr;
-use evenkeel_core::schedule::pfq::Pfq;
-use evenkeel_core::schedule::shared_flows::{FlowDiscipline, SharedFlows};
 use evenkeel_core::share::SharedLink;
 use evenkeel_core::{BitRate, Bytes, Class, FlowKey, Nanos, Packet, Reason, Scheduler};
 
@@ -115,17 +112,13 @@ pub struct Router {
 
 /// The discipline alone, or one worker's part of it.
 fn scheduler(
-    discipline: FlowDiscipline,
+    discipline: &DisciplineConfig,
     link: Option<&Arc<SharedLink>>,
     worker: usize,
 ) -> AnyScheduler<Sent> {
-    match (link, discipline) {
-        (Some(link), _) => AnyScheduler::SharedFlows(Box::new(
-            SharedFlows::new(discipline, Arc::clone(link), worker).unwrap(),
-        )),
-        (None, FlowDiscipline::Pfq(config)) => AnyScheduler::Pfq(Pfq::new(config).unwrap()),
-        (None, FlowDiscipline::Pdrr(config)) => AnyScheduler::Pdrr(Pdrr::new(config).unwrap()),
-        (None, FlowDiscipline::Afan(config)) => AnyScheduler::Afan(Afan::new(config).unwrap()),
+    match link {
+        Some(link) => discipline.build_part(1, Arc::clone(link), worker).unwrap(),
+        None => discipline.build(1).unwrap(),
     }
 }
 
@@ -133,7 +126,7 @@ impl Router {
     /// One worker has the link for itself: what the others are compared with.
     pub fn new(
         workers: usize,
-        discipline: FlowDiscipline,
+        discipline: DisciplineConfig,
         rate: BitRate,
         admission: Option<&AdmissionConfig>,
     ) -> Self {
@@ -147,7 +140,7 @@ impl Router {
                 ring: RingConfig { slots: 1, refill: Refill::AnySlot },
                 ..LinkConfig::paced(rate)
             };
-            let scheduler = scheduler(discipline, shared.as_ref(), worker);
+            let scheduler = scheduler(&discipline, shared.as_ref(), worker);
             let admission = admission.map(|config| {
                 let mut admission = Admission::new(config.clone(), 3, Nanos::ZERO).unwrap();
                 if let Some(shared) = &shared {

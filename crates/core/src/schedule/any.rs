@@ -1,0 +1,337 @@
+//! The disciplines that are built in: the one list of them. From it come their settings as one type,
+//! the scheduler without a virtual call per packet, and what several workers share.
+//!
+//! A discipline is added here by one line: its variant, its settings, and how several workers share a
+//! link with it, if they can.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::shared::Shared;
+use super::shared_flows::SharedFlows;
+use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
+use crate::packet::{Class, FlowKey, Packet};
+use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, Value};
+use crate::share::SharedLink;
+use crate::units::{Bytes, Nanos};
+
+/// `kind = "own"`: a discipline that is not among those built in. The core does not know which there
+/// are: the program that builds it does.
+#[derive(Clone, Debug)]
+pub struct OwnConfig {
+    /// The name it was registered under.
+    pub name: String,
+    /// Its settings as a TOML table on one line, `{ limit = 50 }`, as the file has them.
+    pub settings: String,
+    /// Where it stands, `file:line`, for messages; empty if not in a file. Not part of a comparison.
+    pub place: String,
+}
+
+impl PartialEq for OwnConfig {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.settings) == (&other.name, &other.settings)
+    }
+}
+
+impl OwnConfig {
+    /// An error about this discipline.
+    #[must_use]
+    pub fn error(&self, message: String) -> BuildError {
+        BuildError::Own { place: self.place.clone(), name: self.name.clone(), message }
+    }
+}
+
+/// Why a discipline was not built.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum BuildError {
+    /// A value is not valid.
+    Setting(SettingError),
+    /// Nobody here knows the discipline, or it refused its settings.
+    Own {
+        /// Where it stands, `file:line`; empty if not in a file.
+        place: String,
+        /// Its name.
+        name: String,
+        /// What is wrong, and what would be valid.
+        message: String,
+    },
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting(error) => error.fmt(f),
+            Self::Own { place, name, message } => {
+                let separator = if place.is_empty() { "" } else { ": " };
+                write!(f, "{place}{separator}discipline {name:?}: {message}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BuildError {}
+
+impl From<SettingError> for BuildError {
+    fn from(error: SettingError) -> Self {
+        Self::Setting(error)
+    }
+}
+
+/// Reads settings of any type, as the readers of files do.
+pub trait ReadSettings {
+    /// The settings; `None` after an error that was noted.
+    fn read<S: Settings>(&mut self) -> Option<S>;
+}
+
+/// One arm for each variant of `Self`.
+macro_rules! each_arm {
+    ([$($variant:ident)+], $on:expr, $inner:ident => $call:expr) => {
+        match $on { $(Self::$variant($inner) => $call,)+ }
+    };
+}
+
+macro_rules! disciplines {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident: $config:ty $(, shared as $parts:ident: $by:ident)?;
+    )+) => {
+        /// The settings of a discipline.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum DisciplineConfig {
+            $($(#[doc = $doc])+ $variant($config),)+
+            /// One that the program running it brings along.
+            Own(OwnConfig),
+        }
+
+        /// The built-in disciplines without a virtual call per packet, and a boxed arm that lets a
+        /// user's own in.
+        pub enum AnyScheduler<P: Packet> {
+            $(
+                $(#[doc = $doc])+
+                $variant(<$config as Discipline>::Queues<P>),
+                $(
+                    /// One worker's part of a link with this discipline that several share.
+                    $parts(Box<$by<P, <$config as Discipline>::Queues<P>>>),
+                )?
+            )+
+            /// A user's own.
+            Boxed(Box<dyn Scheduler<P> + Send>),
+        }
+
+        impl DisciplineConfig {
+            /// The built-in disciplines: `kind` in configuration files, and settings.
+            pub const BUILT_IN: &'static [(&'static str, &'static Section)] =
+                &[$((<$config>::NAME, <$config>::SECTION)),+];
+
+            /// The `kind` in configuration files.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => <$config>::NAME,)+
+                    Self::Own(_) => "own",
+                }
+            }
+
+            /// The declaration of its settings; `None` for one that is not built in.
+            #[must_use]
+            pub const fn section(&self) -> Option<&'static Section> {
+                match self {
+                    $(Self::$variant(_) => Some(<$config>::SECTION),)+
+                    Self::Own(_) => None,
+                }
+            }
+
+            /// The discipline of this kind with the settings that `from` reads; `None` if there is no
+            /// such kind, or after an error.
+            pub fn read(kind: &str, from: &mut impl ReadSettings) -> Option<Self> {
+                match kind {
+                    $(<$config as Discipline>::NAME => from.read().map(Self::$variant),)+
+                    _not_built_in => None,
+                }
+            }
+
+            /// The settings that have a meaning and a value; none of one that is not built in.
+            #[must_use]
+            pub fn entries(&self) -> Vec<(&'static Key, Value)> {
+                match self {
+                    $(Self::$variant(config) => config.entries(),)+
+                    Self::Own(_) => Vec::new(),
+                }
+            }
+
+            /// Changes a setting as [`Scheduler::set`] changes it in the scheduler. Of a user's own
+            /// only the scheduler knows the settings: here every change is taken for valid.
+            ///
+            /// # Errors
+            /// As [`Settings::set_live`]. Nothing changed.
+            pub fn set_live(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
+                match self {
+                    $(Self::$variant(config) => config.set_live(change, classes),)+
+                    Self::Own(_) => Ok(()),
+                }
+            }
+
+            /// Whether it has this setting at all, as it is, whatever the value. A user's own may have any.
+            #[must_use]
+            pub fn has(&self, change: &Change) -> bool {
+                let Some(section) = self.section() else { return true };
+                let known = section.key(change.key).filter(|key| key.change == ChangeTime::Live);
+                known.is_some_and(|key| match self {
+                    $(Self::$variant(config) => {
+                        config.goes_with(key) && (change.class.is_none() || key.is_per_class())
+                    })+
+                    Self::Own(_) => true,
+                })
+            }
+
+            /// Whether it measures a fair rate, which admission needs. A user's own may.
+            #[must_use]
+            pub const fn measures_fair_rate(&self) -> bool {
+                match self {
+                    $(Self::$variant(_) => <$config>::MEASURES_FAIR_RATE,)+
+                    Self::Own(_) => true,
+                }
+            }
+
+            /// The same with this seed for its lists of flows, which should be one that nobody outside
+            /// knows. Disciplines without such a list do not change.
+            #[must_use]
+            pub fn seeded(&self, seed: u64) -> Self {
+                let mut seeded = self.clone();
+                match &mut seeded {
+                    $(Self::$variant(config) => Discipline::seed(config, seed),)+
+                    Self::Own(_) => {}
+                }
+                seeded
+            }
+
+            /// What keeps several workers from sharing a link with it, and why; `None`: nothing.
+            #[must_use]
+            pub fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+                match self {
+                    $(Self::$variant(config) => config.for_one_worker(),)+
+                    Self::Own(_) => Some(("kind = \"own\"", "it was made to have the link for itself")),
+                }
+            }
+
+            /// The scheduler, empty. `classes` is the number of classes of the router.
+            ///
+            /// # Errors
+            /// A value out of its range. A user's own is always refused: only a program that knows it
+            /// can build it.
+            pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, BuildError> {
+                Ok(match self {
+                    $(Self::$variant(config) => {
+                        let mut config = config.clone();
+                        config.for_classes(classes);
+                        AnyScheduler::$variant(config.build()?)
+                    })+
+                    Self::Own(own) => return Err(own.error("not among those built in".into())),
+                })
+            }
+
+            /// One worker's part of the scheduler of a link that several workers share, empty.
+            ///
+            /// # Errors
+            /// As [`build`](Self::build); a discipline that cannot be shared gives the reason.
+            ///
+            /// # Panics
+            /// The link has no such worker.
+            pub fn build_part<P: Packet>(
+                &self,
+                classes: u16,
+                link: Arc<SharedLink>,
+                worker: usize,
+            ) -> Result<AnyScheduler<P>, BuildError> {
+                if let Some((what, why)) = self.for_one_worker() {
+                    let message = alloc::format!("{what} works with workers = 1 only: {why}");
+                    return Err(SettingError::Contradiction { key: "discipline", message }.into());
+                }
+                match self {
+                    $($(Self::$variant(config) => {
+                        let mut config = config.clone();
+                        config.for_classes(classes);
+                        let part = $by::new(config.build()?, link, worker);
+                        Ok(AnyScheduler::$parts(Box::new(part)))
+                    })?)+
+                    alone => alone.build(classes),
+                }
+            }
+        }
+
+        disciplines! { @scheduler [$($variant $($parts)?)+ Boxed] }
+    };
+    (@scheduler $arms:tt) => {
+        impl<P: Packet> Scheduler<P> for AnyScheduler<P> {
+            fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+                each_arm!($arms, self, s => s.enqueue(now, packet, dropped))
+            }
+            fn bypass(&mut self, now: Nanos, packet: &P) -> Option<Treated> {
+                each_arm!($arms, self, s => s.bypass(now, packet))
+            }
+            fn bypasses(&self) -> bool {
+                each_arm!($arms, self, s => s.bypasses())
+            }
+            fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+                each_arm!($arms, self, s => s.dequeue(now, dropped))
+            }
+            fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+                each_arm!($arms, self, s => s.next_wake(now))
+            }
+            fn tick(&mut self, now: Nanos) -> Option<Nanos> {
+                each_arm!($arms, self, s => s.tick(now))
+            }
+            fn peek_len(&self, now: Nanos) -> Option<Bytes> {
+                each_arm!($arms, self, s => s.peek_len(now))
+            }
+            fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
+                each_arm!($arms, self, s => s.set(now, change))
+            }
+            fn drain(&mut self, into: &mut dyn FnMut(P)) {
+                each_arm!($arms, self, s => s.drain(into));
+            }
+            fn meters(&self) -> Meters {
+                each_arm!($arms, self, s => s.meters())
+            }
+            fn backlog(&self) -> Backlog {
+                each_arm!($arms, self, s => s.backlog())
+            }
+            fn busy_queues(&self) -> usize {
+                each_arm!($arms, self, s => s.busy_queues())
+            }
+            fn class_backlog(&self, class: Class) -> Backlog {
+                each_arm!($arms, self, s => s.class_backlog(class))
+            }
+            fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
+                each_arm!($arms, self, s => s.flow_backlog(flow, hash))
+            }
+            fn prefetch(&self, hash: u64) {
+                each_arm!($arms, self, s => s.prefetch(hash));
+            }
+            fn prefetch_bucket(&self, hash: u64) {
+                each_arm!($arms, self, s => s.prefetch_bucket(hash));
+            }
+            fn name(&self) -> &'static str {
+                each_arm!($arms, self, s => s.name())
+            }
+        }
+    };
+}
+
+disciplines! {
+    /// First in, first out.
+    Fifo: super::fifo::FifoConfig, shared as FifoPart: Shared;
+    /// Weighted fair queueing as ALTQ has it.
+    WfqAltq: super::wfq_altq::WfqAltqConfig, shared as WfqAltqPart: Shared;
+    /// LCT-UC.
+    Lct: super::lct::LctConfig;
+    /// Priority fair queueing.
+    Pfq: super::pfq::PfqConfig, shared as PfqPart: SharedFlows;
+    /// Priority deficit round robin.
+    Pdrr: super::pdrr::PdrrConfig, shared as PdrrPart: SharedFlows;
+    /// Approximate flow-aware networking.
+    Afan: super::afan::AfanConfig, shared as AfanPart: SharedFlows;
+}
