@@ -4,6 +4,7 @@ mod admission;
 mod cluster;
 mod common;
 mod control;
+mod counters;
 mod fairdrop;
 mod handover;
 mod no_alloc;
