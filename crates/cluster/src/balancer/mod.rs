@@ -95,12 +95,11 @@ impl Balancer {
         }
     }
 
-    /// Changes who takes part. Flows in the table of connections stay where they are if their forwarder is still among `targets`, draining
-    /// ones included.
+    /// Whether these can be the targets of a balancer.
     ///
     /// # Errors
-    /// The targets cannot be; then nothing changes.
-    pub fn set_targets(&mut self, targets: &[Target]) -> Result<(), TargetError> {
+    /// None or too many of them, one named twice, or a weight out of range.
+    pub fn check_targets(targets: &[Target]) -> Result<(), TargetError> {
         if targets.is_empty() || targets.len() > MAX_NODES {
             return Err(TargetError::Number(targets.len()));
         }
@@ -114,6 +113,16 @@ impl Balancer {
                 return Err(TargetError::Weight(weight));
             }
         }
+        Ok(())
+    }
+
+    /// Changes who takes part. Flows in the table of connections stay where they are if their forwarder is still among `targets`, draining
+    /// ones included.
+    ///
+    /// # Errors
+    /// The targets cannot be; then nothing changes.
+    pub fn set_targets(&mut self, targets: &[Target]) -> Result<(), TargetError> {
+        Self::check_targets(targets)?;
         let active = targets.iter().filter_map(|target| match target.state {
             State::Active(weight) => Some((target.id, weight)),
             State::Draining => None,

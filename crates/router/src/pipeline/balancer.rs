@@ -4,20 +4,14 @@
 //! whose packets are only sometimes fragmented is spread over two forwarders at most.
 
 use evenkeel_cluster::NodeId;
-use evenkeel_cluster::balancer::{Balancer, State, Target};
+use evenkeel_cluster::balancer::{Balancer, State, Target, TargetError};
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
-use evenkeel_core::admit::Pin;
-use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::Nanos;
 use evenkeel_core::settings::Settings as _;
-use evenkeel_core::{Nanos, Reason};
-use evenkeel_net::fib::Decision;
-use evenkeel_net::frame::{self, Fragment, Headers};
+use evenkeel_net::MacAddr;
+use evenkeel_net::frame::{Fragment, Headers};
 use evenkeel_net::hash::FlowHasher;
-use evenkeel_net::{MacAddr, checksum, rewrite};
 
-use super::Pipeline;
-use super::ahead::PacketMeta;
-use super::forward::{Packet, ResolvedHop};
 use crate::error::CommandError;
 use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 
@@ -42,7 +36,7 @@ impl BalancerRole {
         })
     }
 
-    fn set_state(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
+    pub(super) fn set_state(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
         let mut forwarders = self.section.forwarders.clone();
         let Some(forwarder) = forwarders.iter_mut().find(|forwarder| forwarder.id == id) else {
             let known: Vec<_> = forwarders.iter().map(|forwarder| forwarder.id.to_string()).collect();
@@ -55,7 +49,39 @@ impl BalancerRole {
         Ok(())
     }
 
-    fn pick(&mut self, now: Nanos, headers: &Headers) -> Option<MacAddr> {
+    /// Takes over the forwarders. Flows of one that is not there any more go to others, as of one
+    /// that is out.
+    ///
+    /// # Errors
+    /// As [`BalancerRole::check`]; nothing changed.
+    pub(super) fn reload(&mut self, wanted: &BalancerSection) -> Result<(), CommandError> {
+        set_targets(&mut self.balancer, &wanted.forwarders)?;
+        let sent = |forwarder: &BalancerForwarder| {
+            let at = self.section.forwarders.iter().position(|old| old.id == forwarder.id);
+            at.map_or((0, 0), |at| self.sent[at])
+        };
+        self.sent = wanted.forwarders.iter().map(sent).collect();
+        self.section = wanted.clone();
+        Ok(())
+    }
+
+    /// Refuses what cannot change while the router runs, and forwarders that cannot be.
+    pub(super) fn check(&self, wanted: &BalancerSection) -> Result<(), CommandError> {
+        if self.section.keeps_fixed(wanted).is_err() || self.section.port != wanted.port {
+            return Err(CommandError::NeedsRestart {
+                what: "balancer".to_owned(),
+                why: "except for its forwarders: connections are placed by the rest",
+            });
+        }
+        Balancer::check_targets(&targets(&wanted.forwarders)).map_err(refused)
+    }
+
+    /// The port that the forwarders are behind.
+    pub(super) fn port(&self) -> usize {
+        usize::from(self.section.port)
+    }
+
+    pub(super) fn pick(&mut self, now: Nanos, headers: &Headers) -> Option<MacAddr> {
         let mut flow = headers.flow;
         if headers.fragment != Fragment::No {
             (flow.protocol, flow.source_port, flow.destination_port, flow.flow_label) = (0, 0, 0, 0);
@@ -91,6 +117,11 @@ impl BalancerRole {
 }
 
 fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Result<(), CommandError> {
+    balancer.set_targets(&targets(forwarders)).map_err(refused)
+}
+
+/// The forwarders that get something.
+fn targets(forwarders: &[BalancerForwarder]) -> Vec<Target> {
     let target = |forwarder: &BalancerForwarder| {
         let state = match forwarder.state {
             ForwarderState::Active => State::Active(forwarder.weight),
@@ -99,103 +130,9 @@ fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Res
         };
         Some(Target { id: NodeId(forwarder.id), mac: forwarder.mac.0, state })
     };
-    let targets: Vec<_> = forwarders.iter().filter_map(target).collect();
-    balancer.set_targets(&targets).map_err(|error| CommandError::Invalid(format!("balancer: {error}")))
+    forwarders.iter().filter_map(target).collect()
 }
 
-impl Pipeline {
-    /// A packet that came to the balancer: on to a forwarder, or to the machine itself.
-    pub(super) fn balance(&mut self, packet: Packet, meta: &PacketMeta, at: Nanos) {
-        let destination = meta.destination;
-        let decision = self.decision(&packet, meta);
-        if matches!(decision, Some(Decision::Local | Decision::Broadcast | Decision::Multicast))
-            || frame::is_group(destination)
-        {
-            return self.punt(packet);
-        }
-        if let Some(reason) = meta.martian {
-            return self.drop(packet, reason);
-        }
-        let Some(headers) = self.headers(&packet) else { return self.drop(packet, Reason::Truncated) };
-        let Some(role) = &mut self.balancer else { return self.drop(packet, Reason::NoRoute) };
-        let port = usize::from(role.section.port);
-        let out = &self.ports[port];
-        if !out.up {
-            return self.drop(packet, Reason::LinkDown);
-        }
-        let out_mtu = out.mtu;
-        if headers.ip_len > out_mtu {
-            return self.drop(packet, Reason::TooBig);
-        }
-        let Some(mac) = role.pick(at, &headers) else { return self.drop(packet, Reason::NoRoute) };
-        let flow = PackedFlow::new(&headers.flow);
-        let hop = ResolvedHop {
-            port,
-            mac,
-            mtu: out_mtu,
-            flow: &flow,
-            flow_hash: meta.flow_hash,
-            class: meta.class,
-            pin: Pin { next_hop: 0, ttl: headers.ttl },
-            cluster: None,
-        };
-        self.forward_balanced(packet, &headers, &hop, at);
-    }
-
-    fn forward_balanced(&mut self, mut packet: Packet, headers: &Headers, hop: &ResolvedHop<'_>, at: Nanos) {
-        let source = self.ports[hop.port].mac;
-        self.pool.trim(&mut packet.frame, headers.frame_len());
-        let bytes = self.pool.bytes_mut(&packet.frame);
-        let rewritten = (|| {
-            if packet.frame.partial_checksum() {
-                checksum::complete_l4(bytes, headers)?;
-            }
-            rewrite::set_macs(bytes, source, hop.mac)
-        })();
-        if let Err(reason) = rewritten {
-            return self.drop(packet, reason);
-        }
-        packet.frame.set_partial_checksum(false);
-        self.meter.handed_on();
-        self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue(packet.frame, packet.arrival, headers.ip_len, hop, at);
-    }
-
-    /// Takes over the forwarders. Flows of one that is not there any more go to others, as of one that is out.
-    pub(super) fn reload_balancer(&mut self, wanted: Option<&BalancerSection>) -> Result<(), CommandError> {
-        match (&mut self.balancer, wanted) {
-            (None, None) => Ok(()),
-            (Some(role), Some(wanted)) => {
-                if role.section.keeps_fixed(wanted).is_err() || role.section.port != wanted.port {
-                    return Err(CommandError::NeedsRestart {
-                        what: "balancer".to_owned(),
-                        why: "except for its forwarders: connections are placed by the rest",
-                    });
-                }
-                set_targets(&mut role.balancer, &wanted.forwarders)?;
-                let known = |forwarder: &BalancerForwarder| {
-                    let at = role.section.forwarders.iter().position(|old| old.id == forwarder.id);
-                    at.map_or((0, 0), |at| role.sent[at])
-                };
-                role.sent = wanted.forwarders.iter().map(known).collect();
-                role.section = wanted.clone();
-                Ok(())
-            }
-            _ => Err(CommandError::NeedsRestart {
-                what: "balancer".to_owned(),
-                why: "a router becomes a balancer when it starts",
-            }),
-        }
-    }
-
-    /// What a forwarder gets from now on. Established flows stay where they are, except those of one that is out.
-    ///
-    /// # Errors
-    /// This router is no balancer, there is no such forwarder, or none would be left; nothing changed.
-    pub fn set_forwarder(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
-        match &mut self.balancer {
-            Some(role) => role.set_state(id, state),
-            None => Err(CommandError::Invalid("this router is no balancer: it has no [balancer]".to_owned())),
-        }
-    }
+fn refused(error: TargetError) -> CommandError {
+    CommandError::Invalid(format!("balancer: {error}"))
 }

@@ -7,11 +7,13 @@
 //! **Conservation.** Over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets of all links + what waits here + what was dropped here`; per
 //! queue: `in_packets = granted_packets + Σ dropped + queued`; exchange frames are `exchange_received` and `exchange_sent` of their port.
 
+mod news;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use evenkeel_cluster::{
-    ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
+    ClusterConfig, ConfigError, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
 };
 use evenkeel_config::ClusterSection;
 use evenkeel_core::settings::Settings as _;
@@ -19,12 +21,9 @@ use evenkeel_core::{Bytes, Nanos, Packet as _, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
 
-use super::counters::{ByReason, named};
-use super::forward::Packet;
+use super::counters::ByReason;
 use super::packet::QueuedPacket;
-use super::{Pipeline, tables::LinkState};
 use crate::error::CommandError;
-use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
 
 /// The role.
 pub(super) struct ClusterRole {
@@ -148,7 +147,8 @@ impl Queue {
 /// What the engines of all members must agree upon.
 #[must_use]
 pub fn cluster_config(section: &ClusterSection) -> ClusterConfig {
-    // Links are known by their places: a member whose links have other names is not of this cluster.
+    // Links are known by their numbers: a member whose links have other names is not of this
+    // cluster.
     let names = section.links.iter().flat_map(|link| link.name.bytes().chain([0]));
     let names = names.fold(0, |hash, byte| mix64(hash ^ u64::from(byte)));
     let mut config = section.config.clone();
@@ -159,7 +159,7 @@ pub fn cluster_config(section: &ClusterSection) -> ClusterConfig {
 impl ClusterRole {
     pub(super) fn new(section: &ClusterSection) -> Result<Self, CommandError> {
         let engine_config = cluster_config(section);
-        engine_config.validate().map_err(|error| CommandError::Invalid(format!("cluster: {error}")))?;
+        engine_config.validate().map_err(refused)?;
         let classes = section.config.classes();
         let queues = section.links.len() * classes;
         Ok(Self {
@@ -183,10 +183,10 @@ impl ClusterRole {
     }
 
     /// Refuses what cannot change while the router runs.
-    fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
+    pub(super) fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
         let fixed = |section: &ClusterSection| (section.port, section.config.classes);
         if self.section.keeps_fixed(wanted).is_ok() && fixed(&self.section) == fixed(wanted) {
-            return Ok(());
+            return cluster_config(wanted).validate().map_err(refused);
         }
         Err(CommandError::NeedsRestart {
             what: "cluster".to_owned(),
@@ -195,16 +195,15 @@ impl ClusterRole {
     }
 
     /// Other settings: `limit` at once, all else when all members are ready for it.
-    fn prepare(&mut self, now: Nanos, wanted: &ClusterSection) -> Result<(), CommandError> {
+    pub(super) fn prepare(&mut self, now: Nanos, wanted: &ClusterSection) -> Result<(), CommandError> {
         if self.section == *wanted {
             return Ok(());
         }
         let config = cluster_config(wanted);
-        let invalid = |error| CommandError::Invalid(format!("cluster: {error}"));
         match &mut self.engine {
-            Some(engine) => engine.prepare(&config, now).map_err(invalid)?,
+            Some(engine) => engine.prepare(&config, now).map_err(refused)?,
             None => {
-                config.validate().map_err(invalid)?;
+                config.validate().map_err(refused)?;
                 self.around.pace = wanted.config.timing;
             }
         }
@@ -228,17 +227,20 @@ impl ClusterRole {
         found.and_then(|(at, _)| u16::try_from(at).ok())
     }
 
-    /// The exchange has a port with this address, at last or again.
-    fn port_is(&mut self, now: Nanos, mac: [u8; 6]) -> Result<(), CommandError> {
+    /// The port of the exchange is up and has this Ethernet address. Only the first one counts.
+    pub(super) fn set_port_address(&mut self, now: Nanos, mac: [u8; 6]) -> Result<(), CommandError> {
+        if self.engine.is_some() {
+            return Ok(());
+        }
         // One count for each microsecond: no node sends that many frames.
         let first = self.counter_base + now.0 / 1_000;
-        let engine = Engine::new(&self.engine_config, NodeId(self.section.node), mac, first, now)
-            .map_err(|error| CommandError::Invalid(format!("cluster: {error}")))?;
+        let engine =
+            Engine::new(&self.engine_config, NodeId(self.section.node), mac, first, now).map_err(refused)?;
         self.engine = Some(engine);
         Ok(())
     }
 
-    fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
+    pub(super) fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
         let kind = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let first = self.section.config.framing.ethertype;
         let ours = |kind: Option<u16>| kind.is_some_and(|kind| kind == first || kind == first + 1);
@@ -258,146 +260,63 @@ impl ClusterRole {
         self.around.granted.front().map_or(timer, |first| first.at.min(timer))
     }
 
-    pub(super) fn view(&self, links: &[String], classes: &[String]) -> ClusterSnapshot {
-        let mut view = ClusterSnapshot {
-            node: self.section.node,
-            granted_waiting: self.around.granted.len() as u64,
-            late: self.around.late,
-            ..ClusterSnapshot::default()
-        };
-        if let Some(engine) = &self.engine {
-            let now = engine.view();
-            view.master = now.master.map(|id| id.0);
-            view.cycle = now.cycle.unwrap_or(0);
-            view.in_step = now.in_step;
-            let those = |set: u64| -> Vec<u16> {
-                let inside = |(at, id): (usize, &NodeId)| (set >> at & 1 == 1).then_some(id.0);
-                engine.config().members.iter().enumerate().filter_map(inside).collect()
-            };
-            view.present = those(now.present);
-            view.configuration = format!("{:08x}", now.configuration);
-            view.next_configuration = now.next_configuration.map(|hash| format!("{hash:08x}"));
-            view.waits_for = those(now.waits_for);
-            view.counts = *engine.counters();
-            view.used_frames = view.states + view.clocks;
-            view.refused = engine.unused().met().map(|(name, n)| (name.to_owned(), n)).collect();
-        }
-        for (at, link) in self.section.links.iter().enumerate() {
-            let queues = &self.around.queues[at * self.around.classes..][..self.around.classes];
-            let queue = |(queue, name): (&Queue, &String)| ClusterQueueSnapshot {
-                name: name.clone(),
-                in_packets: queue.in_packets,
-                granted_packets: queue.granted_packets,
-                granted_bytes: queue.granted_bytes,
-                dropped: named(&queue.dropped),
-                queued_packets: queue.packets.len() as u64,
-                queued_bytes: queue.bytes,
-            };
-            view.links.push(ClusterLinkSnapshot {
-                name: link.name.clone(),
-                port: links.get(usize::from(link.port)).cloned().unwrap_or_default(),
-                classes: queues.iter().zip(classes).map(queue).collect(),
-            });
-        }
-        view
-    }
-}
-
-impl Pipeline {
-    /// Takes a frame of the exchange; gives any other back.
-    pub(super) fn take_exchange_frame(&mut self, packet: Packet) -> Option<Packet> {
-        let Some(role) = &mut self.cluster else { return Some(packet) };
-        let frame = self.pool.bytes(&packet.frame);
-        if !role.is_exchange(packet.port, frame) {
-            return Some(packet);
-        }
-        self.ports[packet.port.index()].count.exchange_received += 1;
-        if let Some(engine) = &mut role.engine {
-            // The engine may broadcast while it reads: the frame needs a place of its own.
-            self.scratch.clear();
-            self.scratch.extend_from_slice(frame);
-            let mut acting = Acting { around: &mut role.around, pool: &mut self.pool };
-            engine.on_frame(self.last_round, &self.scratch, &mut acting);
-        }
-        self.pool.release(packet.frame);
-        None
+    /// The port of the exchange.
+    pub(super) fn port(&self) -> usize {
+        usize::from(self.section.port)
     }
 
-    /// A packet enters the queue of one of the cluster's links.
-    pub(super) fn queue_for_cluster(&mut self, link: u16, packet: QueuedPacket) {
-        let Some(role) = &mut self.cluster else { return self.pool.release(packet.into_frame()) };
-        let limit = role.around.limit;
-        let queue = &mut role.around.queues[usize::from(link) * role.around.classes + packet.class().index()];
+    /// Takes a frame of the exchange. The engine may broadcast while it reads.
+    pub(super) fn receive(&mut self, now: Nanos, frame: &[u8], pool: &mut FramePool) {
+        if let Some(engine) = &mut self.engine {
+            engine.on_frame(now, frame, &mut Acting { around: &mut self.around, pool });
+        }
+    }
+
+    /// A packet enters the queue of one of the links.
+    pub(super) fn enqueue(&mut self, link: u16, packet: QueuedPacket, pool: &mut FramePool) {
+        let around = &mut self.around;
+        let queue = &mut around.queues[usize::from(link) * around.classes + packet.class().index()];
         queue.in_packets += 1;
-        if queue.packets.len() >= limit {
+        if queue.packets.len() >= around.limit {
             queue.dropped[Reason::QueueFull.index()] += 1;
-            return self.pool.release(packet.into_frame());
+            return pool.release(packet.into_frame());
         }
         queue.bytes += packet.ip_len().0;
         queue.packets.push_back(packet);
     }
 
-    /// The engine's timer, what is granted, and what is to be broadcast. `horizon` is where the links have got to.
-    pub(super) fn run_cluster(&mut self, now: Nanos, horizon: Nanos) {
-        let Some(role) = &mut self.cluster else { return };
-        if let Some(engine) = &mut role.engine {
-            let mut acting = Acting { around: &mut role.around, pool: &mut self.pool };
-            // A call may set a timer that is due already; two do all that can be due at one time.
-            for _ in 0..2 {
-                if engine.next_timer() <= now {
-                    engine.on_timer(now, &mut acting);
-                }
+    /// Runs what the engine has to do up to `now`.
+    pub(super) fn run_engine(&mut self, now: Nanos, pool: &mut FramePool) {
+        let Some(engine) = &mut self.engine else { return };
+        let mut acting = Acting { around: &mut self.around, pool };
+        // A call may set a timer that is due already; two do all that can be due at one time.
+        for _ in 0..2 {
+            if engine.next_timer() <= now {
+                engine.on_timer(now, &mut acting);
             }
-        }
-        self.send_exchange();
-        while let Some(role) = &mut self.cluster
-            && role.around.granted.front().is_some_and(|first| first.at <= now)
-            && let Some(Granted { at, port, packet, .. }) = role.around.granted.pop_front()
-        {
-            role.around.late += u64::from(now.saturating_sub(at) > role.section.config.t_br);
-            let at = horizon.max(self.advanced);
-            let (link, mut egress) = self.outgoing(usize::from(port));
-            // How it was treated is in the link's meters.
-            let _ = link.enqueue(at, packet, &mut egress);
         }
     }
 
-    fn send_exchange(&mut self) {
-        let Some(role) = self.cluster.as_mut().filter(|role| !role.around.outbox.is_empty()) else { return };
-        let at = usize::from(role.section.port);
-        let slot = &mut self.ports[at];
-        for frame in role.around.outbox.drain(..).rev() {
-            if slot.up {
-                slot.count.exchange_sent += 1;
-                slot.tx.push_front(frame);
-            } else {
-                self.pool.release(frame);
-            }
-        }
-        self.touch(at);
+    /// The frames to be broadcast, the last one first.
+    pub(super) fn drain_outbox(&mut self) -> impl Iterator<Item = Frame> {
+        self.around.outbox.drain(..).rev()
     }
 
-    /// A port has come up or has another address: the exchange begins anew there. A port went down: what was to leave by it is dropped.
-    pub(super) fn cluster_port_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
-        let Some(role) = &mut self.cluster else { return };
-        let up = link.filter(|link| link.up);
-        if let Some(link) = up
-            && port.0 == role.section.port
-            && role.engine.is_none()
-            && let Err(error) = role.port_is(now, link.mac.0)
-        {
-            // `ClusterRole::new` has checked all that it checks.
-            debug_assert!(false, "{error}");
-        }
-        if up.is_none() {
-            self.drop_cluster_queues(Some(port), Reason::LinkDown);
-        }
+    pub(super) fn has_outbox(&self) -> bool {
+        !self.around.outbox.is_empty()
+    }
+
+    /// The next packet that may leave at `now`, and its port.
+    pub(super) fn pop_granted(&mut self, now: Nanos) -> Option<(usize, QueuedPacket)> {
+        self.around.granted.front().filter(|first| first.at <= now)?;
+        let Granted { at, port, packet, .. } = self.around.granted.pop_front()?;
+        self.around.late += u64::from(now.saturating_sub(at) > self.section.config.t_br);
+        Some((usize::from(port), packet))
     }
 
     /// Drops what waits for the links of a port, or of all.
-    pub(super) fn drop_cluster_queues(&mut self, port: Option<PortIndex>, reason: Reason) {
-        let Some(role) = &mut self.cluster else { return };
-        let around = &mut role.around;
+    pub(super) fn drop_queues(&mut self, port: Option<PortIndex>, reason: Reason, pool: &mut FramePool) {
+        let around = &mut self.around;
         let meant = |of: u16| port.is_none_or(|port| port.0 == of);
         for (at, queue) in around.queues.iter_mut().enumerate() {
             if !meant(around.ports[at / around.classes]) {
@@ -406,7 +325,7 @@ impl Pipeline {
             queue.bytes = 0;
             for packet in queue.packets.drain(..) {
                 queue.dropped[reason.index()] += 1;
-                self.pool.release(packet.into_frame());
+                pool.release(packet.into_frame());
             }
         }
         for _ in 0..around.granted.len() {
@@ -419,60 +338,11 @@ impl Pipeline {
             queue.granted_packets -= 1;
             queue.granted_bytes -= granted.packet.ip_len().0;
             queue.dropped[reason.index()] += 1;
-            self.pool.release(granted.packet.into_frame());
+            pool.release(granted.packet.into_frame());
         }
     }
+}
 
-    /// Refuses changes of `[cluster]` that need a restart.
-    pub(super) fn check_cluster(&self, wanted: Option<&ClusterSection>) -> Result<(), CommandError> {
-        match (&self.cluster, wanted) {
-            (None, None) => Ok(()),
-            (Some(role), Some(wanted)) => role.check(wanted),
-            _ => Err(CommandError::NeedsRestart {
-                what: "cluster".to_owned(),
-                why: "a router becomes a member when it starts",
-            }),
-        }
-    }
-
-    /// Gets ready for another configuration of the cluster.
-    pub(super) fn reload_cluster(
-        &mut self,
-        now: Nanos,
-        wanted: Option<&ClusterSection>,
-    ) -> Result<(), CommandError> {
-        match (&mut self.cluster, wanted) {
-            (Some(role), Some(wanted)) => role.prepare(now, wanted),
-            _ => Ok(()),
-        }
-    }
-
-    /// What a person should take_exchange_frame: of the cluster, of routing that is not followed, and of neighbours that the kernel has no room for.
-    pub fn drain_news(&mut self, mut tell: impl FnMut(&str)) {
-        if self.routing.has_news() {
-            [self.routing_news(), self.neighbour_news()].iter().flatten().for_each(|text| tell(text));
-        }
-        let Some(role) = &mut self.cluster else { return };
-        for event in role.around.news.drain(..) {
-            tell(&match event {
-                Event::BecameMaster => "cluster: this node opens the cycles from now on".to_owned(),
-                Event::FollowsMaster(id) => format!("cluster: node {} opens the cycles from now on", id.0),
-                Event::SecondMaster(id) => {
-                    format!("cluster: node {} claims to be master and is not obeyed", id.0)
-                }
-                Event::Changed { hash, cycle } => {
-                    format!("cluster: configuration {hash:08x} is in force from cycle {} on", cycle + 1)
-                }
-                Event::LostStep => "cluster: out of step".to_owned(),
-                Event::InStep => "cluster: in step".to_owned(),
-                Event::MemberLost(id) => format!("cluster: node {} is silent and counts as empty", id.0),
-                Event::MemberBack(id) => format!("cluster: node {} is heard", id.0),
-                Event::OtherConfiguration { node, theirs, ours } => format!(
-                    "cluster: node {} has another configuration ({theirs:08x}, here it is {ours:08x}): its frames are refused until [cluster], the \
-                     classes and the names of the links are the same on all nodes",
-                    node.0
-                ),
-            });
-        }
-    }
+fn refused(error: ConfigError) -> CommandError {
+    CommandError::Invalid(format!("cluster: {error}"))
 }

@@ -3,10 +3,8 @@
 use evenkeel_config::LinkConfig;
 use evenkeel_core::Nanos;
 use evenkeel_core::control::Controller;
-use evenkeel_core::settings::Change;
 
-use super::{Pipeline, PortSlot};
-use crate::error::CommandError;
+use super::port::PortSlot;
 
 impl PortSlot {
     /// Lets the control of the link do what is due up to `now`, each at its own instant. After a pause of more than an
@@ -45,52 +43,5 @@ impl PortSlot {
     /// When the control of the link has something to do.
     pub(super) fn control_due(&self) -> Option<Nanos> {
         self.control.as_ref().map(Controller::due)
-    }
-}
-
-impl Pipeline {
-    /// Lets the dynamic control of the link of port `link` turn knobs, or only measure. Switched off, it puts them back.
-    ///
-    /// # Errors
-    /// No such link, or it has no control.
-    pub fn set_control(&mut self, now: Nanos, link: &str, on: bool) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        self.touch(at);
-        let slot = &mut self.ports[at];
-        let (Some(mut controller), Some(config)) = (slot.control.take(), &mut self.links[at].control) else {
-            let hint = "give it [link.control] with kind = \"lct\" and discipline lct";
-            return Err(CommandError::Invalid(format!("link {link} has no control: {hint}")));
-        };
-        config.on = on;
-        if on && !controller.is_enabled() {
-            // Knobs may have been set since: it starts from those.
-            let config = self.links[at].clone();
-            self.ports[at].start_control(now, &config);
-            return Ok(());
-        }
-        let (link, mut egress) = slot.outgoing(&mut self.pool);
-        let mut result = Ok(());
-        for change in controller.enable(on) {
-            result = result.and(link.set(now, change, &mut egress));
-        }
-        slot.control = Some(controller);
-        Ok(result?)
-    }
-
-    /// Refuses a knob that the link's control turns itself.
-    pub(super) fn refuse_controlled(&self, at: usize, change: &Change) -> Result<(), CommandError> {
-        let Some(controller) = self.ports[at].control.as_ref().filter(|control| control.is_enabled()) else {
-            return Ok(());
-        };
-        let limits = controller.config().queue_limits.is_some();
-        let controlled = change.key == "x_delay" || limits && change.key == "limit";
-        if !controlled {
-            return Ok(());
-        }
-        let link = &self.links[at].port;
-        Err(CommandError::Invalid(format!(
-            "{} of link {link} is turned by its control: switch it off first (set {link} control off)",
-            change.key
-        )))
     }
 }

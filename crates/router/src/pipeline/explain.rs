@@ -1,19 +1,104 @@
-//! What happened to a flow, in sentences.
+//! What is known of flows at the links with admission.
 
 use std::fmt::Write as _;
 
-use evenkeel_core::Nanos;
 use evenkeel_core::admit::Explanation;
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::schedule::Scheduler as _;
+use evenkeel_core::{FlowKey, Nanos};
+use evenkeel_net::PortIndex;
+use evenkeel_net::fib::Decision;
+use evenkeel_net::policy::{LookupKey, Origin};
+
+use super::{Pipeline, WorkerShares};
+use crate::error::CommandError;
+use crate::snapshot::FlowSnapshot;
+
+/// Flows that are given at most, busiest first, when a router is asked which it protects.
+const MOST_FLOWS: usize = 1_000;
+
+impl Pipeline {
+    /// What happened to a flow at every link with admission, or only at that of port `link`: sentences, one a line. One of several workers
+    /// tells only what it remembers, which may be nothing.
+    ///
+    /// # Errors
+    /// No such link, or none has an admission.
+    pub fn explain(&self, now: Nanos, link: Option<&str>, flow: &FlowKey) -> Result<String, CommandError> {
+        let only = link.map(|link| self.find(link)).transpose()?;
+        let hash = self.classifier.hash(flow);
+        let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
+        let (mut text, mut admissions) = (String::new(), 0);
+        for (at, slot) in self.ports.iter().enumerate() {
+            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            else {
+                continue;
+            };
+            let told = admission.explain(now, flow, hash);
+            admissions += 1;
+            let unknown = told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
+            if self.settings.shares.is_some() && unknown {
+                continue;
+            }
+            // Which port its packets come by is not known: as if by none that a rule names.
+            let origin = Origin::Host(PortIndex(at as u16));
+            let route = self.routing.tables.lookup(flow.destination, hash, || LookupKey {
+                flow: *flow,
+                dscp: 0,
+                origin,
+            });
+            let leads = matches!(route, Some(Decision::Forward { port, .. }) if port.index() == at);
+            let here = pinned.map_or(leads, |pinned| pinned == at);
+            let worker = self.settings.shares.as_ref().map(WorkerShares::worker);
+            write(&mut text, &slot.name, worker, here, &told, now);
+        }
+        if admissions == 0 {
+            let what = link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
+            let has = if link.is_some() { "has no admission" } else { "has an admission" };
+            return Err(CommandError::Invalid(format!(
+                "{what} {has}: nothing is refused or remembered there"
+            )));
+        }
+        Ok(text)
+    }
+
+    /// The protected flows of every link with admission, or only of that of port `link`: those with most bytes of late first, at
+    /// most `top`.
+    ///
+    /// # Errors
+    /// No such link.
+    pub fn flows(
+        &self,
+        now: Nanos,
+        link: Option<&str>,
+        top: usize,
+    ) -> Result<Vec<FlowSnapshot>, CommandError> {
+        let only = link.map(|link| self.find(link)).transpose()?;
+        let mut flows = Vec::new();
+        for (at, slot) in self.ports.iter().enumerate() {
+            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            else {
+                continue;
+            };
+            flows.extend(admission.flows(now).map(|(flow, protected)| FlowSnapshot {
+                link: slot.name.clone(),
+                flow: flow.to_string(),
+                elastic: protected.elastic,
+                recent_bytes: protected.recent.0,
+                backlog_bytes: slot.link.scheduler().flow_backlog(&flow, self.classifier.hash(&flow)).0,
+                protected_ns: now.saturating_sub(protected.admitted).0,
+                silent_ns: now.saturating_sub(protected.seen).0,
+                next_hop: protected.pin.map(|pin| pin.next_hop),
+            }));
+            // Lists of a million flows are not sorted as a whole.
+            flows.sort_unstable_by(FlowSnapshot::busiest_first);
+            flows.truncate(top.min(MOST_FLOWS));
+        }
+        Ok(flows)
+    }
+}
 
 /// Writes what the admission of `link` tells of a flow; `worker`: of several, whose admission it is. `here`: the flow's packets take this link now.
-pub(super) fn write(
-    text: &mut String,
-    link: &str,
-    worker: Option<usize>,
-    here: bool,
-    told: &Explanation,
-    now: Nanos,
-) {
+fn write(text: &mut String, link: &str, worker: Option<usize>, here: bool, told: &Explanation, now: Nanos) {
     let ago = |at: Nanos| now.saturating_sub(at);
     let way = if here { "its packets take this link now" } else { "its packets do not take this link now" };
     // Writing to a String cannot fail.

@@ -15,8 +15,8 @@ use evenkeel_core::drop::{BandwidthFairDrop, CpuFairDrop, Poll, ProcessingClass,
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, OutOfRange, Reason};
 
 use super::cycles::Meter;
-use super::{BURST, Pipeline, WorkerShares, sharing};
-use crate::error::CommandError;
+use super::packet::BURST;
+use super::sharing::WorkerShares;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
 
 /// A round should not take longer than a second divided by this.
@@ -126,6 +126,14 @@ impl FairDrop {
             cpu.set_rule(config.rule)?;
         }
         self.config = config.clone();
+        Ok(())
+    }
+
+    /// Whether a link can have this rate.
+    pub(super) fn check_rate(&self, rate: BitRate) -> Result<(), OutOfRange> {
+        if self.config.on && self.config.bandwidth {
+            self.config.bandwidth_config(rate).check()?;
+        }
         Ok(())
     }
 
@@ -252,64 +260,6 @@ impl FairDrop {
             })
             .collect();
         view
-    }
-}
-
-/// What a dropper cannot be, as an answer to a command.
-fn refused(error: OutOfRange) -> CommandError {
-    CommandError::Invalid(format!("fairdrop: {error}"))
-}
-
-impl Pipeline {
-    /// How many frames the receive ring of a port holds, for FairDrop; at least a burst. Before the first round.
-    ///
-    /// # Errors
-    /// More than FairDrop can work with.
-    pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
-        self.ring = frames.max(BURST as u32);
-        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
-        self.build_fairdrop(config.as_ref())
-    }
-
-    /// Droppers in which nothing waits. What was counted stays.
-    pub(super) fn build_fairdrop(&mut self, config: Option<&FairDropConfig>) -> Result<(), CommandError> {
-        let machine = Machine {
-            hertz: self.meter.clock.hertz(),
-            ring: self.ring,
-            batch: BURST as u16,
-            services: self.services.len(),
-        };
-        let build = |config| {
-            let shares = self.shares.as_ref();
-            FairDrop::new(config, machine, self.class_names.len(), &self.links, shares).map_err(refused)
-        };
-        let built = config.map(build).transpose()?;
-        let before = std::mem::replace(&mut self.fairdrop, built);
-        if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
-            now.counts_from(before);
-        }
-        self.meter.switch(self.measures || self.fairdrop.as_ref().is_some_and(FairDrop::is_on));
-        Ok(())
-    }
-
-    /// Changes a key of `[fairdrop]`; `value` as in a configuration file, without quotes. A router without the table gets one with its defaults, and `on`
-    /// as said.
-    ///
-    /// # Errors
-    /// No such key, or a value out of its range; nothing changed.
-    pub fn set_fairdrop(&mut self, key: &str, value: &str) -> Result<(), CommandError> {
-        let classes: Vec<_> = self.class_names.iter().map(String::as_str).collect();
-        let known = self.fairdrop.as_ref().map(FairDrop::config);
-        let changed = match known {
-            Some(known) => known.changed(key, value, &classes),
-            None => FairDropConfig::off(&classes).changed(key, value, &classes),
-        };
-        let config = changed.map_err(|error| CommandError::Invalid(error.to_string()))?;
-        sharing::check_fairdrop(self.shares.as_ref(), &config)?;
-        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
-            return fairdrop.set_rule(&config).map_err(refused);
-        }
-        self.build_fairdrop(Some(&config))
     }
 }
 

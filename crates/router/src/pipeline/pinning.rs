@@ -19,14 +19,15 @@ use evenkeel_net::PortIndex;
 use evenkeel_net::fib::NextHop;
 use evenkeel_net::policy::LookupKey;
 
-use super::{Pipeline, PortSlot};
+use super::Pipeline;
+use super::port::PortSlot;
 
 /// Cost of a next hop of weight 1 without congestion.
 const COST: u32 = 65_536;
 /// Next hops that are looked at.
 const MOST: usize = 16;
 
-/// A packet that looks for its path.
+/// A packet that a path is looked for.
 pub(super) struct PathQuery<'a> {
     pub(super) destination: IpAddr,
     pub(super) flow: &'a PackedFlow,
@@ -44,9 +45,10 @@ pub(super) struct Path {
 }
 
 impl Pipeline {
-    /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the port that the hash chose.
+    /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the port
+    /// that the hash chose.
     pub(super) fn choose_path(&mut self, query: &PathQuery<'_>, usual: PortIndex, at: Nanos) -> Option<Path> {
-        let hops = self.fib.choices(query.destination, || query.key);
+        let hops = self.routing.tables.choices(query.destination, || query.key);
         let hops = &hops[..hops.len().min(MOST)];
         for hop in hops {
             // Estimates that are due come before what is asked of them.

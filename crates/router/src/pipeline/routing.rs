@@ -1,12 +1,11 @@
-//! What is known of the routing of the kernel besides routes: for views, and for people.
+//! The kernel's routing: its tables and rules, and what of it this router cannot follow.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use evenkeel_net::fib::{Decision, Fib};
-use evenkeel_net::policy::{LookupKey, PolicyTables, TableId};
+use evenkeel_net::fib::Fib;
+use evenkeel_net::policy::{PolicyTables, TableId};
 
-use super::Pipeline;
 use crate::mirror::decode::NotFollowed;
 use crate::mirror::names::TableNames;
 use crate::mirror::{MirroredRules, RefusedNeighbours};
@@ -15,20 +14,26 @@ use crate::snapshot::{RoutingSnapshot, TableSnapshot};
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Routing {
-    /// As the mirror told them last.
-    pub(super) rules: Option<Arc<MirroredRules>>,
+    pub(super) tables: PolicyTables,
+    /// As the mirror has read them last.
+    rules: Option<Arc<MirroredRules>>,
     not_followed: Vec<NotFollowed>,
-    /// How many of them people have been told of.
-    said: usize,
-    /// As the mirror told it last.
+    /// How many of them have been reported.
+    reported: usize,
+    /// Requests that the kernel refused, as the mirror counted them last.
     refused: RefusedNeighbours,
-    /// Told by the mirrors of those whose place this router has taken.
+    /// As counted by the mirrors of pipelines that this one has taken over from.
     refused_before: RefusedNeighbours,
-    /// Which tables people have been told are full, IPv4 and IPv6.
-    full_said: [bool; 2],
+    /// Whether the tables of IPv4 and IPv6 neighbours have been reported as full.
+    full_reported: [bool; 2],
 }
 
 impl Routing {
+    pub(super) fn set_rules(&mut self, rules: Arc<MirroredRules>) {
+        self.tables.set_rules(rules.rules.clone());
+        self.rules = Some(rules);
+    }
+
     pub(super) fn not_followed(&mut self, what: NotFollowed) {
         if !self.not_followed.contains(&what) {
             self.not_followed.push(what);
@@ -44,16 +49,56 @@ impl Routing {
             .filter(|refused| *refused != RefusedNeighbours::default())
     }
 
-    /// Goes on to count where `old` ends. Of several workers each was told the same.
+    /// Goes on to count where `old` ends. The mirrors of several workers told them the same.
     pub(super) fn take_over(&mut self, old: &Self) {
         if let Some(refused) = old.refused_neighbours() {
             self.refused_before = refused;
-            self.full_said = old.full_said;
+            self.full_reported = old.full_reported;
         }
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        self.said < self.not_followed.len() || self.is_full() != self.full_said
+    /// Reports once what is new for the user: routing that is not followed, and neighbours that
+    /// the kernel has no room for.
+    pub(super) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
+        if self.reported < self.not_followed.len() {
+            report(&self.not_followed_news());
+            self.reported = self.not_followed.len();
+        }
+        let full = self.is_full();
+        if full != self.full_reported {
+            if let Some(text) = self.full_news(full) {
+                report(&text);
+            }
+            self.full_reported = full;
+        }
+    }
+
+    /// All that is new of what the kernel does with packets in transit and this router does not.
+    fn not_followed_news(&self) -> String {
+        let mut text =
+            "routing: the kernel is told to route in ways that this router does not follow:".to_owned();
+        for what in &self.not_followed[self.reported..] {
+            // Writing to a String cannot fail.
+            let _ = write!(text, " {what};");
+        }
+        text.pop();
+        text
+    }
+
+    /// Which of the kernel's tables of neighbours have become full.
+    fn full_news(&self, full: [bool; 2]) -> Option<String> {
+        let all = self.refused_neighbours()?;
+        let new = |at: usize, count: u64| {
+            if full[at] && !self.full_reported[at] { count } else { 0 }
+        };
+        let new = RefusedNeighbours {
+            ipv4_full: new(0, all.ipv4_full),
+            ipv6_full: new(1, all.ipv6_full),
+            other: 0,
+        };
+        let words: Vec<String> = new.words().collect();
+        let words = words.join("; ");
+        (!words.is_empty()).then(|| format!("neighbours: the kernel refuses requests, {words}"))
     }
 
     /// Whether the kernel's tables of IPv4 and IPv6 neighbours have been full.
@@ -62,7 +107,7 @@ impl Routing {
         [all.ipv4_full > 0, all.ipv6_full > 0]
     }
 
-    pub(super) fn view(&self, tables: &PolicyTables) -> RoutingSnapshot {
+    pub(super) fn view(&self) -> RoutingSnapshot {
         let usual = TableNames::default();
         let names = self.rules.as_ref().map_or_else(|| usual.all(), |rules| &rules.names);
         let table = |(id, fib): (TableId, &Fib)| TableSnapshot {
@@ -71,59 +116,10 @@ impl Routing {
             routes: fib.len() as u64,
         };
         RoutingSnapshot {
-            by_rules: tables.has_rules(),
+            by_rules: self.tables.has_rules(),
             rules: self.rules.as_ref().map_or_else(Vec::new, |rules| rules.words.clone()),
-            tables: tables.tables().map(table).collect(),
+            tables: self.tables.tables().map(table).collect(),
             not_followed: self.not_followed.iter().map(ToString::to_string).collect(),
         }
-    }
-}
-
-impl Pipeline {
-    /// Where a packet would go, by rules and tables alone. `flow_hash` chooses among several next hops.
-    #[must_use]
-    pub fn decide(&self, key: &LookupKey, flow_hash: u64) -> Option<Decision> {
-        self.fib.lookup(key.flow.destination, flow_hash, || *key)
-    }
-
-    /// What a person should take_exchange_frame once of the kernel's tables of neighbours.
-    pub(super) fn neighbour_news(&mut self) -> Option<String> {
-        let routing = &mut self.routing;
-        let full = routing.is_full();
-        let said = std::mem::replace(&mut routing.full_said, full);
-        let all = routing.refused_neighbours()?;
-        let new = |at: usize, count: u64| if full[at] && !said[at] { count } else { 0 };
-        let new = RefusedNeighbours {
-            ipv4_full: new(0, all.ipv4_full),
-            ipv6_full: new(1, all.ipv6_full),
-            other: 0,
-        };
-        let words: Vec<String> = new.words().collect();
-        if words.is_empty() || self.is_not_the_first() {
-            return None;
-        }
-        Some(format!("neighbours: the kernel refuses requests, {}", words.join("; ")))
-    }
-
-    /// Of several workers the first speaks.
-    fn is_not_the_first(&self) -> bool {
-        self.shares.as_ref().is_some_and(|shares| shares.worker() > 0)
-    }
-
-    /// What a person should take_exchange_frame once of what the kernel does with packets in transit and this router does not: all that is new in one text.
-    pub(super) fn routing_news(&mut self) -> Option<String> {
-        let said = std::mem::replace(&mut self.routing.said, self.routing.not_followed.len());
-        let new = &self.routing.not_followed[said..];
-        if new.is_empty() || self.is_not_the_first() {
-            return None;
-        }
-        let mut text =
-            "routing: the kernel is told to route in ways that this router does not follow:".to_owned();
-        for what in new {
-            // Writing to a String cannot fail.
-            let _ = write!(text, " {what};");
-        }
-        text.pop();
-        Some(text)
     }
 }

@@ -29,6 +29,13 @@ struct Service {
     refused: u64,
 }
 
+/// The services as they are to be.
+pub(super) struct ServicesPlan {
+    /// With its state if it is new.
+    list: Vec<(ServiceConfig, Option<State>)>,
+    by_class: Vec<Option<u16>>,
+}
+
 /// The services of a router, and which class goes through which.
 pub(super) struct Services {
     list: Vec<Service>,
@@ -41,7 +48,8 @@ impl Services {
     pub(super) fn new(config: &RouterConfig, unique: u64) -> Result<Self, CommandError> {
         let mut services =
             Self { list: Vec::new(), by_class: Vec::new(), nonces: Nonces::starting_at(unique) };
-        services.reload(config)?;
+        let plan = services.plan(config)?;
+        services.apply(plan);
         Ok(services)
     }
 
@@ -50,35 +58,46 @@ impl Services {
         self.nonces = Nonces::starting_at(unique);
     }
 
-    /// Makes the services as `config` has them. Those that stay the same keep their state: a tunnel its sequence numbers.
-    pub(super) fn reload(&mut self, config: &RouterConfig) -> Result<(), CommandError> {
+    /// The services as `config` has them, with new ones built. Those that stay the same keep their
+    /// state: a tunnel its sequence numbers.
+    ///
+    /// # Errors
+    /// A service is refused; nothing changed.
+    pub(super) fn plan(&self, config: &RouterConfig) -> Result<ServicesPlan, CommandError> {
         let build = |wanted: &ServiceConfig| {
+            if self.list.iter().any(|service| service.config == *wanted) {
+                return Ok((wanted.clone(), None));
+            }
             state(&wanted.work)
+                .map(|state| (wanted.clone(), Some(state)))
                 .map_err(|error| CommandError::Invalid(format!("service {}: {error}", wanted.name)))
         };
-        // All or nothing: build the new ones first.
-        let mut fresh = Vec::with_capacity(config.services.len());
-        for wanted in &config.services {
-            let known = self.list.iter().any(|service| service.config == *wanted);
-            fresh.push(if known { None } else { Some(build(wanted)?) });
-        }
-        let mut old = std::mem::take(&mut self.list);
-        for (wanted, state) in config.services.iter().zip(fresh) {
-            let kept = old.iter().position(|service| service.config == *wanted).map(|at| old.swap_remove(at));
-            self.list.extend(match (kept, state) {
-                (Some(kept), _) => Some(kept),
-                (None, Some(state)) => {
-                    Some(Service { config: wanted.clone(), state, packets: 0, refused: 0 })
-                }
-                (None, None) => None,
-            });
-        }
-        self.by_class = config.classes.iter().map(|class| class.service).collect();
-        Ok(())
+        Ok(ServicesPlan {
+            list: config.services.iter().map(build).collect::<Result<_, _>>()?,
+            by_class: config.classes.iter().map(|class| class.service).collect(),
+        })
     }
 
-    /// Those that another pipeline has too, settings and all, go on with the state that they have there: a tunnel with its sequence numbers. What they have counted
-    /// is added. IVs go on where they were, so that none is used twice.
+    /// Puts planned services in place.
+    pub(super) fn apply(&mut self, plan: ServicesPlan) {
+        let mut old = std::mem::take(&mut self.list);
+        for (config, state) in plan.list {
+            let kept = old.iter().position(|service| service.config == config);
+            match (kept, state) {
+                (Some(kept), _) => self.list.push(old.swap_remove(kept)),
+                (None, Some(state)) => {
+                    self.list.push(Service { config, state, packets: 0, refused: 0 });
+                }
+                // A service without new state is one of the old ones.
+                (None, None) => {}
+            }
+        }
+        self.by_class = plan.by_class;
+    }
+
+    /// Those that another pipeline has with the same settings go on with the state that they have
+    /// there: a tunnel with its sequence numbers. Their counters are added. IVs go on where they
+    /// were, so that none is used twice.
     pub(super) fn take_over(&mut self, other: Self) {
         self.nonces = other.nonces;
         for theirs in other.list {

@@ -56,8 +56,12 @@ impl WorkerShares {
         self.links[at].link.set_rate(link.core.rate);
     }
 
-    /// What the admission of the link at `at` shares.
-    pub(super) fn link(&self, at: usize) -> Arc<SharedLink> {
+    /// What the admission of the link at `at` shares, and with which number.
+    pub(super) fn admission(&self, at: usize) -> (Arc<SharedLink>, usize) {
+        (self.link(at), self.worker)
+    }
+
+    fn link(&self, at: usize) -> Arc<SharedLink> {
         Arc::clone(&self.links[at].link)
     }
 

@@ -5,8 +5,9 @@ use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::{Class, Nanos, Reason};
 use evenkeel_ports::{Port, PortCounters};
 
+use super::Pipeline;
 use super::counters::{ByReason, named};
-use super::{Pipeline, PortSlot};
+use super::port::PortSlot;
 use crate::snapshot::{
     BufferSnapshot, ClassControl, ClassSnapshot, LinkSnapshot, PortCounts, PortSnapshot, Snapshot,
 };
@@ -20,29 +21,29 @@ impl Pipeline {
         let services = self.services.view();
         Snapshot {
             time_ns: now.0,
-            router: self.name.clone(),
+            router: self.settings.name.clone(),
             uptime_ns: now.saturating_sub(self.started).0,
-            seed: self.seed,
-            routes: self.fib.len() as u64,
+            seed: self.settings.seed,
+            routes: self.routing.tables.len() as u64,
             neighbours: self.neighbours.len() as u64,
             refused_neighbours: self.routing.refused_neighbours(),
-            routing: self.routing.view(&self.fib),
+            routing: self.routing.view(),
             buffers: BufferSnapshot {
                 total: self.pool.buffers() as u64,
                 free: self.pool.free() as u64,
                 lent: ports.iter().map(|port| port.lent() as u64).sum(),
             },
             ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(&port.counters())).collect(),
-            links: self.ports.iter().map(|slot| slot.link_view(&self.class_names)).collect(),
-            cycles: self.meter.view(&self.class_names),
+            links: self.ports.iter().map(|slot| slot.link_view(&self.settings.class_names)).collect(),
+            cycles: self.meter.view(&self.settings.class_names),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| {
                 let services: Vec<_> = services.iter().map(|service| service.name.clone()).collect();
-                fairdrop.view(&self.class_names, &services)
+                fairdrop.view(&self.settings.class_names, &services)
             }),
             services,
             cluster: self.cluster.as_ref().map(|cluster| {
                 let ports: Vec<_> = self.ports.iter().map(|slot| slot.name.clone()).collect();
-                cluster.view(&ports, &self.class_names)
+                cluster.view(&ports, &self.settings.class_names)
             }),
             balancer: self.balancer.as_ref().map(|balancer| balancer.view(now)),
             removed: self.removed.clone(),

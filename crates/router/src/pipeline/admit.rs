@@ -1,0 +1,80 @@
+//! A packet enters its outgoing link, or is refused there, or goes by the second link.
+
+use evenkeel_core::admit::{Pin, Verdict};
+use evenkeel_core::schedule::Scheduler;
+use evenkeel_core::{Bytes, FlowKey, Nanos, Reason};
+use evenkeel_net::{PortIndex, rewrite};
+
+use super::Pipeline;
+use super::packet::QueuedPacket;
+use crate::mirror::NeighbourRequest;
+
+impl Pipeline {
+    /// Asks the admission of the link of `port`, where the packet arrives at `at`. `pin` is the
+    /// chosen path and the TTL that it came with.
+    #[inline]
+    pub(super) fn admit(&mut self, port: usize, queued: QueuedPacket, pin: Pin, at: Nanos) {
+        let slot = &mut self.ports[port];
+        slot.admit_until(at, &mut self.pool);
+        let at = self.agenda.entry_time(at);
+        let Some(admission) = &mut slot.admission else { return self.enter(port, queued, at) };
+        let scheduler = slot.link.scheduler();
+        let classifier = &self.classifier;
+        let backlog = |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, classifier.hash(flow)) };
+        match admission.decide(at, &queued, pin, &backlog, &mut self.admissions.lists) {
+            Verdict::Pass => {
+                let (link, mut egress) = self.outgoing(port);
+                let treated = link.enqueue(at, queued, &mut egress);
+                if let Some(admission) = &mut self.ports[port].admission {
+                    admission.treated(at, treated, &mut self.admissions.lists);
+                }
+            }
+            Verdict::Refuse(reason) => self.refuse_at_link(port, queued, reason, at),
+            Verdict::Divert => self.divert(port, queued, at),
+        }
+    }
+
+    /// A packet enters a link without being asked.
+    #[inline]
+    pub(super) fn enter(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
+        let (link, mut egress) = self.outgoing(port);
+        // How it was treated is in the link's meters.
+        let _ = link.enqueue(at, queued, &mut egress);
+    }
+
+    fn refuse_at_link(&mut self, port: usize, queued: QueuedPacket, reason: Reason, at: Nanos) {
+        let (link, mut egress) = self.outgoing(port);
+        link.refuse(at, queued, reason, &mut egress);
+    }
+
+    /// Sends a packet by the second link of `port`. Its next hop there must be known: no packet
+    /// waits for it.
+    fn divert(&mut self, port: usize, queued: QueuedPacket, at: Nanos) {
+        let admission = self.settings.links[port].admission.as_ref();
+        let to = admission.and_then(|admission| {
+            let second = &admission.second_link;
+            let name = &second.port.as_ref()?.0;
+            let to = self.ports.iter().position(|slot| slot.name == *name)?;
+            Some((to, second.via.unwrap_or(queued.flow.unpack().destination)))
+        });
+        let Some((to, via)) = to.filter(|(to, _)| self.ports[*to].up) else {
+            return self.refuse_at_link(port, queued, Reason::LinkDown, at);
+        };
+        let Some(mac) = self.neighbours.mac(PortIndex(to as u16), via) else {
+            let request = NeighbourRequest { port: PortIndex(to as u16), address: via };
+            self.neighbours.want(request);
+            return self.refuse_at_link(port, queued, Reason::HostUnreachable, at);
+        };
+        if queued.ip_len > self.ports[to].mtu {
+            return self.refuse_at_link(port, queued, Reason::TooBig, at);
+        }
+        let bytes = self.pool.bytes_mut(&queued.frame);
+        if let Err(reason) = rewrite::set_macs(bytes, self.ports[to].mac, mac) {
+            return self.refuse_at_link(port, queued, reason, at);
+        }
+        let slot = &mut self.ports[to];
+        slot.control_until(at, &mut self.pool);
+        slot.admit_until(at, &mut self.pool);
+        self.enter(to, queued, at);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the user sees of the cluster: counters, and what has happened.
+
+use evenkeel_cluster::{Event, NodeId};
+
+use super::{ClusterRole, Queue};
+use crate::pipeline::counters::named;
+use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
+
+impl ClusterRole {
+    pub(in crate::pipeline) fn view(&self, links: &[String], classes: &[String]) -> ClusterSnapshot {
+        let mut view = ClusterSnapshot {
+            node: self.section.node,
+            granted_waiting: self.around.granted.len() as u64,
+            late: self.around.late,
+            ..ClusterSnapshot::default()
+        };
+        if let Some(engine) = &self.engine {
+            let now = engine.view();
+            view.master = now.master.map(|id| id.0);
+            view.cycle = now.cycle.unwrap_or(0);
+            view.in_step = now.in_step;
+            let members = |set: u64| -> Vec<u16> {
+                let inside = |(at, id): (usize, &NodeId)| (set >> at & 1 == 1).then_some(id.0);
+                engine.config().members.iter().enumerate().filter_map(inside).collect()
+            };
+            view.present = members(now.present);
+            view.configuration = format!("{:08x}", now.configuration);
+            view.next_configuration = now.next_configuration.map(|hash| format!("{hash:08x}"));
+            view.waits_for = members(now.waits_for);
+            view.counts = *engine.counters();
+            view.used_frames = view.states + view.clocks;
+            view.refused = engine.unused().met().map(|(name, n)| (name.to_owned(), n)).collect();
+        }
+        for (at, link) in self.section.links.iter().enumerate() {
+            let queues = &self.around.queues[at * self.around.classes..][..self.around.classes];
+            let queue = |(queue, name): (&Queue, &String)| ClusterQueueSnapshot {
+                name: name.clone(),
+                in_packets: queue.in_packets,
+                granted_packets: queue.granted_packets,
+                granted_bytes: queue.granted_bytes,
+                dropped: named(&queue.dropped),
+                queued_packets: queue.packets.len() as u64,
+                queued_bytes: queue.bytes,
+            };
+            view.links.push(ClusterLinkSnapshot {
+                name: link.name.clone(),
+                port: links.get(usize::from(link.port)).cloned().unwrap_or_default(),
+                classes: queues.iter().zip(classes).map(queue).collect(),
+            });
+        }
+        view
+    }
+
+    /// Reports once what has happened.
+    pub(in crate::pipeline) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
+        for event in self.around.news.drain(..) {
+            report(&text(&event));
+        }
+    }
+}
+
+fn text(event: &Event) -> String {
+    match event {
+        Event::BecameMaster => "cluster: this node opens the cycles from now on".to_owned(),
+        Event::FollowsMaster(id) => {
+            format!("cluster: node {} opens the cycles from now on", id.0)
+        }
+        Event::SecondMaster(id) => {
+            format!("cluster: node {} claims to be master and is not obeyed", id.0)
+        }
+        Event::Changed { hash, cycle } => {
+            format!("cluster: configuration {hash:08x} is in force from cycle {} on", cycle + 1)
+        }
+        Event::LostStep => "cluster: out of step".to_owned(),
+        Event::InStep => "cluster: in step".to_owned(),
+        Event::MemberLost(id) => format!("cluster: node {} is silent and counts as empty", id.0),
+        Event::MemberBack(id) => format!("cluster: node {} is heard", id.0),
+        Event::OtherConfiguration { node, theirs, ours } => format!(
+            "cluster: node {} has another configuration ({theirs:08x}, here it is {ours:08x}): its \
+             frames are refused until [cluster], the classes and the names of the links are the \
+             same on all nodes",
+            node.0
+        ),
+    }
+}

@@ -1,0 +1,107 @@
+//! What forwarding needs to know of a frame, found out once.
+
+use std::net::IpAddr;
+
+use evenkeel_core::class_map::ClassMap;
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::{Class, FlowKey, Reason};
+use evenkeel_net::fib::Decision;
+use evenkeel_net::frame::{self, Headers, IpVersion};
+use evenkeel_net::hash::FlowHasher;
+
+/// What forwarding needs of a packet's headers. The few packets that need more are
+/// parsed again.
+pub(super) struct PacketMeta {
+    pub(super) flow: PackedFlow,
+    pub(super) flow_hash: u64,
+    pub(super) destination: IpAddr,
+    /// What the tables say of the destination; `None`: it has not been looked up yet.
+    pub(super) route: Option<Option<Decision>>,
+    pub(super) ip_len: u32,
+    pub(super) class: Class,
+    /// Where the IP header is.
+    pub(super) l3: u16,
+    pub(super) version: IpVersion,
+    pub(super) ttl: u8,
+    pub(super) dont_fragment: bool,
+    /// Why its addresses may not be forwarded, if so.
+    pub(super) martian: Option<Reason>,
+}
+
+impl PacketMeta {
+    /// Bytes of the frame up to the end of the IP packet.
+    pub(super) const fn frame_len(&self) -> usize {
+        self.l3 as usize + self.ip_len as usize
+    }
+}
+
+/// What parsing a frame gave.
+pub(super) enum Parsed {
+    /// An IP packet.
+    Ip(PacketMeta),
+    /// Nothing that is forwarded: for the kernel.
+    Other,
+    /// A broken packet.
+    Invalid(Reason),
+}
+
+/// Which class and which hash a packet has.
+pub(super) struct Classifier {
+    classes: ClassMap,
+    hasher: FlowHasher,
+}
+
+impl Classifier {
+    pub(super) fn new(classes: ClassMap, seed: u64) -> Self {
+        Self { classes, hasher: FlowHasher::new(seed) }
+    }
+
+    pub(super) fn set_classes(&mut self, classes: ClassMap) {
+        self.classes = classes;
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, flow: &FlowKey) -> u64 {
+        self.hasher.hash(flow)
+    }
+
+    /// Parses, hashes and classifies a frame. `hashed` is told the hash before the packet is
+    /// classified, so that what is read of its flow arrives meanwhile.
+    #[inline]
+    pub(super) fn parse(&self, bytes: &[u8], hashed: impl FnOnce(u64)) -> Parsed {
+        match frame::parse_usual(bytes) {
+            Some(headers) => Parsed::Ip(self.metadata(&headers, hashed)),
+            None => self.parse_unusual(bytes, hashed),
+        }
+    }
+
+    #[cold]
+    fn parse_unusual(&self, bytes: &[u8], hashed: impl FnOnce(u64)) -> Parsed {
+        match frame::parse(bytes) {
+            Ok(frame::Parsed::Ip(headers)) => Parsed::Ip(self.metadata(&headers, hashed)),
+            Ok(frame::Parsed::Other { .. }) => Parsed::Other,
+            Err(reason) => Parsed::Invalid(reason),
+        }
+    }
+
+    /// Inlined also where the headers have just been made, so that most of them never are.
+    #[inline(always)]
+    fn metadata(&self, headers: &Headers, hashed: impl FnOnce(u64)) -> PacketMeta {
+        let id = headers.flow_id();
+        let flow_hash = self.hasher.hash(&id);
+        hashed(flow_hash);
+        PacketMeta {
+            flow: PackedFlow::new(&id),
+            flow_hash,
+            destination: headers.flow.destination,
+            route: None,
+            ip_len: headers.ip_len,
+            class: self.classes.classify(&headers.flow, headers.dscp),
+            l3: headers.l3,
+            version: headers.version,
+            ttl: headers.ttl,
+            dont_fragment: headers.dont_fragment,
+            martian: headers.check_transit().err(),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A port with its outgoing link.
+
+use std::collections::VecDeque;
+
+use evenkeel_core::admit::Admission;
+use evenkeel_core::control::Controller;
+use evenkeel_core::{Nanos, Reason};
+use evenkeel_net::MacAddr;
+use evenkeel_net::icmp::RateLimiter;
+use evenkeel_ports::{Frame, FramePool, PortCounters};
+
+use super::counters::PortCount;
+use super::egress::{Egress, OutgoingLink};
+use crate::mirror::MirroredLink;
+
+/// What the pipeline must know of a port's interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LinkState {
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// Longest IP packet, bytes.
+    pub mtu: u32,
+    /// Up and with carrier.
+    pub up: bool,
+}
+
+impl From<MirroredLink> for LinkState {
+    fn from(link: MirroredLink) -> Self {
+        Self { mac: link.mac, mtu: link.mtu, up: link.up }
+    }
+}
+
+/// A port, its outgoing link, and what decides about that.
+pub(super) struct PortSlot {
+    pub(super) name: String,
+    pub(super) interface: String,
+    pub(super) mac: MacAddr,
+    pub(super) mtu: u32,
+    pub(super) up: bool,
+    pub(super) count: PortCount,
+    /// What was counted by the devices that the port had before the present one.
+    pub(super) before: PortCounters,
+    pub(super) limiter: RateLimiter,
+    pub(super) link: OutgoingLink,
+    /// What turns the knobs of the link.
+    pub(super) control: Option<Controller>,
+    /// Who may enter the link.
+    pub(super) admission: Option<Box<Admission>>,
+    pub(super) tx: VecDeque<Frame>,
+    /// Whether the kernel's stack gets what is received here too.
+    pub(super) kernel_has_copy: bool,
+    /// How many frames `tx` may hold before a link without a rate stops.
+    pub(super) room: usize,
+}
+
+impl PortSlot {
+    /// The link, and where it puts what leaves it.
+    pub(super) fn outgoing<'a>(&'a mut self, pool: &'a mut FramePool) -> (&'a mut OutgoingLink, Egress<'a>) {
+        let egress =
+            Egress { pool, tx: &mut self.tx, room: self.room, tx_dropped: &mut self.count.tx_dropped };
+        (&mut self.link, egress)
+    }
+
+    /// Counts a packet that came by this port, or was made for one that did, as dropped.
+    pub(super) fn count_dropped(&mut self, originated: bool, reason: Reason) {
+        let count = &mut self.count;
+        let dropped = if originated { &mut count.originated_dropped } else { &mut count.dropped };
+        dropped[reason.index()] += 1;
+    }
+
+    /// Drops the frames that left the link but that the port has not taken.
+    pub(super) fn discard_sent(&mut self, pool: &mut FramePool, reason: Reason) {
+        for frame in self.tx.drain(..) {
+            self.count.tx_dropped[reason.index()] += 1;
+            pool.release(frame);
+        }
+    }
+
+    /// Lets everything happen that is due up to `now`. Returns when there is more to do, `Nanos::ZERO` if the link waits for its port.
+    pub(super) fn advance(&mut self, now: Nanos, pool: &mut FramePool) -> Nanos {
+        self.control_until(now, pool);
+        self.admit_until(now, pool);
+        let (link, mut egress) = self.outgoing(pool);
+        link.advance(now, &mut egress);
+        let unpaced = self.link.config().rate.is_none();
+        let no_room = unpaced && self.tx.len() >= self.room;
+        let kept_back = self.link.held().queued > 0 && (unpaced || self.link.next_wake().is_none());
+        if no_room || kept_back { Nanos::ZERO } else { self.next_wake() }
+    }
+
+    /// When link or control have something to do; `Nanos::MAX`: never.
+    pub(super) fn next_wake(&self) -> Nanos {
+        let link = self.link.next_wake().unwrap_or(Nanos::MAX);
+        let link = link.min(self.control_due().unwrap_or(Nanos::MAX));
+        link.min(self.admission_due().unwrap_or(Nanos::MAX))
+    }
+
+    /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
+    pub(super) fn is_blocked(&self) -> bool {
+        let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
+        self.up && (!self.tx.is_empty() || link_waits())
+    }
+}

@@ -1,0 +1,157 @@
+//! Rewriting a packet for its next hop, and handing it to its link.
+
+use evenkeel_core::{Nanos, Reason};
+use evenkeel_net::fragment::fragment_ipv4;
+use evenkeel_net::frame::Headers;
+use evenkeel_net::{checksum, rewrite};
+use evenkeel_ports::Frame;
+
+use super::Pipeline;
+use super::cycles::Stage;
+use super::forward::ResolvedHop;
+use super::packet::{QueuedPacket, UnroutedPacket};
+use super::parsed::PacketMeta;
+
+impl Pipeline {
+    /// Rewrites the frame and hands it to its link.
+    pub(super) fn forward_to(
+        &mut self,
+        mut packet: UnroutedPacket,
+        meta: &PacketMeta,
+        hop: &ResolvedHop<'_>,
+        at: Nanos,
+    ) {
+        let out = &self.ports[hop.port];
+        let unusual = packet.frame.partial_checksum()
+            || packet.originated
+            || meta.ip_len > hop.mtu
+            || self.services.of(hop.class).is_some();
+        if unusual {
+            return self.rewrite_and_serve(packet, hop, at);
+        }
+        let source = out.mac;
+        self.pool.trim(&mut packet.frame, meta.frame_len());
+        let bytes = self.pool.bytes_mut(&packet.frame);
+        let rewritten = rewrite::decrement_ttl_at(bytes, meta.l3, meta.version)
+            .and_then(|_| rewrite::set_macs(bytes, source, hop.mac));
+        if let Err(reason) = rewritten {
+            return self.drop(packet, reason);
+        }
+        self.meter.stage(Stage::Route);
+        self.meter.handed_on();
+        self.ports[packet.port.index()].count.forwarded += 1;
+        self.enqueue(packet.frame, packet.arrival, meta.ip_len, hop, at);
+    }
+
+    /// Does everything but plain rewriting: services, checksums, fragments. Then hands the packet
+    /// to its link.
+    fn rewrite_and_serve(&mut self, mut packet: UnroutedPacket, hop: &ResolvedHop<'_>, at: Nanos) {
+        let Some(mut headers) = self.headers(&packet) else {
+            return self.drop(packet, Reason::Truncated);
+        };
+        let out = &self.ports[hop.port];
+        let (source, mtu) = (out.mac, hop.mtu);
+        self.pool.trim(&mut packet.frame, headers.frame_len());
+        let bytes = self.pool.bytes_mut(&packet.frame);
+        let rewritten = (|| {
+            if !packet.originated {
+                rewrite::decrement_ttl(bytes, &mut headers)?;
+            }
+            if packet.frame.partial_checksum() {
+                checksum::complete_l4(bytes, &headers)?;
+            }
+            rewrite::set_macs(bytes, source, hop.mac)
+        })();
+        if let Err(reason) = rewritten {
+            return self.drop(packet, reason);
+        }
+        packet.frame.set_partial_checksum(false);
+        if let Some(service) = self.services.of(hop.class) {
+            let Self { services, pool, meter, .. } = self;
+            match services.serve(service, pool, &mut packet.frame, &headers, meter) {
+                Ok(changed) => headers = changed,
+                Err(reason) => return self.drop(packet, reason),
+            }
+        } else {
+            self.meter.stage(Stage::Route);
+        }
+        self.meter.handed_on();
+        if headers.ip_len > mtu {
+            return self.send_fragments(packet, &headers, hop, at);
+        }
+        let count = &mut self.ports[packet.port.index()].count;
+        *(if packet.originated { &mut count.originated } else { &mut count.forwarded }) += 1;
+        self.enqueue(packet.frame, packet.arrival, headers.ip_len, hop, at);
+    }
+
+    #[inline]
+    pub(super) fn enqueue(
+        &mut self,
+        frame: Frame,
+        arrival: Nanos,
+        ip_len: u32,
+        hop: &ResolvedHop<'_>,
+        at: Nanos,
+    ) {
+        let queued = QueuedPacket {
+            frame,
+            flow: *hop.flow,
+            flow_hash: hop.flow_hash,
+            arrival,
+            ip_len,
+            class: hop.class,
+        };
+        if let Some(link) = hop.cluster {
+            return self.queue_for_cluster(link, queued);
+        }
+        self.ports[hop.port].control_until(at, &mut self.pool);
+        let at = self.agenda.entry_time(at);
+        if self.ports[hop.port].admission.is_some() {
+            return self.admit(hop.port, queued, hop.pin, at);
+        }
+        self.enter(hop.port, queued, at);
+    }
+
+    fn send_fragments(
+        &mut self,
+        packet: UnroutedPacket,
+        headers: &Headers,
+        hop: &ResolvedHop<'_>,
+        at: Nanos,
+    ) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(self.pool.bytes(&packet.frame));
+        let from = packet.port.index();
+        let mut sent = 0;
+        let result = fragment_ipv4(&scratch, headers, hop.mtu, |fragment| {
+            let mut frame = self.pool.alloc().ok_or(Reason::NoBuffer)?;
+            let Some(bytes) = self.pool.extend(&mut frame, fragment.frame_len()) else {
+                self.pool.release(frame);
+                return Err(Reason::FrameTooLong);
+            };
+            // The buffer was made exactly as long as the fragment.
+            let _ = fragment.write_into(bytes);
+            let ip_len = (fragment.frame_len() - usize::from(headers.l3)) as u32;
+            sent += 1;
+            self.ports[from].count.originated += 1;
+            self.enqueue(frame, packet.arrival, ip_len, hop, at);
+            Ok(())
+        });
+        self.scratch = scratch;
+        let count = &mut self.ports[from].count;
+        match result {
+            Err(reason) if sent == 0 => return self.drop(packet, reason),
+            Err(reason) => count.originated_dropped[reason.index()] += 1,
+            Ok(_) => {}
+        }
+        if packet.originated {
+            // An answer in fragments: it was made, and it is gone; its fragments have been counted.
+            self.pool.release(packet.frame);
+            return;
+        }
+        count.forwarded += 1;
+        count.fragmented += 1;
+        self.pool.release(packet.frame);
+    }
+}
