@@ -10,4 +10,5 @@ mod handover;
 mod no_alloc;
 mod order;
 mod pipeline;
+mod refused;
 mod workers;
