@@ -1,6 +1,5 @@
 //! `evenkeel lab` and `evenkeel demo`: real packets between namespaces.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use evenkeel_lab::{DemoOptions, LabError, LabOptions};
@@ -10,10 +9,9 @@ use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
 use crate::args::{DemoArgs, Shown, WorldArgs};
-use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live;
-use crate::out::print;
+use crate::runs::{file_name, own_path, print_summary, progress};
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
@@ -71,12 +69,6 @@ fn one(args: &WorldArgs, scenario: &Scenario, without: Option<String>, out_dir: 
     Ok(outcome.exit_code())
 }
 
-/// The summary that the run has written.
-pub(crate) fn print_summary(files: &[PathBuf]) -> Outcome {
-    let file = files.iter().find(|file| file.ends_with("summary.json"));
-    file.map_or(Ok(0), |file| print(&check::read(file)?))
-}
-
 pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     if args.sim {
         return crate::sim::demo(args, None);
@@ -97,18 +89,4 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         quiet: args.quiet,
     })?;
     Ok(outcome.exit_code())
-}
-
-pub(crate) fn own_path() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::new(1, format!("cannot find this program's own file: {error}")))
-}
-
-pub(crate) fn progress(quiet: bool) -> bool {
-    !quiet && std::io::stderr().is_terminal()
-}
-
-/// A name as a single part of a path.
-pub(crate) fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }

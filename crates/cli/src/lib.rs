@@ -22,6 +22,7 @@ mod out;
 mod reference;
 mod report;
 mod run;
+mod runs;
 mod scenario;
 mod sim;
 mod sweep;

@@ -9,7 +9,7 @@ use evenkeel_world::live::LiveScenario;
 
 use crate::args::{DemoArgs, SimArgs, WorldArgs};
 use crate::failure::{Failure, Outcome};
-use crate::lab::{file_name, own_path, print_summary, progress};
+use crate::runs::{file_name, own_path, print_summary, progress};
 use crate::out::print;
 
 /// The scenario of the demo, built in.

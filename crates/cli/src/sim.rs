@@ -14,7 +14,7 @@ use evenkeel_world::fairdrop_demo;
 use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
-use crate::lab::{file_name, print_summary};
+use crate::runs::{file_name, print_summary};
 use crate::live;
 use crate::out::print;
 

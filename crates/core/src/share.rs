@@ -379,23 +379,31 @@ impl SharedLink {
         if at < opened.saturating_add(window) {
             return;
         }
+        // The new table is written where nobody reads: a worker has two tables, used in turn.
         let number = (current >> 8) + 1;
         let table = &self.tables[part.worker][(number & 1) as usize];
-        // Whoever still reads an old content of this table, and sees something new in it, must see that the table is no longer current.
+        // A worker that still reads the old content of this table, and meets a new value in it, must
+        // then see that the table is no longer current: `read` and `renew` look again after reading.
         fence(Ordering::Release);
         let rate = self.rate.load(Ordering::Relaxed);
         let window = Self::window_at(BitRate(rate));
+        // The budget: what the wire could send since the last window was opened. Of a pause it counts
+        // at most as long as grants may stay unused, and of an idle wire no more than one window.
         let contended = before.head.get(CONTENDED) != 0;
         let unused = self.patience.0.max(window.0.saturating_mul(UNUSED));
-        // A wire that nobody waited for has not saved its time.
+        // Without open demands the wire was idle for some of the time, which cannot be saved.
         let longest = if contended { unused } else { window.0 };
         let passed = at.saturating_sub(opened).0.min(longest);
         let earned = u128::from(rate) * u128::from(passed) * UNIT + u128::from(before.head.get(CARRY));
+        // Rounding is carried over, and so is what the last filling could not divide evenly.
         let budget = u64::try_from(earned / BYTE).unwrap_or(u64::MAX).saturating_add(before.head.get(SPARE));
+        // No worker holds more unused grants of a class than this, however long it stands still.
         let most = u128::from(rate) * u128::from(unused) * UNIT / BYTE;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut level = 0;
         let left = self.divide(part, before, table, budget, most, &mut level);
+        // Demands that stay open mean that packets wait: then every byte is granted and the rest is
+        // kept. Otherwise the rest is every worker's in equal parts, for what arrives in the window.
         let contended = part.by_class[..self.classes].iter().any(|(_, demand)| *demand > 0);
         table.head.set(OPENED, at.0);
         table.head.set(WINDOW, window.0);
@@ -403,7 +411,8 @@ impl SharedLink {
         table.head.set(SPARE, if contended { left } else { 0 });
         table.head.set(CARRY, (earned % BYTE) as u64);
         table.head.set(CONTENDED, u64::from(contended));
-        // What elastic flows were sent without a grant the fictitious one would have been sent, too.
+        // Elastic flows were also sent bytes without a grant (`Told::Free`). FB counts what a flow that
+        // always waits would have got, so it grows by the most that any worker gave one flow that way.
         let mut free = 0;
         for worker in 0..self.workers {
             let told = self.told(worker, Told::Free);
@@ -412,11 +421,14 @@ impl SharedLink {
         }
         level += free;
         if part.sharing == Sharing::Flows {
+            // FB is kept in whole bytes and a fraction of 2^-16: the fraction carries into the bytes.
             let part_before = before.head.get(LEVEL_PART) + level % (1 << 16);
             table.head.set(LEVEL, before.head.get(LEVEL) + (level >> 16) + (part_before >> 16));
             table.head.set(LEVEL_PART, part_before % (1 << 16));
+            // D = C·W/M: what a worker may send with priority before it has a grant.
             let ahead = u128::from(rate) * u128::from(window.0) * UNIT / BYTE / self.workers as u128;
             table.head.set(AHEAD, u64::try_from(ahead).unwrap_or(u64::MAX));
+            // The link was busy for as long as it takes to send what went out since the last window.
             let sent = self.all_told(Told::Sent);
             let busy = self.time_of(sent.wrapping_sub(before.head.get(SENT)));
             table.head.set(BUSY, before.head.get(BUSY).saturating_add(busy));
@@ -425,7 +437,7 @@ impl SharedLink {
             [LEVEL, LEVEL_PART, BUSY, SENT].iter().for_each(|at| table.head.set(*at, before.head.get(*at)));
         }
         let new = number << 8 | part.worker as u64;
-        // Somebody else may have been faster: then his table counts.
+        // If another worker was faster, its table counts and this one is forgotten.
         let _ = self.current.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -442,6 +454,7 @@ impl SharedLink {
     ) -> u64 {
         let (classes, workers) = (self.classes, self.workers);
         let Part { demand, grant, by_class, weights, by_worker, sharing, .. } = part;
+        // 1. Demands: T - G of each worker and class, and their sum by class.
         by_class[..classes].iter_mut().zip(&*weights).for_each(|(class, weight)| *class = (*weight, 0));
         for worker in 0..workers {
             let cells = &self.cells[worker].0;
@@ -449,17 +462,21 @@ impl SharedLink {
                 let at = worker * classes + class;
                 let (target, sent) = (cells.get(2 * class), cells.get(2 * class + 1));
                 let granted = before.granted.get(at);
+                // Below zero: packets were dropped that had been granted bytes. The grant is taken back.
                 let wanted = target.wrapping_sub(granted) as i64;
                 let granted = if wanted < 0 { target } else { granted };
+                // Grants that are not used yet (G - S) leave less room for new ones.
                 let room = most.saturating_sub(granted.wrapping_sub(sent) as i64);
                 demand[at] = wanted.min(room).max(0) as u64;
                 *asked = asked.saturating_add(demand[at]);
                 grant[at] = granted;
             }
         }
+        // 2. The budget is filled into the classes; `by_class` keeps the demand that stays open.
         let mut left = budget;
         if *sharing == Sharing::Flows {
-            // Beyond the two columns there is at most what a discipline by class has overdrawn before.
+            // In the order of the columns: first priority, then elastic. Further columns hold at most
+            // what a discipline by class has overdrawn before.
             for (_, asked) in &mut by_class[..classes] {
                 let met = (*asked).min(left);
                 *asked -= met;
@@ -468,17 +485,20 @@ impl SharedLink {
         } else if by_class[..classes].iter().any(|(_, demand)| *demand > 0) {
             left = fill(&mut by_class[..classes], budget);
         }
+        // 3. What each class got is filled into its workers; what cannot be divided is left.
         let mut rest = left;
         for (class, (_, open)) in by_class[..classes].iter().enumerate() {
             if *sharing == Sharing::Flows && class == ELASTIC {
                 let demands = || (0..workers).map(|worker| demand[worker * classes + ELASTIC]);
+                // By weighted max-min: a worker weighs as much as it has elastic flows that wait.
                 for (worker, (asks, entry)) in demands().zip(by_worker.iter_mut()).enumerate() {
-                    // A worker that has just begun may have more to send than it has said flows of.
+                    // At least one: a worker that has just begun has not told its flows yet.
                     *entry = (self.told(worker, Told::Flows).max(1 << 16), asks);
                 }
                 let budget = demands().fold(0, u64::saturating_add) - *open;
                 rest += fill(by_worker, budget);
                 for (worker, (asks, (weight, open))) in demands().zip(by_worker.iter()).enumerate() {
+                    // A flow of this worker got this much; the largest of them is what FB grows by.
                     let gets = asks - *open;
                     *level = (*level).max(((u128::from(gets) << 16) / u128::from(*weight)) as u64);
                     let at = worker * classes + ELASTIC;
@@ -488,7 +508,8 @@ impl SharedLink {
             }
             let all: u64 = (0..workers).map(|w| demand[w * classes + class]).fold(0, u64::saturating_add);
             let mut budget = all - *open;
-            // Max-min over the workers of the class: the level rises until it has used its bytes.
+            // Max-min over the workers of the class: each round gives all that still demand the same,
+            // until the bytes are used up or too few to go round.
             let mut thirsty = (0..workers).filter(|w| demand[w * classes + class] > 0).count() as u64;
             while budget > 0 && thirsty > 0 {
                 let level = budget / thirsty;

@@ -6,12 +6,12 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender};
+use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender, lock};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
 use evenkeel_world::Acceptance;
@@ -76,11 +76,6 @@ pub(crate) type Knocks = Option<Arc<Mutex<Acceptance>>>;
 
 /// The number of a flow among its like stands above that of the `[[traffic]]` in stamps.
 const SHIFT: u32 = 16;
-
-/// What a thread that ended in the middle has left is still true.
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Sender {
     /// Opens the first socket in the sender's namespace and starts sending; times of the schedule are `CLOCK_MONOTONIC`.
@@ -236,7 +231,7 @@ impl Sink {
 
     /// What arrived since the last call.
     pub(crate) fn take(&self) -> Arrived {
-        std::mem::take(&mut *self.window.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.window))
     }
 }
 
@@ -256,7 +251,7 @@ fn receive(
         if burst.peek().is_none() {
             continue;
         }
-        let mut arrived = window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrived = lock(window);
         for datagram in burst {
             let Some(stamp) = Stamp::read(datagram.bytes).filter(ours) else {
                 continue;

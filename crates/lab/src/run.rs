@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys::{self, Signals};
+use evenkeel_ports::sys::{self, Signals, lock};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, Tool, World as Where};
@@ -13,7 +13,7 @@ use evenkeel_world::wires;
 
 use crate::checks;
 use crate::describe;
-use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink, lock};
+use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink};
 use crate::limits;
 use crate::plan::{Plan, layout_change, wire_node};
 use crate::progress::Progress;

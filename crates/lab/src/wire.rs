@@ -17,7 +17,7 @@ use std::cmp::Ordering as Order;
 use std::collections::{BinaryHeap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
 use evenkeel_core::{Bytes, Nanos};
@@ -124,7 +124,7 @@ impl Wire {
 
     /// What both directions have done: from the first end, and back.
     pub(crate) fn counts(&self) -> [WireCounts; 2] {
-        *self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *sys::lock(&self.shared.counts)
     }
 }
 
@@ -275,7 +275,7 @@ impl Bridge {
                 self.directions[near].counts.own_losses = lost[near] - before[near];
             }
         }
-        let mut counts = self.shared.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = sys::lock(&self.shared.counts);
         for (told, direction) in counts.iter_mut().zip(&self.directions) {
             let held = (direction.on_the_way.len() + direction.out.len()) as u64;
             *told = WireCounts { emulator: *direction.emulator.counters(), held, ..direction.counts };

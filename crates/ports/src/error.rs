@@ -159,7 +159,7 @@ pub enum PortError {
         /// The file.
         file: String,
         /// What is wrong with it.
-        what: crate::pcap::BadCapture,
+        what: BadCapture,
     },
     /// Any other failure of a system call.
     #[error("{what}: {source}")]
@@ -169,6 +169,23 @@ pub enum PortError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+/// What is wrong with a capture file.
+#[derive(Debug, thiserror::Error)]
+pub enum BadCapture {
+    /// It ends before it says what it is.
+    #[error("too short to be a capture, pcap or pcapng ({0})")]
+    TooShort(io::Error),
+    /// Its frames are of another kind.
+    #[error("holds {0:?} frames, not Ethernet")]
+    NotEthernet(pcap_file::DataLink),
+    /// A packet refers to an interface that the file does not describe.
+    #[error("a packet of interface {0}, which is not described")]
+    UnknownInterface(usize),
+    /// Its structure is broken, or it could not be read to the end.
+    #[error(transparent)]
+    Malformed(#[from] pcap_file::PcapError),
 }
 
 /// The remedy that larger buffers are, for an MTU beyond `longest`: as long as there are larger ones.

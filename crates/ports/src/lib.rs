@@ -35,6 +35,6 @@ mod interface;
 mod mapping;
 mod netlink;
 
-pub use error::PortError;
+pub use error::{BadCapture, PortError};
 pub use pool::{Frame, FramePool, Umem};
 pub use port::{Port, PortCounters, PortState, RxFrame};

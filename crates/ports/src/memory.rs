@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use evenkeel_core::{Nanos, Reason};
 
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame};
+use crate::sys::lock;
 
 /// One direction: a ring of slots of equal size.
 #[derive(Debug)]
@@ -153,11 +154,6 @@ impl MemoryPort {
     pub const fn set_state(&mut self, state: PortState) {
         self.state = state;
     }
-}
-
-/// A poisoned lock means that the other end panicked between two whole operations; the ring is still sound.
-fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
-    wire.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Port for MemoryPort {

@@ -14,7 +14,7 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use crate::error::PortError;
+use crate::error::{BadCapture, PortError};
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 
@@ -55,23 +55,6 @@ pub struct PcapReadPort {
     origin: Option<(Nanos, Nanos)>,
     error: Option<PortError>,
     counters: PortCounters,
-}
-
-/// What is wrong with a capture file.
-#[derive(Debug, thiserror::Error)]
-pub enum BadCapture {
-    /// It ends before it says what it is.
-    #[error("too short to be a capture, pcap or pcapng ({0})")]
-    TooShort(std::io::Error),
-    /// Its frames are of another kind.
-    #[error("holds {0:?} frames, not Ethernet")]
-    NotEthernet(DataLink),
-    /// A packet refers to an interface that the file does not describe.
-    #[error("a packet of interface {0}, which is not described")]
-    UnknownInterface(usize),
-    /// Its structure is broken, or it could not be read to the end.
-    #[error(transparent)]
-    Malformed(#[from] pcap_file::PcapError),
 }
 
 impl std::fmt::Debug for PcapReadPort {

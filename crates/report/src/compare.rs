@@ -1,5 +1,6 @@
 //! Results of one scenario from several worlds and seeds, put side by side.
 
+use crate::slug::slug;
 use crate::confidence::Estimate;
 use crate::html::Report;
 use crate::judge::{Judgement, PublishedValue};
@@ -176,12 +177,6 @@ impl Comparison {
         };
         slug(&name)
     }
-}
-
-/// A name as a single part of a path.
-#[must_use]
-pub fn slug(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }
 
 #[cfg(test)]

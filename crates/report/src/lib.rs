@@ -20,6 +20,7 @@ pub mod numbers;
 pub mod run;
 pub mod saved;
 pub mod site;
+mod slug;
 pub mod stats;
 pub mod summary;
 pub mod table;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::compare::{Comparison, WorldResults, group, slug};
+use crate::compare::{Comparison, WorldResults, group};
+use crate::slug::slug;
 use crate::html::{self, IndexEntry, Report};
 use crate::{WriteError, columns};
 

@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_ports::Umem;
 use evenkeel_ports::af_xdp::XdpCommon;
-use evenkeel_ports::sys::{self, Notifier};
+use evenkeel_ports::sys::{self, Notifier, lock};
 
 use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, WorkerError};
@@ -122,10 +122,6 @@ struct SpawnContext<'a> {
     guarded: Arc<[AtomicBool]>,
     xdp_common: Arc<[XdpCommon]>,
     fanout_groups: Arc<[u8]>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SpawnContext<'_> {

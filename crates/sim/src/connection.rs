@@ -8,13 +8,13 @@ use evenkeel_traffic::random::Dice;
 use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
 use evenkeel_world::FLOW_STREAMS;
 
-use crate::TrafficError;
 use crate::engine::{End, Engine, host_number};
-use crate::network::{address_key, way};
 use crate::queue::Event;
 use crate::source::numbered;
+use crate::way::{address_key, way};
 use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
-use crate::{Endpoint, SimError};
+use crate::error::{SimError, TrafficError};
+use crate::host::Endpoint;
 
 /// What a connection is to carry, and when it is opened.
 #[derive(Clone, Copy)]

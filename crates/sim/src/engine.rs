@@ -12,7 +12,7 @@ use evenkeel_traffic::emulate::{Emulator, Fate};
 use evenkeel_world::payload::Stamp;
 use evenkeel_world::{Acceptance, Arrived};
 
-use crate::SimError;
+use crate::error::SimError;
 use crate::header;
 use crate::host::{Endpoint, EndpointCounters, Outbox};
 use crate::port::{ETHERNET, SimFrame};

@@ -6,7 +6,7 @@ use evenkeel_core::Nanos;
 use evenkeel_report::Report;
 use evenkeel_world::live::{LiveScenario, LiveStep, Measured, StepMeasured, report};
 
-use crate::SimError;
+use crate::error::SimError;
 
 /// Runs the steps of a live cluster scenario that have a cluster, each from the beginning.
 ///

@@ -8,11 +8,12 @@ use evenkeel_scenario::{Scenario, Traffic};
 use evenkeel_traffic::{FlowArrivals, Replay, Source, SourceError};
 use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, source_of, wires};
 
-use crate::TrafficError;
 use crate::engine::{Direction, Engine, Tally, Target, host_number};
 use crate::router::{SimRouter, mac};
 use crate::source::{Addresses, Schedule, Sender, numbered};
-use crate::{SimError, connection, header};
+use crate::connection;
+use crate::error::{SimError, TrafficError};
+use crate::way::{address_key, way};
 
 /// Builds everything; the seed is the scenario's.
 pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<Engine, SimError> {
@@ -62,26 +63,6 @@ fn target(
     Ok(Target::Router(router as u32, port as u32))
 }
 
-/// How a host reaches another: direction of a wire, and addresses of what it sends.
-pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
-    let lost = || TrafficError::Unreachable.of(traffic);
-    let (from, to) = if back { (&traffic.to, &traffic.from) } else { (&traffic.from, &traffic.to) };
-    let path = scenario.path_between(from, to).ok_or_else(lost)?;
-    let next = path.get(1).ok_or_else(lost)?;
-    let found = scenario.wires.iter().enumerate().find_map(|(number, wire)| {
-        let (_, far) = wire.from_node(from)?;
-        (far.node == *next).then_some((number, usize::from(wire.ends[0].node != *from)))
-    });
-    let (wire, near) = found.ok_or_else(lost)?;
-    let address = |host: &str| scenario.address(host, traffic.ipv6).ok_or_else(lost);
-    let sender = SocketAddr::new(address(&traffic.from)?, traffic.source_port);
-    let receiver = SocketAddr::new(address(&traffic.to)?, traffic.port);
-    let (source, destination) = if back { (receiver, sender) } else { (sender, receiver) };
-    let ethernet = header::ethernet(mac(wire, 1 - near), mac(wire, near), traffic.ipv6);
-    let addresses = Addresses { ethernet, source, destination, dscp: traffic.dscp };
-    Ok(((2 * wire + near) as u32, addresses))
-}
-
 fn add_traffic(
     engine: &mut Engine,
     scenario: &Scenario,
@@ -117,12 +98,4 @@ fn add_traffic(
         engine.add_sender(Sender::new(number, direction, addresses, schedule, traffic.size));
     }
     Ok(())
-}
-
-/// What tells hosts apart when conversations are looked for: a number that no two hosts of a scenario share, within one family.
-pub(crate) fn address_key(address: IpAddr) -> u32 {
-    match address {
-        IpAddr::V4(a) => a.to_bits(),
-        IpAddr::V6(a) => u32::from(a.segments()[1]) << 16 | u32::from(a.segments()[7]),
-    }
 }

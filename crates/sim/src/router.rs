@@ -12,7 +12,7 @@ use evenkeel_router::pipeline::{Pipeline, Round};
 use evenkeel_router::{Disciplines, Snapshot};
 use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario, SetChange};
 
-use crate::SimError;
+use crate::error::SimError;
 use crate::port::{SimFrame, SimPort};
 
 /// The Ethernet address of an end of a wire: locally administered, numbered.

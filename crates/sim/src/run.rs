@@ -8,7 +8,9 @@ use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::{checks, describe, wires};
 
 use crate::engine::{Engine, add};
-use crate::{FlowTotals, Outcome, SimError, SimOptions, network, polled};
+use crate::error::SimError;
+use crate::outcome::{FlowTotals, Outcome, SimOptions};
+use crate::{network, polled};
 
 /// The scenario with the options applied.
 fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimError> {
@@ -23,8 +25,11 @@ fn prepared(scenario: &Scenario, options: &SimOptions) -> Result<Scenario, SimEr
     Ok(scenario)
 }
 
-/// Simulates `scenario` to its end: see [`crate::run`].
-pub(crate) fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
+/// Simulates `scenario` to its end. Takes no time into account but its own.
+///
+/// # Errors
+/// If an option does not fit the scenario, or something in it exists on real packets only.
+pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimError> {
     let scenario = prepared(scenario, options)?;
     if let Some(model) = &scenario.core {
         return polled::run(&scenario, model);

@@ -6,6 +6,7 @@
 //! or several folders together into tables and, where the file asks for them, a map and charts.
 #![forbid(unsafe_code)]
 
+mod axis;
 pub mod chart;
 pub mod map;
 mod merge;
@@ -18,7 +19,8 @@ pub mod tables;
 pub use merge::{Drawn, Merged, drawings, merge};
 pub use path::PathError;
 pub use run::{Finished, RunOptions, Shard, ShardError, run};
-pub use spec::{Axis, MapSpec, Sweep, Task};
+pub use axis::Axis;
+pub use spec::{MapSpec, Sweep, Task};
 
 use std::path::PathBuf;
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use evenkeel_report::html::escaped;
 use toml::Value;
 
-use crate::merge::number;
-use crate::spec::{Axis, MapSpec, plain};
+use crate::axis::{Axis, number, plain};
+use crate::spec::MapSpec;
 use crate::store::TaskResult;
 
 /// Size of a cell.

@@ -9,7 +9,7 @@ use evenkeel_report::html::figure_page;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::spec::Axis;
+use crate::axis::{Axis, number, plain};
 use crate::store::{self, Manifest, Row, TaskResult};
 use crate::{SweepError, chart, map};
 
@@ -173,12 +173,7 @@ fn column<'v>(values: impl Iterator<Item = Option<&'v Value>>) -> Values {
     if known().all(|value| value.is_integer() || value.is_float()) {
         return Values::Number(values.iter().map(|value| value.and_then(number)).collect());
     }
-    Values::Text(values.iter().map(|value| value.map(crate::spec::plain)).collect())
-}
-
-/// A value that is a number.
-pub(crate) fn number(value: &Value) -> Option<f64> {
-    value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64))
+    Values::Text(values.iter().map(|value| value.map(plain)).collect())
 }
 
 fn rows(manifest: &Manifest, results: &[&TaskResult]) -> Columns {

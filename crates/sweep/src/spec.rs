@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::GridError;
+use crate::axis::{Axis, plain, value};
 use crate::chart::ChartSpec;
 use crate::path;
 use crate::tables::SWEEP;
@@ -43,20 +44,6 @@ pub struct Sweep {
     file: String,
 }
 
-/// An axis of the grid.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Axis {
-    /// Its name.
-    pub name: String,
-    /// What figures call it.
-    pub label: String,
-    /// The paths it sets.
-    pub set: Vec<String>,
-    /// Its values.
-    pub values: Vec<Value>,
-    /// What each value puts besides: paths and values. Empty if no value puts anything.
-    pub put: Vec<Vec<(String, Value)>>,
-}
 
 /// A heat map.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -381,20 +368,6 @@ fn map(reader: &mut Reader, table: &Fields, axes: &[Axis], measures: &[(String, 
         line,
         line_label: table.text("line_label").unwrap_or_default().to_owned(),
     })
-}
-
-/// A value of a file as the library for writing files has it.
-pub(crate) fn value(data: &Data) -> Option<Value> {
-    let mut table: Table = format!("value = {}", data.inline()).parse().ok()?;
-    table.remove("value")
-}
-
-/// A value as people write it.
-pub(crate) fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// FNV-1a, 64 bits: tells whether something changed, no more.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::SweepError;
 use crate::chart::ChartSpec;
-use crate::spec::{Axis, MapSpec, Sweep, Task, fnv};
+use crate::axis::Axis;
+use crate::spec::{MapSpec, Sweep, Task, fnv};
 
 const FORMAT: &str = "evenkeel-sweep-task";
 const VERSION: u32 = 2;

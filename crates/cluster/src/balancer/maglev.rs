@@ -3,7 +3,9 @@
 //! Each forwarder has a permutation of the places, offset + n·skip mod T; they take turns to claim their next free place (a forwarder with a
 //! smaller weight sits out turns in proportion). Shares of forwarders with equal weights differ by at most one place.
 
-use crate::balancer::FULL;
+/// Full weight of a forwarder.
+pub const FULL: u16 = 256;
+
 use crate::mix::mix64;
 use crate::types::NodeId;
 

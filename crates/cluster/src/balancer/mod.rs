@@ -19,9 +19,6 @@ use thiserror::Error;
 use crate::config::MAX_NODES;
 use crate::types::NodeId;
 
-/// Full weight of a forwarder.
-pub const FULL: u16 = 256;
-
 /// What a forwarder gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum State {

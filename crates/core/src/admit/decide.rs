@@ -49,7 +49,8 @@ impl Admission {
     ) -> Verdict {
         self.counts.packets += 1;
         let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
-        // Nobody is on this list by another rule as well: such flows pass before they could be listed, and leave it for the second link.
+        // A flow is listed by one rule only. Flows that pass by another rule do so before they could
+        // be listed here, and a flow of the second link leaves this list.
         if let Some(id) = self.list.find(hash, &key)
             && self.list.expired(id, now).is_none()
         {

@@ -21,7 +21,8 @@
 use alloc::sync::Arc;
 
 use super::config::{BandwidthConfig, FlowTableConfig, ShareId};
-use super::fairdrop::{FlowView, Ticket};
+use super::fairdrop::Ticket;
+use super::shadow::FlowView;
 use super::shadow::{FRACTION, Looked, Shadow};
 use super::together::{Elsewhere, SharedShadow};
 use crate::out_of_range::{OutOfRange, within};

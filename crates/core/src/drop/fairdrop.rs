@@ -59,23 +59,6 @@ pub struct Poll {
 #[must_use = "an admitted packet is charged"]
 pub struct Ticket(pub(super) u32);
 
-/// One flow of a dropper's table.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct FlowView {
-    /// The upper half of its hash.
-    pub tag: u32,
-    /// What it is due.
-    pub share: ShareId,
-    /// The class its last packet took.
-    pub class: ProcessingClass,
-    /// Cycles (or bits) charged to it since it entered the table.
-    pub charged: u64,
-    /// Packets refused since then (saturates).
-    pub refused: u32,
-    /// Its shadow queue now, in cycles (or bits).
-    pub backlog: u64,
-}
-
 /// Counters and estimates of a core's dropper.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuView {

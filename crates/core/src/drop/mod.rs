@@ -30,5 +30,6 @@ mod together;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{BandwidthConfig, CpuConfig, FlowTableConfig, ProcessingClass, Rule, Share, ShareId};
-pub use fairdrop::{CpuFairDrop, CpuView, FlowView, Poll, Ticket};
+pub use fairdrop::{CpuFairDrop, CpuView, Poll, Ticket};
+pub use shadow::FlowView;
 pub use together::SharedShadow;

@@ -41,9 +41,25 @@ use alloc::vec::Vec;
 
 use super::config::{FlowTableConfig, ProcessingClass, ShareId};
 use super::departures::Departures;
-use super::fairdrop::FlowView;
 use super::table::{Flow, IDLE, Table};
 use crate::out_of_range::{OutOfRange, within};
+
+/// One flow of a dropper's table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FlowView {
+    /// The upper half of its hash.
+    pub tag: u32,
+    /// What it is due.
+    pub share: ShareId,
+    /// The class its last packet took.
+    pub class: ProcessingClass,
+    /// Cycles (or bits) charged to it since it entered the table.
+    pub charged: u64,
+    /// Packets refused since then (saturates).
+    pub refused: u32,
+    /// Its shadow queue now, in cycles (or bits).
+    pub backlog: u64,
+}
 
 /// Bits of fraction of work and of virtual time.
 pub(super) const FRACTION: u32 = 16;

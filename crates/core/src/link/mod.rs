@@ -11,9 +11,9 @@
 //!
 //! **Events.** The link is a machine of events in virtual time: a packet's last bit leaves the wire; the scheduler is
 //! called; a time comes that the scheduler or the shaper waits for. Each has its own instant. [`Link::advance`] lets
-//! everything due happen in the order of time, each with its own `now`; a caller that comes late loses nothing, neither time
-//! on the wire nor the order of events, and only arrivals are as late as he is. At the same instant a completion comes first,
-//! then what waits for a time, then an arrival.
+//! everything due happen in the order of time, each with its own `now`. A call that comes late loses neither time on the wire nor
+//! the order of events; only arrivals take effect at the time of the call. At the same instant a completion comes first, then
+//! what waits for a time, then an arrival.
 //!
 //! **The transmit side** is started by an arrival, by a completion that frees slots while something is queued, and by a
 //! time the scheduler asked for. It then calls the scheduler until the ring is full or the scheduler gives nothing. Each

@@ -60,14 +60,6 @@ impl Gps {
         }
     }
 
-    /// Bytes of `flow` are taken out unserved at `now`, at most its backlog: a finite queue dropped them.
-    pub fn withdraw(&mut self, now: Nanos, flow: usize, length: Bytes) {
-        self.advance(now);
-        if let Some(flow) = self.flows.get_mut(flow) {
-            flow.backlog = (flow.backlog - length.0 as f64).max(0.0);
-        }
-    }
-
     /// Serves up to `now`.
     pub fn advance(&mut self, now: Nanos) {
         let mut left = now.saturating_sub(self.now).0 as f64;

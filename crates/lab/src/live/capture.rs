@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
-use evenkeel_ports::sys;
+use evenkeel_ports::sys::{self, lock};
 use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_world::live::{FIRST_PORT, LiveScenario, PORT};
 
 use super::segment::{Kind, SWITCH, name};
 use crate::LabError;
-use crate::flow::lock;
 use crate::stopping::Stopping;
 use crate::world::World;
 

@@ -16,7 +16,7 @@ use evenkeel_netns::Namespaces;
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::Router;
 
-use super::Options;
+use super::options::Options;
 use super::tester::{Addresses, Place, parse_mac};
 use crate::LabError;
 use crate::router_process::RouterProcess;

@@ -72,21 +72,6 @@ pub enum Subject {
     },
 }
 
-/// How it is measured.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `evenkeel` command itself, which the router is started with.
-    pub binary: PathBuf,
-    /// Lengths of frames, each within [`FRAMES`].
-    pub frames: Vec<u16>,
-    /// How long one trial sends.
-    pub trial: Nanos,
-    /// How exactly rates are looked for: 0.01 is one percent.
-    pub precision: f64,
-    /// No trial is begun after this time; what is known then is told.
-    pub budget: Duration,
-}
-
 /// Measures.
 ///
 /// # Errors

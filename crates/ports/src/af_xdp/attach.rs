@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::FRAME_OVERHEAD;
 use super::hook::Hook;
-use super::options::AfXdpOptions;
+use super::options::{AfXdpOptions, FRAME_OVERHEAD};
 use super::queue::Queue;
 use super::shared::{Sockets, XdpPart};
 use super::socket::XdpSocket;

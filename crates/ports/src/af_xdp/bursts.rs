@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 
 use evenkeel_core::{Nanos, Reason};
 
-use super::{AfXdpPort, FRAME_OVERHEAD, checksum, program};
+use super::options::FRAME_OVERHEAD;
+use super::{AfXdpPort, checksum, program};
 use crate::pool::{Frame, FramePool};
 use crate::port::{PortState, RxFrame, vlan_of};
 use crate::sys::take_error;

@@ -47,8 +47,6 @@ use queue::Queue;
 use shared::Sockets;
 pub use shared::{XdpCommon, XdpPart};
 
-/// Ethernet header and one VLAN tag.
-const FRAME_OVERHEAD: usize = 18;
 /// How long frames that the kernel would not take are left alone.
 const RETRY_SEND: Nanos = Nanos(50_000);
 

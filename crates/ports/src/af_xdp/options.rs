@@ -2,6 +2,9 @@
 
 use crate::error::PortError;
 
+/// Ethernet header and one VLAN tag.
+pub(super) const FRAME_OVERHEAD: usize = 18;
+
 /// How an interface is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct AfXdpOptions {

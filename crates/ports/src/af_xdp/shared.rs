@@ -5,12 +5,13 @@
 //! nothing per frame. A queue whose worker has no socket (yet, or any more) is the kernel's, which forwards what comes there.
 
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::socket::XdpSocket;
 use crate::bpf::Map;
 use crate::error::PortError;
 use crate::ethtool::Queues;
+use crate::sys::lock;
 
 /// Where the program at an interface finds the socket of a receive queue.
 #[derive(Debug)]
@@ -45,11 +46,11 @@ impl XdpCommon {
     }
 
     pub(super) fn get(&self) -> Option<Arc<Sockets>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 
     pub(super) fn put(&self, sockets: Option<Arc<Sockets>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+        *lock(&self.0) = sockets;
     }
 }
 

@@ -28,6 +28,13 @@ pub use udp::{
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose content stays whole when a thread panics: what it left half done is not behind
+/// this lock.
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The result of a system call that gives a number or -1.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

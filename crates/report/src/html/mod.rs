@@ -18,7 +18,7 @@ mod topology;
 use evenkeel_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::slug;
+use crate::slug::slug;
 use crate::judge::{self, Judgement};
 use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};

@@ -191,12 +191,6 @@ impl Mirror {
         self.view.poll()
     }
 
-    /// Whether the thread is still following. If not, the worker goes on with what it knows.
-    #[must_use]
-    pub fn is_following(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
     /// The descriptor that becomes readable when there are events.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {

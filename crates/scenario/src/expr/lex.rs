@@ -1,6 +1,29 @@
 //! The words of an expression.
 
-use super::parse::ExprError;
+use std::fmt;
+
+/// What is wrong with an expression.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ExprError {
+    /// Where: bytes from the begin of the text.
+    pub(crate) at: usize,
+    /// What.
+    pub(crate) message: String,
+}
+
+impl ExprError {
+    pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
+        Self { at, message: message.into() }
+    }
+}
+
+impl fmt::Display for ExprError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at character {}: {}", self.at + 1, self.message)
+    }
+}
+
+impl std::error::Error for ExprError {}
 
 /// A word, and where it begins and ends (bytes).
 #[derive(Clone, Debug, PartialEq)]

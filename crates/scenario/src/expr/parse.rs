@@ -1,10 +1,8 @@
 //! From text to [`Expr`]: recursive descent, names resolved on the way.
 
-use std::fmt;
-
 use evenkeel_settings::read::suggest;
 
-use super::lex::{Token, Word, words};
+use super::lex::{ExprError, Token, Word, words};
 use super::{Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject};
 
 /// Deepest nesting of parentheses and minus signs.
@@ -12,29 +10,6 @@ const DEPTH: usize = 50;
 
 /// Most words: bounds the depth of the tree, which sums build to the left.
 const WORDS: usize = 1000;
-
-/// What is wrong with an expression.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct ExprError {
-    /// Where: bytes from the begin of the text.
-    pub(crate) at: usize,
-    /// What.
-    pub(crate) message: String,
-}
-
-impl ExprError {
-    pub(super) fn new(at: usize, message: impl Into<String>) -> Self {
-        Self { at, message: message.into() }
-    }
-}
-
-impl fmt::Display for ExprError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at character {}: {}", self.at + 1, self.message)
-    }
-}
-
-impl std::error::Error for ExprError {}
 
 /// What the names in an expression may be.
 pub(crate) trait Names {

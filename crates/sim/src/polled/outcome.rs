@@ -12,7 +12,8 @@ use evenkeel_scenario::{Scenario, World};
 use evenkeel_world::describe;
 
 use super::{FlowCounts, PolledCore, kind_of};
-use crate::{FlowTotals, Outcome, SimError};
+use crate::error::SimError;
+use crate::outcome::{FlowTotals, Outcome};
 
 /// Lost at the ring: the port's counter, no router's reason.
 const RING: &str = "ring_full";

@@ -7,8 +7,7 @@ use evenkeel_report::numbers::{linear_ticks, log_ticks, tick_label};
 use toml::Value;
 
 use super::{ChartSpec, Curve, Mark};
-use crate::merge::number;
-use crate::spec::{Axis, plain};
+use crate::axis::{Axis, number, plain};
 
 /// Size of the drawing, in pixels at full width, and what is left around the plotting area.
 const WIDTH: f64 = 760.0;

@@ -13,7 +13,7 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::spec::{Axis, plain, value};
+use crate::axis::{Axis, plain, value};
 use crate::store::TaskResult;
 
 pub(crate) use draw::draw;
