@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use evenkeel_cluster::frame::{Builder, Header, Kind, Parser, state_bytes};
+use evenkeel_cluster::frame::{Builder, FrameKind, Header, Parser, state_bytes};
 use evenkeel_cluster::{ClusterConfig, NodeId, Record, Scheduler, Variant, mix64};
 
 use crate::timing::{Case, Rounds};
@@ -133,7 +133,7 @@ fn frames(l: u16) -> Frames {
 impl Frames {
     fn build(&mut self, times: u64) -> f64 {
         let mut header = Header {
-            kind: Kind::State,
+            kind: FrameKind::State,
             from: NodeId(1),
             cycle: 0,
             master: false,

@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use evenkeel_core::Nanos;
-use evenkeel_lab::qualify::{Addresses, Place, Tester, Trial};
+use evenkeel_lab::qualify::{Addresses, PortPlace, Tester, Trial};
 use evenkeel_netns::testing::{available, has_tool};
 use evenkeel_ports::sys;
 
@@ -79,7 +79,7 @@ fn measure(evenkeel: &Path) -> Result<(), String> {
     let bed = Bed::new();
     let [tx, rx] = bed
         .ends()
-        .map(|(namespace, interface)| Place { namespace: Some(namespace), interface: interface.into() });
+        .map(|(namespace, interface)| PortPlace { namespace: Some(namespace), interface: interface.into() });
     let addresses = Addresses {
         device: bed.router_mac(),
         source: [10, 0, 1, 2].into(),

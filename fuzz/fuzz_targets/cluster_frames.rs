@@ -1,7 +1,7 @@
 //! Frames of a cluster from nowhere: whatever is accepted has a member, a body within the state, and is refused one byte shorter.
 #![no_main]
 
-use evenkeel_cluster::frame::{Kind, Parser, state_bytes};
+use evenkeel_cluster::frame::{FrameKind, Parser, state_bytes};
 use evenkeel_cluster::{ClusterConfig, Variant, Version};
 use libfuzzer_sys::fuzz_target;
 
@@ -20,7 +20,7 @@ fuzz_target!(|input: (bool, u8, &[u8])| {
     }
     if let Ok(parsed) = parser.parse(&frame, None) {
         assert!(parsed.member < 3);
-        if parsed.header.kind == Kind::State {
+        if parsed.header.kind == FrameKind::State {
             assert!(parsed.offset + parsed.body.len() <= state_bytes(&config));
         }
         if frame.len() > 64 {

@@ -11,8 +11,8 @@ use evenkeel_router::Disciplines;
 use crate::args::{BenchArgs, BenchCommand, LiveArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
-use crate::lab::own_path;
 use crate::out::print;
+use crate::runs::own_path;
 
 pub(crate) fn bench(args: &BenchArgs, disciplines: &Disciplines) -> Outcome {
     let BenchCommand::Live(args) = &args.what;

@@ -9,8 +9,10 @@ use evenkeel_router::Disciplines;
 use evenkeel_scenario::Scenario;
 
 use crate::args::{DemoArgs, Shown, WorldArgs};
+use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::live;
+use crate::out::print;
 use crate::runs::{file_name, own_path, print_summary, progress};
 
 impl From<LabError> for Failure {

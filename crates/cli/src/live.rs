@@ -9,8 +9,8 @@ use evenkeel_world::live::LiveScenario;
 
 use crate::args::{DemoArgs, SimArgs, WorldArgs};
 use crate::failure::{Failure, Outcome};
-use crate::runs::{file_name, own_path, print_summary, progress};
 use crate::out::print;
+use crate::runs::{file_name, own_path, print_summary, progress};
 
 /// The scenario of the demo, built in.
 const DEMO: &str = include_str!("../../../scenarios/stsdr/live.toml");

@@ -14,9 +14,9 @@ use evenkeel_world::fairdrop_demo;
 use crate::args::{DemoArgs, Shown, SimArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
-use crate::runs::{file_name, print_summary};
 use crate::live;
 use crate::out::print;
+use crate::runs::{file_name, print_summary};
 
 impl From<SimError> for Failure {
     fn from(error: SimError) -> Self {

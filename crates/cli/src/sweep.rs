@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{SweepArgs, SweepCommand};
 use crate::failure::{Failure, Outcome};
-use crate::lab::file_name;
 use crate::out::print;
+use crate::runs::file_name;
 
 impl From<SweepError> for Failure {
     fn from(error: SweepError) -> Self {

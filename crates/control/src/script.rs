@@ -28,7 +28,7 @@ const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE,
 
 /// A change and when it is due.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct ScriptEntry {
     /// Line in the file, from 1.
     pub line: usize,
     /// When, after the start of the script.
@@ -55,7 +55,7 @@ pub struct ScriptError {
 ///
 /// # Errors
 /// Every line that is wrong.
-pub fn parse(text: &str, file: &str) -> Result<Vec<Entry>, Vec<ScriptError>> {
+pub fn parse(text: &str, file: &str) -> Result<Vec<ScriptEntry>, Vec<ScriptError>> {
     let mut entries = Vec::new();
     let mut errors = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -68,7 +68,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Entry>, Vec<ScriptError>> {
             Err(message) => errors.push(ScriptError { file: file.to_owned(), line: number + 1, message }),
         }
     }
-    entries.sort_by_key(|entry: &Entry| entry.at);
+    entries.sort_by_key(|entry: &ScriptEntry| entry.at);
     if errors.is_empty() { Ok(entries) } else { Err(errors) }
 }
 
@@ -82,13 +82,13 @@ fn without_comment(line: &str) -> &str {
     &line[..end.unwrap_or(line.len())]
 }
 
-fn entry(line: &str, number: usize) -> Result<Entry, String> {
+fn entry(line: &str, number: usize) -> Result<ScriptEntry, String> {
     let (time, text) = line
         .split_once(char::is_whitespace)
         .ok_or_else(|| format!("{line:?} is not `time command`: commands are {FORMS}"))?;
     let at = parse_time(time).map_err(|error| format!("time {time:?}: {error}"))?;
     let text = text.trim();
-    Ok(Entry {
+    Ok(ScriptEntry {
         line: number,
         at: Duration::from_nanos(at.0),
         request: command(text)?,
@@ -156,7 +156,7 @@ fn rest_after(text: &str, n: usize) -> &str {
 #[derive(Debug)]
 pub struct Applied<'a> {
     /// The entry.
-    pub entry: &'a Entry,
+    pub entry: &'a ScriptEntry,
     /// When it was applied, after the start of the script.
     pub at: Duration,
     /// The router's answer.
@@ -180,7 +180,7 @@ impl fmt::Display for Applied<'_> {
 /// The router no longer answers.
 pub fn run(
     client: &mut Client,
-    entries: &[Entry],
+    entries: &[ScriptEntry],
     mut report: impl FnMut(&Applied<'_>),
 ) -> Result<usize, ClientError> {
     let start = Instant::now();

@@ -212,7 +212,7 @@ enum Held<K, V> {
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Place<K, V> {
+struct Slot<K, V> {
     /// The first entry of the bucket with the number of this place; `NIL`: it is empty.
     head: u32,
     held: Held<K, V>,
@@ -223,7 +223,7 @@ struct Place<K, V> {
 /// The table. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
-    places: Vec<Place<K, V>>,
+    places: Vec<Slot<K, V>>,
     /// The first free place.
     free: u32,
     len: u32,
@@ -238,7 +238,7 @@ pub type FlowTable<V> = Table<PackedFlow, V>;
 
 impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// What an entry costs in all, in bytes: key, value and links.
-    pub const BYTES_PER_ENTRY: usize = size_of::<Place<K, V>>();
+    pub const BYTES_PER_ENTRY: usize = size_of::<Slot<K, V>>();
 
     /// An empty table. `seed` should be random per boot where keys come from strangers.
     ///
@@ -339,7 +339,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         if let Some(index) = &self.index {
             let bucket = self.bucket(hash) as u32;
             for at in index.candidates(bucket, index::tag(self.mixed(hash))) {
-                if let Some(Place { held: Held::Entry { key: held, .. }, .. }) = self.places.get(at as usize)
+                if let Some(Slot { held: Held::Entry { key: held, .. }, .. }) = self.places.get(at as usize)
                     && held == key
                 {
                     return Some(EntryId(at));
@@ -384,8 +384,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             Some(before) => before.next = after,
             None => self.free = after,
         }
-        if let Some(Place { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize)
-        {
+        if let Some(Slot { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize) {
             *link = before;
         }
         let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
@@ -403,7 +402,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     /// # Panics
     /// If there is no such entry.
     pub fn remove(&mut self, id: EntryId) -> V {
-        let Place { held, next, .. } = self.places[id.index()];
+        let Slot { held, next, .. } = self.places[id.index()];
         let Held::Entry { value, .. } = held else { gone(id) };
         let mut end = next;
         while end & END == 0 {
@@ -422,7 +421,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             }
             self.places[before as usize].next = next;
         }
-        if let Some(Place { held: Held::Nothing { before }, .. }) = self.places.get_mut(self.free as usize) {
+        if let Some(Slot { held: Held::Nothing { before }, .. }) = self.places.get_mut(self.free as usize) {
             *before = id.0;
         }
         let place = &mut self.places[id.index()];
@@ -480,7 +479,7 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
     pub fn collect(&mut self, hash: u64, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
         let mut gone = 0;
         let mut at = self.places[self.bucket(hash)].head;
-        while let Some(Place { held: Held::Entry { key, value }, next, .. }) = self.places.get(at as usize) {
+        while let Some(Slot { held: Held::Entry { key, value }, next, .. }) = self.places.get(at as usize) {
             let (id, next) = (EntryId(at), *next);
             if stale(key, value) {
                 self.remove(id);
@@ -529,9 +528,9 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
 }
 
 /// A place of an empty table: the list of free ones goes from the first to the last.
-fn free_place<K, V>(at: u32, capacity: u32) -> Place<K, V> {
+fn free_place<K, V>(at: u32, capacity: u32) -> Slot<K, V> {
     let next = if at + 1 < capacity { at + 1 } else { NIL };
-    Place { held: Held::Nothing { before: at.wrapping_sub(1) }, head: NIL, next }
+    Slot { held: Held::Nothing { before: at.wrapping_sub(1) }, head: NIL, next }
 }
 
 #[cold]

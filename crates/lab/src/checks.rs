@@ -12,7 +12,7 @@ use evenkeel_traffic::{Process, SourceConfig};
 use crate::LabError;
 use crate::flow::{FlowSpec, Sender, Sink};
 use crate::router_process::RouterProcess;
-use crate::sampling::Place;
+use crate::sampling::ClassAtLink;
 use crate::schedule::Schedule;
 use evenkeel_world::SOURCE_PORTS;
 pub(crate) use evenkeel_world::checks::{conservation, lost};
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// [`LabError::Check`] if a router did not forward them, none arrived, or more arrived than were sent.
 pub(crate) fn router_forwards(
     spec: &FlowSpec,
-    along: &[Place],
+    along: &[ClassAtLink],
     arrives: bool,
     routers: &mut [RouterProcess],
 ) -> Result<u64, LabError> {
@@ -78,7 +78,7 @@ fn probe_of(spec: &FlowSpec) -> FlowSpec {
 }
 
 /// Packets that each place's class was offered so far.
-fn counted(along: &[Place], routers: &mut [RouterProcess]) -> Result<Vec<u64>, LabError> {
+fn counted(along: &[ClassAtLink], routers: &mut [RouterProcess]) -> Result<Vec<u64>, LabError> {
     along
         .iter()
         .map(|place| {
@@ -94,7 +94,7 @@ fn counted(along: &[Place], routers: &mut [RouterProcess]) -> Result<Vec<u64>, L
 
 fn verdict(
     flow: &str,
-    along: &[Place],
+    along: &[ClassAtLink],
     sent: u64,
     arrived: u64,
     before: &[u64],
@@ -102,7 +102,7 @@ fn verdict(
 ) -> Result<u64, LabError> {
     let mut forwarded = 0;
     for ((place, before), after) in along.iter().zip(before).zip(after) {
-        let Place { router, link, class } = place;
+        let ClassAtLink { router, link, class } = place;
         let count = after.saturating_sub(*before);
         if count < sent {
             let who = if arrived > 0 { "the kernel forwarded the others" } else { "none arrived" };
@@ -127,8 +127,8 @@ fn verdict(
 mod tests {
     use super::*;
 
-    fn place() -> [Place; 1] {
-        [Place { router: "r1".into(), link: "sink".into(), class: "c".into() }]
+    fn place() -> [ClassAtLink; 1] {
+        [ClassAtLink { router: "r1".into(), link: "sink".into(), class: "c".into() }]
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Results of one scenario from several worlds and seeds, put side by side.
 
-use crate::slug::slug;
 use crate::confidence::Estimate;
 use crate::html::Report;
 use crate::judge::{Judgement, PublishedValue};
 use crate::run::{Run, StepMark};
+use crate::slug::slug;
 
 /// One scenario: what every world and seed made of it.
 #[derive(Clone, Debug, Default)]

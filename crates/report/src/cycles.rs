@@ -16,7 +16,7 @@ pub struct Account {
     /// The step's name.
     pub step: String,
     /// Flows with cheap packets, and flows with dear ones if there are some.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<KindAccount>,
     /// Jain's index of the cycles of the flows that lost packets; `None` if fewer than two did. Flows of a simulated core that are counted together
     /// are told apart window by window: the index is never too good.
     pub jain: Option<f64>,
@@ -26,7 +26,7 @@ pub struct Account {
 
 /// The flows of one kind together. Packets and cycles are per second.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kind {
+pub struct KindAccount {
     /// Whether their packets are the dear ones.
     pub dear: bool,
     /// How many flows there are: classes, or what a class of a simulated core holds.
@@ -43,7 +43,7 @@ pub struct Kind {
     pub cycles: f64,
 }
 
-impl Kind {
+impl KindAccount {
     /// Cycles of one packet.
     #[must_use]
     pub fn each(&self) -> f64 {
@@ -92,7 +92,7 @@ fn dear_classes(steps: &[StepStats]) -> Vec<&str> {
 }
 
 fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
-    let mut kinds = [Kind::default(), Kind { dear: true, ..Kind::default() }];
+    let mut kinds = [KindAccount::default(), KindAccount { dear: true, ..KindAccount::default() }];
     let (mut hertz, mut backlogged) = (0.0, Cycles::default());
     for (class, _) in measured(step) {
         let cycles = class.cycles?;

@@ -123,12 +123,12 @@ pub struct PublishedValue {
     /// What was measured; `None` if it was not.
     pub measured: Option<f64>,
     /// Where it belongs in a figure, if it is a single metric.
-    pub place: Option<Place>,
+    pub place: Option<FigurePlace>,
 }
 
 /// A metric of a class or link in a step: a place in a figure.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Place {
+pub struct FigurePlace {
     /// The metric's name: `delay`, `calls_one`.
     pub metric: String,
     /// The router.
@@ -143,7 +143,7 @@ pub struct Place {
 
 impl PublishedValue {
     fn of(compared: Compared) -> Self {
-        let place = compared.of.map(|(metric, subject, step)| Place {
+        let place = compared.of.map(|(metric, subject, step)| FigurePlace {
             metric: metric.name().to_owned(),
             router: subject.router,
             link: subject.link,

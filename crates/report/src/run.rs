@@ -67,14 +67,14 @@ pub struct Parameter {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Topology {
     /// Hosts and routers.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<TopologyNode>,
     /// What joins them.
     pub wires: Vec<Wire>,
 }
 
 /// A host or a router.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Node {
+pub struct TopologyNode {
     /// Its name.
     pub name: String,
     /// Whether it is a router.

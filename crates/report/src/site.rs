@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::compare::{Comparison, WorldResults, group};
-use crate::slug::slug;
 use crate::html::{self, IndexEntry, Report};
+use crate::slug::slug;
 use crate::{WriteError, columns};
 
 /// Heading and introduction of the index.

@@ -1,7 +1,6 @@
 //! Names of files.
 
 /// A name as a single part of a path.
-#[must_use]
-pub fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }

@@ -9,12 +9,12 @@ use evenkeel_traffic::{Beginnings, FlowsConfig, SourceError};
 use evenkeel_world::FLOW_STREAMS;
 
 use crate::engine::{End, Engine, host_number};
-use crate::queue::Event;
-use crate::source::numbered;
-use crate::way::{address_key, way};
-use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
 use crate::error::{SimError, TrafficError};
 use crate::host::Endpoint;
+use crate::queue::Event;
+use crate::source::numbered;
+use crate::tcp::{self, ReceiverConfig, SenderConfig, TcpReceiver, TcpSender};
+use crate::way::{address_key, way};
 
 /// What a connection is to carry, and when it is opened.
 #[derive(Clone, Copy)]

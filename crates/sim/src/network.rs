@@ -1,19 +1,17 @@
 //! From a scenario to the engine's nodes, wires and sources.
 
-use std::net::{IpAddr, SocketAddr};
-
 use evenkeel_core::Nanos;
 use evenkeel_router::Disciplines;
 use evenkeel_scenario::{Scenario, Traffic};
 use evenkeel_traffic::{FlowArrivals, Replay, Source, SourceError};
 use evenkeel_world::{FLOW_STREAMS, SourceKind, recording, source_of, wires};
 
-use crate::engine::{Direction, Engine, Tally, Target, host_number};
-use crate::router::{SimRouter, mac};
-use crate::source::{Addresses, Schedule, Sender, numbered};
 use crate::connection;
+use crate::engine::{Direction, Engine, Tally, Target, host_number};
 use crate::error::{SimError, TrafficError};
-use crate::way::{address_key, way};
+use crate::router::SimRouter;
+use crate::source::{Schedule, Sender, numbered};
+use crate::way::way;
 
 /// Builds everything; the seed is the scenario's.
 pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<Engine, SimError> {

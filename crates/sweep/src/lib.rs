@@ -16,10 +16,10 @@ mod spec;
 mod store;
 pub mod tables;
 
+pub use axis::Axis;
 pub use merge::{Drawn, Merged, drawings, merge};
 pub use path::PathError;
 pub use run::{Finished, RunOptions, Shard, ShardError, run};
-pub use axis::Axis;
 pub use spec::{MapSpec, Sweep, Task};
 
 use std::path::PathBuf;

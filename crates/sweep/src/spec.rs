@@ -44,7 +44,6 @@ pub struct Sweep {
     file: String,
 }
 
-
 /// A heat map.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MapSpec {

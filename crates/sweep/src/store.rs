@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::SweepError;
-use crate::chart::ChartSpec;
 use crate::axis::Axis;
+use crate::chart::ChartSpec;
 use crate::spec::{MapSpec, Sweep, Task, fnv};
 
 const FORMAT: &str = "evenkeel-sweep-task";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::settings::{Settings, Value};
-use evenkeel_report::run::{Node, Wire};
+use evenkeel_report::run::{TopologyNode, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
 use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind};
 
@@ -201,13 +201,13 @@ fn topology(scenario: &Scenario) -> Topology {
                 _ => format!("sends {class}, {}", traffic.rate),
             }
         });
-        Node { name: host.name.clone(), router: false, labels: labels.collect() }
+        TopologyNode { name: host.name.clone(), router: false, labels: labels.collect() }
     });
     let used = used_links(scenario);
     let routers = scenario.routers.iter().map(|router| {
         let own = used.iter().filter(|(name, ..)| *name == router.name);
         let labels = own.map(|(.., link)| format!("{} to {}", link.discipline.name(), link.port)).collect();
-        Node { name: router.name.clone(), router: true, labels }
+        TopologyNode { name: router.name.clone(), router: true, labels }
     });
     let wires = scenario.wires.iter().map(|wire| {
         let [a, b] = &wire.ends;

@@ -13,7 +13,7 @@ use crate::arrived::{Arrived, HostDelays};
 
 /// A class on an outgoing link of a router.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Place {
+pub struct ClassAtLink {
     /// The router.
     pub router: String,
     /// The link: its port's name.
@@ -37,8 +37,8 @@ pub struct NoPath {
 /// Which flows pass where.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    by_place: HashMap<Place, Vec<usize>>,
-    by_flow: Vec<Vec<Place>>,
+    by_place: HashMap<ClassAtLink, Vec<usize>>,
+    by_flow: Vec<Vec<ClassAtLink>>,
     measured: Vec<bool>,
     /// Flows that a router encrypts: their sinks do not see their packets.
     encrypted: Vec<bool>,
@@ -84,7 +84,7 @@ impl Places {
     }
 
     /// Where a flow passes, in order.
-    pub fn of_flow(&self, flow: usize) -> &[Place] {
+    pub fn of_flow(&self, flow: usize) -> &[ClassAtLink] {
         &self.by_flow[flow]
     }
 
@@ -99,14 +99,14 @@ impl Places {
     }
 
     /// The flows that pass `place`, if all of them are measured by the lab's own hosts.
-    fn measured_flows(&self, place: &Place) -> Option<&[usize]> {
+    fn measured_flows(&self, place: &ClassAtLink) -> Option<&[usize]> {
         let flows = self.by_place.get(place)?;
         flows.iter().all(|flow| self.measured[*flow]).then_some(flows)
     }
 }
 
 /// The places where a flow passes on a path, in order.
-fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<Place> {
+fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<ClassAtLink> {
     let mut along = Vec::new();
     for pair in path.windows(2) {
         let [node, next] = pair else { continue };
@@ -116,13 +116,17 @@ fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<Place>
         let Some(key) = flow_key(scenario, traffic) else { continue };
         let class = router.config.class_map().classify(&key, traffic.dscp);
         let Some(class) = router.config.classes.get(class.index()) else { continue };
-        along.push(Place { router: node.clone(), link: interface.name.clone(), class: class.name.clone() });
+        along.push(ClassAtLink {
+            router: node.clone(),
+            link: interface.name.clone(),
+            class: class.name.clone(),
+        });
     }
     along
 }
 
 /// Whether the class of a place is sent through an ESP tunnel.
-fn encrypts(scenario: &Scenario, place: &Place) -> bool {
+fn encrypts(scenario: &Scenario, place: &ClassAtLink) -> bool {
     let Some(config) = scenario.router(&place.router).map(|router| &router.config) else { return false };
     let class = config.classes.iter().find(|class| class.name == place.class);
     let service = class.and_then(|class| config.services.get(usize::from(class.service?)));
@@ -187,7 +191,8 @@ pub fn rows(
             }),
         });
         for class in &link.classes {
-            let place = Place { router: router.clone(), link: link.port.clone(), class: class.name.clone() };
+            let place =
+                ClassAtLink { router: router.clone(), link: link.port.clone(), class: class.name.clone() };
             let quiet =
                 later.link(&link.port).and_then(|l| l.class(&class.name)).is_none_or(|c| c.in_packets == 0);
             if quiet && !places.by_place.contains_key(&place) {
@@ -265,8 +270,8 @@ mod tests {
     use evenkeel_core::measure::ClassCounters;
     use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
 
-    fn place(router: &str, link: &str, class: &str) -> Place {
-        Place { router: router.into(), link: link.into(), class: class.into() }
+    fn place(router: &str, link: &str, class: &str) -> ClassAtLink {
+        ClassAtLink { router: router.into(), link: link.into(), class: class.into() }
     }
 
     #[test]

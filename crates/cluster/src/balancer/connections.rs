@@ -12,7 +12,7 @@ const WAYS: usize = 4;
 const MOST: usize = 1 << 24;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct Connection {
     /// 0: free.
     hash: u64,
     /// In 2^-10 of 2^30 ns, about a millisecond each; wraps after 49 days, so that a flow that old may be taken for one that is not idle.
@@ -23,7 +23,7 @@ struct Entry {
 /// Hash to forwarder, for flows seen within the idle time.
 #[derive(Clone, Debug)]
 pub struct Connections {
-    entries: Vec<Entry>,
+    entries: Vec<Connection>,
     idle: u32,
 }
 
@@ -36,10 +36,10 @@ impl Connections {
     #[must_use]
     pub fn new(flows: usize, idle: Nanos) -> Self {
         let size = flows.clamp(WAYS, MOST).next_power_of_two();
-        Self { entries: vec![Entry::default(); size], idle: ticks(idle).max(1) }
+        Self { entries: vec![Connection::default(); size], idle: ticks(idle).max(1) }
     }
 
-    fn bucket(&mut self, hash: u64) -> &mut [Entry] {
+    fn bucket(&mut self, hash: u64) -> &mut [Connection] {
         let buckets = self.entries.len() / WAYS;
         // The low bits choose the place in the Maglev table.
         let bucket = (hash >> 32) as usize & (buckets - 1);
@@ -61,10 +61,10 @@ impl Connections {
     pub fn insert(&mut self, now: Nanos, hash: u64, node: NodeId) -> bool {
         let (now, idle, key) = (ticks(now), self.idle, hash | 1);
         let bucket = self.bucket(hash);
-        let old = |entry: &Entry| entry.hash == 0 || now.wrapping_sub(entry.seen) > idle;
+        let old = |entry: &Connection| entry.hash == 0 || now.wrapping_sub(entry.seen) > idle;
         let place = bucket.iter().position(|entry| entry.hash == key).or_else(|| bucket.iter().position(old));
         let Some(place) = place else { return false };
-        bucket[place] = Entry { hash: key, seen: now, node: node.0 };
+        bucket[place] = Connection { hash: key, seen: now, node: node.0 };
         true
     }
 
@@ -72,7 +72,7 @@ impl Connections {
     #[must_use]
     pub fn count(&self, now: Nanos, node: NodeId) -> usize {
         let now = ticks(now);
-        let counts = |entry: &&Entry| {
+        let counts = |entry: &&Connection| {
             entry.hash != 0 && entry.node == node.0 && now.wrapping_sub(entry.seen) <= self.idle
         };
         self.entries.iter().filter(counts).count()

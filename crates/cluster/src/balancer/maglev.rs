@@ -3,11 +3,11 @@
 //! Each forwarder has a permutation of the places, offset + n·skip mod T; they take turns to claim their next free place (a forwarder with a
 //! smaller weight sits out turns in proportion). Shares of forwarders with equal weights differ by at most one place.
 
-/// Full weight of a forwarder.
-pub const FULL: u16 = 256;
-
 use crate::mix::mix64;
 use crate::types::NodeId;
+
+/// Full weight of a forwarder.
+pub const FULL: u16 = 256;
 
 /// Places: a prime, more than 1000 for each of 64 forwarders.
 pub const TABLE: usize = 65_537;

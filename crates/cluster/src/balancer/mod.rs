@@ -11,7 +11,7 @@ mod connections;
 mod maglev;
 
 pub use connections::Connections;
-pub use maglev::{Maglev, TABLE};
+pub use maglev::{FULL, Maglev, TABLE};
 
 use evenkeel_core::{Nanos, counters};
 use thiserror::Error;

@@ -13,7 +13,7 @@ use evenkeel_core::Nanos;
 
 use super::{Engine, Phase};
 use crate::config::{ClusterConfig, ConfigError, Version};
-use crate::frame::{Auth, FrameError, Kind};
+use crate::frame::{Auth, FrameError, FrameKind};
 use crate::matching::members;
 use crate::types::{Event, Forwarder, NodeId};
 
@@ -100,7 +100,7 @@ impl Engine {
         }
         let Some(next) = &self.next else { return false };
         let Ok(parsed) = next.parser.parse(frame, self.auth.as_ref()) else { return false };
-        let opens = parsed.header.master && parsed.header.kind == Kind::State;
+        let opens = parsed.header.master && parsed.header.kind == FrameKind::State;
         let from = parsed.header.from;
         let known = self.config.index_of(from);
         let fresh = match (&self.auth, known, parsed.counter) {

@@ -4,7 +4,7 @@ use evenkeel_core::Nanos;
 
 use super::{Engine, Phase};
 use crate::config::Version;
-use crate::frame::{Header, Kind, Parsed, RECORD, get_record, put_record};
+use crate::frame::{FrameKind, Header, Parsed, RECORD, get_record, put_record};
 use crate::matching::members;
 use crate::types::{Event, Forwarder, Record};
 
@@ -71,7 +71,7 @@ impl Engine {
             && (cycle as u8 as u16).is_multiple_of(self.config.checksum_every)
             && self.in_step;
         let header = Header {
-            kind: Kind::State,
+            kind: FrameKind::State,
             from: self.id,
             cycle,
             master: self.is_master(),
@@ -100,7 +100,7 @@ impl Engine {
         self.body[..2].copy_from_slice(&self.id.0.to_be_bytes());
         let length = 2 + self.scheduler.clocks.write(&mut self.body[2..]);
         let header = Header {
-            kind: Kind::Clock,
+            kind: FrameKind::Clock,
             from: self.id,
             cycle,
             master: self.is_master(),

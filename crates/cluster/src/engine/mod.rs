@@ -35,7 +35,7 @@ pub use counters::{Counters, Unused};
 use evenkeel_core::Nanos;
 
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Variant, Version};
-use crate::frame::{Auth, Builder, FrameError, Kind, Parser, clock_bytes, most_refunds, state_bytes};
+use crate::frame::{Auth, Builder, FrameError, FrameKind, Parser, clock_bytes, most_refunds, state_bytes};
 use crate::scheduler::Scheduler;
 use crate::types::{Event, Forwarder, NodeId, Record};
 
@@ -279,8 +279,8 @@ impl Engine {
             return;
         }
         match parsed.header.kind {
-            Kind::State => self.on_state(now, &parsed, forwarder),
-            Kind::Clock => self.on_clock(&parsed, forwarder),
+            FrameKind::State => self.on_state(now, &parsed, forwarder),
+            FrameKind::Clock => self.on_clock(&parsed, forwarder),
         }
         self.close_early(now, forwarder);
     }

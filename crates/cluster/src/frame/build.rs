@@ -1,6 +1,6 @@
 //! Frames written.
 
-use super::{Auth, ETHERNET, Header, Kind, MIN_PAYLOAD, TAG, V1_CLOCK, V2_HEADER};
+use super::{Auth, ETHERNET, FrameKind, Header, MIN_PAYLOAD, TAG, V1_CLOCK, V2_HEADER};
 use super::{auth_bytes, fragment_bytes, v1_checksum};
 use crate::config::{ClusterConfig, Version};
 
@@ -81,17 +81,17 @@ impl Builder {
     }
 
     fn v1(&mut self, header: &Header, body: &[u8]) {
-        let id = if header.kind == Kind::Clock { V1_CLOCK } else { header.from.0 as u8 };
+        let id = if header.kind == FrameKind::Clock { V1_CLOCK } else { header.from.0 as u8 };
         let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6;
         self.frame.extend([header.cycle as u8, flags | id]);
         self.frame.extend(body);
-        if header.kind == Kind::State && v1_checksum(&self.config, header.cycle, header.master) {
+        if header.kind == FrameKind::State && v1_checksum(&self.config, header.cycle, header.master) {
             self.frame.extend(header.checksum.unwrap_or(0).to_be_bytes());
         }
     }
 
     fn v2(&mut self, header: &Header, part: &[u8]) {
-        let kind = if header.kind == Kind::State { 1 } else { 2 };
+        let kind = if header.kind == FrameKind::State { 1 } else { 2 };
         let ready = u8::from(header.ready.is_some()) << 5;
         let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6 | ready;
         self.frame.extend([2, kind, flags, self.config.classes() as u8]);

@@ -51,7 +51,7 @@ pub(crate) const RECORD: usize = 6;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
+pub enum FrameKind {
     /// DS: the heads of a forwarder's queues.
     State,
     /// CLOCK: all virtual clocks and tags.
@@ -62,7 +62,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
     /// State or clock.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Who sent it. In version 1 the sender of a clock frame stands in its body; parsing fills it in.
     pub from: NodeId,
     /// The cycle; modulo 256 in version 1.

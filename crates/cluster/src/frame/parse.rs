@@ -1,7 +1,7 @@
 //! Frames read: nothing is believed before all of it was checked.
 
 use super::{
-    AUTH, Auth, ETHERNET, FrameError, Header, Kind, MIN_PAYLOAD, TAG, V1_CLOCK, V1_HEADER, V2_HEADER,
+    AUTH, Auth, ETHERNET, FrameError, FrameKind, Header, MIN_PAYLOAD, TAG, V1_CLOCK, V1_HEADER, V2_HEADER,
 };
 use super::{clock_bytes, fragment_bytes, most_refunds, state_bytes, v1_checksum};
 use crate::config::{ClusterConfig, Version};
@@ -58,9 +58,9 @@ impl Parser {
         };
         let v1 = self.config.framing.version == Version::V1;
         let begin = if v1 { V1_HEADER } else { V2_HEADER };
-        let checksum = usize::from(v1 && header.kind == Kind::State && header.checksum.is_some()) * 4;
+        let checksum = usize::from(v1 && header.kind == FrameKind::State && header.checksum.is_some()) * 4;
         let body = &payload[begin..length - auth_bytes - checksum];
-        if header.kind == Kind::Clock && v1 {
+        if header.kind == FrameKind::Clock && v1 {
             header.from = NodeId(u16::from_be_bytes([body[0], body[1]]));
         }
         let id = header.from;
@@ -96,11 +96,11 @@ impl Parser {
             return Err(FrameError::Short { found: payload.len(), needed: V1_HEADER });
         };
         let (master, resync, id) = (second & 0x80 != 0, second & 0x40 != 0, second & 0x3f);
-        let kind = if id == V1_CLOCK { Kind::Clock } else { Kind::State };
+        let kind = if id == V1_CLOCK { FrameKind::Clock } else { FrameKind::State };
         let mut checksum = None;
         let body = match kind {
-            Kind::Clock => self.clock_length(payload, V1_HEADER)?,
-            Kind::State => {
+            FrameKind::Clock => self.clock_length(payload, V1_HEADER)?,
+            FrameKind::State => {
                 let records = state_bytes(&self.config);
                 if v1_checksum(&self.config, cycle.into(), master) {
                     let at = V1_HEADER + records;
@@ -158,8 +158,8 @@ impl Parser {
         }
         let config = &self.config;
         let (kind, most) = match head[1] {
-            1 => (Kind::State, state_bytes(config)),
-            2 => (Kind::Clock, clock_bytes(config, most_refunds(config))),
+            1 => (FrameKind::State, state_bytes(config)),
+            2 => (FrameKind::Clock, clock_bytes(config, most_refunds(config))),
             kind => return Err(FrameError::Kind(kind)),
         };
         let fits = usize::from(head[3]) == config.classes()
@@ -172,10 +172,10 @@ impl Parser {
             return Err(FrameError::Dimensions);
         }
         let last = fragment + 1 == fragments;
-        let whole = kind == Kind::Clock || usize::from(fragments) == most.div_ceil(chunk).max(1);
+        let whole = kind == FrameKind::Clock || usize::from(fragments) == most.div_ceil(chunk).max(1);
         // All fragments but the last are full; the last of a state ends where the state does.
         let sized = if last { part <= chunk } else { part == chunk };
-        let ends = offset + part <= most && (kind == Kind::Clock || !last || offset + part == most);
+        let ends = offset + part <= most && (kind == FrameKind::Clock || !last || offset + part == most);
         if !(fits && whole && sized && ends) {
             return Err(FrameError::Dimensions);
         }

@@ -1,6 +1,6 @@
 //! Frames that are wrong, forged, replayed or strange, clocks that jump, two masters: counted, and without effect on what is sent.
 
-use evenkeel_cluster::frame::{Auth, Builder, FrameError, Header, Kind, Parser, state_bytes};
+use evenkeel_cluster::frame::{Auth, Builder, FrameError, FrameKind, Header, Parser, state_bytes};
 use evenkeel_cluster::{
     ClusterConfig, Engine, Event, ExchangeKey, Forwarder, Grant, NodeId, Record, Variant, Version,
 };
@@ -100,7 +100,7 @@ fn what_is_built_is_parsed_also_in_fragments() {
             let mut builder = Builder::new(&config, [2, 0, 0, 0, 0, 1]);
             let body: Vec<u8> = (0..state_bytes(&config)).map(|n| n as u8).collect();
             let header = Header {
-                kind: Kind::State,
+                kind: FrameKind::State,
                 from: NodeId(1),
                 cycle: 200,
                 master: true,

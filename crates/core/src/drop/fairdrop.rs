@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 
 use super::config::{CpuConfig, ProcessingClass, Rule, ShareId};
 use super::level::{Level, Pressure};
-use super::shadow::{FRACTION, Looked, MAX_WORK, Shadow};
+use super::shadow::{FRACTION, FlowView, Looked, MAX_WORK, Shadow};
 use crate::out_of_range::OutOfRange;
 use crate::reason::Reason;
 use crate::units::Cycles;

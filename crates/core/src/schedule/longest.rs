@@ -4,7 +4,7 @@
 //! that shrinks stays where it was, and moves when the search finds it: each such move is paid by a packet that has left,
 //! so a search takes constant time on average and serving packets costs nothing.
 //!
-//! In which list a queue is, the caller keeps with the queue ([`Place`]), where it is at hand: a queue that does not grow into a longer list
+//! In which list a queue is, the caller keeps with the queue ([`ListNumber`]), where it is at hand: a queue that does not grow into a longer list
 //! costs no access to memory here.
 
 use alloc::vec::Vec;
@@ -19,9 +19,9 @@ const LISTS: usize = (36 * STEPS) as usize;
 
 /// The list that a queue is in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place(u16);
+pub(super) struct ListNumber(u16);
 
-impl Place {
+impl ListNumber {
     /// In no list.
     pub(super) const OUT: Self = Self(u16::MAX);
 }
@@ -53,23 +53,23 @@ impl Longest {
 
     /// `queue`, which is at `place`, has grown to `length`.
     #[inline]
-    pub(super) fn grown(&mut self, queue: u32, place: &mut Place, length: Bytes) {
+    pub(super) fn grown(&mut self, queue: u32, place: &mut ListNumber, length: Bytes) {
         let list = list_of(length);
-        if *place == Place::OUT || place.0 < list {
+        if *place == ListNumber::OUT || place.0 < list {
             self.forget(queue, place);
             self.put(queue, place, list);
         }
     }
 
-    fn put(&mut self, queue: u32, place: &mut Place, list: u16) {
-        *place = Place(list);
+    fn put(&mut self, queue: u32, place: &mut ListNumber, list: u16) {
+        *place = ListNumber(list);
         self.links.push(&mut self.lists[usize::from(list)], queue);
         self.busy[usize::from(list) / 64] |= 1 << (list % 64);
     }
 
     /// `queue`, which is at `place`, is empty, or another one gets its number.
-    pub(super) fn forget(&mut self, queue: u32, place: &mut Place) {
-        let Place(list) = core::mem::replace(place, Place::OUT);
+    pub(super) fn forget(&mut self, queue: u32, place: &mut ListNumber) {
+        let ListNumber(list) = core::mem::replace(place, ListNumber::OUT);
         let Some(chain) = self.lists.get_mut(usize::from(list)) else { return };
         self.links.unlink(chain, queue);
         if chain.head().is_none() {
@@ -86,7 +86,7 @@ impl Longest {
     }
 
     /// Whether the [candidate](Self::candidate), at `place`, whose length is `now`, still is where its length belongs; else it is moved there.
-    pub(super) fn confirm(&mut self, candidate: u32, place: &mut Place, now: Bytes) -> bool {
+    pub(super) fn confirm(&mut self, candidate: u32, place: &mut ListNumber, now: Bytes) -> bool {
         let list = list_of(now);
         if place.0 == list && now > Bytes::ZERO {
             return true;
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn it_finds_the_longest() {
         let mut lengths = [0u64; 50];
-        let (mut longest, mut places) = (Longest::new(50), [Place::OUT; 50]);
+        let (mut longest, mut places) = (Longest::new(50), [ListNumber::OUT; 50]);
         let mut state = 1u64;
         for _ in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -44,7 +44,7 @@ use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
 use super::flow_list::{Flips, FlowList, Ring};
-use super::longest::{Longest, Place};
+use super::longest::{ListNumber, Longest};
 use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
@@ -109,7 +109,7 @@ struct Flow {
     /// The round in which it ceased to be active.
     round: u32,
     /// Where it is among the longest.
-    place: Place,
+    place: ListNumber,
     /// A packet went to the FIFO since it became active: none may go to the priority queue, or it would overtake.
     elastic: bool,
 }
@@ -124,7 +124,7 @@ impl Flow {
         emptied: Nanos::ZERO,
         flips: Flips::NEW,
         round: 0,
-        place: Place::OUT,
+        place: ListNumber::OUT,
         elastic: false,
     };
 

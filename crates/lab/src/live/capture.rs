@@ -9,7 +9,7 @@ use evenkeel_ports::sys::{self, lock};
 use evenkeel_ports::{FramePool, Port, RxFrame};
 use evenkeel_world::live::{FIRST_PORT, LiveScenario, PORT};
 
-use super::segment::{Kind, SWITCH, name};
+use super::segment::{SWITCH, Station, name};
 use crate::LabError;
 use crate::stopping::Stopping;
 use crate::world::World;
@@ -66,7 +66,7 @@ pub(super) struct Capture {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum CapturePoint {
     Balancer,
     Forwarder(usize),
     NextHop,
@@ -78,13 +78,16 @@ impl Capture {
         let mut places = Vec::new();
         let of_switch = |kind, number| (world.namespace(SWITCH), name(kind, number));
         for number in 1..=balancers {
-            places.push((Place::Balancer, of_switch(Kind::Balancer, number)));
+            places.push((CapturePoint::Balancer, of_switch(Station::Balancer, number)));
         }
         for number in 1..=forwarders {
-            places.push((Place::Forwarder(number - 1), of_switch(Kind::Forwarder, number)));
+            places.push((CapturePoint::Forwarder(number - 1), of_switch(Station::Forwarder, number)));
         }
         for number in 1..=hops {
-            places.push((Place::NextHop, (world.namespace(&name(Kind::NextHop, number)), PORT.1.to_owned())));
+            places.push((
+                CapturePoint::NextHop,
+                (world.namespace(&name(Station::NextHop, number)), PORT.1.to_owned()),
+            ));
         }
         let mut ports = Vec::new();
         for (place, (namespace, interface)) in places {
@@ -150,10 +153,10 @@ fn two(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
 }
 
-fn read(place: Place, frame: &[u8], links: usize, classes: usize) -> Option<What> {
+fn read(place: CapturePoint, frame: &[u8], links: usize, classes: usize) -> Option<What> {
     const IPV4: u16 = 0x0800;
     let behind_tag = if two(frame, 12)? == 0x8100 { 16 } else { 12 };
-    if let Place::Forwarder(forwarder) = place
+    if let CapturePoint::Forwarder(forwarder) = place
         && two(frame, behind_tag)? == STATES
     {
         return exchange(forwarder, frame.get(behind_tag + 2..)?);
@@ -176,9 +179,11 @@ fn read(place: Place, frame: &[u8], links: usize, classes: usize) -> Option<What
     };
     match place {
         // The last byte of its address tells the forwarder.
-        Place::Balancer => Some(What::To { forwarder: usize::from(frame.get(5)?.checked_sub(1)?), packet }),
-        Place::Forwarder(forwarder) => Some(What::From { forwarder, packet }),
-        Place::NextHop => Some(What::Arrived { packet }),
+        CapturePoint::Balancer => {
+            Some(What::To { forwarder: usize::from(frame.get(5)?.checked_sub(1)?), packet })
+        }
+        CapturePoint::Forwarder(forwarder) => Some(What::From { forwarder, packet }),
+        CapturePoint::NextHop => Some(What::Arrived { packet }),
     }
 }
 

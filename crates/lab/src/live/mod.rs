@@ -26,7 +26,7 @@ use crate::{LabError, LabOptions};
 
 use capture::Capture;
 use numbers::Told;
-use segment::{Kind, SWITCH, name};
+use segment::{SWITCH, Station, name};
 use source::Source;
 use stranger::Stranger;
 
@@ -137,7 +137,7 @@ impl Live<'_> {
     fn start_balancers(&mut self) -> Result<(), LabError> {
         let forwarder = |number: usize| BalancerForwarder {
             id: number as u16,
-            mac: StationAddress(segment::mac(Kind::Forwarder, number)),
+            mac: StationAddress(segment::mac(Station::Forwarder, number)),
             ..BalancerForwarder::default()
         };
         let section = BalancerSection {
@@ -149,7 +149,7 @@ impl Live<'_> {
             let text = format!("[[port]]\nname = \"{}\"\ninterface = \"{}\"\n", PORT.0, PORT.1);
             let mut config = RouterConfig::parse(&text, "balancer")
                 .map_err(|errors| LabError::BadInput(errors.to_string()))?;
-            config.router.name = name(Kind::Balancer, number);
+            config.router.name = name(Station::Balancer, number);
             config.balancer = Some(section.clone());
             let router = Router { name: config.router.name.clone(), config };
             self.balancers.push(self.start(&router)?);
@@ -308,7 +308,7 @@ impl Live<'_> {
         let Some(vlan) = vlan.filter(|vlan| *vlan > 0 && step.loss > 0.0) else { return Ok(Vec::new()) };
         let cannot = |source| LabError::System { what: "lose frames at the switch".into(), source };
         let attach = || {
-            let ports = (1..=self.scenario.nodes[1]).map(|number| name(Kind::Forwarder, number));
+            let ports = (1..=self.scenario.nodes[1]).map(|number| name(Station::Forwarder, number));
             ports.map(|port| Loss::attach(&port, vlan, step.loss)).collect::<Result<Vec<_>, _>>()
         };
         sys::in_netns(&self.world.namespace(SWITCH), attach).map_err(cannot)?.map_err(|error| {

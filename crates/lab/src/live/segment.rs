@@ -23,7 +23,7 @@ pub(super) const STRANGER: &str = "x";
 
 /// What a station is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum Station {
     Balancer = 1,
     Forwarder = 2,
     NextHop = 3,
@@ -32,33 +32,33 @@ pub(super) enum Kind {
 }
 
 /// The Ethernet address of a station, counted from 1.
-pub(super) fn mac(kind: Kind, number: usize) -> [u8; 6] {
+pub(super) fn mac(kind: Station, number: usize) -> [u8; 6] {
     [2, 0, 0, 0, kind as u8, number as u8]
 }
 
-fn mac_text(kind: Kind, number: usize) -> String {
+fn mac_text(kind: Station, number: usize) -> String {
     format!("02:00:00:00:{:02x}:{number:02x}", kind as u8)
 }
 
 /// The namespace of a station, also the bridge's port to it.
-pub(super) fn name(kind: Kind, number: usize) -> String {
+pub(super) fn name(kind: Station, number: usize) -> String {
     match kind {
-        Kind::Balancer => format!("b{number}"),
-        Kind::Forwarder => format!("f{number}"),
-        Kind::NextHop => format!("n{number}"),
-        Kind::Source => format!("s{number}"),
-        Kind::Stranger => STRANGER.to_owned(),
+        Station::Balancer => format!("b{number}"),
+        Station::Forwarder => format!("f{number}"),
+        Station::NextHop => format!("n{number}"),
+        Station::Source => format!("s{number}"),
+        Station::Stranger => STRANGER.to_owned(),
     }
 }
 
 /// The address of a station.
-pub(super) fn address(kind: Kind, number: usize) -> String {
+pub(super) fn address(kind: Station, number: usize) -> String {
     match kind {
-        Kind::Balancer => format!("10.7.0.{number}"),
-        Kind::Forwarder => format!("10.7.0.{}", 10 + number),
-        Kind::NextHop => next_hop(number),
-        Kind::Source => format!("10.7.0.{}", 40 + number),
-        Kind::Stranger => "10.7.0.99".to_owned(),
+        Station::Balancer => format!("10.7.0.{number}"),
+        Station::Forwarder => format!("10.7.0.{}", 10 + number),
+        Station::NextHop => next_hop(number),
+        Station::Source => format!("10.7.0.{}", 40 + number),
+        Station::Stranger => "10.7.0.99".to_owned(),
     }
 }
 
@@ -74,17 +74,17 @@ const SETTINGS: [(&str, &str); 4] = [
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
-fn stations(scenario: &LiveScenario) -> Vec<(Kind, usize)> {
+fn stations(scenario: &LiveScenario) -> Vec<(Station, usize)> {
     let [balancers, forwarders, hops] = scenario.nodes;
     let of = |kind, count| (1..=count).map(move |number| (kind, number));
-    let all = of(Kind::Balancer, balancers).chain(of(Kind::Forwarder, forwarders));
-    all.chain(of(Kind::NextHop, hops))
-        .chain(of(Kind::Source, balancers))
-        .chain(of(Kind::Stranger, 1))
+    let all = of(Station::Balancer, balancers).chain(of(Station::Forwarder, forwarders));
+    all.chain(of(Station::NextHop, hops))
+        .chain(of(Station::Source, balancers))
+        .chain(of(Station::Stranger, 1))
         .collect()
 }
 
-fn station(scenario: &LiveScenario, kind: Kind, number: usize) -> NodePlan {
+fn station(scenario: &LiveScenario, kind: Station, number: usize) -> NodePlan {
     let interface = PORT.1;
     let mut settings = SETTINGS.to_vec();
     let mut batch = vec!["link set dev lo up".to_owned()];
@@ -96,20 +96,23 @@ fn station(scenario: &LiveScenario, kind: Kind, number: usize) -> NodePlan {
         format!("neigh replace {to} lladdr {mac} dev {interface} nud permanent")
     };
     match kind {
-        Kind::Forwarder => {
+        Station::Forwarder => {
             // The kernel goes on forwarding when the process dies.
             settings.push(("ipv4/ip_forward", "1"));
             for link in 1..=scenario.nodes[2] {
-                batch.push(known(Kind::NextHop, link));
+                batch.push(known(Station::NextHop, link));
                 batch.push(format!("route add {} via {} dev {interface}", behind(link).0, next_hop(link)));
             }
         }
-        Kind::Source => {
-            batch.push(known(Kind::Balancer, number));
-            batch.push(format!("route add default via {} dev {interface}", address(Kind::Balancer, number)));
+        Station::Source => {
+            batch.push(known(Station::Balancer, number));
+            batch.push(format!(
+                "route add default via {} dev {interface}",
+                address(Station::Balancer, number)
+            ));
             offloads.push(interface.to_owned());
         }
-        Kind::Balancer | Kind::NextHop | Kind::Stranger => {}
+        Station::Balancer | Station::NextHop | Station::Stranger => {}
     }
     NodePlan { node: name(kind, number), settings, batch, offloads }
 }
@@ -134,7 +137,7 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
             "link add name {} address {mac} mtu 1500 netns {namespace} type veth peer name {port} mtu 1500 netns {switch}",
             PORT.1
         ));
-        let heard = if matches!(kind, Kind::Forwarder | Kind::Stranger) { "on" } else { "off" };
+        let heard = if matches!(kind, Station::Forwarder | Station::Stranger) { "on" } else { "off" };
         bridge.push(format!("link set dev {port} master bridge0"));
         bridge.push(format!(
             "link set dev {port} type bridge_slave learning off flood off mcast_flood off bcast_flood {heard}"
@@ -149,7 +152,7 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
     }];
     nodes.extend(stations.iter().map(|(kind, number)| station(scenario, *kind, *number)));
     world.build(&Plan { nodes, wires, pings: Vec::new() })?;
-    for (kind, number) in stations.iter().filter(|(kind, _)| *kind != Kind::Stranger) {
+    for (kind, number) in stations.iter().filter(|(kind, _)| *kind != Station::Stranger) {
         let (port, mac) = (name(*kind, *number), mac_text(*kind, *number));
         tried(
             "tell the bridge who is where",
@@ -158,7 +161,7 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
     }
     let rate = format!("{}bit", scenario.rate.0);
     for link in 1..=scenario.nodes[2] {
-        let port = name(Kind::NextHop, link);
+        let port = name(Station::NextHop, link);
         tried(
             "pace a port of the switch (tbf)",
             &[

@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{self, NetNs};
 use evenkeel_world::live::{FIRST_PORT, LiveScenario};
 
-use super::segment::{Kind, address, behind, name};
+use super::segment::{Station, address, behind, name};
 use crate::LabError;
 use crate::stopping::Stopping;
 use crate::world::World;
@@ -43,7 +43,7 @@ impl Source {
     pub(super) fn start(scenario: &LiveScenario, number: usize, world: &World) -> Result<Self, LabError> {
         let cannot =
             |source| LabError::System { what: format!("enter the namespace of source {number}"), source };
-        let namespace = NetNs::open(&world.namespace(&name(Kind::Source, number))).map_err(cannot)?;
+        let namespace = NetNs::open(&world.namespace(&name(Station::Source, number))).map_err(cannot)?;
         let shared = Arc::new(Shared { sets: AtomicU32::new(1), ..Shared::default() });
         let told = Arc::clone(&shared);
         let (flows, classes, links) = (scenario.flows, scenario.classes.len(), scenario.nodes[2]);
@@ -111,7 +111,7 @@ fn send(shared: &Shared, number: usize, flows: u16, to: &[(String, u16)], payloa
         let wanted = usize::from(flows) * shared.sets.load(Ordering::Relaxed) as usize;
         while sockets.len() < wanted {
             let port = FIRST_FLOW + sockets.len() as u16;
-            match UdpSocket::bind((address(Kind::Source, number).as_str(), port)) {
+            match UdpSocket::bind((address(Station::Source, number).as_str(), port)) {
                 Ok(socket) => sockets.push(socket),
                 Err(_) => return,
             }

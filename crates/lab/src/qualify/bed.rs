@@ -17,7 +17,7 @@ use evenkeel_router::Snapshot;
 use evenkeel_scenario::Router;
 
 use super::options::Options;
-use super::tester::{Addresses, Place, parse_mac};
+use super::tester::{Addresses, PortPlace, parse_mac};
 use crate::LabError;
 use crate::router_process::RouterProcess;
 use crate::world::refused;
@@ -29,8 +29,8 @@ pub(super) struct Bed {
     _net: Namespaces,
     folder: PathBuf,
     /// The tester's ports.
-    pub(super) tx: Place,
-    pub(super) rx: Place,
+    pub(super) tx: PortPlace,
+    pub(super) rx: PortPlace,
     pub(super) addresses: Addresses,
 }
 
@@ -79,8 +79,8 @@ impl Bed {
             source: Ipv4Addr::new(198, 18, 0, 2),
             destination: Ipv4Addr::new(198, 19, 0, 2),
         };
-        let tx = Place { namespace: Some(net.name_of("t")), interface: "out".to_owned() };
-        let rx = Place { namespace: Some(net.name_of("s")), interface: "in".to_owned() };
+        let tx = PortPlace { namespace: Some(net.name_of("t")), interface: "out".to_owned() };
+        let rx = PortPlace { namespace: Some(net.name_of("s")), interface: "in".to_owned() };
         Ok(Self { router, _net: net, folder, tx, rx, addresses })
     }
 

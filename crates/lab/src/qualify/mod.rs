@@ -10,6 +10,7 @@
 
 mod bed;
 mod noise;
+mod options;
 mod outcome;
 mod search;
 #[cfg(test)]
@@ -18,8 +19,7 @@ mod tester;
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
@@ -30,9 +30,10 @@ use evenkeel_ports::{PortError, sys};
 use crate::LabError;
 use bed::Bed;
 pub use noise::{CpuTime, calibrate, is_steady};
+pub use options::Options;
 pub use outcome::{FrameResult, Latency, Qualification};
 pub use search::{Found, Point, known, search};
-pub use tester::{Addresses, Place, Tester, Trial, parse_mac};
+pub use tester::{Addresses, PortPlace, Tester, Trial, parse_mac};
 
 /// Loss that the non-drop rate tolerates: a part of the frames.
 pub const NDR_LOSS: f64 = 1e-5;
@@ -122,7 +123,7 @@ fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
     };
     let (tx, rx, addresses) = match (subject, &bed) {
         (Subject::Box { tx, rx, mac, source, destination }, _) => {
-            let place = |interface: &String| Place { namespace: None, interface: interface.clone() };
+            let place = |interface: &String| PortPlace { namespace: None, interface: interface.clone() };
             let addresses = Addresses { device: *mac, source: *source, destination: *destination };
             (place(tx), place(rx), addresses)
         }

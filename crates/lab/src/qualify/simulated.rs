@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use evenkeel_ports::{Frame, FramePool, Port, PortCounters, PortState, RxFrame};
 

@@ -136,14 +136,14 @@ pub struct Tester {
 
 /// Where the tester's ports are.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PortPlace {
     /// A name under `/run/netns`; `None`: the caller's own.
     pub namespace: Option<String>,
     /// The interface.
     pub interface: String,
 }
 
-impl Place {
+impl PortPlace {
     /// Opens a port there. The threads of ports need not stay in their namespace.
     fn open(
         &self,
@@ -162,10 +162,10 @@ impl Tester {
     ///
     /// # Errors
     /// No such interface, or no right to open it.
-    pub fn open(tx: &Place, rx: &Place, addresses: Addresses, xdp: bool) -> Result<Self, PortError> {
+    pub fn open(tx: &PortPlace, rx: &PortPlace, addresses: Addresses, xdp: bool) -> Result<Self, PortError> {
         let mut pool = FramePool::new(8_192);
         pool.prefault();
-        let packet = |place: &Place, options| {
+        let packet = |place: &PortPlace, options| {
             place.open(|| {
                 AfPacketPort::open(&place.interface, options).map(|port| Box::new(port) as Box<dyn Port>)
             })

@@ -24,14 +24,14 @@ use crate::sys::set_option;
 
 /// Which of the four rings.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum RingKind {
     Fill,
     Completion,
     Rx,
     Tx,
 }
 
-impl Kind {
+impl RingKind {
     const fn option(self) -> libc::c_int {
         match self {
             Self::Fill => libc::XDP_UMEM_FILL_RING,
@@ -76,7 +76,7 @@ struct Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    fn create(socket: BorrowedFd<'_>, kind: Kind, size: u32) -> Result<Self, PortError> {
+    fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
         let failed = |what: &'static str| {
             move |error| PortError::from_io(format!("{what} the {kind:?} ring of an AF_XDP socket"), error)
         };
@@ -123,7 +123,7 @@ pub(super) struct Producer<T>(Ring<T>);
 
 impl<T: Copy> Producer<T> {
     /// `size` is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, kind: Kind, size: u32) -> Result<Self, PortError> {
+    pub(super) fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
         Ring::create(socket, kind, size).map(Self)
     }
 
@@ -167,7 +167,7 @@ pub(super) struct Consumer<T>(Ring<T>);
 
 impl<T: Copy> Consumer<T> {
     /// `size` is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, kind: Kind, size: u32) -> Result<Self, PortError> {
+    pub(super) fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
         Ring::create(socket, kind, size).map(Self)
     }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::ring::{Consumer, Kind, Producer};
+use super::ring::{Consumer, Producer, RingKind};
 use crate::error::PortError;
 use crate::pool::Umem;
 use crate::sys::{limit_of_locked_memory, set_option};
@@ -95,11 +95,13 @@ impl XdpSocket {
             _ => failed("registering the frame buffers")(error),
         })?;
         let (fill, completion) = (
-            Producer::create(fd.as_fd(), Kind::Fill, ring)?,
-            Consumer::create(fd.as_fd(), Kind::Completion, ring)?,
+            Producer::create(fd.as_fd(), RingKind::Fill, ring)?,
+            Consumer::create(fd.as_fd(), RingKind::Completion, ring)?,
         );
-        let (rx, tx) =
-            (Consumer::create(fd.as_fd(), Kind::Rx, ring)?, Producer::create(fd.as_fd(), Kind::Tx, ring)?);
+        let (rx, tx) = (
+            Consumer::create(fd.as_fd(), RingKind::Rx, ring)?,
+            Producer::create(fd.as_fd(), RingKind::Tx, ring)?,
+        );
         bind(&fd, ifindex, queue, mode).map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => PortError::QueueTaken { interface: name.to_owned(), queue },
             _ => failed(&format!("binding an AF_XDP socket to queue {queue}"))(error),

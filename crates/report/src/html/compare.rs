@@ -2,7 +2,7 @@
 
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
-use super::download::{self, Entry};
+use super::download::{self, LegendEntry};
 use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html};
 use super::tables::badge;
 use super::text::{escape, paragraphs};
@@ -155,17 +155,17 @@ fn line_mark(index: usize, world: usize) -> String {
 }
 
 /// Every class in every world, and what published numbers look like.
-fn legend(comparison: &Comparison, names: &[String], published: bool) -> Vec<Entry> {
+fn legend(comparison: &Comparison, names: &[String], published: bool) -> Vec<LegendEntry> {
     let mut entries = Vec::new();
     for (world, results) in comparison.worlds.iter().enumerate() {
         for (index, name) in names.iter().enumerate() {
             let text = format!("{}, {}", escape(name), escape(&results.label));
-            entries.push(Entry { mark: line_mark(index, world), text });
+            entries.push(LegendEntry { mark: line_mark(index, world), text });
         }
     }
     if published {
         let mark = "<path class=\"published\" d=\"M1 6H29\"/>".to_owned();
-        entries.push(Entry { mark, text: "published".to_owned() });
+        entries.push(LegendEntry { mark, text: "published".to_owned() });
     }
     entries
 }
@@ -644,7 +644,7 @@ mod tests {
     use crate::compare::group;
     use crate::fixture;
     use crate::html::Report;
-    use crate::judge::{Judgement, Place};
+    use crate::judge::{FigurePlace, Judgement};
     use evenkeel_scenario::Term;
 
     fn result(world: &str, seed: u64, sent: u64) -> Report {
@@ -669,7 +669,7 @@ mod tests {
                 unit: "packets/s".to_owned(),
                 published: 505.0,
                 measured: Some(value),
-                place: Some(Place {
+                place: Some(FigurePlace {
                     metric: "sent".to_owned(),
                     router: "r1".to_owned(),
                     link: "sink".to_owned(),

@@ -1,7 +1,7 @@
 //! Curves of one quantity over another: panels as of a run, with an axis of their own.
 
 use super::chart::{Canvas, Line, Scale};
-use super::download::{Entry, picture};
+use super::download::{LegendEntry, picture};
 use super::figure_page;
 use super::panels::legend;
 
@@ -40,7 +40,7 @@ pub fn curves_page(title: &str, notes: &str, name: &str, plots: &[Plot<'_>]) -> 
         }
     }
     let panels: String = plots.iter().map(|plot| panel(plot, &names)).collect();
-    let entries: Vec<Entry> = legend(&names);
+    let entries: Vec<LegendEntry> = legend(&names);
     figure_page(title, notes, name, &picture(&panels, 1, &entries), &[])
 }
 

@@ -10,7 +10,7 @@ const LEGEND: f64 = 24.0;
 const CHAR: f64 = 6.6;
 
 /// A legend entry: a mark drawn in a box of 30 by 12, and words.
-pub(crate) struct Entry {
+pub(crate) struct LegendEntry {
     /// SVG markup.
     pub(crate) mark: String,
     /// Plain text, escaped.
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
 
 /// The panels in `html` (SVG elements with a `viewBox` from 0 0) as one picture of so many columns, its legend on top. Empty if there is no
 /// panel. What only serves pointing at windows is left out.
-pub(crate) fn picture(html: &str, columns: usize, legend: &[Entry]) -> String {
+pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> String {
     let panels: Vec<(f64, f64, &str)> = html
         .split("<svg ")
         .skip(1)
@@ -156,7 +156,7 @@ mod tests {
     fn a_picture_stands_alone() {
         let panel = "<svg viewBox=\"0 0 100 50\" role=\"img\"><path class=\"line l0\"/><rect class=\"hit\" x=\"1\"><title>t</title></rect><text>a</text></svg>";
         let html = format!("<div>{panel}{panel}{panel}</div>");
-        let entry = Entry { mark: String::new(), text: "class1".to_owned() };
+        let entry = LegendEntry { mark: String::new(), text: "class1".to_owned() };
         let svg = picture(&html, 2, &[entry]);
         assert!(svg.contains("viewBox=\"0 0 220 144\""), "{svg}");
         assert!(svg.contains("<svg x=\"120\" y=\"24\" width=\"100\" height=\"50\""));

@@ -18,10 +18,10 @@ mod topology;
 use evenkeel_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
-use crate::slug::slug;
 use crate::judge::{self, Judgement};
 use crate::numbers::plain;
 use crate::run::{Run, StepMark, Topology};
+use crate::slug::slug;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
 pub use index::{IndexEntry, index};
@@ -277,7 +277,7 @@ impl Report {
     fn admission(
         &self,
         on: (&str, &str),
-        (legend, classes): (&[download::Entry], &[&str]),
+        (legend, classes): (&[download::LegendEntry], &[&str]),
         (place, several): (&str, &str),
         figures: &mut Figures,
     ) -> String {

@@ -3,7 +3,7 @@
 use evenkeel_scenario::Metric;
 
 use super::chart::{Canvas, Hover, Line, SERIES, Scale, TIME, marker};
-use super::download::Entry;
+use super::download::LegendEntry;
 use super::text::escape;
 use crate::numbers::{grouped, micros};
 use crate::run::{Run, Sample};
@@ -194,18 +194,18 @@ pub(super) fn classes(runs: &[Run]) -> Vec<&str> {
 }
 
 /// Colour and marker of each class.
-pub(super) fn legend(classes: &[&str]) -> Vec<Entry> {
+pub(super) fn legend(classes: &[&str]) -> Vec<LegendEntry> {
     let mark = |index: usize| {
         format!("<path class=\"line l{}\" d=\"M1 6H29\"/>{}", index % SERIES, marker(index, 15.0, 6.0))
     };
     let entry =
-        |(index, class): (usize, &&str)| Entry { mark: mark(index), text: escape(class).into_owned() };
+        |(index, class): (usize, &&str)| LegendEntry { mark: mark(index), text: escape(class).into_owned() };
     classes.iter().enumerate().map(entry).collect()
 }
 
 /// The legend of the calls panels.
-pub(super) fn calls_legend() -> Vec<Entry> {
-    let entry = |class: &str, text: &str| Entry {
+pub(super) fn calls_legend() -> Vec<LegendEntry> {
+    let entry = |class: &str, text: &str| LegendEntry {
         mark: format!("<rect class=\"{class}\" x=\"8\" width=\"14\" height=\"12\" rx=\"2\"/>"),
         text: text.to_owned(),
     };
@@ -213,7 +213,7 @@ pub(super) fn calls_legend() -> Vec<Entry> {
 }
 
 /// A legend on the page.
-pub(super) fn legend_html(entries: &[Entry]) -> String {
+pub(super) fn legend_html(entries: &[LegendEntry]) -> String {
     let mut html = String::from("<div class=\"legend\">");
     for entry in entries {
         html += &format!(

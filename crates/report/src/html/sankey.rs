@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::panels;
 use super::text::escape;
-use crate::cycles::{Account, Kind, accounts};
+use crate::cycles::{Account, KindAccount, accounts};
 use crate::numbers::grouped;
 use crate::run::Run;
 
@@ -20,7 +20,7 @@ const RIGHT: f64 = 356.0;
 const GAP: f64 = 16.0;
 
 /// What became of packets, and how many a kind of flow has of them.
-type Fate = (&'static str, fn(&Kind) -> f64);
+type Fate = (&'static str, fn(&KindAccount) -> f64);
 
 /// Fates in the order from top to bottom.
 const FATES: [Fate; 3] = [
@@ -104,7 +104,7 @@ fn picture(title: &str, account: &Account) -> String {
 }
 
 /// One band and its end on the right, with what it is for whoever points at it.
-fn band(svg: &mut String, (from, to): (f64, f64), tall: f64, kind: &Kind, fate: &str, rate: f64) {
+fn band(svg: &mut String, (from, to): (f64, f64), tall: f64, kind: &KindAccount, fate: &str, rate: f64) {
     let (x0, x1) = (LEFT + BAR, RIGHT);
     let middle = f64::midpoint(x0, x1);
     let color = color(kind);
@@ -123,7 +123,7 @@ fn band(svg: &mut String, (from, to): (f64, f64), tall: f64, kind: &Kind, fate: 
 }
 
 /// Light flows blue, heavy ones red, as in the paper; both distinct in grey too.
-const fn color(kind: &Kind) -> &'static str {
+const fn color(kind: &KindAccount) -> &'static str {
     if kind.dear { "#b3392f" } else { "#5b8fd6" }
 }
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_packet_has_a_band_and_bands_are_as_wide_as_their_rates() {
-        let kind = |dear, offered, lost, refused| Kind {
+        let kind = |dear, offered, lost, refused| KindAccount {
             dear,
             flows: 2,
             offered,

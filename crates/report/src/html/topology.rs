@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::text::escape;
-use crate::run::{Node, Topology};
+use crate::run::{Topology, TopologyNode};
 
 const NODE_HEIGHT: f64 = 34.0;
 const LINE: f64 = 14.0;
@@ -38,7 +38,7 @@ pub(super) fn draw(topology: &Topology) -> String {
     let last = columns.iter().copied().max().unwrap_or(0);
     let members =
         |column: usize| -> Vec<usize> { (0..columns.len()).filter(|&i| columns[i] == column).collect() };
-    let height_of = |node: &Node| NODE_HEIGHT + node.labels.len() as f64 * LINE;
+    let height_of = |node: &TopologyNode| NODE_HEIGHT + node.labels.len() as f64 * LINE;
     let column_height = |column: usize| {
         let nodes = members(column);
         nodes.iter().map(|&i| height_of(&topology.nodes[i])).sum::<f64>()
@@ -140,7 +140,7 @@ mod tests {
         for (from, to) in wires {
             for name in [from, to] {
                 if !topology.nodes.iter().any(|n| n.name == **name) {
-                    topology.nodes.push(Node {
+                    topology.nodes.push(TopologyNode {
                         name: (*name).to_owned(),
                         router: name.starts_with('r'),
                         labels: vec![],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_core::measure::ClassCounters;
 use evenkeel_core::reference::{CoreBudget, CoreFlow};
 use evenkeel_core::{Bytes, Nanos, Reason};
-use evenkeel_report::run::{Node, Wire};
+use evenkeel_report::run::{TopologyNode, Wire};
 use evenkeel_report::{CoreSample, CycleSample, Parameter, Run, Sample, StepMark, Topology};
 use evenkeel_scenario::core_model::{CORE, CoreModel, OUT};
 use evenkeel_scenario::{Scenario, World};
@@ -168,7 +168,7 @@ fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: 
 fn topology(model: &CoreModel) -> Topology {
     let rule = model.rule.map_or("no dropper", |rule| rule.name());
     let sends = model.flows.iter().map(|kind| format!("{} x {}", kind.flows, kind.name)).collect();
-    let node = |name: &str, router, labels| Node { name: name.to_owned(), router, labels };
+    let node = |name: &str, router, labels| TopologyNode { name: name.to_owned(), router, labels };
     let wire = |a: &str, b: &str, label: String| Wire { ends: [a.to_owned(), b.to_owned()], label };
     let link = model.link.map_or(String::new(), |link| evenkeel_core::BitRate(link.rate.0).to_string());
     Topology {
