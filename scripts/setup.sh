@@ -24,6 +24,7 @@ test=(
   pkg-config
   procps
   protobuf-compiler
+  python3           # looks for circles of files, and other checks
   python3-cryptography  # with scapy: decrypts what the router encrypts, in a test
   python3-scapy
   tcpdump           # looks for bad checksums
