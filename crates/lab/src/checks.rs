@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_ports::sys;
 use evenkeel_traffic::{Process, SourceConfig};
+use evenkeel_world::SOURCE_PORTS;
+use evenkeel_world::sampling::ClassAtLink;
 
 use crate::LabError;
 use crate::flow::{FlowSpec, Sender, Sink};
 use crate::router_process::RouterProcess;
-use crate::sampling::ClassAtLink;
 use crate::schedule::Schedule;
-use evenkeel_world::SOURCE_PORTS;
 pub(crate) use evenkeel_world::checks::{conservation, lost};
 
 /// Packets of the check.

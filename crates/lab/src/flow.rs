@@ -15,9 +15,9 @@ use evenkeel_ports::sys::{self, NetNs, UdpReceiver, UdpSender, lock};
 pub(crate) use evenkeel_world::{Arrived, packet_rate};
 
 use evenkeel_world::Acceptance;
+use evenkeel_world::payload::{self, Stamp};
 
 use crate::LabError;
-use crate::payload::{self, Stamp};
 use crate::schedule::Schedule;
 use crate::stopping::{PATIENCE, Stopping};
 

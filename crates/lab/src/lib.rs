@@ -17,6 +17,7 @@ mod fixture;
 mod flow;
 mod limits;
 mod live;
+mod options;
 mod plan;
 mod progress;
 pub mod qualify;
@@ -30,28 +31,8 @@ mod tools;
 mod wire;
 mod world;
 
-use std::path::PathBuf;
-
-use evenkeel_world::{describe, payload, sampling};
-
 pub use demo::{DemoOptions, DemoOutcome, demo, demo_fairdrop};
 pub use error::LabError;
 pub use live::run_live;
+pub use options::LabOptions;
 pub use run::{Outcome, run};
-
-/// How a scenario is run, as opposed to what is run.
-#[derive(Clone, Debug)]
-pub struct LabOptions {
-    /// Times of steps, settling, sampling window and duration are multiplied by this, above 0. Rates, delays and rings are not.
-    pub time_scale: f64,
-    /// Name of the `[[without]]` entry to apply: a mechanism switched off, under which the expectations it names must fail.
-    pub without: Option<String>,
-    /// Where `samples.csv`, `calls.csv`, `summary.json` and `report.html` go. Made if missing.
-    pub out_dir: PathBuf,
-    /// The `evenkeel` command itself, which the routers are started with.
-    pub binary: PathBuf,
-    /// Whether to show a progress bar on standard error.
-    pub progress: bool,
-    /// Whether to leave out what is printed besides: notes, tables.
-    pub quiet: bool,
-}

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario};
+use evenkeel_world::payload;
 
 use crate::LabError;
-use crate::payload;
 use crate::wire::ENDS;
 
 /// Everything to do before a router starts, in this order: namespaces, `wires`, then node by node.

@@ -9,16 +9,16 @@ use evenkeel_ports::sys::{self, Signals, lock};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Scenario, Tool, World as Where};
+use evenkeel_world::describe;
+use evenkeel_world::sampling::{self, HostWindow, Places};
 use evenkeel_world::wires;
 
 use crate::checks;
-use crate::describe;
 use crate::flow::{FlowSpec, Knocks, Sender, Sent, Sink};
 use crate::limits;
 use crate::plan::{Plan, layout_change, wire_node};
 use crate::progress::Progress;
 use crate::router_process::{RouterProcess, cpu_time};
-use crate::sampling::{self, HostWindow, Places};
 use crate::schedule::Schedule;
 use crate::shell;
 use crate::tools::{self, ToolFlow};

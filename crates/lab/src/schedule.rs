@@ -6,10 +6,10 @@ use std::collections::BinaryHeap;
 use evenkeel_core::{Bytes, Nanos};
 use evenkeel_scenario::{Scenario, Traffic};
 use evenkeel_traffic::{Emission, FlowArrivals, Replay, Source, SourceConfig, SourceError};
+use evenkeel_world::payload::SHORTEST;
 use evenkeel_world::{FLOW_STREAMS, SOURCE_PORTS, SourceKind, recording, source_of};
 
 use crate::LabError;
-use crate::payload::SHORTEST;
 
 /// Overdue packets are sent late up to this much, then left out.
 const CATCH_UP: Nanos = Nanos::from_millis(20);

@@ -11,10 +11,10 @@ use std::time::Duration;
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys;
 use evenkeel_scenario::{Tool, Traffic, TrafficKind};
+use evenkeel_world::payload;
 
 use crate::LabError;
 use crate::flow::{FlowSpec, packet_rate};
-use crate::payload;
 use crate::shell;
 
 /// First port of D-ITG's signalling; each flow has its own receiver and so its own port.

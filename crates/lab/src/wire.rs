@@ -28,9 +28,9 @@ use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Poller, Timer};
 use evenkeel_ports::{Frame, FramePool, Port, PortError, RxFrame};
 use evenkeel_traffic::emulate::{Emulator, EmulatorCounters, Fate};
+use evenkeel_world::payload::Stamp;
 
 use crate::LabError;
-use crate::payload::Stamp;
 use crate::stopping::{PATIENCE, Stopping};
 
 /// The interfaces in the namespace of a wire: that which is joined to its first end, and to its second.

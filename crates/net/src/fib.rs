@@ -89,7 +89,7 @@ impl NextHops {
     }
 }
 
-/// What a route says about its destinations.
+/// What a route says about its destinations, with the next hops where it forwards.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum RouteKind {
     /// Forward.

@@ -64,7 +64,9 @@ pub struct KernelNextHop {
     pub weight: u16,
 }
 
-/// What the kernel does with packets that match a route.
+/// What the kernel does with packets that match a route: the type of a route message (`RTN_*`), as
+/// netlink carries it. [`RouteKind`](evenkeel_net::fib::RouteKind) is what the fast path's table has
+/// of it, with the next hops.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum KernelRouteKind {
     /// Sends them on.
