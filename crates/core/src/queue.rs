@@ -4,17 +4,36 @@
 //! disciplines that bound the sum rather than each queue: a store per queue would need room for the whole sum in each.
 
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::packet::Packet;
 use crate::schedule::Backlog;
+use crate::settings::SettingError;
 use crate::units::Bytes;
 
 /// Valid limits of one queue, in packets.
 pub const LIMIT_RANGE: RangeInclusive<u32> = 1..=65_536;
 /// The limit of FreeBSD's and ALTQ's interface queues, in packets: what the published measurements start from.
 pub const DEFAULT_LIMIT: u32 = 50;
+
+/// Most packets that the limits of a discipline's queues may come to together: room for them is made
+/// when the limits are told.
+pub const MAX_HELD: u64 = 4_194_304;
+
+/// Refuses limits that come to more than [`MAX_HELD`] packets.
+pub(crate) fn check_held(limits: impl Iterator<Item = u32>) -> Result<(), SettingError> {
+    let held: u64 = limits.map(u64::from).sum();
+    if held <= MAX_HELD {
+        return Ok(());
+    }
+    Err(SettingError::OutOfRange {
+        key: "limit",
+        value: format!("{held} packets in all queues"),
+        valid: format!("up to {MAX_HELD} packets in all queues"),
+    })
+}
 
 /// First in, first out, at most `limit` packets. All operations take constant time; none allocates, except a raise of
 /// the limit.
@@ -86,7 +105,8 @@ impl<P: Packet> PacketQueue<P> {
     /// fallen below. A raise allocates.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
-        self.packets.reserve_exact((limit as usize).saturating_sub(self.packets.len()));
+        // Without memory for all of it the queue grows as packets come: a limit aborts nothing.
+        let _ = self.packets.try_reserve_exact((limit as usize).saturating_sub(self.packets.len()));
     }
 }
 
@@ -137,7 +157,8 @@ impl<P: Packet> QueueSet<P> {
 
     /// Makes room for `packets` packets in all queues together.
     pub fn reserve(&mut self, packets: usize) {
-        self.nodes.reserve_exact(packets.saturating_sub(self.nodes.len()));
+        // Without memory for all of it the store grows as packets come: a limit aborts nothing.
+        let _ = self.nodes.try_reserve_exact(packets.saturating_sub(self.nodes.len()));
     }
 
     /// For how many packets there is room.

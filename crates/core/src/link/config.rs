@@ -14,6 +14,9 @@ words! {
         /// ring that was filled is not filled again until all of it has been sent: what network cards
         /// of the 1990s did that interrupt once per batch.
         WholeRing = "whole",
+        /// As `whole`, and packets that arrive during a refill wait until it is over, as behind the
+        /// masked interrupts of FreeBSD 2.2; matters with a `dequeue_time`.
+        WholeRingBlocking = "whole-blocking",
     }
 }
 

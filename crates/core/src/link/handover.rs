@@ -83,7 +83,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.run(now, sink);
     }
 
-    fn lose(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
+    pub(super) fn lose(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
         self.qostat.lost(&packet, reason);
         sink.dropped(now, packet, reason);
     }

@@ -18,7 +18,11 @@
 //! **The transmit side** is started by an arrival, by a completion that frees slots while something is queued, and by a
 //! time the scheduler asked for. It then calls the scheduler until the ring is full or the scheduler gives nothing. Each
 //! call takes `dequeue_time`: the packet is in the ring at the instant of the call and the next call comes `dequeue_time`
-//! later, so arrivals fall between the calls of a refill exactly as they do in a router whose processor is shared by both.
+//! later. So arrivals fall between the calls of a refill, as in a router whose processors share the work. With
+//! [`Refill::WholeRingBlocking`] they wait until the calls are over, as in a router with one processor that does not let
+//! itself be interrupted: they are counted as they come, held outside of the discipline, at most as many as the ring has
+//! slots, and enter it together at the end of the last call. A packet that the discipline then has no room for is
+//! dropped at that instant, though it was told as queued.
 //!
 //! **Cost** per packet: the discipline's own, plus constant time (one 64-bit division on a paced wire). No allocation after
 //! construction, except by `swap`, `reconfigure` and `drain`.
@@ -31,6 +35,7 @@ mod handover;
 mod ring;
 mod wire;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 pub use crate::shape::ShaperConfig;
@@ -115,6 +120,8 @@ pub struct Link<P, S> {
     start: Start,
     /// When the processor is through with the last scheduler call.
     processor_free: Nanos,
+    /// Arrivals that wait for the end of a refill.
+    waiting: VecDeque<P>,
     /// When the scheduler's periodic work is due; `Nanos::MAX`: never. `None` before the first call told us the time.
     tick: Option<Nanos>,
     /// The latest instant that was told.
@@ -156,6 +163,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             qostat: Qostat::new(classes),
             start: Start::Idle { wake: Nanos::MAX },
             processor_free: Nanos::ZERO,
+            waiting: VecDeque::new(),
             tick: None,
             clock: Nanos::ZERO,
         })
@@ -180,6 +188,11 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         };
         let now = self.arrive_at(now, sink);
         self.qostat.came(&packet);
+        let blocked = self.config.ring.refill == Refill::WholeRingBlocking && now < self.processor_free;
+        // Behind those that wait already, whatever the rule is by now: the order of a flow is kept.
+        if blocked || !self.waiting.is_empty() {
+            return self.wait(now, packet, sink);
+        }
         let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because: None };
         let treated = self.scheduler.enqueue(now, packet, drops);
         match (self.start, treated) {
@@ -190,6 +203,39 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         self.run(now, sink);
         treated
+    }
+
+    /// An arrival during the calls of a refill that blocks.
+    fn wait(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
+        if self.waiting.len() >= self.config.ring.slots as usize {
+            self.lose(now, packet, Reason::QueueFull, sink);
+            return Treated::Dropped(Reason::QueueFull);
+        }
+        self.waiting.push_back(packet);
+        Treated::Queued
+    }
+
+    /// When those that wait for the end of a refill enter the discipline.
+    fn release(&self) -> Nanos {
+        match self.start {
+            _ if self.waiting.is_empty() => Nanos::MAX,
+            Start::Due(_) => Nanos::MAX,
+            _ => self.processor_free,
+        }
+    }
+
+    /// The calls of a refill are over: those that waited for it enter the discipline.
+    fn let_in(&mut self, at: Nanos, sink: &mut impl LinkSink<P>) {
+        let mut queued = false;
+        while let Some(packet) = self.waiting.pop_front() {
+            let drops = &mut Drops { sink, qostat: &mut self.qostat, at, because: None };
+            queued |= !matches!(self.scheduler.enqueue(at, packet, drops), Treated::Dropped(_));
+        }
+        match self.start {
+            Start::Idle { .. } if !queued => self.still_idle(at),
+            Start::Idle { .. } | Start::Shaped(_) | Start::Blocked => self.kick(at),
+            Start::Due(_) | Start::Full => {}
+        }
     }
 
     /// The short way of a link without a rate on which nothing waits and nothing is due: to the port at once, with the same meters as by the long
@@ -306,6 +352,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     fn unqueue(&mut self) -> Vec<P> {
         let mut queued = Vec::with_capacity(self.held().queued as usize);
         self.scheduler.drain(&mut |packet| queued.push(packet));
+        queued.extend(self.waiting.drain(..));
         // Stable, so a flow whose packets carry equal stamps keeps its order.
         queued.sort_by_key(|packet: &P| packet.arrival());
         queued
@@ -353,6 +400,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             drop(packet);
         }
         self.scheduler.drain(&mut drop);
+        self.waiting.drain(..).for_each(drop);
         self.restart(now);
     }
 
@@ -385,7 +433,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// How many packets it holds.
     #[must_use]
     pub fn held(&self) -> Held {
-        Held { queued: self.scheduler.backlog().packets, in_ring: self.ring.len() as u64 }
+        Held {
+            queued: self.scheduler.backlog().packets + self.waiting.len() as u64,
+            in_ring: self.ring.len() as u64,
+        }
     }
 
     /// Lets everything happen up to `now` and gives the instant it is now.
@@ -401,7 +452,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     }
 
     fn next_event(&self) -> Nanos {
-        self.wire.done().min(self.start.instant()).min(self.tick.unwrap_or(Nanos::MAX))
+        let tick = self.tick.unwrap_or(Nanos::MAX);
+        self.wire.done().min(self.start.instant()).min(tick).min(self.release())
     }
 
     fn run(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
@@ -420,6 +472,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                         _ => self.idle(at),
                     }
                 }
+            } else if self.release() <= at {
+                self.let_in(at, sink);
             } else if let Start::Idle { .. } = self.start {
                 self.kick(at);
             } else {

@@ -44,7 +44,7 @@ impl<P> Ring<P> {
                 self.used -= 1;
                 true
             }
-            Refill::WholeRing => {
+            Refill::WholeRing | Refill::WholeRingBlocking => {
                 let empty = self.packets.is_empty();
                 if empty {
                     self.used = 0;

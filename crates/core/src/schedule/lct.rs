@@ -35,7 +35,7 @@ use core::ops::RangeInclusive;
 
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue, check_held};
 use crate::reason::Reason;
 use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos};
@@ -163,6 +163,7 @@ impl<P: Packet> Lct<P> {
         let (min, max) = (*CLASSES_RANGE.start() as u64, *CLASSES_RANGE.end() as u64);
         in_range("classes", classes as u64, min..=max, "classes")?;
         config.check()?;
+        check_held(config.limit.first(classes))?;
         Ok(Self {
             queues: config.limit.first(classes).map(PacketQueue::new).collect(),
             x: config.x_delay.first(classes).collect(),
@@ -322,7 +323,10 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         // What may go earlier than was told, now or at an earlier time, must be asked for again.
         let before = self.next_wake(now);
-        self.config.set_live(change, self.classes())?;
+        let mut config = self.config.clone();
+        config.set_live(change, self.classes())?;
+        check_held(config.limit.first(self.queues.len()))?;
+        self.config = config;
         for (k, queue) in self.queues.iter_mut().enumerate() {
             let (x, limit) = (self.config.x_delay.get(k), self.config.limit.get(k));
             if self.x[k] != x {

@@ -39,7 +39,7 @@ use core::ops::RangeInclusive;
 use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, FlowKey, Packet};
-use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet, check_held};
 use crate::reason::Reason;
 use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos, Weight};
@@ -232,6 +232,7 @@ impl<P: Packet> WfqAltq<P> {
             Slot { quota: 0, quantum: quantum(weight), weight, limit, next: OUT, prev: OUT }
         };
         let slots: Vec<Slot> = (0..usize::from(queues)).map(slot).collect();
+        check_held(slots.iter().map(|slot| slot.limit).filter(|_| config.drop == DropRule::Tail))?;
         let mut this = Self {
             queues: QueueSet::new(slots.len(), 0),
             loads: alloc::vec![0; slots.len()],
@@ -544,7 +545,12 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     }
 
     fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
-        self.config.set_live(change, self.queues())?;
+        let mut config = self.config.clone();
+        config.set_live(change, self.queues())?;
+        if config.drop == DropRule::Tail {
+            check_held((0..self.slots.len()).map(|queue| config.limit.get(queue)))?;
+        }
+        self.config = config;
         for queue in 0..self.slots.len() {
             let slot = &mut self.slots[queue];
             slot.limit = self.config.limit.get(queue);

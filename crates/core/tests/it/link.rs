@@ -142,6 +142,55 @@ fn slots_of_a_whole_ring_stay_taken_until_it_is_empty() {
     assert_eq!((link.held().in_ring, link.held().queued), (1, 0));
 }
 
+/// FreeBSD 2.2 filled the ring with interrupts masked; that arrivals came between the calls of a refill moved
+/// shares by up to a sixth, without a switch to turn it off.
+#[test]
+fn a_refill_that_blocks_lets_nothing_in_before_it_is_over() {
+    let config = |refill| LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(8, refill) };
+    let calls = |refill| {
+        let mut link = Link::new(config(refill), fifo(), 1).unwrap();
+        let mut out = Out::default();
+        let mut all = Vec::new();
+        for (id, us) in [(0, 0), (1, 4), (2, 5), (3, 25)] {
+            let now = Nanos::from_micros(us);
+            let _ = link.enqueue(now, packet(id, 0, IP_LEN, now), &mut out);
+            assert_conserved(&link, &out);
+        }
+        for us in [39, 40, 1_000] {
+            link.advance(Nanos::from_micros(us), &mut out);
+            assert_conserved(&link, &out);
+            all.push(link.qostat().calls);
+        }
+        assert_eq!(ids(&out), [0, 1, 2, 3]);
+        all
+    };
+    // Found at 0, 10, 20, 30 us; nothing at 40.
+    assert_eq!(calls(Refill::WholeRing), [[0, 4, 0], [1, 4, 0], [1, 4, 0]]);
+    // The call at 10 us finds nothing and ends at 20: both that came meanwhile are found then and at 30. What came at 25
+    // waits until the call at 40, in vain, is over: found at 50.
+    assert_eq!(calls(Refill::WholeRingBlocking), [[1, 3, 0], [2, 3, 0], [3, 4, 0]]);
+}
+
+#[test]
+fn what_waits_for_a_refill_is_counted_bounded_and_moves_with_the_link() {
+    let config = LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(2, Refill::WholeRingBlocking) };
+    let mut link = Link::new(config, fifo(), 1).unwrap();
+    let mut out = Out::default();
+    burst(&mut link, Nanos(0), 1, &mut out);
+    // As many as the ring has slots wait; one more is lost.
+    burst(&mut link, Nanos(5_000), 3, &mut out);
+    assert_eq!((link.held().queued, link.qostat().class(Class(0)).dropped_packets()), (2, 1));
+    assert_conserved(&link, &out);
+    // Another discipline gets them.
+    link.swap(Nanos(6_000), fifo(), &mut out);
+    assert_eq!((link.held().queued, link.scheduler().backlog().packets), (2, 2));
+    burst(&mut link, Nanos(7_000), 1, &mut out);
+    assert_eq!((link.held().queued, link.scheduler().backlog().packets), (3, 2));
+    link.drain(Nanos(8_000), Reason::Reconfigured, &mut out);
+    assert_eq!(link.held().queued, 0);
+    assert_conserved(&link, &out);
+}
+
 #[test]
 fn scheduler_calls_are_counted_by_busy_queues_and_take_their_time() {
     let config = LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(8, Refill::AnySlot) };

@@ -136,7 +136,7 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// Rings, dequeue times and shapers of every kind; `rate` as told.
 fn config(rate: impl Strategy<Value = Option<BitRate>>) -> impl Strategy<Value = LinkConfig> {
-    let refill = prop_oneof![Just(Refill::AnySlot), Just(Refill::WholeRing)];
+    let refill = prop_oneof![Just(Refill::AnySlot), Just(Refill::WholeRing), Just(Refill::WholeRingBlocking)];
     let dequeue_time = prop_oneof![2 => Just(0u64), 1 => 1u64..300].prop_map(Nanos);
     let shaper = (1_000_000_000u64..40_000_000_000, 64u64..5_000)
         .prop_map(|(rate, burst)| ShaperConfig { rate: BitRate(rate), burst: Bytes(burst) });

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow, longest, tail, weighted};
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
-use evenkeel_core::settings::Change;
+use evenkeel_core::settings::{Change, PerClass};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Reason, Scheduler, Weight};
 use proptest::prelude::*;
 
@@ -470,4 +470,20 @@ fn a_class_without_a_queue_joins_queue_zero() {
     b.queued(7, 100);
     assert_eq!(b.wfq.class_backlog(Class(0)).packets, 1);
     assert_eq!(b.wfq.class_backlog(Class(7)).packets, 0);
+}
+
+/// 2048 hashed queues of 65536 packets reserved 11.8 GB at once; where the kernel refuses so much, the router aborted.
+#[test]
+fn a_limit_that_no_machine_has_memory_for_is_refused_and_aborts_nothing() {
+    let config = |limit| WfqAltqConfig {
+        queues: 2_048,
+        select: QueueSelect::HashFull,
+        limit: PerClass::all(limit),
+        ..WfqAltqConfig::default()
+    };
+    assert!(WfqAltq::<TestPacket>::new(config(65_536)).is_err());
+    let mut wfq = WfqAltq::<TestPacket>::new(config(50)).unwrap();
+    let refused = wfq.set(Nanos(1), &Change::new("limit", 65_536_u32)).unwrap_err();
+    assert!(refused.to_string().contains("4194304 packets"), "{refused}");
+    assert_eq!(wfq.config().limit.get(7), 50);
 }
