@@ -68,7 +68,7 @@ pub(crate) fn control_of(
         hysteresis: fraction("hysteresis")?,
         most: fraction("step")?,
         min: fields.time("x_min")?,
-        max: fields.time("x_max")?,
+        max: fields.time("x_max"),
     };
     let limits = QueueLimitConfig { min: whole("limit_min")?, max: whole("limit_max")? };
     config.queue_limits = fields.switch("limits")?.then_some(limits);

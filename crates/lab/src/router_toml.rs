@@ -69,7 +69,7 @@ fn written(entries: impl IntoIterator<Item = (impl Display, String)>) -> Value {
     Value::Table(body.parse().expect("every entry is a key and its value in TOML"))
 }
 
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Value {
+fn table<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
     Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
@@ -210,7 +210,8 @@ fn control(control: &LinkControl, classes: &[&str]) -> Value {
     let limits = config.queue_limits.unwrap_or_default();
     let x = config.x_delay;
     let class = &config.classes;
-    table([
+    let x_max = x.max.map(|max| ("x_max", time(max.0)));
+    let rest = [
         ("kind", "lct".into()),
         ("on", (*on).into()),
         ("interval", time(config.interval.0)),
@@ -219,7 +220,6 @@ fn control(control: &LinkControl, classes: &[&str]) -> Value {
         ("hysteresis", fraction(x.hysteresis)),
         ("step", fraction(x.most)),
         ("x_min", time(x.min.0)),
-        ("x_max", time(x.max.0)),
         ("limits", config.queue_limits.is_some().into()),
         ("limit_min", i64::from(limits.min).into()),
         ("limit_max", i64::from(limits.max).into()),
@@ -229,7 +229,8 @@ fn control(control: &LinkControl, classes: &[&str]) -> Value {
         ("delay_degraded", by_class(classes, class.iter().map(|class| time(class.delay.degraded())))),
         ("loss_normal", by_class(classes, class.iter().map(|class| share(class.loss.normal())))),
         ("loss_degraded", by_class(classes, class.iter().map(|class| share(class.loss.degraded())))),
-    ])
+    ];
+    table(rest.into_iter().chain(x_max))
 }
 
 fn by_class(classes: &[&str], values: impl Iterator<Item = Value>) -> Value {

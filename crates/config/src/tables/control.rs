@@ -34,7 +34,7 @@ pub static LCT: Section = Section {
         Key::defaulted(
             "interval",
             time(&control::INTERVAL_RANGE),
-            "\"50ms\"",
+            "\"25ms\"",
             "How often it measures and turns.",
         ),
         Key::defaulted(
@@ -68,10 +68,10 @@ pub static LCT: Section = Section {
             "\"10us\"",
             "Smallest `x_delay` above zero.",
         ),
-        Key::defaulted(
+        Key::optional(
             "x_max",
             Kind::Time { min: Nanos(1), max: Nanos(*lct::X_DELAY_RANGE.end()) },
-            "\"20ms\"",
+            "16 times what the longest packets take on the link, at least 20 ms",
             "Largest `x_delay`: a class that has packets gets at least one through in this time, whatever its index.",
         ),
         Key::defaulted(

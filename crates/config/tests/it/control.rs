@@ -41,7 +41,7 @@ fn every_key_is_read() {
         (config.x_delay.gain, config.x_delay.hysteresis, config.x_delay.most),
         (32_768, 16_384, 4_096)
     );
-    assert_eq!((config.x_delay.min, config.x_delay.max), (Nanos(1_000), Nanos(5_000_000)));
+    assert_eq!((config.x_delay.min, config.x_delay.max), (Nanos(1_000), Some(Nanos(5_000_000))));
     assert_eq!(config.queue_limits, None);
     assert_eq!(config.aggregate, Aggregate::Mean { delay_weight: 49_152 });
     assert_eq!(config.classes[0], Sensitivity::VIDEO);

@@ -31,7 +31,7 @@
 //! σ_c is σ, or less if the class is so sensitive that a rate lower by σ would raise its index for loss by more than 1/4.
 //!
 //! **Anti-windup.** An X that a class does not feel is no rate. So a class that is to give way starts just below its
-//! bite, not at zero, and an X below a quarter of it is zero. X ends at [`XDelayConfig::max`]; no sum is kept beside it. A class that is
+//! bite, not at zero, and an X below a quarter of it is zero. X ends at its largest value; no sum is kept beside it. A class that is
 //! there and still better off than the leader has no more to give: it has no part in J*.
 //!
 //! **Stability.** Let x_c = ln X_c deviate a little from a state in which all indexes are equal. Then
@@ -54,7 +54,8 @@
 //! is moved over one step of it, uniformly (van der Corput's sequence, 16 values per interval), which makes the mean
 //! rate a straight function of X. τ is that of the longest packets.
 //!
-//! Bound: X is 0 or between [`XDelayConfig::min`] and `max`, dither included. Complexity: one pass over the classes.
+//! Bound: X is 0 or between [`XDelayConfig::min`] and its largest value ([`XDelayConfig::max`], or 16 packet times of the
+//! link and at least 20 ms), dither included. Complexity: one pass over the classes.
 //!
 //! Not implemented: module 2 and the rule for several waiting classes are left as they are. Where a limit of X, or the cap of
 //! an index, is reached, the indexes come as near to each other as it lets them.
@@ -87,20 +88,28 @@ pub struct XDelayConfig {
     pub most: u32,
     /// Smallest X above zero.
     pub min: Nanos,
-    /// Largest X.
-    pub max: Nanos,
+    /// Largest X; `None`: [`max_for`](Self::max_for) the longest packet.
+    pub max: Option<Nanos>,
+}
+
+impl XDelayConfig {
+    /// The largest X behind packets that take so long on the wire, if none was told: 16 of them, at least 20 ms. So the
+    /// class with the least need keeps a 16th of a slow link, where 20 ms would be less than its packets are apart
+    /// anyway, and X would have no effect.
+    #[must_use]
+    pub fn max_for(packet: Nanos) -> Nanos {
+        (packet * 16).max(Nanos::from_millis(20))
+    }
+
+    fn largest(&self, packet: Nanos) -> Nanos {
+        self.max.unwrap_or_else(|| Self::max_for(packet)).min(Nanos(*X_DELAY_RANGE.end()))
+    }
 }
 
 impl Default for XDelayConfig {
-    /// κ = 1/4, h = 0.02, σ = 1/8, 10 us to 20 ms.
+    /// κ = 1/4, h = 0.02, σ = 1/8, from 10 us to [`max_for`](Self::max_for) the link's packets.
     fn default() -> Self {
-        Self {
-            gain: 1 << 14,
-            hysteresis: 1_311,
-            most: 1 << 13,
-            min: Nanos::from_micros(10),
-            max: Nanos::from_millis(20),
-        }
+        Self { gain: 1 << 14, hysteresis: 1_311, most: 1 << 13, min: Nanos::from_micros(10), max: None }
     }
 }
 
@@ -146,13 +155,14 @@ impl XDelayLaw {
         in_range("hysteresis", config.hysteresis.into(), HYSTERESIS_RANGE, "/65536")?;
         in_range("step", config.most.into(), MOST_RANGE, "/65536")?;
         in_range("x_min", config.min.0, 1..=*X_DELAY_RANGE.end(), "ns")?;
-        in_range("x_max", config.max.0, 1..=*X_DELAY_RANGE.end(), "ns")?;
-        if config.min > config.max {
+        let max = config.largest(Nanos::ZERO);
+        in_range("x_max", config.max.unwrap_or(max).0, 1..=*X_DELAY_RANGE.end(), "ns")?;
+        if config.min > max {
             return Err(ControlError::Bounds { lower: "x_min", upper: "x_max" });
         }
         let x = (0..classes).map(|class| {
             let told = now.get(class).copied().unwrap_or(Nanos::ZERO);
-            XDelay { value: told.min(config.max), home: told, told, idle: 0, intact: u32::MAX }
+            XDelay { value: told.min(max), home: told, told, idle: 0, intact: u32::MAX }
         });
         Ok(Self { config, x: x.collect(), leader: None, width: Nanos::ZERO })
     }
@@ -231,6 +241,7 @@ impl XDelayLaw {
     }
 
     fn turn(&mut self, class: usize, seen: &Seen, share: u64, up: bool) {
+        let max = self.config.largest(self.width);
         let x = &mut self.x[class].value;
         let bite = Self::bite(seen);
         if up {
@@ -238,9 +249,9 @@ impl XDelayLaw {
             let from = (*x)
                 .max(Nanos(bite.0 / 2))
                 .max(bite.saturating_sub(self.width * 2))
-                .clamp(self.config.min, self.config.max);
+                .clamp(self.config.min, max);
             let more = (u128::from(from.max(bite).0) * u128::from(share)) >> 16;
-            *x = Nanos(from.0.saturating_add(more as u64)).min(self.config.max);
+            *x = Nanos(from.0.saturating_add(more as u64)).min(max);
         } else {
             let less = (u128::from(bite.max(*x).0) * u128::from(share)) >> 16;
             *x = Nanos(x.0.saturating_sub(less as u64));
@@ -269,23 +280,19 @@ impl XDelayLaw {
     /// As at the start; the knobs that put it back.
     pub(super) fn reset(&mut self, out: &mut Vec<Change>) {
         self.leader = None;
+        let max = self.config.largest(self.width);
         for (class, x) in self.x.iter_mut().enumerate() {
             if x.told != x.home {
                 out.push(Change::of("x_delay", Class(class as u16), x.home));
             }
-            *x = XDelay {
-                value: x.home.min(self.config.max),
-                home: x.home,
-                told: x.home,
-                idle: 0,
-                intact: u32::MAX,
-            };
+            *x = XDelay { value: x.home.min(max), home: x.home, told: x.home, idle: 0, intact: u32::MAX };
         }
     }
 
     /// The knobs of a step of dither whose value has changed.
     pub(super) fn knobs(&mut self, step: u32, out: &mut Vec<Change>) {
         // 4 bits reversed: 0, 8, 4, 12, ... of 16, so that any few steps in a row cover the width.
+        let max = self.config.largest(self.width);
         let place = u64::from(step.reverse_bits() >> (u32::BITS - DITHER_STEPS.ilog2()));
         for (class, x) in self.x.iter_mut().enumerate() {
             let steps = u64::from(DITHER_STEPS);
@@ -293,7 +300,7 @@ impl XDelayLaw {
             let now = if x.value == Nanos::ZERO {
                 Nanos::ZERO
             } else {
-                moved.saturating_sub(Nanos(self.width.0 / 2)).clamp(self.config.min, self.config.max)
+                moved.saturating_sub(Nanos(self.width.0 / 2)).clamp(self.config.min, max)
             };
             if now != x.told {
                 x.told = now;
@@ -334,8 +341,9 @@ impl XDelayLaw {
     fn target(&self, config: &ControlConfig, seen: &[Seen]) -> u32 {
         let index = |class: usize| config.aggregate.of(seen[class].index);
         let leads = self.leader.map_or(Index::ZERO, index);
+        let max = self.config.largest(self.width);
         // A class at the largest X has no more to give.
-        let spent = |class: usize| self.x[class].value >= self.config.max && index(class) < leads;
+        let spent = |class: usize| self.x[class].value >= max && index(class) < leads;
         let (mut sum, mut weights) = (0u128, 0u128);
         for (class, now) in seen.iter().enumerate().filter(|(class, now)| now.active && !spent(*class)) {
             let weight = (u128::from(now.rate) << 16) / u128::from(self.slope(config, class, now).0) + 1;

@@ -29,6 +29,7 @@ use crate::link::{Link, LinkSink};
 use crate::measure::congestion::{Aggregate, ClassIndex, Loss, Measured, Sensitivity, Smoother};
 use crate::measure::{ClassMeter, Qostat};
 use crate::packet::{Class, ETHERNET_WIRE_OVERHEAD, Packet};
+use crate::reason::Reason;
 use crate::schedule::Scheduler;
 use crate::settings::{Change, SettingError, in_range};
 use crate::units::{BitRate, Nanos};
@@ -62,11 +63,11 @@ pub struct ControlConfig {
 }
 
 impl ControlConfig {
-    /// The defaults, for these classes: every 50 ms, weight 1/4, worst parameter, both laws.
+    /// The defaults, for these classes: every 25 ms, weight 1/4, worst parameter, both laws.
     #[must_use]
     pub fn new(classes: Vec<Sensitivity>) -> Self {
         Self {
-            interval: Nanos::from_millis(50),
+            interval: Nanos::from_millis(25),
             smoothing: 1 << 14,
             aggregate: Aggregate::Worst,
             classes,
@@ -117,7 +118,7 @@ pub struct Observation {
     pub active: bool,
     /// Packets the scheduler gave out.
     pub given: u64,
-    /// Packets dropped.
+    /// Packets dropped because their queue was full.
     pub dropped: u64,
     /// Sum of the transit delays of those given out.
     pub delay_sum: Nanos,
@@ -163,7 +164,9 @@ impl From<&ClassMeter> for Counters {
         Self {
             came: meter.in_packets,
             given: meter.out_packets,
-            dropped: meter.dropped_packets(),
+            // What the link lost because it was too slow. A link that goes down, or a queue that a change of the
+            // configuration leaves no room for, says nothing about the shares.
+            dropped: meter.dropped[Reason::QueueFull.index()],
             delay_sum: meter.delay_sum,
             bytes: meter.out_bytes.0,
         }

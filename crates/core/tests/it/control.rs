@@ -1,13 +1,17 @@
 //! Dynamic control in closed loop with the real link and LCT-UC, in virtual time.
 
-use crate::closed_loop::{Arrivals, Law, Loop, Part, Run, config_for, mixes, new_link, part, run, swing};
+use crate::closed_loop::{
+    Arrivals, Law, Loop, Part, Run, config_for, mixes, new_link, part, run, run_at, swing,
+};
+use evenkeel_core::control::lct::XDelayConfig;
 use evenkeel_core::control::queue_limits::QueueLimitConfig;
 use evenkeel_core::control::{ControlConfig, ControlError, Controller, Observation};
 use evenkeel_core::measure::congestion::{Aggregate, Index, Sensitivity};
+use evenkeel_core::packet::Descriptor;
 use evenkeel_core::schedule::lct::X_DELAY_RANGE;
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::settings::Value;
-use evenkeel_core::{Class, Nanos};
+use evenkeel_core::{BitRate, Bytes, Class, Nanos, Reason};
 use proptest::prelude::*;
 
 const LOADS: [f64; 8] = [0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6];
@@ -92,7 +96,11 @@ fn in_range(controller: &Controller, link: &Loop) {
     let classes = config.classes.len() as u16;
     for class in (0..classes).map(Class) {
         let told = link.scheduler().x_delay(class).unwrap();
-        assert!(told == Nanos::ZERO || (x.min..=x.max).contains(&told), "{told}");
+        assert!(
+            told == Nanos::ZERO
+                || (x.min..=x.max.unwrap_or(XDelayConfig::max_for(Nanos(1_230_400)))).contains(&told),
+            "{told}"
+        );
         assert!((limits.min..=limits.max).contains(&link.scheduler().limit(class).unwrap()));
     }
     let sum: u32 = (0..classes).map(|class| link.scheduler().limit(Class(class)).unwrap()).sum();
@@ -118,7 +126,7 @@ fn the_indexes_of_all_classes_meet() {
         let (with, at) = spread(&Law::Controller(config_for(&parts)));
         let (without, _) = spread(&Law::Off);
         println!("load {load}: spread {with:.2} around {at:.2} with control, {without:.2} without");
-        assert!(with < 0.15 && without > 8.0 * with, "load {load}: {with} with, {without} without");
+        assert!(with < 0.25 && without > 8.0 * with, "load {load}: {with} with, {without} without");
     }
 }
 
@@ -234,7 +242,7 @@ fn what_cannot_be_is_refused() {
     bad.interval = Nanos(1);
     assert!(matches!(make(bad), Err(ControlError::Range(SettingError::OutOfRange { key: "interval", .. }))));
     let mut bad = good.clone();
-    bad.x_delay.max = Nanos(5);
+    bad.x_delay.max = Some(Nanos(5));
     assert_eq!(make(bad), Err(ControlError::Bounds { lower: "x_min", upper: "x_max" }));
     let mut bad = good.clone();
     bad.queue_limits = Some(QueueLimitConfig { min: 10, max: 9 });
@@ -279,7 +287,7 @@ proptest! {
         config.x_delay.gain = gain;
         config.x_delay.hysteresis = hysteresis;
         config.x_delay.most = most;
-        (config.x_delay.min, config.x_delay.max) = (Nanos(min), Nanos(max));
+        (config.x_delay.min, config.x_delay.max) = (Nanos(min), Some(Nanos(max)));
         let x: Vec<Nanos> = x.into_iter().map(Nanos).collect();
         let bounds = config.queue_limits.unwrap();
         let mut controller = Controller::new(config, Nanos::ZERO, &x, &limits, new_link(4, 50).qostat()).unwrap();
@@ -308,4 +316,76 @@ proptest! {
             }
         }
     }
+}
+
+/// Means from the 15th second on of each class's index: voice, video, bulk, which together offer 1.4 times the link.
+fn settled_at(rate: BitRate, config: impl Fn(&mut ControlConfig)) -> Vec<f64> {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    let mut control = config_for(&parts);
+    config(&mut control);
+    let run = run_at(rate, &parts, &|_, _| 1.4, 40, &Law::Controller(control), 1, |_, _| {});
+    let means = (0..parts.len()).map(|class| {
+        let late = &run.seconds[15..];
+        late.iter().map(|s| s.index[class].worst().as_f64()).sum::<f64>() / late.len() as f64
+    });
+    means.collect()
+}
+
+/// `x_max` was 20 ms on every link: on one of 1 Mbit/s less than what packets of bulk are apart anyway, so that nothing
+/// happened: voice useless (4), bulk untouched.
+#[test]
+fn by_default_it_works_from_1_mbit_per_second_up() {
+    for mbps in [1, 2, 5, 10, 100] {
+        let indexes = settled_at(BitRate::from_mbps(mbps), |_| ());
+        println!("{mbps} Mbit/s: {indexes:.2?}");
+        let [least, most] = [f64::min, f64::max].map(|of| indexes.iter().copied().reduce(of).unwrap());
+        assert!(most < 3.0 && most - least < 1.0, "{mbps} Mbit/s: {indexes:.2?}");
+    }
+    let stuck = settled_at(BitRate::from_mbps(1), |c| c.x_delay.max = Some(Nanos::from_millis(20)));
+    println!("1 Mbit/s, 20 ms: {stuck:.2?}");
+    assert!(stuck[0] > 3.0 && stuck[2] < 0.5, "{stuck:.2?}");
+}
+
+/// With an interval of 50 ms it took 3 s.
+#[test]
+fn indexes_meet_within_two_seconds() {
+    let (_, parts) = mixes().swap_remove(0);
+    let parts = even(&parts);
+    for mbps in [5, 10, 100] {
+        let law = Law::Controller(config_for(&parts));
+        let mut apart = Vec::new();
+        run_at(BitRate::from_mbps(mbps), &parts, &|_, _| 1.4, 6, &law, 1, |controller, _| {
+            if controller.due() > Nanos::from_secs(2) {
+                let indexes = controller.seen().iter().map(|seen| seen.index.worst().as_f64());
+                let (least, most) = indexes.fold((9.0, 0.0), |(l, m): (f64, f64), i| (l.min(i), m.max(i)));
+                apart.push(most - least);
+            }
+        });
+        let mean = apart.iter().sum::<f64>() / apart.len() as f64;
+        println!("{mbps} Mbit/s, from 2 s to 6 s: {mean:.2} apart");
+        assert!(mean < 1.0, "{mbps} Mbit/s: {mean:.2} apart");
+    }
+}
+
+/// A link that goes down, and a queue that a change leaves no room for, are no congestion.
+#[test]
+fn only_full_queues_count_as_loss() {
+    let mut link = new_link(1, 50);
+    let config = ControlConfig::new(vec![Sensitivity::VOICE]);
+    let mut controller = Controller::new(config, Nanos::ZERO, &[Nanos::ZERO], &[50], link.qostat()).unwrap();
+    let now = Nanos::from_millis(1);
+    let packet = || Descriptor::new(Class(0), Bytes(200), now);
+    for _ in 0..10 {
+        let _ = link.enqueue(now, packet(), &mut ());
+    }
+    link.drain(now, Reason::LinkDown, &mut ());
+    (0..20).for_each(|_| controller.run(controller.due(), &mut link, &mut ()).unwrap());
+    assert_eq!(controller.seen()[0].measured.loss.bits(), 0);
+    let later = controller.due();
+    for _ in 0..100 {
+        let _ = link.enqueue(later, packet(), &mut ());
+    }
+    (0..20).for_each(|_| controller.run(controller.due(), &mut link, &mut ()).unwrap());
+    assert!(controller.seen()[0].measured.loss.bits() > 0);
 }

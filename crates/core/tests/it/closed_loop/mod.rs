@@ -128,13 +128,17 @@ pub struct Run {
 }
 
 pub fn new_link(classes: usize, limit: u32) -> Loop {
+    new_link_of(RATE, classes, limit)
+}
+
+fn new_link_of(rate: BitRate, classes: usize, limit: u32) -> Loop {
     let lct = Lct::new(LctConfig {
         limit: PerClass::all(limit),
         multi_backlog: MultiBacklog::MinX,
         ..LctConfig::with_delays(vec![Nanos::ZERO; classes])
     });
     let config =
-        LinkConfig { ring: RingConfig { slots: 2, ..RingConfig::default() }, ..LinkConfig::paced(RATE) };
+        LinkConfig { ring: RingConfig { slots: 2, ..RingConfig::default() }, ..LinkConfig::paced(rate) };
     Link::new(config, lct.unwrap(), classes as u16).unwrap()
 }
 
@@ -150,10 +154,23 @@ pub fn run(
     seconds: u64,
     law: &Law,
     seed: u64,
+    check: impl FnMut(&Controller, &Loop),
+) -> Run {
+    run_at(RATE, parts, load, seconds, law, seed, check)
+}
+
+/// The same on a link of another rate.
+pub fn run_at(
+    rate: BitRate,
+    parts: &[Part],
+    load: &dyn Fn(u64, usize) -> f64,
+    seconds: u64,
+    law: &Law,
+    seed: u64,
     mut check: impl FnMut(&Controller, &Loop),
 ) -> Run {
     let classes = parts.len();
-    let mut link = new_link(classes, 50);
+    let mut link = new_link_of(rate, classes, 50);
     let mut controller = match law {
         Law::Controller(config) => Some(
             Controller::new(
@@ -237,7 +254,7 @@ pub fn run(
             let packet = Descriptor::new(Class(class as u16), Bytes(part.size), Nanos(now));
             let _ = link.enqueue(Nanos(now), packet, &mut ());
         }
-        let mean = (RATE.time_for(Bytes(part.size + 38)).0 as f64 / load) as u64 * train;
+        let mean = (rate.time_for(Bytes(part.size + 38)).0 as f64 / load) as u64 * train;
         let r = &mut random[class];
         next[class] = now
             + 1
