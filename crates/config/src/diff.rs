@@ -3,7 +3,7 @@
 use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::settings::quantity::{size_text, time_text};
 use evenkeel_core::settings::{ChangeTime, Settings};
-use evenkeel_settings::typed::{plain_entries, plain_of};
+use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Changed, changes};
 
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
@@ -164,7 +164,9 @@ fn links(
     new_classes: &[&str],
 ) {
     let at = format!("link {}", new.port);
-    differences(out, &at, &plain_entries(&old.core, &[]), &plain_entries(&new.core, &[]));
+    for Changed { name, was, is, .. } in changes(&old.core, &new.core, &[]) {
+        value(out, &format!("{at}: {name}"), was, is);
+    }
     value(
         out,
         &format!("{at}: discipline"),

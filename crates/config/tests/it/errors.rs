@@ -32,7 +32,9 @@ fn unknown_keys_name_the_nearest() {
     says(&with_port("[routr]"), &["r.toml:4: routr: unknown key; did you mean `router`?"]);
     says(
         &with_port("[[link]]\nport = \"lan\"\nzzz = 1"),
-        &["r.toml:6: link.zzz: unknown key; valid keys: port, rate, ring, dequeue_time, shaper, discipline"],
+        &[
+            "r.toml:6: link.zzz: unknown key; valid keys: port, discipline, control, admission, rate, ring, dequeue_time, shaper",
+        ],
     );
 }
 

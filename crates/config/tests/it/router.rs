@@ -187,8 +187,8 @@ fn differences_are_told_one_by_one() {
         diff(&old, &new),
         [
             "router.mode: event becomes busy",
-            "link lan: rate: 10Mbit/s becomes unpaced",
-            "link lan: ring: 2 slots, refilled as slots become free becomes 8 slots, refilled as slots become free",
+            "link lan: rate: 10Mbit/s becomes none",
+            "link lan: ring: { slots = 2, refill = \"any\" } becomes { slots = 8, refill = \"any\" }",
             "link lan: x_delay.default: 0s becomes 10us",
         ]
     );
