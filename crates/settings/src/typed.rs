@@ -18,7 +18,7 @@ pub fn settings_of<S: Settings>(reader: &mut Reader, fields: &Fields, classes: &
         let Some(item) = fields.item(key.name) else { continue };
         sound &= put(reader, fields, &mut settings, key, item, classes);
         if let Some(rival) = key.instead_of.filter(|rival| key.name < *rival && fields.given(rival)) {
-            let message = format!("only one of `{rival}` and `{}` is possible", key.name);
+            let message = format!("only one of `{}` and `{rival}` is possible", key.name);
             reader.fail(&item.at, fields.path_of(key.name), message);
             sound = false;
         }

@@ -157,8 +157,8 @@ fn knobs_of_other_disciplines_say_whose_they_are() {
             "[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq-altq\", high_water = \"64KiB\", select = \"hash-full\", weight = 3 }",
         ),
         &[
-            "link.discipline.high_water: only together with drop = \"longest\"",
             "link.discipline.weight: only together with select = \"class\"",
+            "link.discipline.high_water: only together with drop = \"longest\"",
         ],
     );
 }
