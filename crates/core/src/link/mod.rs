@@ -30,6 +30,7 @@
 //! **Conservation**, after every call: packets in = packets sent + queued + in the ring + sum of drops by reason
 //! ([`Link::qostat`], [`Link::held`]).
 
+mod blocking;
 mod config;
 mod handover;
 mod ring;
@@ -188,7 +189,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         };
         let now = self.arrive_at(now, sink);
         self.qostat.came(&packet);
-        let blocked = self.config.ring.refill == Refill::WholeRingBlocking && now < self.processor_free;
+        let blocked = self.blocks() && now < self.processor_free;
         // Behind those that wait already, whatever the rule is by now: the order of a flow is kept.
         if blocked || !self.waiting.is_empty() {
             return self.wait(now, packet, sink);
@@ -203,39 +204,6 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
         self.run(now, sink);
         treated
-    }
-
-    /// An arrival during the calls of a refill that blocks.
-    fn wait(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
-        if self.waiting.len() >= self.config.ring.slots as usize {
-            self.lose(now, packet, Reason::QueueFull, sink);
-            return Treated::Dropped(Reason::QueueFull);
-        }
-        self.waiting.push_back(packet);
-        Treated::Queued
-    }
-
-    /// When those that wait for the end of a refill enter the discipline.
-    fn release(&self) -> Nanos {
-        match self.start {
-            _ if self.waiting.is_empty() => Nanos::MAX,
-            Start::Due(_) => Nanos::MAX,
-            _ => self.processor_free,
-        }
-    }
-
-    /// The calls of a refill are over: those that waited for it enter the discipline.
-    fn let_in(&mut self, at: Nanos, sink: &mut impl LinkSink<P>) {
-        let mut queued = false;
-        while let Some(packet) = self.waiting.pop_front() {
-            let drops = &mut Drops { sink, qostat: &mut self.qostat, at, because: None };
-            queued |= !matches!(self.scheduler.enqueue(at, packet, drops), Treated::Dropped(_));
-        }
-        match self.start {
-            Start::Idle { .. } if !queued => self.still_idle(at),
-            Start::Idle { .. } | Start::Shaped(_) | Start::Blocked => self.kick(at),
-            Start::Due(_) | Start::Full => {}
-        }
     }
 
     /// The short way of a link without a rate on which nothing waits and nothing is due: to the port at once, with the same meters as by the long
@@ -267,6 +235,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             && self.ring.len() == 0
             && self.shaper.is_none()
             && self.config.dequeue_time == Nanos::ZERO
+            && self.waiting.is_empty()
     }
 
     /// Begins to read what finds the flow of this hash: for all packets of a burst, then [`prefetch`](Self::prefetch) for all, then the first

@@ -323,10 +323,12 @@ impl<P: Packet> Scheduler<P> for Lct<P> {
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         // What may go earlier than was told, now or at an earlier time, must be asked for again.
         let before = self.next_wake(now);
-        let mut config = self.config.clone();
-        config.set_live(change, self.classes())?;
-        check_held(config.limit.first(self.queues.len()))?;
-        self.config = config;
+        if change.key == "limit" {
+            let mut config = self.config.clone();
+            config.set_live(change, self.classes())?;
+            check_held(config.limit.first(self.queues.len()))?;
+        }
+        self.config.set_live(change, self.classes())?;
         for (k, queue) in self.queues.iter_mut().enumerate() {
             let (x, limit) = (self.config.x_delay.get(k), self.config.limit.get(k));
             if self.x[k] != x {

@@ -545,12 +545,12 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
     }
 
     fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
-        let mut config = self.config.clone();
-        config.set_live(change, self.queues())?;
-        if config.drop == DropRule::Tail {
-            check_held((0..self.slots.len()).map(|queue| config.limit.get(queue)))?;
+        if change.key == "limit" && self.config.drop == DropRule::Tail {
+            let mut config = self.config.clone();
+            config.set_live(change, self.queues())?;
+            check_held(config.limit.first(self.slots.len()))?;
         }
-        self.config = config;
+        self.config.set_live(change, self.queues())?;
         for queue in 0..self.slots.len() {
             let slot = &mut self.slots[queue];
             slot.limit = self.config.limit.get(queue);
