@@ -41,7 +41,7 @@ fn wfq_configs() -> impl Strategy<Value = WfqAltqConfig> {
 
 fn lct_configs() -> impl Strategy<Value = LctConfig> {
     let x = prop_oneof![Just(0u64), Just(10_000), Just(200_000), Just(20_000_000), 0u64..1_000_000];
-    let policy = prop::sample::select(&MultiBacklog::ALL[..]);
+    let policy = prop::sample::select(MultiBacklog::ALL);
     let tick = prop_oneof![Just(Nanos::ZERO), Just(lct::FREEBSD_TICK)];
     (prop::collection::vec(x, 1..9), 1u32..8, any::<bool>(), policy, any::<bool>(), tick).prop_map(
         |(x, limit, module2, multi_backlog, rearm_empty, timer_tick)| LctConfig {

@@ -418,7 +418,7 @@ fn operations(most: usize) -> impl Strategy<Value = Vec<Op>> {
 
 fn configs() -> impl Strategy<Value = LctConfig> {
     let x = prop_oneof![Just(0u64), Just(10 * US), Just(200 * US), Just(20_000 * US), 0..1_000 * US];
-    let policy = prop::sample::select(&MultiBacklog::ALL[..]);
+    let policy = prop::sample::select(MultiBacklog::ALL);
     let tick = prop_oneof![Just(Nanos::ZERO), Just(FREEBSD_TICK)];
     // Up to nine classes, or enough for several words of the bitmap.
     let x = prop_oneof![

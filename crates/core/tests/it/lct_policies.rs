@@ -235,12 +235,8 @@ fn the_table_of_policies_and_sentences_is_what_the_code_does() {
 fn no_rule_fits_more_sentences_than_the_default() {
     let fits = |policy| judge(policy).iter().filter(|(_, holds)| *holds).count();
     let default = fits(MultiBacklog::default());
-    for policy in MultiBacklog::ALL.into_iter().skip(1) {
-        assert!(
-            fits(*policy) < default,
-            "{policy:?} fits {} sentences, the default {default}",
-            fits(*policy)
-        );
+    for policy in MultiBacklog::ALL.iter().copied().skip(1) {
+        assert!(fits(policy) < default, "{policy:?} fits {} sentences, the default {default}", fits(policy));
     }
 }
 

@@ -376,5 +376,5 @@ fn the_interval_of_a_control_is_scaled_with_the_run_and_no_further_than_it_may()
     let halved = controlled.scaled(0.5).unwrap();
     assert_eq!(interval(&halved).0 * 2, interval(controlled).0);
     let refused = controlled.scaled(0.1).unwrap_err().to_string();
-    assert!(refused.contains("interval of a control") && refused.contains("from 0.2 on"), "{refused}");
+    assert!(refused.contains("interval of a control") && refused.contains("from 0.4 on"), "{refused}");
 }
