@@ -88,7 +88,7 @@ fn x_delay() -> impl Strategy<Value = Nanos> {
 }
 
 fn policy() -> impl Strategy<Value = MultiBacklog> {
-    prop::sample::select(&MultiBacklog::ALL[..])
+    prop::sample::select(MultiBacklog::ALL)
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {
