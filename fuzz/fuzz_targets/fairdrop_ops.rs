@@ -2,7 +2,7 @@
 #![no_main]
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass, Rule,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, MimdBatch, Poll, ProcessingClass, Rule,
     Share, ShareId,
 };
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos};
@@ -49,7 +49,7 @@ fn rule(which: u8) -> Rule {
         1 => Rule::KAPPA,
         2 => Rule::JOURNAL,
         3 => Rule::MIMD_RING,
-        _ => Rule::MimdBatch { down: 900, up: 1_100, min: Cycles(1), max: Cycles(1 << 32) },
+        _ => Rule::MimdBatch(MimdBatch { min: Cycles(1), max: Cycles(1 << 32), ..MimdBatch::default() }),
     }
 }
 

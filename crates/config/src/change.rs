@@ -29,12 +29,7 @@ pub enum Change {
     /// Whether its dynamic control turns knobs (the texts `on` and `off`).
     Control(bool),
     /// A key of `[fairdrop]`, which is of the whole router and of no link.
-    FairDrop {
-        /// The key.
-        key: String,
-        /// Its value as in a file, without quotes.
-        value: String,
-    },
+    FairDrop(settings::Change),
     /// A key of its admission (`admission.min_fair_rate`).
     Admission(settings::Change),
     /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the defaults, and `off`).

@@ -81,17 +81,13 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
 }
 
 fn fairdrop(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
-    let entries = |config: &RouterConfig| {
-        let names = config.class_names();
-        config.fairdrop.as_ref().map(|fairdrop| fairdrop.entries(&names))
-    };
-    match (entries(old), entries(new)) {
+    match (&old.fairdrop, &new.fairdrop) {
         (None, None) => {}
         (None, Some(_)) => out.push("fairdrop is new".to_owned()),
         (Some(_), None) => out.push("fairdrop goes".to_owned()),
         (Some(was), Some(is)) => {
-            for ((key, was), (_, is)) in was.into_iter().zip(is) {
-                value(out, &format!("fairdrop: {key}"), was, is);
+            for Changed { name, was, is, .. } in changes(was, is, &new.class_names()) {
+                value(out, &format!("fairdrop: {name}"), was, is);
             }
         }
     }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::class_map::{ClassMap, Rule};
+use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{Bytes, Nanos};
 
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
-use crate::fairdrop::FairDropConfig;
 use crate::membership::MembershipSection;
 use crate::service::ServiceConfig;
 use evenkeel_core::schedule::DisciplineConfig;

@@ -8,11 +8,11 @@ use evenkeel_core::{Bytes, Nanos};
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::membership::MembershipSection;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
+use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::Settings;
 use evenkeel_core::settings::schema::{Key, Kind, Section};
 
 pub mod control;
-pub mod fairdrop;
 pub mod service;
 
 pub use service::ACL_RULE;
@@ -104,7 +104,7 @@ const SERVICES: Key = Key::optional(
 
 const FAIRDROP: Key = Key::optional(
     "fairdrop",
-    Kind::Table(&fairdrop::FAIRDROP),
+    Kind::Table(FairDropConfig::SECTION),
     "none",
     "Fair shares of cycles and bits by early dropping.",
 );

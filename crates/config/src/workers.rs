@@ -4,8 +4,8 @@
 //! each worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
 
 use evenkeel_core::admit::{AdmissionConfig, Flush};
+use evenkeel_core::drop::FairDropConfig;
 
-use crate::fairdrop::FairDropConfig;
 use crate::model::{LinkConfig, RouterConfig};
 use crate::service::{ServiceConfig, Work};
 use evenkeel_settings::read::{Fields, Reader};
@@ -79,8 +79,8 @@ pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
 ///
 /// # Errors
 /// What stands in the way, in words.
-pub fn fairdrop_for_workers(fairdrop: &FairDropConfig) -> Result<(), String> {
-    if fairdrop.bandwidth && fairdrop.is_grouped() {
+pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result<(), String> {
+    if fairdrop.bandwidth && fairdrop.is_grouped(classes) {
         return Err(
             "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's share of a link would count once for each worker"
                 .into(),
@@ -105,7 +105,7 @@ impl RouterConfig {
             link_for_workers(link).map_err(|(_, message)| format!("link {}: {message}", link.port))?;
         }
         self.services.iter().try_for_each(service_for_workers)?;
-        self.fairdrop.as_ref().map_or(Ok(()), fairdrop_for_workers)
+        self.fairdrop.as_ref().map_or(Ok(()), |fairdrop| fairdrop_for_workers(fairdrop, self.classes.len()))
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         }
     }
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
-        && let Err(message) = fairdrop_for_workers(fairdrop)
+        && let Err(message) = fairdrop_for_workers(fairdrop, config.classes.len())
     {
         reader.fail(&fields.span("groups"), fields.path_of("groups"), message);
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change};
+use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change, parse_fairdrop};
 use evenkeel_core::FlowKey;
 use evenkeel_router::{Command, CommandError, Reply};
 use evenkeel_settings::key_line;
@@ -291,7 +291,11 @@ fn carry_out(request: Request, shared: &Arc<Shared>, target: &Arc<dyn Target>) -
             confirm::confirm(shared)?;
             return Ok(Answer::Ok(None));
         }
-        Request::Fairdrop { key, value } => Command::FairDrop { key, value },
+        Request::Fairdrop { key, value } => {
+            let classes = lock(&shared.classes).clone();
+            let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
+            Command::FairDrop(parse_fairdrop(&key, &value, &classes).map_err(|error| error.to_string())?)
+        }
         Request::Balancer { forwarder, state } => {
             let wanted = ForwarderState::from_name(&state);
             let state = wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
@@ -337,7 +341,7 @@ fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
         Change::Link(change) => Command::SetWire { link, change },
         Change::Control(on) => Command::SetControl { link, on },
         Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
-        Change::FairDrop { key, value } => Command::FairDrop { key, value },
+        Change::FairDrop(change) => Command::FairDrop(change),
         Change::Admission(change) => Command::SetAdmission { link, change },
         Change::WholeAdmission(admission) => Command::SwapAdmission { link, admission },
     })

@@ -56,7 +56,9 @@ impl Target for Recorder {
             Command::Explain { flow, .. } => return Ok(Reply::Text(format!("nothing happened to {flow}\n"))),
             Command::Flows { top, .. } => return Ok(Reply::Flows(vec![FlowSnapshot::default(); top])),
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
-            Command::FairDrop { key, value } => ("wan".to_owned(), format!("fairdrop {key} {value}")),
+            Command::FairDrop(change) => {
+                ("wan".to_owned(), format!("fairdrop {} {}", change.key, change.value.plain(&[])))
+            }
             Command::Forwarder { id, state } => {
                 ("wan".to_owned(), format!("forwarder {id} {}", state.name()))
             }

@@ -111,8 +111,8 @@ impl RouterProcess {
     pub(crate) fn set(&mut self, change: &SetChange) -> Result<(), LabError> {
         let SetChange { link, knob, class, value, .. } = change;
         let done = self.client.as_mut().map(|client| match &change.change {
-            Change::FairDrop { key, value } => {
-                client.send(&Request::Fairdrop { key: key.clone(), value: value.clone() })
+            Change::FairDrop(_) => {
+                client.send(&Request::Fairdrop { key: knob.clone(), value: value.clone() })
             }
             _ => client.set(link, knob, class.as_deref(), value),
         });

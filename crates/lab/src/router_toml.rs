@@ -52,7 +52,7 @@ pub(crate) fn text(config: &RouterConfig) -> String {
     file.insert("class".into(), Value::Array(classes.collect()));
     file.insert("link".into(), Value::Array(config.links.iter().map(|l| link(l, &names)).collect()));
     if let Some(fairdrop) = &config.fairdrop {
-        file.insert("fairdrop".into(), written(fairdrop.entries(&names)));
+        file.insert("fairdrop".into(), written(entries(fairdrop, &names)));
     }
     if let Some(section) = &config.cluster {
         file.insert("cluster".into(), written(entries(section, &names)));

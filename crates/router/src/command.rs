@@ -41,12 +41,7 @@ pub enum Command {
         discipline: DisciplineConfig,
     },
     /// Changes a key of `[fairdrop]`.
-    FairDrop {
-        /// The key.
-        key: String,
-        /// Its value as in a configuration file, without quotes.
-        value: String,
-    },
+    FairDrop(Change),
     /// Changes a key of the admission of a link.
     SetAdmission {
         /// The port of the link.

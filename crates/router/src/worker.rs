@@ -346,7 +346,7 @@ impl Worker {
             Command::Set { link, change } => pipeline.set(now, &link, &change)?,
             Command::SetWire { link, change } => pipeline.set_wire(now, &link, &change)?,
             Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
-            Command::FairDrop { key, value } => pipeline.set_fairdrop(&key, &value)?,
+            Command::FairDrop(change) => pipeline.set_fairdrop(&change)?,
             Command::SetAdmission { link, change } => pipeline.set_admission(now, &link, &change)?,
             Command::SwapAdmission { link, admission } => {
                 pipeline.swap_admission(now, &link, admission.map(|admission| *admission))?;

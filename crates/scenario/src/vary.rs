@@ -1,8 +1,9 @@
 //! The same scenario, varied: faster, or with a mechanism switched off.
 
-use evenkeel_config::{Change, FairDropConfig, RouterConfig};
+use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::control::INTERVAL_RANGE;
+use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::Settings;
 
 use crate::model::{AblationChange, Scenario, ScenarioError, SetChange};
@@ -110,7 +111,7 @@ impl Scenario {
                             Change::Setting(change) => discipline.has(change),
                             Change::Link(_)
                             | Change::Control(_)
-                            | Change::FairDrop { .. }
+                            | Change::FairDrop(_)
                             | Change::Admission(_)
                             | Change::WholeAdmission(_) => true,
                         }
@@ -129,8 +130,12 @@ fn same_knob(a: &SetChange, b: &SetChange) -> bool {
 
 /// Puts a change into a configuration; false if a configuration cannot say it.
 fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
-    if let Change::FairDrop { key, value } = &set.change {
-        return put_fairdrop(config, key, value);
+    if let Change::FairDrop(change) = &set.change {
+        let classes = config.class_count();
+        let mut changed = config.fairdrop.clone().unwrap_or_else(FairDropConfig::off);
+        let held = changed.set_live(change, classes).is_ok();
+        config.fairdrop = if held { Some(changed) } else { config.fairdrop.take() };
+        return held;
     }
     let Some(link) = config.link_mut(&set.link) else { return false };
     match &set.change {
@@ -146,16 +151,7 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
             Some(control) => control.on = *on,
             None => return false,
         },
-        Change::FairDrop { .. } => return false,
+        Change::FairDrop(_) => return false,
     }
     true
-}
-
-fn put_fairdrop(config: &mut RouterConfig, key: &str, value: &str) -> bool {
-    let classes = config.class_names();
-    let known = config.fairdrop.clone().unwrap_or_else(|| FairDropConfig::off(&classes));
-    let changed = known.changed(key, value, &classes).ok();
-    let held = changed.is_some();
-    config.fairdrop = changed.or(config.fairdrop.take());
-    held
 }

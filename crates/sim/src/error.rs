@@ -1,7 +1,7 @@
 //! Why a scenario cannot be simulated.
 
 use evenkeel_cluster::model::ModelError;
-use evenkeel_core::OutOfRange;
+use evenkeel_core::settings::SettingError;
 use evenkeel_router::CommandError;
 use evenkeel_scenario::{ScenarioError, Traffic};
 use evenkeel_traffic::{EmulatorError, SourceError};
@@ -66,7 +66,7 @@ pub enum SimError {
     },
     /// FairDrop of a `[core]` refuses its configuration.
     #[error("fairdrop: {0}")]
-    FairDrop(#[from] OutOfRange),
+    FairDrop(#[from] SettingError),
     /// A step or a case of a cluster cannot be run.
     #[error("{part}: {source}")]
     Cluster {

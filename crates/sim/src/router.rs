@@ -138,7 +138,7 @@ impl SimRouter {
             Change::Link(change) => pipeline.set_wire(now, link, change),
             Change::Control(on) => pipeline.set_control(now, link, *on),
             Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
-            Change::FairDrop { key, value } => pipeline.set_fairdrop(key, value),
+            Change::FairDrop(change) => pipeline.set_fairdrop(change),
             Change::Admission(change) => pipeline.set_admission(now, link, change),
             Change::WholeAdmission(admission) => {
                 pipeline.swap_admission(now, link, admission.as_deref().cloned())

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use evenkeel_config::{RouterConfig, diff};
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
+use evenkeel_core::drop::{FairDropConfig, Groups};
 use evenkeel_core::settings::{Key, Kind, Name, Settings, Value};
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_settings::{change_of, changes, entries};
@@ -67,7 +68,7 @@ fn another<S: Settings + Debug>(base: &S, key: &Key) -> S {
         let change = change_of(S::SECTION, key.name, value, &CLASSES).ok()?;
         let mut changed = base.clone();
         changed.set(&change, 2).ok()?;
-        let other = changed != *base && changed != S::default();
+        let other = changed != *base;
         assert_eq!(changed.get(key.name), Some(change.value), "{}", key.name);
         other.then_some(changed)
     };
@@ -92,6 +93,14 @@ fn every_key_of_an_admission() {
     let of = |config: RouterConfig| config.link("wan").and_then(|link| link.admission.clone()).unwrap();
     every_key(&base, "second_link", read, of);
     every_key(&AdmissionConfig::default(), "second_via", read, of);
+}
+
+#[test]
+fn every_key_of_fairdrop() {
+    let read = |body: &str| file(&format!("[fairdrop]\n{body}"));
+    let of = |config: RouterConfig| config.fairdrop.unwrap();
+    every_key(&FairDropConfig::default(), "group_weight", read, of);
+    every_key(&FairDropConfig { groups: Groups::Class, ..FairDropConfig::default() }, "", read, of);
 }
 
 #[test]

@@ -25,8 +25,9 @@ use super::fairdrop::Ticket;
 use super::shadow::FlowView;
 use super::shadow::{FRACTION, Looked, Shadow};
 use super::together::{Elsewhere, SharedShadow};
-use crate::out_of_range::{OutOfRange, within};
+use crate::out_of_range::within;
 use crate::reason::Reason;
+use crate::settings::SettingError;
 use crate::units::{BitRate, Bytes, Nanos};
 
 /// Counters of a link's dropper.
@@ -65,7 +66,7 @@ pub struct BandwidthView {
 /// }
 /// let mbps = admitted.map(|packets| packets * 1_500 * 8 / 1_000_000);
 /// assert!((69..=71).contains(&mbps[0]) && (29..=30).contains(&mbps[1]), "{mbps:?}");
-/// # Ok::<(), evenkeel_core::OutOfRange>(())
+/// # Ok::<(), evenkeel_core::settings::SettingError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct BandwidthFairDrop {
@@ -93,7 +94,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range.
-    pub fn new(config: BandwidthConfig) -> Result<Self, OutOfRange> {
+    pub fn new(config: BandwidthConfig) -> Result<Self, SettingError> {
         config.check()?;
         let shadow = Shadow::new(&config.table);
         let buffer = u128::from(config.buffer.0 * 8) << FRACTION;
@@ -106,7 +107,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// It has groups: their weights would count once for each worker.
-    pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) -> Result<(), OutOfRange> {
+    pub fn share(&mut self, shadows: Arc<SharedShadow>, worker: usize) -> Result<(), SettingError> {
         within("groups", self.shadow.groups.len() as u64, (1, 1, "groups"))?;
         self.peers = Some((shadows, worker));
         Ok(())
@@ -117,11 +118,11 @@ impl BandwidthFairDrop {
         let last = self.last.replace(now).unwrap_or(now);
         // More than an hour empties everything that fits.
         let time = now.saturating_sub(last).0.min(3_600 * Nanos::SECOND.0);
-        let per_time = (u128::from(self.config.rate.0) * u128::from(self.config.theta)) << FRACTION;
+        let per_time = (u128::from(self.config.rate.0) * u128::from(self.config.theta.0)) << FRACTION;
         let mut work = per_time * u128::from(time);
         let own = self.shadow.weights();
         if let Some((shadows, worker)) = &self.peers {
-            let rate = (u128::from(self.config.rate.0) * u128::from(self.config.theta) / 1_000) as u64;
+            let rate = (u128::from(self.config.rate.0) * u128::from(self.config.theta.0) / 1_000) as u64;
             self.elsewhere = shadows.elsewhere(*worker, now, rate, own);
             // Divided first, so that nothing overflows: what is lost is far below a bit.
             work = work / u128::from((own + self.elsewhere.weights).max(1)) * u128::from(own);
@@ -185,7 +186,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range; nothing changes then.
-    pub fn set(&mut self, now: Nanos, config: &BandwidthConfig) -> Result<(), OutOfRange> {
+    pub fn set(&mut self, now: Nanos, config: &BandwidthConfig) -> Result<(), SettingError> {
         let changed = BandwidthConfig { table: self.config.table.clone(), ..config.clone() };
         changed.check()?;
         self.begin_batch(now);
@@ -198,7 +199,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A rate out of its range; nothing changes then.
-    pub fn set_rate(&mut self, now: Nanos, rate: BitRate) -> Result<(), OutOfRange> {
+    pub fn set_rate(&mut self, now: Nanos, rate: BitRate) -> Result<(), SettingError> {
         let changed = BandwidthConfig { rate, ..self.config.clone() };
         self.set(now, &changed)
     }
@@ -207,7 +208,7 @@ impl BandwidthFairDrop {
     ///
     /// # Errors
     /// A value out of its range, or another number of groups; nothing changes then.
-    pub fn set_shares(&mut self, table: &FlowTableConfig) -> Result<(), OutOfRange> {
+    pub fn set_shares(&mut self, table: &FlowTableConfig) -> Result<(), SettingError> {
         let table = FlowTableConfig { flows: self.config.table.flows, ..table.clone() };
         table.check()?;
         self.shadow.reweigh(&table)?;

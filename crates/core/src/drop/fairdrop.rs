@@ -33,12 +33,14 @@
 
 use alloc::vec::Vec;
 
-use super::config::{CpuConfig, ProcessingClass, Rule, ShareId};
+use super::config::{
+    CpuConfig, Fixed, Kappa, MimdBatch, MimdRing, ProcessingClass, Rule, ShareId, WaterLevel,
+};
 use super::level::{Level, Pressure};
 use super::shadow::{FRACTION, FlowView, Looked, MAX_WORK, Shadow};
-use crate::out_of_range::OutOfRange;
 use crate::reason::Reason;
-use crate::units::Cycles;
+use crate::settings::SettingError;
+use crate::units::{Cycles, Thousandths};
 
 /// What the worker knows right after it fetched a non-empty burst.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -136,7 +138,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range.
-    pub fn new(config: CpuConfig) -> Result<Self, OutOfRange> {
+    pub fn new(config: CpuConfig) -> Result<Self, SettingError> {
         config.check()?;
         let mut costs = [Cost::NONE; CpuConfig::MAX_CLASSES];
         for (cost, configured) in costs.iter_mut().zip(&config.costs) {
@@ -163,15 +165,15 @@ impl CpuFairDrop {
     }
 
     fn start_rule(&mut self) {
-        self.defers = matches!(self.config.rule, Rule::Fixed { .. });
+        self.defers = matches!(self.config.rule, Rule::Fixed(_));
         self.steered = match self.config.rule {
-            Rule::MimdBatch { max, .. } => max.0 << FRACTION,
-            Rule::MimdRing { start, .. } => start.0 << FRACTION,
-            Rule::Fixed { threshold } => threshold.0 << FRACTION,
-            Rule::Level { .. } | Rule::Kappa { .. } => 0,
+            Rule::MimdBatch(MimdBatch { max, .. }) => max.0 << FRACTION,
+            Rule::MimdRing(MimdRing { start, .. }) => start.0 << FRACTION,
+            Rule::Fixed(Fixed { threshold }) => threshold.0 << FRACTION,
+            Rule::Level(_) | Rule::Kappa(_) => 0,
         };
         self.level = Level::default();
-        self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level { .. }));
+        self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level(_)));
     }
 
     /// Right after a non-empty fetch: costs are rescaled by what the previous round really took, the shadow is served for the time that
@@ -188,37 +190,37 @@ impl CpuFairDrop {
         let overloaded = u64::from(poll.polled) + u64::from(poll.waiting) >= u64::from(self.config.batch);
         let weights = self.shadow.weights();
         let mut limit = match self.config.rule {
-            Rule::Level { burst, overhead } => {
+            Rule::Level(WaterLevel { burst, overhead }) => {
                 self.follow_level(poll, elapsed, useful, burst.0, overhead, overloaded);
                 return;
             }
-            Rule::Kappa { kappa } => {
+            Rule::Kappa(Kappa { kappa }) => {
                 let limit = match weights {
                     0 => u64::MAX,
                     _ => {
-                        (u128::from(elapsed << FRACTION) * u128::from(kappa) / 1_000 / u128::from(weights))
+                        (u128::from(elapsed << FRACTION) * u128::from(kappa.0) / 1_000 / u128::from(weights))
                             as u64
                     }
                 };
                 self.shadow.drain(elapsed << FRACTION);
                 limit
             }
-            Rule::Fixed { .. } => {
+            Rule::Fixed(_) => {
                 self.shadow.drain(elapsed << FRACTION);
                 self.steered
             }
-            Rule::MimdBatch { down, up, min, max } => {
+            Rule::MimdBatch(MimdBatch { down, up, min, max }) => {
                 self.shadow.drain(elapsed << FRACTION);
                 let factor = if poll.polled >= u32::from(self.config.batch) { down } else { up };
                 self.steered = times(self.steered, factor).clamp(min.0 << FRACTION, max.0 << FRACTION);
                 self.steered
             }
-            Rule::MimdRing { down, up, high, low, .. } => {
+            Rule::MimdRing(MimdRing { down, up, high, low, .. }) => {
                 self.shadow.drain(elapsed << FRACTION);
                 let factor = match poll.waiting {
                     waiting if waiting > high => down,
                     waiting if 0 < waiting && waiting < low => up,
-                    _ => 1_000,
+                    _ => Thousandths(1_000),
                 };
                 self.steered = times(self.steered, factor).clamp(ONE, CpuConfig::MAX_CYCLES.0 << FRACTION);
                 self.steered
@@ -244,7 +246,7 @@ impl CpuFairDrop {
         elapsed: u64,
         useful: u64,
         burst: u64,
-        overhead: u16,
+        overhead: Thousandths,
         overloaded: bool,
     ) {
         let waiting = poll.waiting.saturating_add(poll.polled);
@@ -265,7 +267,7 @@ impl CpuFairDrop {
             ring: self.config.ring,
             overloaded,
             below: below > 0,
-            affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead)),
+            affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead.0)),
         });
         // What a flow may save up: its rate for the length of a burst, or for two rounds where those are longer.
         let span = (u128::from(burst) * u128::from(self.config.clock) / 1_000_000_000) as u64;
@@ -296,7 +298,7 @@ impl CpuFairDrop {
             // Twice too dear to four times too cheap: beyond that the counter was wrong or the worker was not running.
             let scale = (busy * ONE / explained).clamp(ONE / 2, ONE * 4);
             self.scale = match self.config.rule {
-                Rule::Level { .. } | Rule::Kappa { .. } => self.scale - self.scale / 8 + scale / 8,
+                Rule::Level(_) | Rule::Kappa(_) => self.scale - self.scale / 8 + scale / 8,
                 // As published.
                 _ => scale,
             };
@@ -424,7 +426,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range; nothing changes then.
-    pub fn set_rule(&mut self, rule: Rule) -> Result<(), OutOfRange> {
+    pub fn set_rule(&mut self, rule: Rule) -> Result<(), SettingError> {
         rule.check()?;
         self.settle();
         self.config.rule = rule;
@@ -436,7 +438,7 @@ impl CpuFairDrop {
     ///
     /// # Errors
     /// A value out of its range, or another number of groups; nothing changes then.
-    pub fn set_shares(&mut self, table: &super::FlowTableConfig) -> Result<(), OutOfRange> {
+    pub fn set_shares(&mut self, table: &super::FlowTableConfig) -> Result<(), SettingError> {
         let table = super::FlowTableConfig { flows: self.config.table.flows, ..table.clone() };
         table.check()?;
         self.shadow.reweigh(&table)?;
@@ -462,7 +464,7 @@ impl CpuFairDrop {
             backlogged: self.shadow.backlogged(),
             threshold: if limit == u64::MAX { limit } else { limit >> FRACTION },
             level: match self.config.rule {
-                Rule::Level { .. } => ((self.level.level() * 1_000_000) >> 32) as u32,
+                Rule::Level(_) => ((self.level.level() * 1_000_000) >> 32) as u32,
                 _ => 0,
             },
             scale: ((self.scale * 1_000) >> 16) as u32,
@@ -477,6 +479,6 @@ impl CpuFairDrop {
     }
 }
 
-fn times(value: u64, thousandths: u16) -> u64 {
-    (u128::from(value) * u128::from(thousandths) / 1_000) as u64
+fn times(value: u64, factor: Thousandths) -> u64 {
+    (u128::from(value) * u128::from(factor.0) / 1_000) as u64
 }

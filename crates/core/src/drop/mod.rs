@@ -29,7 +29,10 @@ mod tests;
 mod together;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
-pub use config::{BandwidthConfig, CpuConfig, FlowTableConfig, ProcessingClass, Rule, Share, ShareId};
+pub use config::{
+    BandwidthConfig, CpuConfig, FairDropConfig, Fixed, FlowTableConfig, Groups, Kappa, MimdBatch, MimdRing,
+    ProcessingClass, Rule, Share, ShareId, WaterLevel,
+};
 pub use fairdrop::{CpuFairDrop, CpuView, Poll, Ticket};
 pub use shadow::FlowView;
 pub use together::SharedShadow;

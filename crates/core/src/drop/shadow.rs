@@ -42,7 +42,8 @@ use alloc::vec::Vec;
 use super::config::{FlowTableConfig, ProcessingClass, ShareId};
 use super::departures::Departures;
 use super::table::{Flow, IDLE, Table};
-use crate::out_of_range::{OutOfRange, within};
+use crate::out_of_range::within;
+use crate::settings::SettingError;
 
 /// One flow of a dropper's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -312,7 +313,7 @@ impl Shadow {
     ///
     /// # Errors
     /// The number of groups would change.
-    pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), OutOfRange> {
+    pub(super) fn reweigh(&mut self, config: &FlowTableConfig) -> Result<(), SettingError> {
         let groups = self.groups.len() as u64;
         within("groups", config.groups.len() as u64, (groups, groups, "groups"))?;
         self.rebuild(config, self.given);

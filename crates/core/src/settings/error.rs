@@ -85,6 +85,15 @@ impl SettingError {
     }
 }
 
+impl From<crate::OutOfRange> for SettingError {
+    fn from(error: crate::OutOfRange) -> Self {
+        let crate::OutOfRange { key, value, min, max, unit } = error;
+        let told = |text: String| String::from(text.trim_end());
+        let valid = told(format!("{min} to {max} {unit}"));
+        Self::OutOfRange { key, value: told(format!("{value} {unit}")), valid }
+    }
+}
+
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

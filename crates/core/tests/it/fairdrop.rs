@@ -1,11 +1,11 @@
 //! FairDrop's droppers from outside: bad input, absurd measurements, changes of cost, a full table, no allocation.
 
-use evenkeel_core::OutOfRange;
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass, Rule,
-    Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, Fixed, FlowTableConfig, Kappa, Poll,
+    ProcessingClass, Rule, Share, ShareId,
 };
-use evenkeel_core::{BitRate, Bytes, Cycles, Nanos, Reason};
+use evenkeel_core::settings::SettingError;
+use evenkeel_core::{BitRate, Bytes, Cycles, Nanos, Reason, Thousandths};
 
 fn hash(flow: u64) -> u64 {
     (flow + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -18,26 +18,29 @@ fn two_classes(rule: Rule) -> CpuFairDrop {
 
 #[test]
 fn values_out_of_range_are_refused_by_name() {
+    let kappa = |kappa| Rule::Kappa(Kappa { kappa: Thousandths(kappa) });
     let cpu = |change: &dyn Fn(&mut CpuConfig)| {
         let mut config = CpuConfig::default();
         change(&mut config);
-        let OutOfRange { key, .. } = CpuFairDrop::new(config).unwrap_err();
-        key
+        match CpuFairDrop::new(config).unwrap_err() {
+            SettingError::OutOfRange { key, .. } => key,
+            other => panic!("{other}"),
+        }
     };
     assert_eq!(cpu(&|c| c.costs = vec![Cycles(0)]), "costs");
     assert_eq!(cpu(&|c| c.costs = vec![Cycles(u64::MAX)]), "costs");
     assert_eq!(cpu(&|c| c.costs = vec![]), "costs");
-    assert_eq!(cpu(&|c| c.rule = Rule::Kappa { kappa: 999 }), "kappa");
-    assert_eq!(cpu(&|c| c.rule = Rule::Fixed { threshold: Cycles(0) }), "threshold");
+    assert_eq!(cpu(&|c| c.rule = kappa(999)), "kappa");
+    assert_eq!(cpu(&|c| c.rule = Rule::Fixed(Fixed { threshold: Cycles(0) })), "cycles");
     assert_eq!(cpu(&|c| c.ring = 255), "ring");
     assert_eq!(cpu(&|c| c.table.flows = 0), "flows");
     assert_eq!(cpu(&|c| c.table.shares[0].weight = 0), "shares.weight");
     assert_eq!(cpu(&|c| c.table.shares[0].group = 1), "shares.group");
     let link = BandwidthConfig { threshold: Bytes(1_537), ..BandwidthConfig::new(BitRate(1_000_000)) };
     let error = BandwidthFairDrop::new(link).unwrap_err();
-    assert_eq!(error.to_string(), "threshold 1537 bytes is out of range: 1538 to 1000000000 bytes");
+    assert_eq!(error.to_string(), "threshold: 1537B is out of range; valid: 1538B to 1000000000B");
     let mut live = two_classes(Rule::default());
-    assert!(live.set_rule(Rule::Kappa { kappa: 1 }).is_err());
+    assert!(live.set_rule(kappa(1)).is_err());
     assert_eq!(live.config().rule, Rule::default());
 }
 

@@ -1,10 +1,11 @@
 //! Changes of the configuration while the pipeline runs. Each is checked as a whole first: what is
 //! refused has changed nothing.
 
-use evenkeel_config::{DisciplineConfig, FairDropConfig, ForwarderState, LinkConfig, RouterConfig};
+use evenkeel_config::{DisciplineConfig, ForwarderState, LinkConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::settings::{Change, Settings as _};
+use evenkeel_core::drop::FairDropConfig;
+use evenkeel_core::settings::{Change, SettingError, Settings as _};
 
 use super::fairdrop::{FairDrop, Machine};
 use super::packet::BURST;
@@ -146,20 +147,18 @@ impl Pipeline {
         }
     }
 
-    /// Changes a key of `[fairdrop]`; `value` as in a configuration file, without quotes. A router
-    /// without the table gets one with its defaults, and `on` as said.
+    /// Changes a key of `[fairdrop]`. A router without the table gets one with its defaults, and `on`
+    /// as said.
     ///
     /// # Errors
-    /// No such key, or a value out of its range; nothing changed.
-    pub fn set_fairdrop(&mut self, key: &str, value: &str) -> Result<(), CommandError> {
-        let classes = self.settings.classes();
-        let changed = match self.fairdrop.as_ref().map(FairDrop::config) {
-            Some(known) => known.changed(key, value, &classes),
-            None => FairDropConfig::off(&classes).changed(key, value, &classes),
-        };
-        let config = changed.map_err(invalid)?;
-        sharing::check_fairdrop(self.settings.shares.as_ref(), &config)?;
-        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, key) {
+    /// A value out of its range, or what several workers cannot have; nothing changed.
+    pub fn set_fairdrop(&mut self, change: &Change) -> Result<(), CommandError> {
+        let known = self.fairdrop.as_ref().map(FairDrop::config);
+        let mut config = known.cloned().unwrap_or_else(FairDropConfig::off);
+        let classes = self.settings.classes().len();
+        config.set_live(change, classes as u16).map_err(refused_fairdrop)?;
+        sharing::check_fairdrop(self.settings.shares.as_ref(), &config, classes)?;
+        if let (Some(fairdrop), "rule") = (&mut self.fairdrop, change.key) {
             return fairdrop.set_rule(&config).map_err(refused_fairdrop);
         }
         self.build_fairdrop(Some(&config))
@@ -265,6 +264,6 @@ impl Pipeline {
     }
 }
 
-fn refused_fairdrop(error: evenkeel_core::OutOfRange) -> CommandError {
+fn refused_fairdrop(error: SettingError) -> CommandError {
     CommandError::Invalid(format!("fairdrop: {error}"))
 }

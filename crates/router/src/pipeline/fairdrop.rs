@@ -10,9 +10,14 @@
 //! Frames for the host are never judged to their harm: the kernel has its own copy of them. Packets that are made here (ICMP answers) and
 //! those that waited for a neighbour are not judged again.
 
-use evenkeel_config::{FairDropConfig, LinkConfig};
-use evenkeel_core::drop::{BandwidthFairDrop, CpuFairDrop, Poll, ProcessingClass, ShareId, Ticket};
-use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, OutOfRange, Reason};
+use evenkeel_config::LinkConfig;
+use evenkeel_core::drop::{
+    BandwidthFairDrop, CpuFairDrop, FairDropConfig, Poll, ProcessingClass, ShareId, Ticket,
+};
+use evenkeel_core::settings::SettingError;
+use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
+
+use evenkeel_settings::entries;
 
 use super::cycles::Meter;
 use super::packet::BURST;
@@ -59,7 +64,7 @@ impl FairDrop {
         classes: usize,
         links: &[LinkConfig],
         shares: Option<&WorkerShares>,
-    ) -> Result<Self, OutOfRange> {
+    ) -> Result<Self, SettingError> {
         let mut fairdrop = Self {
             config: config.clone(),
             cpu: None,
@@ -71,7 +76,7 @@ impl FairDrop {
         };
         if config.on && config.cpu {
             let Machine { hertz, ring, batch, services } = machine;
-            fairdrop.cpu = Some(CpuFairDrop::new(config.cpu_config(services, hertz, batch, ring))?);
+            fairdrop.cpu = Some(CpuFairDrop::new(config.cpu(classes, services, hertz, batch, ring))?);
         }
         for (at, link) in links.iter().enumerate() {
             let dropper = fairdrop.for_link(at, link.core.rate)?;
@@ -80,9 +85,9 @@ impl FairDrop {
         Ok(fairdrop)
     }
 
-    fn for_link(&self, at: usize, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, OutOfRange> {
+    fn for_link(&self, at: usize, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, SettingError> {
         let Some(rate) = rate.filter(|_| self.config.on && self.config.bandwidth) else { return Ok(None) };
-        let mut dropper = BandwidthFairDrop::new(self.config.bandwidth_config(rate))?;
+        let mut dropper = BandwidthFairDrop::new(self.config.link(self.classes.len(), rate))?;
         if let Some(shares) = &self.shares {
             dropper.share(shares.shadow(at), shares.worker())?;
         }
@@ -121,7 +126,7 @@ impl FairDrop {
     }
 
     /// Only the rule changes: flows keep what they are charged for.
-    pub(super) fn set_rule(&mut self, config: &FairDropConfig) -> Result<(), OutOfRange> {
+    pub(super) fn set_rule(&mut self, config: &FairDropConfig) -> Result<(), SettingError> {
         if let Some(cpu) = &mut self.cpu {
             cpu.set_rule(config.rule)?;
         }
@@ -130,9 +135,9 @@ impl FairDrop {
     }
 
     /// Whether a link can have this rate.
-    pub(super) fn check_rate(&self, rate: BitRate) -> Result<(), OutOfRange> {
+    pub(super) fn check_rate(&self, rate: BitRate) -> Result<(), SettingError> {
         if self.config.on && self.config.bandwidth {
-            self.config.bandwidth_config(rate).check()?;
+            self.config.link(self.classes.len(), rate).check()?;
         }
         Ok(())
     }
@@ -143,7 +148,7 @@ impl FairDrop {
         now: Nanos,
         at: usize,
         rate: Option<BitRate>,
-    ) -> Result<(), OutOfRange> {
+    ) -> Result<(), SettingError> {
         let dropper = match (self.links.get_mut(at).and_then(Option::take), rate) {
             (Some(mut known), Some(rate)) => {
                 known.set_rate(now, rate)?;
@@ -219,9 +224,11 @@ impl FairDrop {
     }
 
     pub(super) fn view(&self, class_names: &[String], service_names: &[String]) -> FairDropSnapshot {
+        let names: Vec<_> = class_names.iter().map(String::as_str).collect();
+        let settings = entries(&self.config, &names).into_iter();
         let mut view = FairDropSnapshot {
             on: self.config.on,
-            settings: self.config.entries(&class_names.iter().map(String::as_str).collect::<Vec<_>>()),
+            settings: settings.map(|(key, value)| (key.to_owned(), value)).collect(),
             classes: class_names
                 .iter()
                 .zip(&self.classes)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use evenkeel_config::workers::{fairdrop_for_workers, link_for_workers};
-use evenkeel_config::{DisciplineConfig, FairDropConfig, LinkConfig, RouterConfig};
-use evenkeel_core::drop::SharedShadow;
+use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
+use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::share::SharedLink;
 
@@ -100,9 +100,10 @@ pub(super) fn check_link(shares: Option<&WorkerShares>, link: &LinkConfig) -> Re
 pub(super) fn check_fairdrop(
     shares: Option<&WorkerShares>,
     fairdrop: &FairDropConfig,
+    classes: usize,
 ) -> Result<(), CommandError> {
     match shares {
         None => Ok(()),
-        Some(_) => fairdrop_for_workers(fairdrop).map_err(CommandError::Invalid),
+        Some(_) => fairdrop_for_workers(fairdrop, classes).map_err(CommandError::Invalid),
     }
 }

@@ -1,6 +1,6 @@
 //! Pipelines of several workers of one router, stepped by hand: what they share, and what commands do to it.
 
-use crate::common::{self, Bed, Udp};
+use crate::common::{self, Bed, Udp, set_fairdrop};
 use evenkeel_config::{RouterConfig, parse_discipline};
 use evenkeel_core::settings::Change;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};
@@ -81,11 +81,11 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let lct = parse_discipline("{ kind = \"lct\" }", &["light", "heavy"]).unwrap();
     let refused = workers[0].pipeline.swap(now, "p1", lct);
     assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
-    let refused = workers[0].pipeline.set_fairdrop("groups", "class");
+    let refused = set_fairdrop(&mut workers[0].pipeline, "groups", "class");
     assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
     for worker in &mut workers {
-        worker.pipeline.set_fairdrop("bandwidth", "false").unwrap();
-        worker.pipeline.set_fairdrop("on", "true").unwrap();
+        set_fairdrop(&mut worker.pipeline, "bandwidth", "false").unwrap();
+        set_fairdrop(&mut worker.pipeline, "on", "true").unwrap();
     }
     let text = ROUTER.to_owned()
         + "[[port]]\nname = \"p0\"\ninterface = \"eth0\"\n[[port]]\nname = \"p1\"\ninterface = \"eth1\"\n";

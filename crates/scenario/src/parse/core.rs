@@ -1,7 +1,8 @@
 //! `[core]`.
 
 use evenkeel_config::parse::Unique;
-use evenkeel_core::drop::Rule;
+use evenkeel_core::Thousandths;
+use evenkeel_core::drop::{Fixed, Kappa, MimdBatch, MimdRing, Rule, WaterLevel};
 use evenkeel_core::{Cycles, Nanos};
 use evenkeel_settings::read::{Fields, Reader};
 
@@ -33,19 +34,19 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
     let rule = match core.text("rule").unwrap_or("level") {
         "none" => None,
         "kappa" => {
-            Some(Rule::Kappa { kappa: (core.number("kappa").unwrap_or(1.08) * 1_000.0).round() as u16 })
+            let kappa = (core.number("kappa").unwrap_or(1.08) * 1_000.0).round() as u32;
+            Some(Rule::Kappa(Kappa { kappa: Thousandths(kappa) }))
         }
-        "fixed" => Some(Rule::Fixed { threshold }),
-        "mimd-batch" => Some(Rule::MimdBatch { down: 900, up: 1_100, min: Cycles(1), max: threshold }),
-        "mimd-ring" => match Rule::MIMD_RING {
-            Rule::MimdRing { down, up, high, low, .. } => {
-                Some(Rule::MimdRing { down, up, high, low, start: threshold })
-            }
-            other => Some(other),
-        },
+        "fixed" => Some(Rule::Fixed(Fixed { threshold })),
+        "mimd-batch" => {
+            let rule = MimdBatch { min: Cycles(1), max: threshold, ..MimdBatch::default() };
+            Some(Rule::MimdBatch(rule))
+        }
+        "mimd-ring" => Some(Rule::MimdRing(MimdRing { start: threshold, ..MimdRing::default() })),
         _ => match Rule::default() {
-            Rule::Level { burst, overhead } => {
-                Some(Rule::Level { burst: core.time("burst").unwrap_or(burst), overhead })
+            Rule::Level(level) => {
+                let burst = core.time("burst").unwrap_or(level.burst);
+                Some(Rule::Level(WaterLevel { burst, ..level }))
             }
             other => Some(other),
         },

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use evenkeel_config::change::FAIRDROP;
 use evenkeel_config::parse::Unique;
-use evenkeel_config::{Change, ChangeError, DisciplineConfig, FairDropConfig, RouterConfig, parse_change};
+use evenkeel_config::{Change, ChangeError, DisciplineConfig, RouterConfig, parse_change, parse_fairdrop};
 use evenkeel_core::Nanos;
+use evenkeel_core::drop::FairDropConfig;
+use evenkeel_core::settings::Settings;
 use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
@@ -167,7 +169,7 @@ impl Disciplines {
             }
             Change::Link(_)
             | Change::Control(_)
-            | Change::FairDrop { .. }
+            | Change::FairDrop(_)
             | Change::Admission(_)
             | Change::WholeAdmission(_) => {}
         }
@@ -254,7 +256,8 @@ fn fairdrop_change(
         )));
     }
     let classes = config.class_names();
-    let known = config.fairdrop.clone().unwrap_or_else(|| FairDropConfig::off(&classes));
-    known.changed(key, value, &classes)?;
-    Ok(Change::FairDrop { key: key.to_owned(), value: value.to_owned() })
+    let change = parse_fairdrop(key, value, &classes)?;
+    let mut changed = config.fairdrop.clone().unwrap_or_else(FairDropConfig::off);
+    changed.set_live(&change, config.class_count()).map_err(|error| ChangeError(error.to_string()))?;
+    Ok(Change::FairDrop(change))
 }

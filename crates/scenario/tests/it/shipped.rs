@@ -170,7 +170,7 @@ fn run(scenario: &Scenario) -> Results {
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
                 Change::Control(_)
-                | Change::FairDrop { .. }
+                | Change::FairDrop(_)
                 | Change::Admission(_)
                 | Change::WholeAdmission(_) => {
                     panic!("{}: no figure here is about these", scenario.name)

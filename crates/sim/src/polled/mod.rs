@@ -11,7 +11,8 @@ use evenkeel_core::drop::{
     BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass,
     Share, ShareId,
 };
-use evenkeel_core::{Bytes, Cycles, Nanos, OutOfRange};
+use evenkeel_core::settings::SettingError;
+use evenkeel_core::{Bytes, Cycles, Nanos};
 use evenkeel_scenario::core_model::{CoreFlows, CoreModel};
 
 use arrivals::Arrivals;
@@ -123,7 +124,7 @@ impl PolledCore {
     ///
     /// # Errors
     /// A value that the droppers refuse.
-    pub fn new(model: &CoreModel, seed: u64) -> Result<Self, OutOfRange> {
+    pub fn new(model: &CoreModel, seed: u64) -> Result<Self, SettingError> {
         let (mut costs, mut shares, mut flows) = (Vec::new(), Vec::new(), Vec::new());
         let cycles = |at: Nanos| (u128::from(at.0) * u128::from(model.clock) / 1_000_000_000) as u64;
         let class_of = |cost: u64, costs: &mut Vec<u64>| {
@@ -170,7 +171,7 @@ impl PolledCore {
                 BandwidthFairDrop::new(BandwidthConfig { buffer: Bytes(link.buffer.0 / 2), ..config })
             });
             let buffer = u128::from(link.buffer.0 * 8) * u128::from(model.clock);
-            Ok::<_, OutOfRange>(Out {
+            Ok::<_, SettingError>(Out {
                 fair: fair.transpose()?,
                 waiting: 0,
                 rate: link.rate.0,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_core::drop::{BandwidthConfig, BandwidthFairDrop, FlowTableConfig, Rule, ShareId};
+use evenkeel_core::drop::{BandwidthConfig, BandwidthFairDrop, Fixed, FlowTableConfig, Rule, ShareId};
 use evenkeel_core::reference::{CoreBudget, CoreFlow};
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos};
 use evenkeel_scenario::Scenario;
@@ -279,7 +279,8 @@ fn a_free_link_and_a_free_core_refuse_nothing() {
 fn published_rules_depend_on_the_threshold() {
     let kinds = || vec![flows(18, 744_000, 354, 1), flows(2, 744_000, 3_545, 1)];
     let ratio = |threshold| {
-        let model = CoreModel { refuse: 0, ..model(Rule::Fixed { threshold: Cycles(threshold) }, kinds()) };
+        let model =
+            CoreModel { refuse: 0, ..model(Rule::Fixed(Fixed { threshold: Cycles(threshold) }), kinds()) };
         let (cycles, _) = against_water_filling(&model, 100, 100, None);
         cycles[19] / cycles[0]
     };

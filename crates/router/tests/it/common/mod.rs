@@ -12,7 +12,7 @@ use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_router::mirror::MirrorEvent;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::{LinkState, Pipeline, Round, WorkerShares};
-use evenkeel_router::{Disciplines, Snapshot};
+use evenkeel_router::{CommandError, Disciplines, Snapshot};
 
 /// What a test frame is like.
 #[derive(Clone, Copy, Debug)]
@@ -285,4 +285,10 @@ pub fn assert_conserved(snapshot: &Snapshot) {
     assert_eq!(handed, entered, "what was handed to links came in there");
     let buffers = &snapshot.buffers;
     assert_eq!(buffers.total - buffers.free - buffers.lent, held, "no buffer is lost");
+}
+
+/// Changes a key of `[fairdrop]` as `evenkeel ctl fairdrop` does.
+pub fn set_fairdrop(pipeline: &mut Pipeline, key: &str, value: &str) -> Result<(), CommandError> {
+    let change = evenkeel_config::parse_fairdrop(key, value, &[]);
+    pipeline.set_fairdrop(&change.map_err(|error| CommandError::Invalid(error.to_string()))?)
 }
