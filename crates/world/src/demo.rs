@@ -315,7 +315,7 @@ mod tests {
         }
         let text = demo.introduction();
         for told in
-            ["60 Mbit/s", "weights: bulk 100, video 1000", "X_DELAY: bulk 400 us", "ring: 128", "ring: 4"]
+            ["60 Mbit/s", "weight: bulk 100, video 1000", "x_delay: bulk 400us", "slots 128", "slots 4"]
         {
             assert!(text.contains(told), "{told} in:\n{text}");
         }

@@ -187,7 +187,7 @@ fn json_is_json_for_good_and_bad_files() {
     let value = read(&good, 0);
     assert_eq!(value["ok"], true);
     assert_eq!(value["links"][0]["rate_bps"], 100_000_000);
-    assert_eq!(value["links"][0]["settings"]["limit"], "50");
+    assert_eq!(value["links"][0]["settings"]["limit.rest"], "50");
     let value = read(&bad, 2);
     assert_eq!(value["ok"], false);
     assert_eq!(value["errors"][0]["line"], 19);

@@ -229,9 +229,12 @@ fn an_override_of_one_step_takes_the_place_of_what_it_sets() {
 }
 
 #[test]
-fn what_a_configuration_cannot_say_is_set_at_the_start() {
+fn a_limit_of_one_class_is_said_in_the_configuration() {
     let without = scenario().with_ablation("one limit").unwrap();
-    assert_eq!(without.steps[0].set[0].class.as_deref(), Some("gold"));
+    let router = &without.router("r1").unwrap().config;
+    let DisciplineConfig::Lct(lct) = &router.link("r2").unwrap().discipline else { panic!("{router:?}") };
+    let gold = router.class_names().iter().position(|name| *name == "gold").unwrap();
+    assert_eq!((lct.limit.get(gold), lct.limit.rest()), (9, 50));
     assert_eq!(without.steps[1].set.len(), 2, "a limit of all classes is not the same knob");
 }
 
