@@ -1,7 +1,9 @@
-//! `evenkeel-bench blocked`: what changes of a running router cost: effective blocked time, packets lost by the offered rate.
+//! `evenkeel-bench blocked`: what changes of a running router cost: effective blocked time, packets
+//! lost by the offered rate.
 //!
-//! In memory and virtual time: 10,000 packets a second to a link that carries a little more, with a standing queue when the change is made. Beside it the
-//! time that the worker is away for the change, measured: what arrives meanwhile waits in the receive ring.
+//! In memory and virtual time: 10,000 packets a second to a link that carries a little more, with a
+//! standing queue when the change is made. Beside it the time that the worker is away for the
+//! change, measured: what arrives meanwhile waits in the receive ring.
 
 use std::time::Instant;
 
@@ -23,7 +25,8 @@ const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 5];
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SINK: [u8; 6] = [2, 0, 0, 0, 0, 4];
 const SPACING: Nanos = Nanos::from_micros(100);
-/// Packets sent before the change at once, so that there is a queue; and one by one, before and after it.
+/// Packets sent before the change at once, so that there is a queue; and one by one, before and
+/// after it.
 const AHEAD: u64 = 60;
 const EACH: u64 = 5_000;
 const REPEATS: usize = 5;
@@ -80,7 +83,8 @@ fn config(link: &str, rate: &str) -> RouterConfig {
 /// With further tables.
 fn config_and(link: &str, rate: &str, tables: &str) -> RouterConfig {
     let text = format!(
-        "{}[[port]]\nname = \"other\"\ninterface = \"other\"\n[[link]]\nport = \"out\"\nrate = \"{rate}\"\n{link}\n{tables}",
+        "{}[[port]]\nname = \"other\"\ninterface = \"other\"\n[[link]]\nport = \"out\"\nrate = \
+         \"{rate}\"\n{link}\n{tables}",
         include_str!("router.toml")
     );
     RouterConfig::parse(&text, "blocked.toml").unwrap_or_else(|error| panic!("{error}"))
@@ -111,7 +115,17 @@ impl Bed {
         let (other, _unused) = MemoryPort::pair(options, ("other", OTHER), ("far", SINK));
         let frames = (0..64).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, 446)).collect();
         let ports = vec![port_in, port_out, other];
-        Self { pipeline, ports, host, sink, pool: FramePool::new(1024), frames, now, sent: 0, arrived: 0 }
+        Self {
+            pipeline,
+            ports,
+            host,
+            sink,
+            pool: FramePool::new(1024),
+            frames,
+            now,
+            sent: 0,
+            arrived: 0,
+        }
     }
 
     fn send(&mut self, packets: u64, spacing: Nanos) {
@@ -133,7 +147,8 @@ impl Bed {
     }
 }
 
-/// Packets that waited when the change was made, packets lost, and microseconds that the worker was away.
+/// Packets that waited when the change was made, packets lost, and microseconds that the worker was
+/// away.
 fn change(before: &str, after: &str) -> (u64, u64, f64) {
     let mut bed = Bed::new(before);
     bed.send(EACH, SPACING);
@@ -184,7 +199,8 @@ fn change(before: &str, after: &str) -> (u64, u64, f64) {
 
 pub(crate) fn run() {
     println!(
-        "Changes of a running router: effective blocked time (packets lost / offered rate; 10,000 packets a second, in memory)"
+        "Changes of a running router: effective blocked time (packets lost / offered rate; 10,000 \
+         packets a second, in memory)"
     );
     println!(
         "  {:<42} {:>8} {:>6} {:>13} {:>26}",

@@ -31,8 +31,8 @@ pub(crate) struct Deciding {
 impl Deciding {
     pub(crate) fn new(nodes: u16, links: usize, classes: usize, rounds: u16) -> Self {
         let variant = (Variant::Multiple, rounds);
-        let scheduler =
-            Scheduler::new(&config(nodes, links, classes, variant)).expect("the sizes are in range");
+        let scheduler = Scheduler::new(&config(nodes, links, classes, variant))
+            .expect("the sizes are in range");
         Self { scheduler, present: u64::MAX >> (64 - nodes), cycle: 0, rounds: 0 }
     }
 
@@ -70,7 +70,8 @@ impl Deciding {
 
 pub(crate) fn run() {
     println!(
-        "Cluster: one decision (selection, preferences, matching, second pass); lengths and arrivals at random ({ROUNDS} rounds in turn)"
+        "Cluster: one decision (selection, preferences, matching, second pass); lengths and \
+         arrivals at random ({ROUNDS} rounds in turn)"
     );
     let mut cases: Vec<Case<'_>> = Vec::new();
     for (nodes, links, classes, decisions, _) in SIZES {
@@ -158,7 +159,8 @@ impl Frames {
     fn parse(&mut self, times: u64) -> f64 {
         let begin = Instant::now();
         for _ in 0..times {
-            let parsed = self.parser.parse(black_box(&self.frame), None).expect("it was built here");
+            let parsed =
+                self.parser.parse(black_box(&self.frame), None).expect("it was built here");
             black_box(parsed.body.len());
         }
         begin.elapsed().as_nanos() as f64 / times as f64

@@ -1,7 +1,9 @@
-//! `evenkeel-bench cluster-scale DOCS`: how far a cluster scales. Writes DOCS/cluster-scale.md and its figure.
+//! `evenkeel-bench cluster-scale DOCS`: how far a cluster scales. Writes DOCS/cluster-scale.md and
+//! its figure.
 //!
-//! Decisions are measured here; frames are counted by the code that builds them; throughput is simulated by the engines that run live, with
-//! the paper's forwarders (5.376 us a packet) and the measured cost of decisions, on another core.
+//! Decisions are measured here; frames are counted by the code that builds them; throughput is
+//! simulated by the engines that run live, with the paper's forwarders (5.376 us a packet) and the
+//! measured cost of decisions, on another core.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -56,7 +58,8 @@ fn measure(&(size, classes, announced, decisions): &(u16, usize, u16, u64)) -> R
         *count = builder.fragments(state_bytes(&cluster));
         exchange = Nanos(builder.state_wire_bytes() as u64 * u64::from(size - 1) * BYTE);
     }
-    // What the paper's machines need, and what the frames of all others take on one port. The master hears answers after two of them.
+    // What the paper's machines need, and what the frames of all others take on one port. The
+    // master hears answers after two of them.
     cluster.t_br = Nanos::from_micros(72).max(exchange + Nanos::from_micros(20));
     cluster.long_wait = true;
     let mut model = ModelConfig::paper(cluster);
@@ -90,9 +93,14 @@ fn measure(&(size, classes, announced, decisions): &(u16, usize, u16, u64)) -> R
 pub(crate) fn run(docs: &Path) {
     let rows: Vec<Row> = SIZES.iter().map(measure).collect();
     let mut page = String::from(
-        "# How far a cluster scales\n\nWritten by `evenkeel-bench cluster-scale docs`: decisions measured on one core of the machine it ran on, frames counted, throughput\nsimulated (64-byte packets, always backlogged, P-DS with rule B, the paper's forwarders, exchange at 1 Gbit/s, decisions on another core).\n\n",
+        "# How far a cluster scales\n\nWritten by `evenkeel-bench cluster-scale docs`: decisions \
+         measured on one core of the machine it ran on, frames counted, throughput\nsimulated \
+         (64-byte packets, always backlogged, P-DS with rule B, the paper's forwarders, exchange \
+         at 1 Gbit/s, decisions on another core).\n\n",
     );
-    page += "| M = N | K | l | one decision, us | announced, bytes per forwarder | frames (1500) | frames (9000) | exchange, us | rounds per exchange | throughput, % of no WFQ |\n|---|---|---|---|---|---|---|---|---|---|\n";
+    page += "| M = N | K | l | one decision, us | announced, bytes per forwarder | frames (1500) | \
+             frames (9000) | exchange, us | rounds per exchange | throughput, % of no WFQ \
+             |\n|---|---|---|---|---|---|---|---|---|---|\n";
     for row in &rows {
         let _ = writeln!(
             page,
@@ -111,33 +119,45 @@ pub(crate) fn run(docs: &Path) {
     }
     page += TEXT;
     fs::write(docs.join("cluster-scale.md"), &page).expect("the folder can be written");
-    fs::write(docs.join("images/cluster-scale.svg"), figure(&rows)).expect("the folder can be written");
+    fs::write(docs.join("images/cluster-scale.svg"), figure(&rows))
+        .expect("the folder can be written");
     print!("{page}");
 }
 
 const TEXT: &str = "
 ![One decision, the exchange and the slot of a packet by size](images/cluster-scale.svg)
 
-Exchange: the frames of all other forwarders one after the other on one port; T_br is that and 20 us, at least 72 us.
+Exchange: the frames of all other forwarders one after the other on one port; T_br is that and 20 \
+us, at least 72 us.
 
 ## Where it stops
 
-P-DS hides an exchange and its decisions behind the window before. That works as long as both take less time than the window:
+P-DS hides an exchange and its decisions behind the window before. That works as long as both take \
+less time than the window:
 
-- **Decisions.** One per round, so one must take less than a packet's slot (5.4 us for the paper's forwarders, 0.67 us for 64 bytes at 1 Gbit/s, 12.3 us for
-  1500). Where the line of decisions crosses that of the slot in the figure, a deciding core is full.
-- **Frames.** A forwarder hears 6·l·N·K bytes from each of M − 1 others for each window. This grows with the cube of the size; where the line of exchanges crosses
+- **Decisions.** One per round, so one must take less than a packet's slot (5.4 us for the paper's \
+forwarders, 0.67 us for 64 bytes at 1 Gbit/s, 12.3 us for
+  1500). Where the line of decisions crosses that of the slot in the figure, a deciding core is \
+  full.
+- **Frames.** A forwarder hears 6·l·N·K bytes from each of M − 1 others for each window. This \
+grows with the cube of the size; where the line of exchanges crosses
   120 slots, the wire of the exchange is full.
 
 ## What to do then
 
-- **Groups.** Split the links among groups of forwarders, each with an exchange of its own: M and N fall, and with them decisions (as their product) and frames. What
-  is lost: a forwarder only sends on its group's links, so the balancer must choose the group by destination.
-- **Longer slots.** `round_bytes` lets a pair go on for many packets for one decision, with shares as exact as before. It is the first thing to try when decisions are
+- **Groups.** Split the links among groups of forwarders, each with an exchange of its own: M and \
+N fall, and with them decisions (as their product) and frames. What
+  is lost: a forwarder only sends on its group's links, so the balancer must choose the group by \
+  destination.
+- **Longer slots.** `round_bytes` lets a pair go on for many packets for one decision, with shares \
+as exact as before. It is the first thing to try when decisions are
   what is full.
-- **Jumbo frames** save headers and interrupts, not bytes: see the two columns of frames. They need a larger T_br.
-- **Pipelining and p.** Announce little (l) and decide many rounds (p): a queue is used every N·K rounds or so, so l = 4 lasts for a long time. When the
-  first queue is used up the window ends: that is why rounds per exchange fall short of l + p in the table.
+- **Jumbo frames** save headers and interrupts, not bytes: see the two columns of frames. They \
+need a larger T_br.
+- **Pipelining and p.** Announce little (l) and decide many rounds (p): a queue is used every N·K \
+rounds or so, so l = 4 lasts for a long time. When the
+  first queue is used up the window ends: that is why rounds per exchange fall short of l + p in \
+  the table.
 - **A faster exchange.** The exchange may have its own port: 10 Gbit/s move the second limit by ten.
 ";
 
@@ -148,13 +168,18 @@ fn figure(rows: &[Row]) -> String {
     // 0.1 us to 100 ms.
     let y = |nanos: f64| top + height - (nanos / 100.0).log10().clamp(0.0, 6.0) / 6.0 * height;
     let mut svg = String::from(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 350\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"760\" height=\"350\" fill=\"white\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 350\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"760\" height=\"350\" \
+         fill=\"white\"/>\n",
     );
-    for (n, label) in ["0.1 us", "1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms"].iter().enumerate() {
+    for (n, label) in
+        ["0.1 us", "1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms"].iter().enumerate()
+    {
         let at = top + height - n as f64 / 6.0 * height;
         let _ = writeln!(
             svg,
-            "<path d=\"M{left} {at:.1}h{width}\" stroke=\"#ddd\"/><text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            "<path d=\"M{left} {at:.1}h{width}\" stroke=\"#ddd\"/><text x=\"{:.0}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{label}</text>",
             left - 6.0,
             at + 4.0
         );
@@ -182,12 +207,15 @@ fn figure(rows: &[Row]) -> String {
         ("window of 120 slots", "#3c7a3c", &|_| slot * f64::from(ROUNDS)),
     ];
     for (name, colour, value) in lines {
-        let points: Vec<String> =
-            rows.iter().map(|row| format!("{:.1},{:.1}", x(row.size.into()), y(value(row)))).collect();
+        let points: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{:.1},{:.1}", x(row.size.into()), y(value(row))))
+            .collect();
         let end = rows.last().map_or(0.0, |row| y(value(row)));
         let _ = writeln!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text x=\"{:.0}\" y=\"{:.1}\" fill=\"{colour}\">{name}</text>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text \
+             x=\"{:.0}\" y=\"{:.1}\" fill=\"{colour}\">{name}</text>",
             points.join(" "),
             left + width + 8.0,
             end + 4.0

@@ -1,12 +1,17 @@
-//! `evenkeel-bench cores`: two workers that share an outgoing link against one that has it alone, in memory.
+//! `evenkeel-bench cores`: two workers that share an outgoing link against one that has it alone,
+//! in memory.
 //!
-//! Each worker is a thread with a pipeline, ports in memory, and a host of its own: frames are made, forwarded and thrown away in the same thread, so
-//! nothing is shared but the link. What is compared: frames forwarded per second with a rate that binds nobody, and with a rate that does, where classes fall
-//! on workers as unevenly as they can: class `a` on the first alone, `b` and `c` on the second. Then the same by flows, with PDRR and admission: 20 of 32 flows on the
-//! first worker, at a rate of which it has to carry 20 of 32 parts.
+//! Each worker is a thread with a pipeline, ports in memory, and a host of its own: frames are
+//! made, forwarded and thrown away in the same thread, so nothing is shared but the link. What is
+//! compared: frames forwarded per second with a rate that binds nobody, and with a rate that does,
+//! where classes fall on workers as unevenly as they can: class `a` on the first alone, `b` and `c`
+//! on the second. Then the same by flows, with PDRR and admission: 20 of 32 flows on the first
+//! worker, at a rate of which it has to carry 20 of 32 parts.
 //!
-//! By the clock, two workers need two cores that do nothing else. So frames are also counted per second of CPU that each worker's thread got: that tells what sharing
-//! costs on a machine that is busy with something else, but neither whether shares hold there nor what cores lose to each other's memory traffic.
+//! By the clock, two workers need two cores that do nothing else. So frames are also counted per
+//! second of CPU that each worker's thread got: that tells what sharing costs on a machine that is
+//! busy with something else, but neither whether shares hold there nor what cores lose to each
+//! other's memory traffic.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Barrier;
@@ -35,8 +40,8 @@ const OVERHEAD: u64 = 24;
 const BINDING: f64 = 0.92;
 /// The same by flows: what a worker carries of it must be less than it can.
 const BINDING_FLOWS: f64 = 0.7;
-const WFQ: &str =
-    "discipline = { kind = \"wfq-altq\", limit = 400, weight = { a = 200, b = 100, c = 100, d = 100 } }";
+const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 400, weight = { a = 200, b = 100, c \
+                   = 100, d = 100 } }";
 /// Never refuses: what it costs is measured, not what it turns away.
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\n\
                     admission = { min_fair_rate = 0.0, max_priority_load = 1.0, budget = false }";
@@ -45,7 +50,8 @@ const WEIGHTS: [f64; 3] = [200.0, 100.0, 100.0];
 const BURST: usize = 32;
 /// Flows that are told apart.
 const FLOWS: usize = 64;
-const MACS: [[u8; 6]; 4] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
+const MACS: [[u8; 6]; 4] =
+    [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 3], [2, 0, 0, 0, 0, 4]];
 
 struct Bed {
     pipeline: Pipeline,
@@ -62,8 +68,8 @@ struct Bed {
 impl Bed {
     /// A worker whose host sends packets of `flows`, numbers below [`FLOWS`], in turn.
     fn new(config: &RouterConfig, place: Option<WorkerShares>, flows: &[u64], now: Nanos) -> Self {
-        let mut pipeline =
-            Pipeline::for_worker(config, now, Default::default(), place).expect("the configuration is valid");
+        let mut pipeline = Pipeline::for_worker(config, now, Default::default(), place)
+            .expect("the configuration is valid");
         for (index, mac) in [MACS[1], MACS[2]].into_iter().enumerate() {
             let state = LinkState { mac: MacAddr(mac), mtu: 1500, up: true };
             pipeline.set_link(now, PortIndex(index as u16), Some(state));
@@ -83,7 +89,10 @@ impl Bed {
             sink,
             sink_pool: FramePool::new(1024),
             received: Vec::with_capacity(1024),
-            frames: flows.iter().map(|flow| frame_between(&MACS[1], [10, 0, 2, 1], *flow, SIZE)).collect(),
+            frames: flows
+                .iter()
+                .map(|flow| frame_between(&MACS[1], [10, 0, 2, 1], *flow, SIZE))
+                .collect(),
             arrived: [0; FLOWS],
         }
     }
@@ -118,7 +127,8 @@ impl Bed {
             for received in self.received.drain(..) {
                 // The source port tells the flow.
                 let frame = self.sink_pool.bytes(&received.frame);
-                self.arrived[(usize::from(frame[35]) + 0x100 * usize::from(frame[34]) - 5000) % FLOWS] += 1;
+                self.arrived
+                    [(usize::from(frame[35]) + 0x100 * usize::from(frame[34]) - 5000) % FLOWS] += 1;
                 self.sink_pool.release(received.frame);
             }
         }
@@ -126,7 +136,11 @@ impl Bed {
         let (before, cpu_before) = before.unwrap_or_default();
         let classes: [u64; 4] = std::array::from_fn(|class| after[class] - before[class]);
         let spent = (cpu - cpu_before).as_secs_f64();
-        Sent { classes, flows: self.arrived, per_cpu: classes.iter().sum::<u64>() as f64 / spent / 1e6 }
+        Sent {
+            classes,
+            flows: self.arrived,
+            per_cpu: classes.iter().sum::<u64>() as f64 / spent / 1e6,
+        }
     }
 }
 
@@ -149,14 +163,19 @@ impl Sent {
     /// The largest deviation of one of the first `flows` flows from an equal share, percent of it.
     fn flow_error(&self, flows: usize) -> f64 {
         let fair = self.flows[..flows].iter().sum::<u64>() as f64 / flows as f64;
-        self.flows[..flows].iter().map(|sent| (*sent as f64 / fair - 1.0).abs() * 100.0).fold(0.0, f64::max)
+        self.flows[..flows]
+            .iter()
+            .map(|sent| (*sent as f64 / fair - 1.0).abs() * 100.0)
+            .fold(0.0, f64::max)
     }
 
     /// The largest deviation of a class from its share, percent of the share.
     fn share_error(&self) -> f64 {
         let classes = &self.classes[..WEIGHTS.len()];
         let (all, weights) = (classes.iter().sum::<u64>() as f64, WEIGHTS.iter().sum::<f64>());
-        let error = |(sent, weight): (u64, f64)| (sent as f64 / (all * weight / weights) - 1.0).abs() * 100.0;
+        let error = |(sent, weight): (u64, f64)| {
+            (sent as f64 / (all * weight / weights) - 1.0).abs() * 100.0
+        };
         classes.iter().copied().zip(WEIGHTS).map(error).fold(0.0, f64::max)
     }
 }
@@ -168,7 +187,8 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanos.expect("the kernel counts what threads run"))
 }
 
-/// What `spread.len()` workers send in `TIME` on a link of this rate, with these lines of its own; each element of `spread` is the flows of a worker.
+/// What `spread.len()` workers send in `TIME` on a link of this rate, with these lines of its own;
+/// each element of `spread` is the flows of a worker.
 fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
     let text = format!(
         "[router]\nworkers = {}\n{}[[link]]\nport = \"out\"\nrate = \"{}bit/s\"\n{link}\n",
@@ -186,7 +206,10 @@ fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
             scope.spawn(move || bed.run(start, barrier))
         };
         let threads: Vec<_> = spread.iter().enumerate().map(hire).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a worker panicked")).collect::<Vec<_>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a worker panicked"))
+            .collect::<Vec<_>>()
     });
     Sent {
         classes: std::array::from_fn(|class| parts.iter().map(|sent| sent.classes[class]).sum()),
@@ -195,12 +218,14 @@ fn measure(link: &str, spread: &[Vec<u64>], rate: BitRate) -> Sent {
     }
 }
 
-/// 16 flows of each of these classes: the class is known by the source, which is that of the flow modulo four.
+/// 16 flows of each of these classes: the class is known by the source, which is that of the flow
+/// modulo four.
 fn of_classes(classes: &[u64]) -> Vec<u64> {
     (0..16).flat_map(|n| classes.iter().map(move |class| n * 4 + class)).collect()
 }
 
-/// One worker with all flows, two with those of `spread`, and these at `binding` of what they forward: seven figures, of which `error` gives the sixth.
+/// One worker with all flows, two with those of `spread`, and these at `binding` of what they
+/// forward: seven figures, of which `error` gives the sixth.
 fn compare(
     link: &str,
     alone: &[Vec<u64>],

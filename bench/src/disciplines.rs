@@ -1,4 +1,5 @@
-//! The disciplines alone, in memory: one packet out and one in, with a standing backlog in every class.
+//! The disciplines alone, in memory: one packet out and one in, with a standing backlog in every
+//! class.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -70,8 +71,9 @@ fn probe(class: u16, number: u64) -> Probe {
     }
 }
 
-/// A discipline with `classes` classes, by its name in configuration files; `lct` once with all classes due at
-/// once and once (`lct-delay`) with one class at `X_DELAY` 0 and the others at 10 to 200 us.
+/// A discipline with `classes` classes, by its name in configuration files; `lct` once with all
+/// classes due at once and once (`lct-delay`) with one class at `X_DELAY` 0 and the others at 10 to
+/// 200 us.
 fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
     let limit = u32::from(DEPTH) * 2;
     let lct = |x_delay: Vec<Nanos>| {
@@ -80,18 +82,20 @@ fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
     };
     match kind {
         "fifo" => AnyScheduler::Fifo(
-            Fifo::new(FifoConfig { limit: limit * u32::from(classes) }).expect("the limit is in range"),
+            Fifo::new(FifoConfig { limit: limit * u32::from(classes) })
+                .expect("the limit is in range"),
         ),
         "wfq-altq" => {
-            let weights: Vec<_> = (0..classes).map(|c| Weight(30 + 970 * u32::from(c % 4) / 3)).collect();
+            let weights: Vec<_> =
+                (0..classes).map(|c| Weight(30 + 970 * u32::from(c % 4) / 3)).collect();
             let limit = PerClass::all(limit);
             let config = WfqAltqConfig { limit, ..WfqAltqConfig::with_weights(weights) };
             AnyScheduler::WfqAltq(WfqAltq::new(config).expect("the knobs are in range"))
         }
         "lct" => lct(vec![Nanos::ZERO; usize::from(classes)]),
-        "lct-delay" => {
-            lct((0..classes).map(|c| Nanos::from_micros([0, 10, 50, 200][usize::from(c % 4)])).collect())
-        }
+        "lct-delay" => lct((0..classes)
+            .map(|c| Nanos::from_micros([0, 10, 50, 200][usize::from(c % 4)]))
+            .collect()),
         other => unreachable!("no such case: {other}"),
     }
 }
@@ -148,7 +152,8 @@ impl Exchange {
     }
 }
 
-/// A whole outgoing link (meters, ring and paced wire too) that is kept busy by two classes at twice its rate.
+/// A whole outgoing link (meters, ring and paced wire too) that is kept busy by two classes at
+/// twice its rate.
 pub(crate) struct BusyLink {
     link: Link<Probe, AnyScheduler<Probe>>,
     now: Nanos,
@@ -182,7 +187,8 @@ impl BusyLink {
             dequeue_time: Nanos::ZERO,
             shaper: None,
         };
-        let link = Link::new(config, scheduler(kind, classes), classes).expect("the link is in range");
+        let link =
+            Link::new(config, scheduler(kind, classes), classes).expect("the link is in range");
         Self { link, now: Nanos::ZERO, sink: Counted::default(), number: 0 }
     }
 

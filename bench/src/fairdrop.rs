@@ -1,10 +1,13 @@
-//! FairDrop's own cost per polled packet: bursts of 256 packets of many flows through the dropper of an overloaded core, nothing else. Whose packets
-//! they are, and their hashes, is drawn beforehand: on the wire the port or the parser knows it.
+//! FairDrop's own cost per polled packet: bursts of 256 packets of many flows through the dropper
+//! of an overloaded core, nothing else. Whose packets they are, and their hashes, is drawn
+//! beforehand: on the wire the port or the parser knows it.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use evenkeel_core::drop::{CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass, Rule, ShareId};
+use evenkeel_core::drop::{
+    CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass, Rule, ShareId,
+};
 use evenkeel_core::{Cycles, Nanos};
 use evenkeel_ports::tsc::{Source, Tsc};
 
@@ -18,7 +21,8 @@ const LIGHT: u64 = 350;
 pub(crate) const FLOWS: [u32; 3] = [20, 1_000, 100_000];
 /// The rules: ours and the published one that was cheapest.
 pub(crate) const RULES: [&str; 2] = ["level", "fixed"];
-/// Bursts that are timed, and how many of them together: short enough that now and then nobody interrupts.
+/// Bursts that are timed, and how many of them together: short enough that now and then nobody
+/// interrupts.
 const TIMED: usize = 8_192;
 const TOGETHER: usize = 16;
 
@@ -71,7 +75,8 @@ impl Judging {
         self.at = (self.at + BATCH) % DRAWN;
         self.now += if self.drains { self.busy } else { 0 };
         let waiting = dropper.config().ring - BATCH as u32;
-        let poll = Poll { now: Cycles(self.now), busy: Cycles(self.busy), polled: BATCH as u32, waiting };
+        let poll =
+            Poll { now: Cycles(self.now), busy: Cycles(self.busy), polled: BATCH as u32, waiting };
         dropper.begin_batch(&poll);
         for (hash, _) in burst {
             dropper.prefetch(*hash);
@@ -98,7 +103,8 @@ impl Judging {
         begin.elapsed().as_nanos() as f64 / packets as f64
     }
 
-    /// Cycles of the counter per packet: the least of all bursts, the least of [`TOGETHER`] bursts in a row, the median.
+    /// Cycles of the counter per packet: the least of all bursts, the least of [`TOGETHER`] bursts
+    /// in a row, the median.
     fn cycles(&mut self, counter: &Tsc) -> [f64; 3] {
         let mut each = Vec::with_capacity(TIMED);
         for _ in 0..TIMED {
@@ -117,7 +123,9 @@ impl Judging {
 pub(crate) fn cycles() {
     let counter = Tsc::calibrate(Nanos::from_millis(20));
     let unit = match counter.source() {
-        Source::Counter => format!("cycles of the time-stamp counter, {} MHz", counter.hertz() / 1_000_000),
+        Source::Counter => {
+            format!("cycles of the time-stamp counter, {} MHz", counter.hertz() / 1_000_000)
+        }
         Source::Clock(why) => format!("nanoseconds ({why})"),
     };
     println!("\nFairDrop per polled packet, bursts of {BATCH}: {unit}");

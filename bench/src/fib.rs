@@ -1,9 +1,12 @@
-//! `evenkeel-bench fib`: the forwarding table with the routes of the whole Internet: memory, look-ups, changes.
+//! `evenkeel-bench fib`: the forwarding table with the routes of the whole Internet: memory,
+//! look-ups, changes.
 //!
-//! A million IPv4 and 200,000 IPv6 prefixes whose lengths are spread as those of the Internet's tables are, at random places, through 256 next
-//! hops. Real prefixes lie closer together, so real tables are smaller and warmer. What is looked up is random too: the worst case. Beside it, what
-//! the memory of this machine allows at best in the same run: as many reads as a look-up of a /24 needs, one waiting for the other, at random in as
-//! much memory; and the trie of a well-kept crate.
+//! A million IPv4 and 200,000 IPv6 prefixes whose lengths are spread as those of the Internet's
+//! tables are, at random places, through 256 next hops. Real prefixes lie closer together, so real
+//! tables are smaller and warmer. What is looked up is random too: the worst case. Beside it, what
+//! the memory of this machine allows at best in the same run: as many reads as a look-up of a /24
+//! needs, one waiting for the other, at random in as much memory; and the trie of a well-kept
+//! crate.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -100,7 +103,8 @@ impl Random {
     }
 
     fn v6(&mut self) -> IpAddr {
-        // The first sixteen bits are those of the registries' blocks; an allocation is one of 40,000.
+        // The first sixteen bits are those of the registries' blocks; an allocation is one of
+        // 40,000.
         const BLOCKS: [u128; 8] = [0x2001, 0x2400, 0x2404, 0x2600, 0x2605, 0x2804, 0x2a00, 0x2a0c];
         let allocation = Self::new(self.below(40_000)).bits();
         let block = BLOCKS[(allocation & 7) as usize] << 112 | u128::from(allocation >> 48) << 96;
@@ -150,7 +154,9 @@ fn probes(prefixes: &[Prefix], count: usize) -> Vec<IpAddr> {
                 let host = (random.bits() as u32).checked_shr(u32::from(prefix.len())).unwrap_or(0);
                 IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() | host))
             }
-            IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() | u128::from(random.bits()))),
+            IpAddr::V6(a) => {
+                IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() | u128::from(random.bits())))
+            }
         }
     };
     (0..count).map(probe).collect()
@@ -175,7 +181,8 @@ pub(crate) fn run() {
     let grown = resident(std::process::id()).saturating_sub(before) as f64 / 1024.0;
     println!("The forwarding table with {V4} IPv4 and {V6} IPv6 prefixes, {NEXT_HOPS} next hops");
     println!(
-        "  memory {:.1} MiB by its own count, {grown:.1} MiB of the process; filled at {built:.0} ns a route",
+        "  memory {:.1} MiB by its own count, {grown:.1} MiB of the process; filled at {built:.0} \
+         ns a route",
         fib.memory() as f64 / f64::from(1 << 20)
     );
 
@@ -263,7 +270,8 @@ pub(crate) fn run() {
         black_box(fib.lookup(v6[0], 7));
     });
     assert_eq!(allocated.count_total, 0, "a look-up allocates");
-    let changed: Vec<Prefix> = (0..CHANGES).map(|_| list[random.below(list.len() as u64) as usize]).collect();
+    let changed: Vec<Prefix> =
+        (0..CHANGES).map(|_| list[random.below(list.len() as u64) as usize]).collect();
     let mut routes = Random::new(4);
     let mut case: [Case<'_>; 1] = [(
         "one route replaced by another".into(),
@@ -283,7 +291,11 @@ fn print(rounds: &Rounds, what: &str) {
     for (index, (name, spread)) in rounds.rows().enumerate() {
         let spread = spread.expect("nothing is refused here");
         let range = format!("({:.0} to {:.0})", spread.min, spread.max);
-        println!("  {name:<46} {:>10.0}  {range:>19} {:>7.2}", spread.median, rounds.ratio(index, 0));
+        println!(
+            "  {name:<46} {:>10.0}  {range:>19} {:>7.2}",
+            spread.median,
+            rounds.ratio(index, 0)
+        );
     }
     println!("  ratio: to the first row, round by round; {}", rounds.verdict());
 }

@@ -1,12 +1,13 @@
-//! `evenkeel-bench flows`: what flow-aware scheduling costs per packet when there are many flows, arrivals uniformly random over them, in
-//! bursts of 32 whose table entries are read ahead.
+//! `evenkeel-bench flows`: what flow-aware scheduling costs per packet when there are many flows,
+//! arrivals uniformly random over them, in bursts of 32 whose table entries are read ahead.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, BudgetConfig, Observed, Pin, RouterLists, RouterListsConfig, Verdict,
+    Admission, AdmissionConfig, BudgetConfig, Observed, Pin, RouterLists, RouterListsConfig,
+    Verdict,
 };
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::schedule::AnyScheduler;
@@ -29,7 +30,8 @@ pub(crate) const COUNTED: [u32; 4] = [1 << 10, 1 << 12, 1 << 14, 1 << 16];
 pub(crate) const BURST: usize = 32;
 /// Packets that wait in the scheduler behind admission.
 const BACKLOG: u32 = 1_000;
-/// Flows that the scheduler behind admission keeps state of: several times as many as have packets in the backlog.
+/// Flows that the scheduler behind admission keeps state of: several times as many as have packets
+/// in the backlog.
 const ACTIVE: u32 = 4_096;
 const ROUNDS: usize = 5;
 const PACKETS: u64 = 200_000;
@@ -62,8 +64,8 @@ pub(crate) struct ManyFlows {
 }
 
 impl ManyFlows {
-    /// `pfq` and `pdrr` with one packet waiting in each of `flows` flows; `admission+pdrr` with `flows` protected flows, of which 1000
-    /// packets wait.
+    /// `pfq` and `pdrr` with one packet waiting in each of `flows` flows; `admission+pdrr` with
+    /// `flows` protected flows, of which 1000 packets wait.
     pub(crate) fn new(kind: &str, flows: u32) -> Self {
         let protected = kind == "admission+pdrr";
         let backlog = if protected { BACKLOG } else { flows };
@@ -86,8 +88,10 @@ impl ManyFlows {
                 flow_timeout: Nanos::from_secs(3_600),
                 ..AdmissionConfig::new(BitRate::from_mbps(100_000))
             };
-            let admission = Admission::new(config, 7, Nanos::ZERO).expect("the configuration is in range");
-            let lists = RouterLists::new(RouterListsConfig::default(), 8).expect("the defaults are in range");
+            let admission =
+                Admission::new(config, 7, Nanos::ZERO).expect("the configuration is in range");
+            let lists = RouterLists::new(RouterListsConfig::default(), 8)
+                .expect("the defaults are in range");
             (admission, lists)
         });
         let mut many = Self { admission, scheduler, flows, state: 1, now: Nanos::ZERO };
@@ -133,7 +137,10 @@ impl ManyFlows {
             let burst: [Probe; BURST] = std::array::from_fn(|_| probe(self.draw()));
             if let Some((admission, _)) = &mut self.admission {
                 if admission.next_tick() <= self.now {
-                    admission.tick(self.now, &Observed::new(&self.scheduler.meters(), Nanos::ZERO, self.now));
+                    admission.tick(
+                        self.now,
+                        &Observed::new(&self.scheduler.meters(), Nanos::ZERO, self.now),
+                    );
                 }
                 burst.iter().for_each(|packet| admission.prefetch_bucket(packet.hash));
                 burst.iter().for_each(|packet| admission.prefetch(packet.hash));
@@ -144,10 +151,11 @@ impl ManyFlows {
         }
     }
 
-    /// Nanoseconds per packet of `bursts` bursts that leave and are replaced. As in `bench/rte_sched` only that is timed, and not how the packets that
-    /// come are made up.
+    /// Nanoseconds per packet of `bursts` bursts that leave and are replaced. As in
+    /// `bench/rte_sched` only that is timed, and not how the packets that come are made up.
     pub(crate) fn time_calls(&mut self, bursts: u64, tsc: &Tsc) -> f64 {
-        let (mut cycles, mut lost) = (0, |_, reason: Reason| unreachable!("nothing is dropped: {reason}"));
+        let (mut cycles, mut lost) =
+            (0, |_, reason: Reason| unreachable!("nothing is dropped: {reason}"));
         for _ in 0..bursts {
             self.now += Nanos(SPACING * BURST as u64);
             let begin = tsc.now();
@@ -190,8 +198,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Nanoseconds per line, the smallest of some rounds. The accesses of a burst do not depend on each other, so the processor overlaps them as it
-    /// does what schedulers read ahead.
+    /// Nanoseconds per line, the smallest of some rounds. The accesses of a burst do not depend on
+    /// each other, so the processor overlaps them as it does what schedulers read ahead.
     fn time(flows: u32) -> f64 {
         let mut this = Self { lines: vec![[1; 8]; flows as usize], state: 1 };
         this.visit(u64::from(flows));
@@ -220,7 +228,8 @@ pub(crate) fn name(flows: u32) -> String {
 
 pub(crate) fn run() {
     println!(
-        "Many flows in memory: admission and scheduler, one packet in and one out, uniformly random over the flows, bursts of {BURST} ({ROUNDS} rounds in turn)"
+        "Many flows in memory: admission and scheduler, one packet in and one out, uniformly \
+         random over the flows, bursts of {BURST} ({ROUNDS} rounds in turn)"
     );
     println!(
         "  {:<16} {:>8} {:>10} {:>17} {:>12} {:>9} {:>10}",
@@ -238,7 +247,8 @@ pub(crate) fn run() {
             assert_eq!(counted, 0, "{kind} allocates per packet");
             let case: Case<'_> = (String::new(), Box::new(move || many.time(PACKETS)));
             let rounds = Rounds::run(ROUNDS, &mut [case]);
-            let spread: Spread = rounds.rows().next().and_then(|(_, s)| s).expect("nothing is refused here");
+            let spread: Spread =
+                rounds.rows().next().and_then(|(_, s)| s).expect("nothing is refused here");
             let (base, base_line) = *first.get_or_insert((spread.min, line));
             // What fits the nearest cache has nothing to wait for.
             let waits = if line > 2.0 * base_line {
@@ -256,12 +266,17 @@ pub(crate) fn run() {
         }
     }
     println!(
-        "  ns/line: a random cache line of a table with one line per flow, 32 of them at once: the limit of the machine's memory"
+        "  ns/line: a random cache line of a table with one line per flow, 32 of them at once: the \
+         limit of the machine's memory"
     );
     println!("  more lines: what a packet takes more than with the fewest flows, in such lines");
     println!("\n  Smallest of the rounds; a column is 10 ns");
     for (kind, flows, time) in &plot {
-        println!("  {kind:<16} {:>8} {} {time:.0}", name(*flows), "#".repeat((time / 10.0).round() as usize));
+        println!(
+            "  {kind:<16} {:>8} {} {time:.0}",
+            name(*flows),
+            "#".repeat((time / 10.0).round() as usize)
+        );
     }
     plot::write("flows.svg", "Time per packet by the number of flows", "ns", &plot);
 }

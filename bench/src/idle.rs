@@ -1,11 +1,16 @@
-//! `evenkeel-bench idle EVENKEEL`: what the modes of a worker cost and give: CPU when nothing comes and under a small load, and one-way latency, against
-//! Linux forwarding on the same veth pairs in the same run.
+//! `evenkeel-bench idle EVENKEEL`: what the modes of a worker cost and give: CPU when nothing comes
+//! and under a small load, and one-way latency, against Linux forwarding on the same veth pairs in
+//! the same run.
 //!
-//! The tester has CPU 0 for itself: it sends frames with a stamp, one at a time, and asks its receive ring in between. The worker has CPU 1. Latency is from the
-//! tester's clock before it sends to the kernel's stamp of arrival, so it holds two crossings of a veth pair and the tester's own send. Linux forwards on the CPU of
-//! the sender, within the call that sends, unless it is told to steer packets to CPU 1: then an interrupt wakes that one, as it wakes a worker that sleeps.
+//! The tester has CPU 0 for itself: it sends frames with a stamp, one at a time, and asks its
+//! receive ring in between. The worker has CPU 1. Latency is from the tester's clock before it
+//! sends to the kernel's stamp of arrival, so it holds two crossings of a veth pair and the
+//! tester's own send. Linux forwards on the CPU of the sender, within the call that sends, unless
+//! it is told to steer packets to CPU 1: then an interrupt wakes that one, as it wakes a worker
+//! that sleeps.
 //!
-//! CPU is the worker's own time; for Linux it is what CPU 1 did not idle, which whatever else runs there is part of.
+//! CPU is the worker's own time; for Linux it is what CPU 1 did not idle, which whatever else runs
+//! there is part of.
 
 use std::fs;
 use std::path::Path;
@@ -57,7 +62,8 @@ struct Row {
 
 pub(crate) fn run(evenkeel: &Path) -> ExitCode {
     let name = "evenkeel-bench idle";
-    if !(available(name) && has_tool(name, "tc", "iproute2") && has_tool(name, "sysctl", "procps")) {
+    if !(available(name) && has_tool(name, "tc", "iproute2") && has_tool(name, "sysctl", "procps"))
+    {
         return ExitCode::SUCCESS;
     }
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
@@ -77,9 +83,10 @@ pub(crate) fn run(evenkeel: &Path) -> ExitCode {
 
 fn measure(evenkeel: &Path) -> Result<(), String> {
     let bed = Bed::new();
-    let [tx, rx] = bed
-        .ends()
-        .map(|(namespace, interface)| PortPlace { namespace: Some(namespace), interface: interface.into() });
+    let [tx, rx] = bed.ends().map(|(namespace, interface)| PortPlace {
+        namespace: Some(namespace),
+        interface: interface.into(),
+    });
     let addresses = Addresses {
         device: bed.router_mac(),
         source: [10, 0, 1, 2].into(),
@@ -92,7 +99,8 @@ fn measure(evenkeel: &Path) -> Result<(), String> {
         CASES.iter().map(|_| (0..=LOADS.len()).map(|_| Vec::new()).collect()).collect();
     for _ in 0..ROUNDS {
         for ((name, case), rows) in CASES.iter().zip(&mut rows) {
-            let turn = turn(evenkeel, &bed, &mut tester, *case).map_err(|why| format!("{name}: {why}"))?;
+            let turn =
+                turn(evenkeel, &bed, &mut tester, *case).map_err(|why| format!("{name}: {why}"))?;
             rows.iter_mut().zip(turn).for_each(|(rows, row)| rows.push(row));
         }
     }
@@ -117,16 +125,17 @@ fn turn(evenkeel: &Path, bed: &Bed, tester: &mut Tester, case: Case) -> Result<V
     let mut received = 0;
     for load in [None].into_iter().chain(LOADS.map(Some)) {
         let before = Used::now(router.as_ref());
-        let trial =
-            load.map(|rate| tester.trial(SIZE, rate, Nanos(TIME.as_nanos() as u64), Nanos::from_millis(20)));
+        let trial = load.map(|rate| {
+            tester.trial(SIZE, rate, Nanos(TIME.as_nanos() as u64), Nanos::from_millis(20))
+        });
         if trial.is_none() {
             sleep(TIME);
         }
         // With the 30 ms of quiet that the tester waits for after its last frame.
         let used = Used::now(router.as_ref());
         let time = used.at - before.at;
-        let waited =
-            used.worker.since(before.worker).waited + trial.as_ref().map_or(Duration::ZERO, |t| t.waited);
+        let waited = used.worker.since(before.worker).waited
+            + trial.as_ref().map_or(Duration::ZERO, |t| t.waited);
         received += trial.as_ref().map_or(0, |trial| trial.received);
         rows.push(Row {
             cpu: if router.is_some() {
@@ -149,7 +158,9 @@ fn turn(evenkeel: &Path, bed: &Bed, tester: &mut Tester, case: Case) -> Result<V
         Case::Evenkeel(_) => by_kernel > 0 || by_router < received,
     };
     if wrong {
-        return Err(format!("of {received} frames Linux forwarded {by_kernel} and Evenkeel {by_router}"));
+        return Err(format!(
+            "of {received} frames Linux forwarded {by_kernel} and Evenkeel {by_router}"
+        ));
     }
     Ok(rows)
 }
@@ -177,7 +188,8 @@ impl Used {
     }
 }
 
-/// Seconds that the router's CPU was not idle since the machine started, in the kernel's ticks of 10 ms.
+/// Seconds that the router's CPU was not idle since the machine started, in the kernel's ticks of
+/// 10 ms.
 fn busy() -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let name = format!("cpu{ROUTER_CPU} ");
@@ -191,7 +203,8 @@ fn busy() -> f64 {
 
 fn print(rows: &[Vec<Vec<Row>>]) {
     println!(
-        "A worker's modes: CPU and one-way latency of {SIZE}-byte frames over two veth pairs (medians of {ROUNDS} rounds in turn)"
+        "A worker's modes: CPU and one-way latency of {SIZE}-byte frames over two veth pairs \
+         (medians of {ROUNDS} rounds in turn)"
     );
     println!(
         "  {:<26} {:>10} {:>8} {:>10} {:>10} {:>10} {:>7} {:>8}",
@@ -199,10 +212,15 @@ fn print(rows: &[Vec<Vec<Row>>]) {
     );
     for ((name, _), rows) in CASES.iter().zip(rows) {
         for (load, rows) in [0.0].into_iter().chain(LOADS).zip(rows) {
-            let median = |value: &dyn Fn(&Row) -> f64| Spread::of(rows.iter().map(value).collect()).median;
+            let median =
+                |value: &dyn Fn(&Row) -> f64| Spread::of(rows.iter().map(value).collect()).median;
             let latency = |at: usize| {
                 let all: Vec<f64> = rows.iter().filter_map(|row| Some(row.latency?[at])).collect();
-                if all.is_empty() { "-".to_owned() } else { format!("{:.1}", Spread::of(all).median) }
+                if all.is_empty() {
+                    "-".to_owned()
+                } else {
+                    format!("{:.1}", Spread::of(all).median)
+                }
             };
             let cpu = if name.starts_with("Linux") && !name.contains("CPU 1") && load > 0.0 {
                 "tester's".to_owned()
@@ -220,6 +238,7 @@ fn print(rows: &[Vec<Vec<Row>>]) {
         }
     }
     println!(
-        "  waited: for a CPU that something else had, tester and worker together; beyond a percent the tails are the machine's"
+        "  waited: for a CPU that something else had, tester and worker together; beyond a percent \
+         the tails are the machine's"
     );
 }

@@ -1,10 +1,13 @@
-//! `evenkeel-bench instructions`: instructions per packet, counted by valgrind, because virtual machines rarely have
-//! hardware counters. The same binary, inputs and environment give the same count whatever else the machine does.
+//! `evenkeel-bench instructions`: instructions per packet, counted by valgrind, because virtual
+//! machines rarely have hardware counters. The same binary, inputs and environment give the same
+//! count whatever else the machine does.
 //!
-//! FairDrop has two: both of its loops, and the loop over packets alone (virtual time stands still). The pipeline is counted without FairDrop, with it switched
-//! off, and with it: what is switched off should not be seen.
+//! FairDrop has two: both of its loops, and the loop over packets alone (virtual time stands
+//! still). The pipeline is counted without FairDrop, with it switched off, and with it: what is
+//! switched off should not be seen.
 //!
-//! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs, set-up left out.
+//! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs,
+//! set-up left out.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +21,8 @@ const PACKETS: u64 = 20_000;
 
 /// Every case that [`one`] knows.
 fn names() -> Vec<String> {
-    let mut names: Vec<String> = CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
+    let mut names: Vec<String> =
+        CASES.iter().map(|(kind, classes)| format!("{kind}:{classes}")).collect();
     names.push("link:wfq-altq".into());
     names.extend(SETUPS.iter().map(|setup| format!("pipeline:{}", setup.name)));
     for kind in flows::KINDS {
@@ -26,7 +30,9 @@ fn names() -> Vec<String> {
     }
     for flows in FLOWS {
         for rule in RULES {
-            names.extend(["fairdrop", "fairdrop-admit"].map(|what| format!("{what}:{rule}:{flows}")));
+            names.extend(
+                ["fairdrop", "fairdrop-admit"].map(|what| format!("{what}:{rule}:{flows}")),
+            );
         }
     }
     names
@@ -36,7 +42,8 @@ fn names() -> Vec<String> {
 pub(crate) fn one(case: &str, packets: u64) {
     match case.split_once(':') {
         Some(("pipeline", name)) => {
-            let setup = SETUPS.iter().find(|setup| setup.name == name).expect("a router that is measured");
+            let setup =
+                SETUPS.iter().find(|setup| setup.name == name).expect("a router that is measured");
             Forwarding::untimed(setup, 60).run(packets);
         }
         Some(("flows", case)) => {
@@ -88,7 +95,8 @@ pub(crate) fn run() {
             }
             _ => {
                 println!(
-                    "  skipped: valgrind is missing or failed (Debian package valgrind; make setup installs it)"
+                    "  skipped: valgrind is missing or failed (Debian package valgrind; make setup \
+                     installs it)"
                 );
                 return;
             }

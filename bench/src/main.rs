@@ -1,7 +1,9 @@
-//! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did meanwhile.
+//! Measurements side by side. Not a test: it prints ratios, spreads and what the machine did
+//! meanwhile.
 //!
-//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores | idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes
-//! a page. `live` may be told which: parts of the names of cases, and lengths of frames.
+//! `evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | rte_sched | cluster | cores |
+//! idle | instructions | sim | live`; `make bench` runs all. `cluster-scale DOCS` writes a page.
+//! `live` may be told which: parts of the names of cases, and lengths of frames.
 
 mod blocked;
 mod cluster;
@@ -44,13 +46,17 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(),
         ["live", evenkeel, only @ ..] => return live::run(evenkeel.as_ref(), only),
         ["rte_sched", program] => return rte::run(program.as_ref()),
-        ["one", case, packets] => instructions::one(case, packets.parse().expect("a number of packets")),
+        ["one", case, packets] => {
+            instructions::one(case, packets.parse().expect("a number of packets"));
+        }
         ["sim"] => return sim::run(None),
         ["sim", ns3] => return sim::run(Some(ns3.as_ref())),
         ["simulate", case] => return sim::one(case),
         _ => {
             eprintln!(
-                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | cluster-scale DOCS | cores | idle EVENKEEL | instructions | live EVENKEEL [NAME | BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
+                "usage: evenkeel-bench memory | flows | blocked | fib | routes [V4 V6] | cluster | \
+                 cluster-scale DOCS | cores | idle EVENKEEL | instructions | live EVENKEEL [NAME | \
+                 BYTES ...] | rte_sched PROGRAM | sim [NS3_DUMBBELL]"
             );
             return ExitCode::from(2);
         }

@@ -27,7 +27,8 @@ pub(crate) fn run() {
 
 fn disciplines() {
     println!(
-        "Disciplines in memory: one dequeue and one enqueue, 8 packets waiting in every class ({ROUNDS} rounds in turn)"
+        "Disciplines in memory: one dequeue and one enqueue, 8 packets waiting in every class \
+         ({ROUNDS} rounds in turn)"
     );
     let allocated: Vec<f64> = CASES
         .iter()
@@ -51,7 +52,10 @@ fn disciplines() {
         })
         .collect();
     let mut link = BusyLink::new("wfq-altq", 4);
-    cases.push(("whole link, wfq-altq, 4 classes, overloaded".into(), Box::new(move || link.time(PACKETS))));
+    cases.push((
+        "whole link, wfq-altq, 4 classes, overloaded".into(),
+        Box::new(move || link.time(PACKETS)),
+    ));
     print(&Rounds::run(ROUNDS, &mut cases), &allocated, "fifo, 4 classes");
 }
 
@@ -62,7 +66,10 @@ fn fairdrop() {
         for rule in RULES {
             let mut judging = Judging::new(rule, flows, true);
             allocated.push(allocations(PACKETS, |times| judging.run(times)));
-            cases.push((format!("rule {rule}, {flows} flows"), Box::new(move || judging.time(PACKETS))));
+            cases.push((
+                format!("rule {rule}, {flows} flows"),
+                Box::new(move || judging.time(PACKETS)),
+            ));
         }
     }
     print(&Rounds::run(ROUNDS, &mut cases), &allocated, "rule level, 20 flows");
@@ -71,11 +78,14 @@ fn fairdrop() {
 
 fn pipeline() {
     println!(
-        "\nWhole pipeline in memory (receive, parse, classify, route, neighbour, rewrite, schedule, transmit), bursts of 32, flows at random"
+        "\nWhole pipeline in memory (receive, parse, classify, route, neighbour, rewrite, \
+         schedule, transmit), bursts of 32, flows at random"
     );
-    // Frame check sequence not counted: 64 and 1500 bytes. What differs in length only differs in the copies of the ports in memory.
+    // Frame check sequence not counted: 64 and 1500 bytes. What differs in length only differs in
+    // the copies of the ports in memory.
     let short = SETUPS.iter().map(|setup| (setup, 60));
-    let variants: Vec<(&Setup, u16)> = short.chain([(&SETUPS[0], 1496), (&SETUPS[3], 1496)]).collect();
+    let variants: Vec<(&Setup, u16)> =
+        short.chain([(&SETUPS[0], 1496), (&SETUPS[3], 1496)]).collect();
     let mut routers: Vec<Forwarding> =
         variants.iter().map(|(setup, size)| Forwarding::new(setup, *size, false)).collect();
     let allocated: Vec<f64> =
@@ -101,11 +111,13 @@ fn pipeline() {
 fn stages() {
     const STAGES: [&str; 6] = ["fetch", "look-ahead", "judge", "route", "schedule", "transmit"];
     println!(
-        "\nThe same by stage, ns per packet of 64 bytes (median of {ROUNDS}, the reading of the counter taken off)"
+        "\nThe same by stage, ns per packet of 64 bytes (median of {ROUNDS}, the reading of the \
+         counter taken off)"
     );
     println!("  {:<30} {}", "", STAGES.map(|stage| format!("{stage:>11}")).concat());
     let tsc = Tsc::calibrate(Nanos::from_millis(20));
-    // Where packets wait, what a packet takes is not what it itself costs: the first of a burst finds all that has left meanwhile.
+    // Where packets wait, what a packet takes is not what it itself costs: the first of a burst
+    // finds all that has left meanwhile.
     for setup in SETUPS.iter().filter(|setup| setup.backlog == 0) {
         let mut router = Forwarding::new(setup, 60, true);
         router.run(PACKETS);
@@ -117,13 +129,18 @@ fn stages() {
             let reading = reading(&tsc);
             for (found, stage) in found.iter_mut().zip(STAGES) {
                 let of = |accounts: &CycleSnapshot| {
-                    let row = accounts.stages.iter().find(|row| row.stage == stage).expect("a stage");
+                    let row =
+                        accounts.stages.iter().find(|row| row.stage == stage).expect("a stage");
                     (row.packets, row.cycles)
                 };
                 let ((packets, cycles), (more_packets, more_cycles)) = (of(&before), of(&after));
                 let each = (more_cycles - cycles) as f64 / (more_packets - packets) as f64;
                 // Bursts are measured as a whole, packets one by one.
-                let alone = if matches!(stage, "fetch" | "look-ahead" | "transmit") { 0.0 } else { reading };
+                let alone = if matches!(stage, "fetch" | "look-ahead" | "transmit") {
+                    0.0
+                } else {
+                    reading
+                };
                 found.push((each - alone) * 1e9 / tsc.hertz() as f64);
             }
         }
@@ -131,7 +148,8 @@ fn stages() {
         println!("  {:<30} {}", setup.name, columns.concat());
     }
     println!(
-        "  fetch: copy out of the port; look-ahead: parse, hash, class, route; judge: FairDrop; route: neighbour, rewrite; schedule: admission and the link's"
+        "  fetch: copy out of the port; look-ahead: parse, hash, class, route; judge: FairDrop; \
+         route: neighbour, rewrite; schedule: admission and the link's"
     );
     println!("  queue; transmit: the link gives what leaves it to the port, which copies it");
 }
@@ -148,7 +166,10 @@ fn reading(tsc: &Tsc) -> f64 {
 }
 
 fn print(rounds: &Rounds, allocated: &[f64], base: &str) {
-    println!("  {:<46} {:>9}  {:>17} {:>9} {:>12}", "", "ns/packet", "(min to max)", "ratio", "allocations");
+    println!(
+        "  {:<46} {:>9}  {:>17} {:>9} {:>12}",
+        "", "ns/packet", "(min to max)", "ratio", "allocations"
+    );
     for (index, (name, spread)) in rounds.rows().enumerate() {
         let spread = spread.expect("nothing is refused here");
         println!(

@@ -40,13 +40,17 @@ impl Setup {
     }
 }
 
-const WFQ: &str = "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
-const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \"10us\", c = \"50us\", d = \"200us\" } }";
+const WFQ: &str =
+    "discipline = { kind = \"wfq-altq\", limit = 256, weight = { b = 30, c = 300, d = 1000 } }";
+const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, x_delay = { b = \
+                   \"10us\", c = \"50us\", d = \"200us\" } }";
 /// Never refuses: what admission costs is measured, not what it turns away.
-const PDRR: &str =
-    "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, budget = false }";
+const PDRR: &str = "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = \
+                    131072, budget = false }";
 /// The same at the rate at which packets come, so that what waits goes on waiting.
-const PDRR_BUSY: &str = "rate = \"6720Mbit/s\"\ndiscipline = { kind = \"pdrr\", flows = 131072, buffer = 8192 }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, budget = false, min_fair_rate = 0 }";
+const PDRR_BUSY: &str = "rate = \"6720Mbit/s\"\ndiscipline = { kind = \"pdrr\", flows = 131072, \
+                         buffer = 8192 }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, \
+                         budget = false, min_fair_rate = 0 }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links never refuse a packet; all but the last have no rate.
@@ -102,8 +106,8 @@ pub(crate) struct Forwarding {
     now: Nanos,
 }
 
-/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of flow `flow` (below 65,536), from one of four
-/// sources.
+/// An Ethernet frame of `size` bytes (frame check sequence not counted) with a UDP packet of flow
+/// `flow` (below 65,536), from one of four sources.
 pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u16) -> Vec<u8> {
     let ip_len = size - 14;
     let mut frame = Vec::with_capacity(usize::from(size));
@@ -125,13 +129,14 @@ pub(crate) fn frame_between(to: &[u8], destination: [u8; 4], flow: u64, size: u1
 }
 
 impl Forwarding {
-    /// A router with four classes by source address and frames of `size` bytes (check sequence not counted). With `accounts` it measures itself,
-    /// by stage.
+    /// A router with four classes by source address and frames of `size` bytes (check sequence not
+    /// counted). With `accounts` it measures itself, by stage.
     pub(crate) fn new(setup: &Setup, size: u16, accounts: bool) -> Self {
         Self::with_clock(setup, size, accounts, Some(Tsc::calibrate(Nanos::from_millis(20))))
     }
 
-    /// The same without a clock: cycles are virtual, and each run does the same whatever the machine's speed.
+    /// The same without a clock: cycles are virtual, and each run does the same whatever the
+    /// machine's speed.
     pub(crate) fn untimed(setup: &Setup, size: u16) -> Self {
         Self::with_clock(setup, size, false, None)
     }
@@ -143,8 +148,8 @@ impl Forwarding {
         };
         let router = format!("[router]\ncycles = {accounts}\n");
         let text = format!("{router}{}{link}{}", include_str!("router.toml"), setup.tables);
-        let config =
-            evenkeel_config::RouterConfig::parse(&text, "bench").expect("the configuration is valid");
+        let config = evenkeel_config::RouterConfig::parse(&text, "bench")
+            .expect("the configuration is valid");
         let now = Nanos::SECOND;
         let mut pipeline = Pipeline::new(&config, now).expect("the configuration is valid");
         for (index, mac) in [IN, OUT].into_iter().enumerate() {
@@ -173,7 +178,9 @@ impl Forwarding {
             sink,
             sink_pool: FramePool::new(512),
             received: Vec::with_capacity(256),
-            frames: (0..setup.flows).map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size)).collect(),
+            frames: (0..setup.flows)
+                .map(|flow| frame_between(&IN, [10, 0, 2, 1], flow, size))
+                .collect(),
             now,
         };
         for _ in 0..setup.backlog / BURST {
@@ -226,7 +233,8 @@ impl Forwarding {
         assert!(arrived + BURST >= times / BURST * BURST, "as many leave as come");
     }
 
-    /// Nanoseconds per packet inside the router; its copies out of and into the ports in memory are included, what the host and the sink do is not.
+    /// Nanoseconds per packet inside the router; its copies out of and into the ports in memory are
+    /// included, what the host and the sink do is not.
     pub(crate) fn time(&mut self, times: u64) -> f64 {
         self.inside = 0;
         self.run(times);
@@ -236,6 +244,9 @@ impl Forwarding {
 
     /// The router's own accounts.
     pub(crate) fn accounts(&mut self) -> CycleSnapshot {
-        self.pipeline.snapshot(self.now, &mut self.ports).cycles.expect("it was told to measure itself")
+        self.pipeline
+            .snapshot(self.now, &mut self.ports)
+            .cycles
+            .expect("it was told to measure itself")
     }
 }

@@ -1,4 +1,5 @@
-//! Costs by the number of flows as a picture: logarithmic to the right, so that a logarithmic cost is a straight line and a constant one is flat.
+//! Costs by the number of flows as a picture: logarithmic to the right, so that a logarithmic cost
+//! is a straight line and a constant one is flat.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -36,21 +37,26 @@ fn figure(title: &str, unit: &str, points: &[Point<'_>]) -> String {
     let x = |flows: u32| LEFT + (f64::from(flows).log2() - first) / (last - first).max(1.0) * WIDTH;
     let y = |cost: f64| TOP + HEIGHT - cost / top * HEIGHT;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 350\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"700\" height=\"350\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"20\" font-weight=\"bold\">{title}</text>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 700 350\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"700\" height=\"350\" \
+         fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"20\" font-weight=\"bold\">{title}</text>\n"
     );
     for n in 0..=(top / step).round() as u32 {
         let cost = f64::from(n) * step;
         // Writing to a String cannot fail.
         let _ = writeln!(
             svg,
-            "<path d=\"M{LEFT} {0:.1}h{WIDTH}\" stroke=\"#ddd\"/><text x=\"{1:.0}\" y=\"{2:.1}\" text-anchor=\"end\">{cost:.0}</text>",
+            "<path d=\"M{LEFT} {0:.1}h{WIDTH}\" stroke=\"#ddd\"/><text x=\"{1:.0}\" y=\"{2:.1}\" \
+             text-anchor=\"end\">{cost:.0}</text>",
             y(cost),
             LEFT - 6.0,
             y(cost) + 4.0,
         );
     }
-    let _ =
-        writeln!(svg, "<text x=\"{LEFT}\" y=\"345\">{unit} per packet; number of flows to the right</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"345\">{unit} per packet; number of flows to the right</text>"
+    );
     let mut names: Vec<&str> = Vec::new();
     for (name, flows, _) in points {
         if !names.contains(name) {
@@ -76,7 +82,8 @@ fn figure(title: &str, unit: &str, points: &[Point<'_>]) -> String {
         let (end_x, end_y) = line.last().copied().unwrap_or_default();
         let _ = writeln!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text x=\"{:.0}\" y=\"{:.1}\" fill=\"{colour}\">{name}</text>",
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text \
+             x=\"{:.0}\" y=\"{:.1}\" fill=\"{colour}\">{name}</text>",
             joined.join(" "),
             end_x + 8.0,
             end_y + 4.0,

@@ -1,9 +1,13 @@
-//! `evenkeel-bench routes`: the routes of the whole Internet by way of FRR and the kernel, on a router that runs.
+//! `evenkeel-bench routes`: the routes of the whole Internet by way of FRR and the kernel, on a
+//! router that runs.
 //!
-//! Host `a` announces them by BGP to FRR beside the router, which sets them in the kernel, which the router follows. Measured: how long until the router
-//! has all of them and how far it is behind the kernel meanwhile, how fast they came, what memory they take, that packets find their way, and how long a change
-//! by `ip route` takes until packets follow it: from the moment that `ip` is told to the first packet at host `b`, of one sent each 0.1 ms. Changes are measured while
-//! nothing else goes on, while the table is loaded, and while the worker is offered more than it can take.
+//! Host `a` announces them by BGP to FRR beside the router, which sets them in the kernel, which
+//! the router follows. Measured: how long until the router has all of them and how far it is behind
+//! the kernel meanwhile, how fast they came, what memory they take, that packets find their way,
+//! and how long a change by `ip route` takes until packets follow it: from the moment that `ip` is
+//! told to the first packet at host `b`, of one sent each 0.1 ms. Changes are measured while
+//! nothing else goes on, while the table is loaded, and while the worker is offered more than it
+//! can take.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, UdpSocket};
@@ -25,8 +29,8 @@ use crate::live::generator::Generator;
 use crate::pipeline::frame_between;
 use crate::timing::Spread;
 
-const CONFIG: &str =
-    "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n";
+const CONFIG: &str = "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \
+                      \"wan\"\ninterface = \"wan\"\n";
 const CHANGES: usize = 50;
 /// A network behind `b` whose route comes and goes.
 const PROBED: &str = "198.18.0.0/24";
@@ -50,7 +54,10 @@ fn bed(folder: &std::path::Path, list: &[Prefix]) -> Result<Namespaces, Failure>
     let mut net = Namespaces::new();
     for node in ["a", "r", "b"] {
         net.add(node)?;
-        net.exec(node, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0")?;
+        net.exec(
+            node,
+            "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
+        )?;
         // IPv6 routes are few by default.
         net.exec(node, "sysctl -qw net.ipv6.route.max_size=2147483647")?;
     }
@@ -73,7 +80,8 @@ fn bed(folder: &std::path::Path, list: &[Prefix]) -> Result<Namespaces, Failure>
     net.ip("b", "route add default via 10.2.0.1")?;
     net.ip("b", "-6 route add default via fd02::1")?;
     net.exec("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
-    let lines: String = list.iter().map(|prefix| format!("route add blackhole {prefix}\n")).collect();
+    let lines: String =
+        list.iter().map(|prefix| format!("route add blackhole {prefix}\n")).collect();
     ip_batch(&net, "a", &lines, folder)?;
     Ok(net)
 }
@@ -81,17 +89,21 @@ fn bed(folder: &std::path::Path, list: &[Prefix]) -> Result<Namespaces, Failure>
 fn bgp(number: u32, id: &str, peer: (&str, &str, u32), announces: bool) -> String {
     let (v4, v6, remote) = peer;
     let mut text = format!(
-        "router bgp {number}\n bgp router-id {id}\n no bgp ebgp-requires-policy\n timers bgp 10 60\n"
+        "router bgp {number}\n bgp router-id {id}\n no bgp ebgp-requires-policy\n timers bgp 10 \
+         60\n"
     );
     for address in [v4, v6] {
         text += &format!(
-            " neighbor {address} remote-as {remote}\n neighbor {address} timers connect 1\n neighbor {address} advertisement-interval 0\n"
+            " neighbor {address} remote-as {remote}\n neighbor {address} timers connect 1\n \
+             neighbor {address} advertisement-interval 0\n"
         );
     }
     let redistribute = if announces { "  redistribute kernel\n" } else { "" };
     text += &format!(
-        " address-family ipv4 unicast\n{redistribute}  no neighbor {v6} activate\n exit-address-family\n \
-         address-family ipv6 unicast\n{redistribute}  neighbor {v6} activate\n exit-address-family\n"
+        " address-family ipv4 unicast\n{redistribute}  no neighbor {v6} activate\n \
+         exit-address-family\n \
+         address-family ipv6 unicast\n{redistribute}  neighbor {v6} activate\n \
+         exit-address-family\n"
     );
     text
 }
@@ -100,20 +112,23 @@ fn routes(router: &Handle) -> Result<u64, Failure> {
     Ok(router.snapshot()?.routes)
 }
 
-/// How many routes the kernel of the router's namespace has, by its own statistics. It goes through the whole of IPv4's tree for it.
+/// How many routes the kernel of the router's namespace has, by its own statistics. It goes through
+/// the whole of IPv4's tree for it.
 fn kernel_routes(net: &Namespaces) -> Result<u64, Failure> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
     let (v4, v6) = sys::in_netns(&net.name_of("r"), || {
         read("fib_triestat").and_then(|v4| Ok((v4, read("rt6_stats")?)))
     })??;
     // As long as there are no rules, the tables local and main are one, and shown twice.
-    let prefixes =
-        v4.lines().filter_map(|line| line.trim().strip_prefix("Prefixes:")?.trim().parse::<u64>().ok());
+    let prefixes = v4
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Prefixes:")?.trim().parse::<u64>().ok());
     let entries = v6.split_whitespace().nth(3).and_then(|hex| u64::from_str_radix(hex, 16).ok());
     Ok(prefixes.max().unwrap_or(0) + entries.ok_or("rt6_stats has another form")?)
 }
 
-/// How the routes came, or went: seconds since `begin` and how many there were, in the router and in the kernel.
+/// How the routes came, or went: seconds since `begin` and how many there were, in the router and
+/// in the kernel.
 struct Progress {
     begin: Instant,
     /// What the router counts that the kernel's statistics do not, before anything happens.
@@ -153,7 +168,8 @@ impl Progress {
         Ok(())
     }
 
-    /// Whether the kernel's routes have not changed for as many looks, and are as many as `enough` asks.
+    /// Whether the kernel's routes have not changed for as many looks, and are as many as `enough`
+    /// asks.
     fn is_quiet(&self, looks: usize, enough: impl Fn(u64) -> bool) -> bool {
         let mut last = self.kernel.iter().rev().take(looks).map(|(_, count)| *count);
         let Some(first) = last.next().filter(|_| self.kernel.len() >= looks) else { return false };
@@ -167,10 +183,11 @@ impl Progress {
         self.router.iter().find(there).map(|(at, _)| *at)
     }
 
-    /// By how much the router was behind the kernel, seconds: the largest of all looks at the kernel while routes came or went. Not
-    /// less than nothing: the statistics take their time.
+    /// By how much the router was behind the kernel, seconds: the largest of all looks at the
+    /// kernel while routes came or went. Not less than nothing: the statistics take their time.
     fn lag(&self) -> f64 {
-        let behind = |(at, count): &(f64, u64)| self.reached(*count).map(|reached| (reached - at).max(0.0));
+        let behind =
+            |(at, count): &(f64, u64)| self.reached(*count).map(|reached| (reached - at).max(0.0));
         self.kernel.iter().filter_map(behind).fold(0.0, f64::max)
     }
 
@@ -237,7 +254,8 @@ struct Change {
     ours: f64,
 }
 
-/// Adds and removes a route and looks when packets take it, as often as `go_on` says of the number so far.
+/// Adds and removes a route and looks when packets take it, as often as `go_on` says of the number
+/// so far.
 fn changes(net: &Namespaces, go_on: impl Fn(usize) -> bool + Send) -> Result<Vec<Change>, Failure> {
     let stop = AtomicBool::new(false);
     let (sender, arrivals) = channel();
@@ -277,7 +295,8 @@ fn changes(net: &Namespaces, go_on: impl Fn(usize) -> bool + Send) -> Result<Vec
     })
 }
 
-/// Who measures does not wait for those that are measured: neither do the programs that the thread starts. Where that is not allowed, he waits.
+/// Who measures does not wait for those that are measured: neither do the programs that the thread
+/// starts. Where that is not allowed, he waits.
 fn come_first() {
     let _ = sys::set_precedence(true);
 }
@@ -311,7 +330,8 @@ fn print_changes(what: &str, times: &[Change]) {
         let late = times.iter().filter(|time| of(time) > 10.0).count();
         let Spread { median, min, max } = Spread::of(times.iter().map(of).collect());
         println!(
-            "    {name:<34} {median:>7.2} ms ({min:.2} to {max:.2}; {late} of {} took more than 10 ms)",
+            "    {name:<34} {median:>7.2} ms ({min:.2} to {max:.2}; {late} of {} took more than 10 \
+             ms)",
             times.len()
         );
     };
@@ -322,30 +342,35 @@ fn print_changes(what: &str, times: &[Change]) {
 
 /// The same while more packets come than the worker can take.
 fn changes_under_overload(net: &Namespaces, router: &Handle, what: &str) -> Result<(), Failure> {
-    let mac =
-        |node: &str, interface: &str| net.exec(node, &format!("cat /sys/class/net/{interface}/address"));
+    let mac = |node: &str, interface: &str| {
+        net.exec(node, &format!("cat /sys/class/net/{interface}/address"))
+    };
     let (lan, b0) = (mac("r", "lan")?, mac("b", "b0")?);
     net.ip("r", &format!("neigh replace 10.2.0.9 lladdr {} dev wan nud permanent", b0.trim()))?;
     let lan: Vec<u8> =
         lan.trim().split(':').map(|part| u8::from_str_radix(part, 16)).collect::<Result<_, _>>()?;
     let frames = (0..64).map(|flow| frame_between(&lan, [10, 2, 0, 9], flow, 60)).collect();
     let generator = Generator::start(net.name_of("a"), "a0", 0, frames);
-    let lost =
-        || -> Result<u64, Failure> { Ok(router.snapshot()?.port("lan").map_or(0, |port| port.ring_loss)) };
+    let lost = || -> Result<u64, Failure> {
+        Ok(router.snapshot()?.port("lan").map_or(0, |port| port.ring_loss))
+    };
     generator.send(true);
     sleep(Duration::from_millis(200));
     let (begin, before, offered) = (Instant::now(), lost()?, generator.sent());
     let times = changes(net, |made| made < CHANGES)?;
     let (lost, offered) = (lost()? - before, generator.sent() - offered);
-    let (share, rate) =
-        (lost as f64 * 100.0 / offered as f64, offered as f64 / begin.elapsed().as_secs_f64() / 1e3);
+    let (share, rate) = (
+        lost as f64 * 100.0 / offered as f64,
+        offered as f64 / begin.elapsed().as_secs_f64() / 1e3,
+    );
     print_changes(&format!("{what} ({rate:.0} kpps offered, {share:.0} % lost):"), &times);
     Ok(())
 }
 
 fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
     println!(
-        "A full table by FRR ({v4} IPv4 and {v6} IPv6 routes by BGP, set in the kernel, followed by the router)"
+        "A full table by FRR ({v4} IPv4 and {v6} IPv6 routes by BGP, set in the kernel, followed \
+         by the router)"
     );
     let folder = tempfile::tempdir()?;
     let list = prefixes(v4, v6);
@@ -356,12 +381,15 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         runtime_dir: folder.path().to_owned(),
         netns: Some(net.name_of("r")),
         report: Some(|text| eprintln!("  router: {text}")),
-        cpu: Some(1).filter(|_| std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1)),
+        cpu: Some(1)
+            .filter(|_| std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1)),
         ..Options::default()
     };
     let own = std::process::id();
-    let router =
-        Router::start(RouterConfig::parse(CONFIG, "routes.toml").map_err(|e| e.to_string())?, options)?;
+    let router = Router::start(
+        RouterConfig::parse(CONFIG, "routes.toml").map_err(|e| e.to_string())?,
+        options,
+    )?;
     print_changes("nothing else going on:", &changes(&net, |made| made < CHANGES)?);
     changes_under_overload(&net, &router, "overloaded")?;
     // The flood has gone; what it left in the rings too.
@@ -370,15 +398,17 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
 
     let mut progress = Progress::new(&net, &router)?;
     let (before, all) = (routes(&router)?, (v4 + v6) as u64);
-    let r = Frr::start(&net, "r", &bgp(65_000, "10.1.0.1", ("10.1.0.2", "fd01::2", 65_001), false))?;
+    let r =
+        Frr::start(&net, "r", &bgp(65_000, "10.1.0.1", ("10.1.0.2", "fd01::2", 65_001), false))?;
     let a = Frr::start(&net, "a", &bgp(65_001, "10.1.0.2", ("10.1.0.1", "fd01::1", 65_000), true))?;
     while progress.router.last().is_none_or(|(_, count)| *count <= before + all / 1_000) {
         progress.look(&net, &router)?;
     }
     let loading = AtomicBool::new(true);
     let during = std::thread::scope(|scope| -> Result<Vec<Change>, Failure> {
-        let during = scope
-            .spawn(|| changes(&net, |_| loading.load(Ordering::Relaxed)).map_err(|error| error.to_string()));
+        let during = scope.spawn(|| {
+            changes(&net, |_| loading.load(Ordering::Relaxed)).map_err(|error| error.to_string())
+        });
         let followed = (|| -> Result<(), Failure> {
             while progress.router.last().is_none_or(|(_, count)| *count < before + all * 99 / 100) {
                 progress.look(&net, &router)?;
@@ -390,13 +420,16 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         followed?;
         Ok(times?)
     })?;
-    // Some are refused on the way, by FRR or by the kernel: what counts is that the router has what the kernel has.
+    // Some are refused on the way, by FRR or by the kernel: what counts is that the router has what
+    // the kernel has.
     while !progress.is_quiet(3, |count| count >= before + all * 99 / 100) {
         progress.look(&net, &router)?;
     }
-    let (ours, theirs) = (routes(&router)?, kernel_routes(&net)?.saturating_add_signed(progress.apart));
+    let (ours, theirs) =
+        (routes(&router)?, kernel_routes(&net)?.saturating_add_signed(progress.apart));
     println!(
-        "  converged in {:.1} s from the first route to the last; fastest second: {:.0} routes; of {all} announced the kernel has {}, the router {}",
+        "  converged in {:.1} s from the first route to the last; fastest second: {:.0} routes; of \
+         {all} announced the kernel has {}, the router {}",
         progress.took().unwrap_or(f64::NAN),
         progress.fastest(),
         theirs - before,
@@ -405,7 +438,10 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
     println!("  the router was behind the kernel by at most {:.2} s", progress.lag());
     print_changes("while they came:", &during);
     let grown = resident(own).saturating_sub(memory_before) as f64 / 1024.0;
-    println!("  memory of the router with its copy of the kernel's table: {grown:.0} MiB more than before");
+    println!(
+        "  memory of the router with its copy of the kernel's table: {grown:.0} MiB more than \
+         before"
+    );
     for (name, process) in [("zebra", 0), ("bgpd", 1)] {
         let mib = resident(r.processes()[process]) / 1024;
         println!("  for comparison, FRR's {name} beside it: {mib} MiB");
@@ -422,7 +458,8 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
         progress.look(&net, &router)?;
     }
     println!(
-        "  withdrawn (their neighbour is gone) in {:.1} s; fastest second: {:.0} routes; behind the kernel by at most {:.2} s",
+        "  withdrawn (their neighbour is gone) in {:.1} s; fastest second: {:.0} routes; behind \
+         the kernel by at most {:.2} s",
         progress.took().unwrap_or(f64::NAN),
         progress.fastest(),
         progress.lag()
@@ -434,8 +471,9 @@ fn measure(v4: usize, v6: usize) -> Result<(), Failure> {
 /// Packets from `b` to a thousand of the routes: the router sends them on to `a`.
 fn find_their_way(net: &Namespaces, router: &Handle, list: &[Prefix]) -> Result<(), Failure> {
     const PACKETS: u64 = 1_000;
-    let forwarded =
-        || -> Result<u64, Failure> { Ok(router.snapshot()?.port("wan").map_or(0, |port| port.forwarded)) };
+    let forwarded = || -> Result<u64, Failure> {
+        Ok(router.snapshot()?.port("wan").map_or(0, |port| port.forwarded))
+    };
     let before = forwarded()?;
     let mut random = Random::new(9);
     let targets: Vec<IpAddr> =
@@ -445,8 +483,9 @@ fn find_their_way(net: &Namespaces, router: &Handle, list: &[Prefix]) -> Result<
         for target in &targets {
             let socket = if target.is_ipv4() { &v4 } else { &v6 };
             // A host that is told of an earlier packet's fate says so once: then again.
-            let _ =
-                socket.send_to(b"found", (*target, 9)).or_else(|_| socket.send_to(b"found", (*target, 9)));
+            let _ = socket
+                .send_to(b"found", (*target, 9))
+                .or_else(|_| socket.send_to(b"found", (*target, 9)));
             sleep(Duration::from_micros(200));
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! `evenkeel-bench rte_sched PROGRAM`: our flow-aware schedulers against DPDK's hierarchical scheduler, in memory, in turn.
+//! `evenkeel-bench rte_sched PROGRAM`: our flow-aware schedulers against DPDK's hierarchical
+//! scheduler, in memory, in turn.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -12,7 +13,8 @@ use crate::timing::{Case, Rounds};
 /// Pipes of `rte_sched`; each has 16 queues, and as many packets wait.
 const PIPES: [u32; 2] = [256, 4_096];
 const QUEUES_PER_PIPE: u32 = 16;
-/// Many and short: what else the machine does meets some of them, and the smallest of each side tell what the code costs.
+/// Many and short: what else the machine does meets some of them, and the smallest of each side
+/// tell what the code costs.
 const ROUNDS: usize = 15;
 const BURSTS: u32 = 5_000;
 const BURST: u32 = crate::flows::BURST as u32;
@@ -29,7 +31,8 @@ fn theirs(program: &Path, pipes: u32) -> Result<f64, String> {
 
 pub(crate) fn run(program: &Path) -> ExitCode {
     println!(
-        "Scheduler alone against DPDK rte_sched: one packet in, one out, bursts of {BURST}, a packet waiting per queue ({ROUNDS} rounds in turn)"
+        "Scheduler alone against DPDK rte_sched: one packet in, one out, bursts of {BURST}, a \
+         packet waiting per queue ({ROUNDS} rounds in turn)"
     );
     let tsc = Tsc::calibrate(Nanos::from_millis(20));
     for pipes in PIPES {
@@ -45,7 +48,8 @@ pub(crate) fn run(program: &Path) -> ExitCode {
         for kind in ["pfq", "pdrr"] {
             let mut many = ManyFlows::new(kind, queues);
             many.run(u64::from(BURSTS * BURST));
-            let time: Box<dyn FnMut() -> f64> = Box::new(move || many.time_calls(u64::from(BURSTS), &tsc));
+            let time: Box<dyn FnMut() -> f64> =
+                Box::new(move || many.time_calls(u64::from(BURSTS), &tsc));
             cases.push((format!("{kind}, {queues} flows"), time));
         }
         let rounds = Rounds::run(ROUNDS, &mut cases);
@@ -53,7 +57,11 @@ pub(crate) fn run(program: &Path) -> ExitCode {
             "  {:<40} {:>9} {:>17} {:>12} {:>12}",
             "", "ns/packet", "(min to max)", "times faster", "by minima"
         );
-        let least = rounds.rows().next().and_then(|(_, spread)| spread).map_or(f64::NAN, |spread| spread.min);
+        let least = rounds
+            .rows()
+            .next()
+            .and_then(|(_, spread)| spread)
+            .map_or(f64::NAN, |spread| spread.min);
         for (index, (name, spread)) in rounds.rows().enumerate() {
             let Some(spread) = spread else { continue };
             println!(
@@ -67,16 +75,20 @@ pub(crate) fn run(program: &Path) -> ExitCode {
         println!("  {}", rounds.verdict());
     }
     println!(
-        "  Timed are the two calls alone, on both sides: what a packet holds, and for rte_sched the queue it goes to, is made up off the clock."
+        "  Timed are the two calls alone, on both sides: what a packet holds, and for rte_sched \
+         the queue it goes to, is made up off the clock."
     );
     println!(
-        "  rte_sched accounts for token buckets of subport and pipe and serves 12 strict classes and 4 weighted queues per pipe; a packet's queue is"
+        "  rte_sched accounts for token buckets of subport and pipe and serves 12 strict classes \
+         and 4 weighted queues per pipe; a packet's queue is"
     );
     println!(
-        "  written into it beforehand, and it queues a pointer. Ours look the flow up in a table, by its whole key, share by flow, prefer new flows, and"
+        "  written into it beforehand, and it queues a pointer. Ours look the flow up in a table, \
+         by its whole key, share by flow, prefer new flows, and"
     );
     println!(
-        "  queue the packet's description of 64 bytes; rates are the link's business, not theirs. Both read ahead over the burst of 32."
+        "  queue the packet's description of 64 bytes; rates are the link's business, not theirs. \
+         Both read ahead over the burst of 32."
     );
     ExitCode::SUCCESS
 }

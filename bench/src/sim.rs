@@ -1,7 +1,7 @@
 //! The simulator: against ns-3 on the same dumbbell, and on the sizes that it must cope with.
 //!
-//! Every run is a process of its own, so that its peak memory is its own; runs of both simulators alternate. Each counts the time of the run
-//! itself, without start and set-up of the process.
+//! Every run is a process of its own, so that its peak memory is its own; runs of both simulators
+//! alternate. Each counts the time of the run itself, without start and set-up of the process.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -46,7 +46,8 @@ pub(crate) fn run(ns3: Option<&Path>) -> ExitCode {
 
 fn dumbbells(ns3: Option<&Path>) -> Result<(), String> {
     println!(
-        "Simulated dumbbell, FIFO of 100 packets, 100 Mbit/s, {SECONDS} virtual seconds; medians of {ROUNDS}\n"
+        "Simulated dumbbell, FIFO of 100 packets, 100 Mbit/s, {SECONDS} virtual seconds; medians \
+         of {ROUNDS}\n"
     );
     println!("{:<14} {:>10} {:>16} {:>12}", "", "packets", "packets/s (wall)", "peak MiB");
     for (name, case, arguments) in [
@@ -57,14 +58,18 @@ fn dumbbells(ns3: Option<&Path>) -> Result<(), String> {
         for _ in 0..ROUNDS {
             ours.push(own(case)?);
             if let Some(ns3) = ns3 {
-                theirs.push(outcome(Command::new(ns3).args(arguments).arg(format!("--seconds={SECONDS}")))?);
+                theirs.push(outcome(
+                    Command::new(ns3).args(arguments).arg(format!("--seconds={SECONDS}")),
+                )?);
             }
         }
         let ours = median(ours);
         println!("{name}");
         row("  evenkeel", &ours);
         if theirs.is_empty() {
-            println!("  ns-3         skipped: not built (scripts/setup.sh bench installs what it needs)");
+            println!(
+                "  ns-3         skipped: not built (scripts/setup.sh bench installs what it needs)"
+            );
             continue;
         }
         let theirs = median(theirs);
@@ -95,7 +100,12 @@ fn sizes() -> Result<(), String> {
 }
 
 fn row(name: &str, outcome: &Outcome) {
-    println!("{name:<14} {:>10} {:>16.0} {:>12.1}", outcome.packets, outcome.per_second(), outcome.peak_mib);
+    println!(
+        "{name:<14} {:>10} {:>16.0} {:>12.1}",
+        outcome.packets,
+        outcome.per_second(),
+        outcome.peak_mib
+    );
 }
 
 fn median(mut outcomes: Vec<Outcome>) -> Outcome {
@@ -105,7 +115,8 @@ fn median(mut outcomes: Vec<Outcome>) -> Outcome {
 
 /// This program again, for one case.
 fn own(case: &str) -> Result<Outcome, String> {
-    let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     outcome(Command::new(program).args(["simulate", case]))
 }
 
@@ -120,8 +131,9 @@ fn outcome(command: &mut Command) -> Result<Outcome, String> {
         let packets = field("packets")? as u64;
         Some(Outcome { packets, wall_s: field("wall_s")?, peak_mib: field("peak_kib")? / 1024.0 })
     };
-    let failed =
-        || format!("{command:?}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    let failed = || {
+        format!("{command:?}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr))
+    };
     output.status.success().then(read).flatten().ok_or_else(failed)
 }
 
@@ -133,10 +145,16 @@ pub(crate) fn one(case: &str) -> ExitCode {
             "kind = \"cbr\"\nrate = \"1100kbit/s\"\nsize = \"1428B\"\nflows = 10\n",
             "100Mbit/s",
         ),
-        "tcp" => dumbbell(SECONDS, "kind = \"tcp\"\ncongestion = \"reno\"\nsize = \"1488B\"\n", "100Mbit/s"),
-        "udp-flows" => {
-            dumbbell(5, "kind = \"cbr\"\nrate = \"10kbit/s\"\nsize = \"500B\"\nflows = 10000\n", "1Gbit/s")
-        }
+        "tcp" => dumbbell(
+            SECONDS,
+            "kind = \"tcp\"\ncongestion = \"reno\"\nsize = \"1488B\"\n",
+            "100Mbit/s",
+        ),
+        "udp-flows" => dumbbell(
+            5,
+            "kind = \"cbr\"\nrate = \"10kbit/s\"\nsize = \"500B\"\nflows = 10000\n",
+            "1Gbit/s",
+        ),
         "tcp-flows" => dumbbell(5, "kind = \"tcp\"\nsize = \"1488B\"\nflows = 500\n", "1Gbit/s"),
         "three-routers" => three_routers(),
         _ => {
@@ -144,15 +162,17 @@ pub(crate) fn one(case: &str) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let scenario = Scenario::parse(&text, case, Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"));
+    let scenario =
+        Scenario::parse(&text, case, Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"));
     let begin = Instant::now();
-    let outcome =
-        evenkeel_sim::run(&scenario, &SimOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let outcome = evenkeel_sim::run(&scenario, &SimOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"));
     let wall_s = begin.elapsed().as_secs_f64();
     for warning in &outcome.warnings {
         eprintln!("warning: {warning}");
     }
-    let at_bottleneck = |sample: &&evenkeel_report::Sample| sample.router == "r1" && sample.link == "r2";
+    let at_bottleneck =
+        |sample: &&evenkeel_report::Sample| sample.router == "r1" && sample.link == "r2";
     let packets = match case {
         "udp" | "tcp" => {
             outcome.run.samples.iter().filter(at_bottleneck).map(|sample| sample.sent_packets).sum()
@@ -176,14 +196,16 @@ fn peak_kib() -> Option<u64> {
 
 fn head(seconds: u32) -> String {
     format!(
-        "name = \"bench\"\ntitle = \"bench\"\nduration = \"{seconds}s\"\nsettle = \"0s\"\nsample = \"1s\"\n"
+        "name = \"bench\"\ntitle = \"bench\"\nduration = \"{seconds}s\"\nsettle = \"0s\"\nsample = \
+         \"1s\"\n"
     )
 }
 
 /// The outgoing link of a router to another: paced, first in, first out.
 fn fifo(from: &str, to: &str, rate: &str) -> String {
     format!(
-        "[[router]]\nname = \"{from}\"\n[[router.config.link]]\nport = \"{to}\"\nrate = \"{rate}\"\n\
+        "[[router]]\nname = \"{from}\"\n[[router.config.link]]\nport = \"{to}\"\nrate = \
+         \"{rate}\"\n\
          discipline = {{ kind = \"fifo\", limit = 100 }}\n"
     )
 }
@@ -197,7 +219,8 @@ fn dumbbell(seconds: u32, traffic: &str, rate: &str) -> String {
             "[[host]]\nname = \"a{pair}\"\n[[host]]\nname = \"b{pair}\"\n\
              [[wire]]\nends = [\"a{pair}\", \"r1\"]\nrate = \"1Gbit/s\"\ndelay = \"1ms\"\n\
              [[wire]]\nends = [\"r2\", \"b{pair}\"]\nrate = \"1Gbit/s\"\ndelay = \"1ms\"\n\
-             [[traffic]]\nname = \"t{pair}\"\nfrom = \"a{pair}\"\nto = \"b{pair}\"\nstart = \"{pair}ms\"\n{traffic}"
+             [[traffic]]\nname = \"t{pair}\"\nfrom = \"a{pair}\"\nto = \"b{pair}\"\nstart = \
+             \"{pair}ms\"\n{traffic}"
         );
     }
     text
@@ -206,14 +229,18 @@ fn dumbbell(seconds: u32, traffic: &str, rate: &str) -> String {
 /// 10 million packets of a few sources from end to end: 84 000 a second for two minutes.
 fn three_routers() -> String {
     let mut text = head(120);
-    text += &(fifo("r1", "r2", "1Gbit/s") + &fifo("r2", "r3", "1Gbit/s") + &fifo("r3", "sink", "1Gbit/s"));
-    text += "[[host]]\nname = \"sink\"\n[[wire]]\nends = [\"r1\", \"r2\"]\n[[wire]]\nends = [\"r2\", \"r3\"]\n\
+    text += &(fifo("r1", "r2", "1Gbit/s")
+        + &fifo("r2", "r3", "1Gbit/s")
+        + &fifo("r3", "sink", "1Gbit/s"));
+    text += "[[host]]\nname = \"sink\"\n[[wire]]\nends = [\"r1\", \"r2\"]\n[[wire]]\nends = \
+             [\"r2\", \"r3\"]\n\
              [[wire]]\nends = [\"r3\", \"sink\"]\n";
     for source in 0..4 {
         let _ = write!(
             text,
             "[[host]]\nname = \"h{source}\"\n[[wire]]\nends = [\"h{source}\", \"r1\"]\n\
-             [[traffic]]\nname = \"t{source}\"\nfrom = \"h{source}\"\nto = \"sink\"\nkind = \"poisson\"\n\
+             [[traffic]]\nname = \"t{source}\"\nfrom = \"h{source}\"\nto = \"sink\"\nkind = \
+             \"poisson\"\n\
              rate = \"240Mbit/s\"\nsize = \"1428B\"\n"
         );
     }

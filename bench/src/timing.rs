@@ -1,5 +1,5 @@
-//! Timing that admits noise: rounds in turn, medians with their range, and a calibration loop that notices when the machine itself
-//! is slow.
+//! Timing that admits noise: rounds in turn, medians with their range, and a calibration loop that
+//! notices when the machine itself is slow.
 
 use evenkeel_lab::qualify::calibrate;
 
@@ -23,7 +23,8 @@ impl Spread {
 /// A name, and what takes one measurement.
 pub(crate) type Case<'a> = (String, Box<dyn FnMut() -> f64 + 'a>);
 
-/// Measurements of several cases, taken in turn so that a slow phase of the machine meets all of them.
+/// Measurements of several cases, taken in turn so that a slow phase of the machine meets all of
+/// them.
 pub(crate) struct Rounds {
     names: Vec<String>,
     values: Vec<Vec<f64>>,
@@ -31,7 +32,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Runs every case `rounds` times, one after the other, the calibration loop before and after each round.
+    /// Runs every case `rounds` times, one after the other, the calibration loop before and after
+    /// each round.
     pub(crate) fn run(rounds: usize, cases: &mut [Case<'_>]) -> Self {
         let names = cases.iter().map(|(name, _)| name.clone()).collect();
         let mut values = vec![Vec::with_capacity(rounds); cases.len()];
@@ -45,10 +47,12 @@ impl Rounds {
         Self { names, values, speed }
     }
 
-    /// Name and spread of every case, in their order. Measurements that are not numbers were refused; `None` if all were.
+    /// Name and spread of every case, in their order. Measurements that are not numbers were
+    /// refused; `None` if all were.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, Option<Spread>)> {
         let spread = |values: &Vec<f64>| {
-            let accepted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+            let accepted: Vec<f64> =
+                values.iter().copied().filter(|value| !value.is_nan()).collect();
             (!accepted.is_empty()).then(|| Spread::of(accepted))
         };
         self.names.iter().map(String::as_str).zip(self.values.iter().map(spread))
@@ -59,14 +63,15 @@ impl Rounds {
         self.ratio_to_best(index, &[base])
     }
 
-    /// The median over rounds of case `index` divided by the largest of `bases` of the same round; not a number without a round
-    /// in which all were accepted.
+    /// The median over rounds of case `index` divided by the largest of `bases` of the same round;
+    /// not a number without a round in which all were accepted.
     pub(crate) fn ratio_to_best(&self, index: usize, bases: &[usize]) -> f64 {
         let ratio = |(round, value): (usize, &f64)| {
             let bases = bases.iter().map(|base| self.values[*base][round]);
             value / bases.reduce(|a, b| if a > b || a.is_nan() { a } else { b }).unwrap_or(f64::NAN)
         };
-        let ratios = self.values[index].iter().enumerate().map(ratio).filter(|ratio| !ratio.is_nan());
+        let ratios =
+            self.values[index].iter().enumerate().map(ratio).filter(|ratio| !ratio.is_nan());
         let ratios: Vec<f64> = ratios.collect();
         if ratios.is_empty() { f64::NAN } else { Spread::of(ratios).median }
     }

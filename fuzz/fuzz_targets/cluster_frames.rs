@@ -1,4 +1,5 @@
-//! Frames of a cluster from nowhere: whatever is accepted has a member, a body within the state, and is refused one byte shorter.
+//! Frames of a cluster from nowhere: whatever is accepted has a member, a body within the state,
+//! and is refused one byte shorter.
 #![no_main]
 
 use evenkeel_cluster::frame::{FrameKind, Parser, state_bytes};

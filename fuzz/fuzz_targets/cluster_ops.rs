@@ -1,4 +1,5 @@
-//! Frames, true and altered, and timers in any order, for two nodes of a cluster: every frame is counted once, and nothing panics.
+//! Frames, true and altered, and timers in any order, for two nodes of a cluster: every frame is
+//! counted once, and nothing panics.
 #![no_main]
 
 use evenkeel_cluster::{ClusterConfig, Engine, Forwarder, Grant, NodeId, Record, Variant, Version};

@@ -1,9 +1,10 @@
-//! FairDrop's droppers under random operations: nothing panics, counters add up, a shadow without backlog refuses nothing.
+//! FairDrop's droppers under random operations: nothing panics, counters add up, a shadow without
+//! backlog refuses nothing.
 #![no_main]
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, MimdBatch, Poll, ProcessingClass, Rule,
-    Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, MimdBatch, Poll,
+    ProcessingClass, Rule, Share, ShareId,
 };
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos};
 use libfuzzer_sys::fuzz_target;
@@ -49,12 +50,17 @@ fn rule(which: u8) -> Rule {
         1 => Rule::KAPPA,
         2 => Rule::JOURNAL,
         3 => Rule::MIMD_RING,
-        _ => Rule::MimdBatch(MimdBatch { min: Cycles(1), max: Cycles(1 << 32), ..MimdBatch::default() }),
+        _ => Rule::MimdBatch(MimdBatch {
+            min: Cycles(1),
+            max: Cycles(1 << 32),
+            ..MimdBatch::default()
+        }),
     }
 }
 
 fn table(weights: [u8; 4]) -> FlowTableConfig {
-    let share = |(n, weight): (usize, u8)| Share { weight: 1 + u16::from(weight), group: (n % 2) as u8 };
+    let share =
+        |(n, weight): (usize, u8)| Share { weight: 1 + u16::from(weight), group: (n % 2) as u8 };
     FlowTableConfig {
         flows: 16,
         shares: weights.into_iter().enumerate().map(share).collect(),
@@ -73,7 +79,8 @@ fuzz_target!(|case: (u8, [u8; 4], Vec<(u8, [u8; 4], u64, u64)>)| {
         ..CpuConfig::default()
     };
     let mut cpu = CpuFairDrop::new(config).expect("every choice above is in range");
-    let config = BandwidthConfig { table: table(weights), ..BandwidthConfig::new(BitRate::from_mbps(10)) };
+    let config =
+        BandwidthConfig { table: table(weights), ..BandwidthConfig::new(BitRate::from_mbps(10)) };
     let mut link = BandwidthFairDrop::new(config).expect("every choice above is in range");
     let mut now = 0u64;
     for op in ops.into_iter().map(Op::new) {

@@ -1,4 +1,5 @@
-//! Frames from nowhere: parsed, rewritten, fragmented. What was accepted must stay consistent through all of it.
+//! Frames from nowhere: parsed, rewritten, fragmented. What was accepted must stay consistent
+//! through all of it.
 #![no_main]
 
 use evenkeel_core::Reason;
@@ -8,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 
 /// Makes the header checksum right, where there is an IPv4 header: a fuzzer cannot guess it.
 fn repair(bytes: &mut [u8]) {
-    let Some(l3) = (0..=2).map(|tags| 14 + 4 * tags).find(|l3| bytes.get(l3 - 2..*l3) == Some(&[8, 0]))
+    let Some(l3) =
+        (0..=2).map(|tags| 14 + 4 * tags).find(|l3| bytes.get(l3 - 2..*l3) == Some(&[8, 0]))
     else {
         return;
     };

@@ -1,4 +1,5 @@
-//! Answers to frames from nowhere: valid, bounded, back to the sender, and never answered themselves.
+//! Answers to frames from nowhere: valid, bounded, back to the sender, and never answered
+//! themselves.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -31,7 +32,9 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
     };
     let (source, most) = match headers.flow.source {
         IpAddr::V4(_) => (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), MAX_V4_ANSWER),
-        IpAddr::V6(_) => (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), MAX_V6_ANSWER),
+        IpAddr::V6(_) => {
+            (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)), MAX_V6_ANSWER)
+        }
     };
     let mut out = vec![0; MAX_ANSWER_LEN];
     let room = usize::from(room).min(out.len());
@@ -44,7 +47,10 @@ fuzz_target!(|input: (u8, u16, &[u8])| {
                 panic!("an answer is a packet");
             };
             assert!(len == answer.frame_len() && answer.ip_len as usize <= most);
-            assert_eq!((answer.flow.source, answer.flow.destination), (source, headers.flow.source));
+            assert_eq!(
+                (answer.flow.source, answer.flow.destination),
+                (source, headers.flow.source)
+            );
             let again = icmp::answer(&out[..len], &answer, error, source, &mut [0; MAX_ANSWER_LEN]);
             assert!(matches!(again, Err(NoAnswer::ToIcmpError | NoAnswer::ToGroup)));
         }

@@ -1,15 +1,16 @@
 //! LCT-UC under random operations.
 #![no_main]
 
-use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::Nanos;
+use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_fuzz::{Case, harness};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
     let [classes, limit, switches, policy, x @ ..] = case.config;
-    let delay = |x: u8| Nanos([0, 1, 10_000, 200_000, 20_000_000, 60_000_000_000][usize::from(x % 6)]);
+    let delay =
+        |x: u8| Nanos([0, 1, 10_000, 200_000, 20_000_000, 60_000_000_000][usize::from(x % 6)]);
     let config = LctConfig {
         x_delay: x.into_iter().map(delay).take(1 + usize::from(classes % 12)).collect(),
         limit: 1 + u32::from(limit % 16),

@@ -1,4 +1,5 @@
-//! `router.toml`: any text is either read or refused with errors that have a line; what is read can be built.
+//! `router.toml`: any text is either read or refused with errors that have a line; what is read can
+//! be built.
 #![no_main]
 
 use evenkeel_config::{RouterConfig, diff, parse_change, parse_discipline};

@@ -1,4 +1,5 @@
-//! `scenario.toml`: any text is either read or refused with errors; what is read can be scaled, varied and routed.
+//! `scenario.toml`: any text is either read or refused with errors; what is read can be scaled,
+//! varied and routed.
 #![no_main]
 
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Operation sequences for the disciplines: bytes to operations, and the harness that checks every contract after
-//! each. Both are those of the property tests, so a find of the fuzzer is a test case as it stands.
+//! Operation sequences for the disciplines: bytes to operations, and the harness that checks every
+//! contract after each. Both are those of the property tests, so a find of the fuzzer is a test
+//! case as it stands.
 
 use arbitrary::{Arbitrary, Unstructured};
 use evenkeel_core::Bytes;
@@ -52,7 +53,8 @@ pub fn buffer(case: &Case) -> Buffer {
     Buffer { limit, victim: if kind & 2 == 0 { Victim::Head } else { Victim::Tail } }
 }
 
-/// A number of flows by the first byte of a case, which is the seed, too, and a bound of the peak at their start, or none.
+/// A number of flows by the first byte of a case, which is the seed, too, and a bound of the peak
+/// at their start, or none.
 #[must_use]
 pub fn flows(case: &Case) -> KnownFlows {
     let [flows, .., limit, _, _, _] = case.config;

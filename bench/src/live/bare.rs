@@ -1,4 +1,5 @@
-//! Two of the router's AF_XDP ports and nothing between them: what its input and output take, as testpmd's `io` mode is for DPDK's drivers.
+//! Two of the router's AF_XDP ports and nothing between them: what its input and output take, as
+//! testpmd's `io` mode is for DPDK's drivers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,8 +36,10 @@ impl Bare {
             let ports = opened.map_err(|error| error.to_string()).and_then(|()| {
                 // As a router in mode `busy` has them.
                 let options = AfXdpOptions { stamp_every: 8, ..AfXdpOptions::default() };
-                let mut open =
-                    |name| AfXdpPort::open(name, options, &mut pool, &[]).map_err(|error| error.to_string());
+                let mut open = |name| {
+                    AfXdpPort::open(name, options, &mut pool, &[])
+                        .map_err(|error| error.to_string())
+                };
                 Ok((open("in")?, open("out")?))
             });
             let (mut from, mut to) = match ports {
@@ -45,7 +48,8 @@ impl Bare {
             };
             let task = std::fs::read_link("/proc/thread-self").expect("/proc is mounted");
             ready.send(Ok(format!("/proc/{}", task.display()))).expect("the starter waits");
-            let (mut received, mut frames) = (Vec::with_capacity(BURST), VecDeque::with_capacity(4 * BURST));
+            let (mut received, mut frames) =
+                (Vec::with_capacity(BURST), VecDeque::with_capacity(4 * BURST));
             while !stopped.load(Ordering::Relaxed) {
                 let now = sys::monotonic_now();
                 if frames.len() <= BURST {

@@ -4,8 +4,8 @@
 //!  g: out ──veth── in r: 10.0.1.254, 10.0.2.1 out ──veth── in s
 //! ```
 //!
-//! The packets' destination lies behind a neighbour whose address nobody has, so the sink's kernel drops each frame as one for another
-//! station: the cheapest end there is, and the same for all.
+//! The packets' destination lies behind a neighbour whose address nobody has, so the sink's kernel
+//! drops each frame as one for another station: the cheapest end there is, and the same for all.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use evenkeel_ports::sys;
 
 use super::generator::Generator;
 
-/// What the router is told of its neighbours. A forwarder that changes its interfaces makes the kernel forget it.
+/// What the router is told of its neighbours. A forwarder that changes its interfaces makes the
+/// kernel forget it.
 pub(super) const NEIGHBOURS: [&str; 2] = [
     "neighbour replace 10.0.2.2 lladdr 02:00:00:00:00:99 nud permanent dev out",
     "neighbour replace 10.0.1.2 lladdr 02:00:00:00:00:98 nud permanent dev in",
@@ -56,7 +57,10 @@ impl Bed {
     pub(crate) fn new() -> Self {
         let net = TestNet::new(&["g", "r", "s"]);
         for node in ["g", "r", "s"] {
-            net.sysctl(node, "net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1");
+            net.sysctl(
+                node,
+                "net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
+            );
         }
         net.wire(("g", "out"), ("r", "in"));
         net.wire(("r", "out"), ("s", "in"));
@@ -92,10 +96,12 @@ impl Bed {
         [(self.net.name("g"), "out"), (self.net.name("s"), "in")]
     }
 
-    /// A generator of frames of `size` bytes (check sequence not counted): UDP packets of 64 flows from four sources.
+    /// A generator of frames of `size` bytes (check sequence not counted): UDP packets of 64 flows
+    /// from four sources.
     pub(crate) fn generate(&self, size: u16) -> Generator {
         let router = self.router_mac();
-        let frames = (0..64).map(|flow| crate::pipeline::frame_between(&router, [10, 9, 0, 1], flow, size));
+        let frames =
+            (0..64).map(|flow| crate::pipeline::frame_between(&router, [10, 9, 0, 1], flow, size));
         Generator::start(self.net.name("g"), "out", GENERATOR_CPU, frames.collect())
     }
 
@@ -129,15 +135,25 @@ impl Bed {
     /// The counters now.
     pub(crate) fn counts(&self) -> Counts {
         let (arrived, at) = sys::in_netns(&self.net.name("s"), || {
-            let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("/proc is mounted");
-            let line = devices.lines().find_map(|line| line.trim().strip_prefix("in:")).expect("it is there");
-            (line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number"), Instant::now())
+            let devices =
+                fs::read_to_string("/proc/thread-self/net/dev").expect("/proc is mounted");
+            let line = devices
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("in:"))
+                .expect("it is there");
+            (
+                line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number"),
+                Instant::now(),
+            )
         })
         .expect("the namespace is there");
         let by_kernel = sys::in_netns(&self.router(), || {
             let snmp = fs::read_to_string("/proc/thread-self/net/snmp").expect("/proc is mounted");
-            let values =
-                snmp.lines().filter(|line| line.starts_with("Ip:")).nth(1).expect("a line of values");
+            let values = snmp
+                .lines()
+                .filter(|line| line.starts_with("Ip:"))
+                .nth(1)
+                .expect("a line of values");
             values.split_whitespace().nth(6).and_then(|n| n.parse().ok()).expect("a number")
         })
         .expect("the namespace is there");
@@ -145,7 +161,8 @@ impl Bed {
     }
 }
 
-/// How long a thread has run, and how long it has waited for its CPU because something else ran there.
+/// How long a thread has run, and how long it has waited for its CPU because something else ran
+/// there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuTime {
     pub(crate) ran: Duration,
@@ -156,7 +173,8 @@ impl CpuTime {
     /// Of the thread with this folder under `/proc`.
     pub(crate) fn of(task: &str) -> Self {
         let text = fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
-        let mut numbers = text.split_whitespace().map(|n| Duration::from_nanos(n.parse().unwrap_or(0)));
+        let mut numbers =
+            text.split_whitespace().map(|n| Duration::from_nanos(n.parse().unwrap_or(0)));
         Self { ran: numbers.next().unwrap_or_default(), waited: numbers.next().unwrap_or_default() }
     }
 

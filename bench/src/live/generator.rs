@@ -13,16 +13,20 @@ use evenkeel_ports::{Frame, FramePool, Port, sys};
 
 /// Frames given to the kernel with one call.
 const BURST: usize = 64;
-/// Slots of the rings of an AF_XDP port, and buffers for it: those that it keeps to receive into, and what is being sent.
+/// Slots of the rings of an AF_XDP port, and buffers for it: those that it keeps to receive into,
+/// and what is being sent.
 const RING: u32 = 256;
 const BUFFERS: usize = 1_024;
 
-/// The cheapest way to send: AF_XDP, and packet sockets where there is none. Every buffer of the pool holds one of `frames`, in turn.
+/// The cheapest way to send: AF_XDP, and packet sockets where there is none. Every buffer of the
+/// pool holds one of `frames`, in turn.
 fn open(interface: &str, frames: &[Vec<u8>]) -> (Box<dyn Port>, FramePool) {
     let filled = |buffers| {
         let mut pool = FramePool::new(buffers);
         let filled: Vec<Frame> = (0..buffers)
-            .map(|i| pool.alloc_from(&frames[i % frames.len()]).expect("there are that many buffers"))
+            .map(|i| {
+                pool.alloc_from(&frames[i % frames.len()]).expect("there are that many buffers")
+            })
             .collect();
         filled.into_iter().for_each(|frame| pool.release(frame));
         pool
@@ -32,7 +36,8 @@ fn open(interface: &str, frames: &[Vec<u8>]) -> (Box<dyn Port>, FramePool) {
     if let Ok(port) = AfXdpPort::open(interface, options, &mut pool, &[]) {
         return (Box::new(port), pool);
     }
-    let options = AfPacketOptions { qdisc_bypass: true, ring_frames: 64, ..AfPacketOptions::default() };
+    let options =
+        AfPacketOptions { qdisc_bypass: true, ring_frames: 64, ..AfPacketOptions::default() };
     let port = AfPacketPort::open(interface, options).expect("the interface is there");
     (Box::new(port), filled(BURST))
 }

@@ -1,10 +1,14 @@
-//! `evenkeel-bench live EVENKEEL`: packets per second through the router against Linux, on the same veth pairs in the same run.
+//! `evenkeel-bench live EVENKEEL`: packets per second through the router against Linux, on the same
+//! veth pairs in the same run.
 //!
-//! The generator has CPU 0 for itself and offers as much as it can; frames are counted where the sink receives them. On a veth pair the work
-//! of receiving is done on the CPU of the sender: for Evenkeel the copy into the receive ring is made on CPU 0 and the rest on CPU 1; Linux forwards wholly
-//! on CPU 0 or, with receive packet steering, on CPU 1. So the generator's offer depends on who forwards, and is told.
+//! The generator has CPU 0 for itself and offers as much as it can; frames are counted where the
+//! sink receives them. On a veth pair the work of receiving is done on the CPU of the sender: for
+//! Evenkeel the copy into the receive ring is made on CPU 0 and the rest on CPU 1; Linux forwards
+//! wholly on CPU 0 or, with receive packet steering, on CPU 1. So the generator's offer depends on
+//! who forwards, and is told.
 //!
-//! A turn counts only if the counters of who should have forwarded say that he did, and if neither generator nor router had to share its CPU.
+//! A turn counts only if the counters of who should have forwarded say that he did, and if neither
+//! generator nor router had to share its CPU.
 
 mod bare;
 pub(crate) mod bed;
@@ -37,8 +41,8 @@ const DISTURBED: f64 = 0.03;
 const TRIES: usize = 2;
 /// No turn is repeated after this: the whole is to end within six minutes.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Part of the frames at the sink that their forwarder's own counter must know of: the two are not read at the same instant. It may know
-/// of more, those lost on the way to the sink.
+/// Part of the frames at the sink that their forwarder's own counter must know of: the two are not
+/// read at the same instant. It may know of more, those lost on the way to the sink.
 const OWNED: f64 = 0.9;
 
 /// Who forwards.
@@ -77,12 +81,16 @@ const CASES: [(&str, Case); 15] = [
     ("Evenkeel + FairDrop, af-xdp", Case::Evenkeel(Task { more: FAIRDROP, ..XDP })),
     ("Evenkeel, af-packet", Case::Evenkeel(FIFO)),
     ("Evenkeel + WFQ/ALTQ, af-packet", Case::Evenkeel(Task { discipline: WFQ, ..FIFO })),
-    ("Evenkeel + PDRR + admission, af-packet", Case::Evenkeel(Task { io: "af-packet", ..PDRR_LINK })),
+    (
+        "Evenkeel + PDRR + admission, af-packet",
+        Case::Evenkeel(Task { io: "af-packet", ..PDRR_LINK }),
+    ),
     ("Evenkeel + FairDrop, af-packet", Case::Evenkeel(Task { more: FAIRDROP, ..FIFO })),
 ];
 /// Lengths of frames, bytes, check sequence included.
 const SIZES: [u16; 3] = [64, 512, 1500];
-/// What ratios are to: the best of the cases whose names begin so, and not with HTB where that is not said.
+/// What ratios are to: the best of the cases whose names begin so, and not with HTB where that is
+/// not said.
 const BASES: [&str; 3] = ["Linux", "Linux + HTB", "testpmd, af_xdp"];
 
 /// What one turn gave.
@@ -91,16 +99,19 @@ struct Turn {
     /// Frames per second at the sink, and from the generator.
     forwarded: f64,
     offered: f64,
-    /// Part of the time that the router's worker used its CPU; not a number for Linux, whose work no thread does.
+    /// Part of the time that the router's worker used its CPU; not a number for Linux, whose work
+    /// no thread does.
     worker: f64,
     /// The largest part of the time that a thread waited for its CPU.
     waited: f64,
 }
 
-/// `only`: lengths of frames (bytes, check sequence included) and parts of the names of cases; empty: all of them.
+/// `only`: lengths of frames (bytes, check sequence included) and parts of the names of cases;
+/// empty: all of them.
 pub(crate) fn run(evenkeel: &Path, only: &[&str]) -> std::process::ExitCode {
     let name = "evenkeel-bench live";
-    if !(available(name) && has_tool(name, "tc", "iproute2") && has_tool(name, "sysctl", "procps")) {
+    if !(available(name) && has_tool(name, "tc", "iproute2") && has_tool(name, "sysctl", "procps"))
+    {
         return std::process::ExitCode::SUCCESS;
     }
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
@@ -109,9 +120,12 @@ pub(crate) fn run(evenkeel: &Path, only: &[&str]) -> std::process::ExitCode {
     }
     let begin = Instant::now();
     let bed = Bed::new();
-    println!("Packets through the router, against Linux on the same veth pairs ({ROUNDS} rounds in turn)");
+    println!(
+        "Packets through the router, against Linux on the same veth pairs ({ROUNDS} rounds in turn)"
+    );
     let mut good = true;
-    let (sizes, names): (Vec<&str>, Vec<&str>) = only.iter().partition(|word| word.parse::<u16>().is_ok());
+    let (sizes, names): (Vec<&str>, Vec<&str>) =
+        only.iter().partition(|word| word.parse::<u16>().is_ok());
     let sizes = sizes.iter().filter_map(|word| word.parse().ok()).collect::<Vec<u16>>();
     let cases: Vec<(&str, Case)> = CASES
         .into_iter()
@@ -130,7 +144,13 @@ pub(crate) fn run(evenkeel: &Path, only: &[&str]) -> std::process::ExitCode {
 }
 
 /// All cases with frames of one size.
-fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patience: Instant) -> bool {
+fn compare(
+    evenkeel: &Path,
+    bed: &Bed,
+    size: u16,
+    chosen: &[(&str, Case)],
+    patience: Instant,
+) -> bool {
     let turns: RefCell<Vec<Vec<Turn>>> = RefCell::new(vec![Vec::new(); chosen.len()]);
     let refused = RefCell::new(Vec::new());
     let repeated = RefCell::new(0);
@@ -168,9 +188,14 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patie
     let rounds = Rounds::run(ROUNDS, &mut cases);
     drop(cases);
     print(size, &rounds, &turns.into_inner());
-    println!("  {} turns were repeated because something else ran on their CPU", repeated.into_inner());
+    println!(
+        "  {} turns were repeated because something else ran on their CPU",
+        repeated.into_inner()
+    );
     let refused = refused.into_inner();
-    for (index, why) in refused.iter().enumerate().filter(|(index, why)| !refused[..*index].contains(why)) {
+    for (index, why) in
+        refused.iter().enumerate().filter(|(index, why)| !refused[..*index].contains(why))
+    {
         let times = refused[index..].iter().filter(|other| *other == why).count();
         println!("  refused ({times} times): {why}");
     }
@@ -185,7 +210,8 @@ fn compare(evenkeel: &Path, bed: &Bed, size: u16, chosen: &[(&str, Case)], patie
 fn turn(evenkeel: &Path, bed: &Bed, generator: &Generator, case: Case) -> Result<Turn, String> {
     let plain = Linux { own_cpu: false, htb: false };
     bed.linux(if let Case::Linux(how) = case { how } else { plain });
-    // testpmd's packet sockets leave the kernel a copy of each frame; and what the kernel forwarded could not be told from what it or the bare ports did.
+    // testpmd's packet sockets leave the kernel a copy of each frame; and what the kernel forwarded
+    // could not be told from what it or the bare ports did.
     bed.kernel_forwards(!matches!(case, Case::Testpmd(_) | Case::Bare));
     let mut router = match case {
         Case::Evenkeel(task) => Some(Router::start(evenkeel, bed, task)?),
@@ -196,8 +222,10 @@ fn turn(evenkeel: &Path, bed: &Bed, generator: &Generator, case: Case) -> Result
         Case::Testpmd(driver) => Some(Testpmd::start(bed, driver)?),
         Case::Linux(_) | Case::Evenkeel(_) | Case::Bare => None,
     };
-    let worker =
-        testpmd.as_ref().map(Testpmd::worker).or_else(|| bare.as_ref().map(|bare| bare.task().to_owned()));
+    let worker = testpmd
+        .as_ref()
+        .map(Testpmd::worker)
+        .or_else(|| bare.as_ref().map(|bare| bare.task().to_owned()));
     generator.send(true);
     sleep(WARM_UP);
     let before = Reading::now(bed, generator, router.as_mut(), worker.as_deref());
@@ -219,11 +247,13 @@ fn turn(evenkeel: &Path, bed: &Bed, generator: &Generator, case: Case) -> Result
     };
     if arrived == 0 || wrong > 0 || (right as f64) < OWNED * arrived as f64 {
         return Err(format!(
-            "of {arrived} frames that arrived Linux forwarded {by_kernel} and Evenkeel {by_router}: not {who} alone"
+            "of {arrived} frames that arrived Linux forwarded {by_kernel} and Evenkeel \
+             {by_router}: not {who} alone"
         ));
     }
-    let waited =
-        |before: CpuTime, after: CpuTime| after.since(before).waited.as_secs_f64() / time.as_secs_f64();
+    let waited = |before: CpuTime, after: CpuTime| {
+        after.since(before).waited.as_secs_f64() / time.as_secs_f64()
+    };
     let ran = after.worker.since(before.worker).ran.as_secs_f64() / time.as_secs_f64();
     Ok(Turn {
         worker: if matches!(case, Case::Linux(_)) { f64::NAN } else { ran },
@@ -252,7 +282,11 @@ impl Reading {
         let (by_router, worker) = match router {
             Some(router) => {
                 let snapshot = router.show()?;
-                let sent = snapshot.ports.iter().find(|port| port.name == "out").map(|port| port.tx_packets);
+                let sent = snapshot
+                    .ports
+                    .iter()
+                    .find(|port| port.name == "out")
+                    .map(|port| port.tx_packets);
                 (sent.ok_or("the router has lost its port")?, CpuTime::of(router.worker()))
             }
             None => (0, other.map(CpuTime::of).unwrap_or_default()),
@@ -281,7 +315,8 @@ fn print(size: u16, rounds: &Rounds, turns: &[Vec<Turn>]) {
         "to DPDK"
     );
     let bases = BASES.map(|base| {
-        let is = |name: &str| name.starts_with(base) && (base.contains("HTB") || !name.contains("HTB"));
+        let is =
+            |name: &str| name.starts_with(base) && (base.contains("HTB") || !name.contains("HTB"));
         rounds
             .rows()
             .enumerate()
@@ -296,21 +331,30 @@ fn print(size: u16, rounds: &Rounds, turns: &[Vec<Turn>]) {
         };
         let offered = Spread::of(turns[index].iter().map(|turn| turn.offered).collect());
         let worker = Spread::of(turns[index].iter().map(|turn| turn.worker).collect());
-        let [plain, htb, dpdk] = bases.each_ref().map(|bases| match rounds.ratio_to_best(index, bases) {
-            ratio if ratio.is_nan() => "-".to_owned(),
-            ratio => format!("{ratio:.2}"),
-        });
+        let [plain, htb, dpdk] =
+            bases.each_ref().map(|bases| match rounds.ratio_to_best(index, bases) {
+                ratio if ratio.is_nan() => "-".to_owned(),
+                ratio => format!("{ratio:.2}"),
+            });
         println!(
             "  {name:<40} {:>9.0}  {:>17} {:>9.0} {:>7} {plain:>9} {htb:>7} {dpdk:>8}",
             spread.median / 1e3,
             format!("({:.0} to {:.0})", spread.min / 1e3, spread.max / 1e3),
             offered.median / 1e3,
-            if worker.median.is_nan() { String::new() } else { format!("{:.0} %", worker.median * 100.0) },
+            if worker.median.is_nan() {
+                String::new()
+            } else {
+                format!("{:.0} %", worker.median * 100.0)
+            },
         );
     }
-    println!("  offered: by the generator; where it equals kpps, CPU 0 was the limit. worker: its CPU time");
     println!(
-        "  ratios: to the better of the rows of Linux (with HTB: to the better of those), and to testpmd with af_xdp, round by round; {}",
+        "  offered: by the generator; where it equals kpps, CPU 0 was the limit. worker: its CPU \
+         time"
+    );
+    println!(
+        "  ratios: to the better of the rows of Linux (with HTB: to the better of those), and to \
+         testpmd with af_xdp, round by round; {}",
         rounds.verdict()
     );
 }

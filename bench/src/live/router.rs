@@ -16,7 +16,8 @@ use super::bed::{Bed, ROUTER_CPU};
 pub(crate) struct Task {
     /// `busy`, `adaptive` or `event`.
     pub(crate) mode: &'static str,
-    /// The discipline of the outgoing link, as in router.toml; empty: none is named, which is a FIFO.
+    /// The discipline of the outgoing link, as in router.toml; empty: none is named, which is a
+    /// FIFO.
     pub(crate) discipline: &'static str,
     /// `af-packet` or `af-xdp`.
     pub(crate) io: &'static str,
@@ -39,16 +40,26 @@ impl Router {
         let link = if task.discipline.is_empty() {
             String::new()
         } else {
-            format!("[[link]]\nport = \"out\"\ndiscipline = {{ {} }}\n{}", task.discipline, task.link)
+            format!(
+                "[[link]]\nport = \"out\"\ndiscipline = {{ {} }}\n{}",
+                task.discipline, task.link
+            )
         };
         let ports = include_str!("../router.toml");
-        let text =
-            format!("[router]\nmode = \"{}\"\nio = \"{}\"\n{ports}{link}{}", task.mode, task.io, task.more);
+        let text = format!(
+            "[router]\nmode = \"{}\"\nio = \"{}\"\n{ports}{link}{}",
+            task.mode, task.io, task.more
+        );
         let (file, socket) = (bed.file("router.toml"), bed.file("control.sock"));
         fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let log = fs::File::create(bed.file("router.log")).map_err(|error| error.to_string())?;
         let mut command = Command::new(binary);
-        command.arg("run").arg(&file).args(["--netns", &bed.router(), "--cpu", &ROUTER_CPU.to_string()]);
+        command.arg("run").arg(&file).args([
+            "--netns",
+            &bed.router(),
+            "--cpu",
+            &ROUTER_CPU.to_string(),
+        ]);
         command.arg("--socket").arg(&socket).arg("--runtime-dir").arg(bed.file("runtime"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = sys::die_with_parent(&mut command).spawn();
@@ -81,8 +92,9 @@ impl Router {
 fn worker_of(pid: u32) -> String {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut tasks = tasks.map(|task| task.path().display().to_string());
-    let is_worker =
-        |task: &String| fs::read_to_string(format!("{task}/comm")).is_ok_and(|name| name.trim() == "worker");
+    let is_worker = |task: &String| {
+        fs::read_to_string(format!("{task}/comm")).is_ok_and(|name| name.trim() == "worker")
+    };
     tasks.find(is_worker).unwrap_or_else(|| format!("/proc/{pid}"))
 }
 

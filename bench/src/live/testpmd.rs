@@ -1,4 +1,5 @@
-//! DPDK's testpmd as a forwarder: from one interface to the other, nothing looked up, nothing changed. The upper end of what its drivers give.
+//! DPDK's testpmd as a forwarder: from one interface to the other, nothing looked up, nothing
+//! changed. The upper end of what its drivers give.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -19,7 +20,8 @@ pub(crate) struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts it with the driver `net_af_xdp` or `net_af_packet` and waits until it forwards. The error says why it does not.
+    /// Starts it with the driver `net_af_xdp` or `net_af_packet` and waits until it forwards. The
+    /// error says why it does not.
     pub(crate) fn start(bed: &Bed, driver: &str) -> Result<Self, String> {
         let log = bed.file("testpmd.log");
         let output = fs::File::create(&log).map_err(|error| error.to_string())?;
@@ -27,7 +29,16 @@ impl Testpmd {
         let mut command = Command::new("dpdk-testpmd");
         // The main thread only sleeps.
         let cpus = format!("{GENERATOR_CPU},{ROUTER_CPU}");
-        command.args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "-l", &cpus]);
+        command.args([
+            "--no-huge",
+            "-m",
+            "512",
+            "--no-pci",
+            "--no-telemetry",
+            "--no-shconf",
+            "-l",
+            &cpus,
+        ]);
         command.args(["--main-lcore", &GENERATOR_CPU.to_string()]);
         for (number, interface) in ["in", "out"].into_iter().enumerate() {
             command.arg("--vdev").arg(format!("{driver}{number},iface={interface}"));
@@ -48,7 +59,8 @@ impl Testpmd {
             }
             let ended = !matches!(testpmd.child.try_wait(), Ok(None));
             if ended || begin.elapsed() > START {
-                let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+                let lines: Vec<&str> =
+                    said.lines().filter(|line| !line.trim().is_empty()).collect();
                 let tail = lines[lines.len().saturating_sub(4)..].join(" / ");
                 return Err(format!("dpdk-testpmd with {driver} does not start: {tail}"));
             }
@@ -64,7 +76,8 @@ impl Testpmd {
         // "lcore-worker-1" or, before 23.03, "rte-worker-1".
         let name = format!("-worker-{ROUTER_CPU}");
         let named = |task: &String| {
-            fs::read_to_string(format!("{task}/comm")).is_ok_and(|comm| comm.trim().ends_with(&name))
+            fs::read_to_string(format!("{task}/comm"))
+                .is_ok_and(|comm| comm.trim().ends_with(&name))
         };
         tasks
             .find(|task| !task.ends_with(&format!("/{pid}")) && named(task))
@@ -82,7 +95,8 @@ impl Drop for Testpmd {
             detach.args(["-n", &self.namespace, "link", "set", "dev", interface, "xdp", "off"]);
             let _ = detach.stderr(Stdio::null()).status();
         }
-        // It has closed its ports by itself or not, and the kernel has forgotten who was behind them.
+        // It has closed its ports by itself or not, and the kernel has forgotten who was behind
+        // them.
         for neighbour in NEIGHBOURS {
             let mut tell = Command::new("ip");
             tell.args(["-n", &self.namespace]).args(neighbour.split(' '));

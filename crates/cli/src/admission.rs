@@ -1,4 +1,5 @@
-//! The admission of links, for people: who may enter, who was refused and why, how long flows waited, what happened to one of them.
+//! The admission of links, for people: who may enter, who was refused and why, how long flows
+//! waited, what happened to one of them.
 
 use std::fmt::Write as _;
 
@@ -27,8 +28,14 @@ pub(crate) fn view(seen: &AdmissionSnapshot, now_ns: u64) -> String {
     }
     let _ = writeln!(
         text,
-        "  protected flows: {} of {}: {} streaming ({} on probation), {} elastic; {} changes of class",
-        seen.protected, seen.capacity, seen.streaming, seen.probation, seen.elastic, seen.class_flips
+        "  protected flows: {} of {}: {} streaming ({} on probation), {} elastic; {} changes of \
+         class",
+        seen.protected,
+        seen.capacity,
+        seen.streaming,
+        seen.probation,
+        seen.elastic,
+        seen.class_flips
     );
     if seen.diverted > 0 || seen.diverted_packets > 0 {
         let _ = writeln!(
@@ -37,20 +44,30 @@ pub(crate) fn view(seen: &AdmissionSnapshot, now_ns: u64) -> String {
             seen.diverted, seen.diverted_packets
         );
     }
-    let _ =
-        writeln!(text, "  {} packets passed: {}", seen.passed.values().sum::<u64>(), counts(&seen.passed));
+    let _ = writeln!(
+        text,
+        "  {} packets passed: {}",
+        seen.passed.values().sum::<u64>(),
+        counts(&seen.passed)
+    );
     let _ = writeln!(text, "  {} packets refused: {}", seen.refused_total(), counts(&seen.refused));
-    let _ =
-        writeln!(text, "  flows let in: {}; taken off the list: {}", seen.admissions, counts(&seen.removed));
+    let _ = writeln!(
+        text,
+        "  flows let in: {}; taken off the list: {}",
+        seen.admissions,
+        counts(&seen.removed)
+    );
     if seen.openings + seen.clearings > 0 {
-        let _ = writeln!(text, "  openings by ECCM: {}, clearings: {}", seen.openings, seen.clearings);
+        let _ =
+            writeln!(text, "  openings by ECCM: {}, clearings: {}", seen.openings, seen.clearings);
     }
     if seen.flood {
         text += "  a flood of one-packet flows is held down\n";
     }
     text += &acceptance(seen);
     if !seen.users.is_empty() {
-        let users: Vec<_> = seen.users.iter().map(|user| format!("{} {}", user.user, user.flows)).collect();
+        let users: Vec<_> =
+            seen.users.iter().map(|user| format!("{} {}", user.user, user.flows)).collect();
         let _ = writeln!(text, "  flows of users in this interval: {}", users.join(", "));
     }
     text
@@ -76,8 +93,10 @@ fn acceptance(seen: &AdmissionSnapshot) -> String {
     let names = ["below 1 ms", "1-10 ms", "10-100 ms", "0.1-1 s", "1-10 s", "10 s and more"];
     let met = names.iter().zip(decades).filter(|(_, flows)| *flows > 0);
     let met: Vec<_> = met.map(|(name, flows)| format!("{name}: {flows}")).collect();
-    let mut text =
-        format!("  acceptance delay: half within {median}, 99 % within {p99}; {}\n", met.join(", "));
+    let mut text = format!(
+        "  acceptance delay: half within {median}, 99 % within {p99}; {}\n",
+        met.join(", ")
+    );
     if seen.forgotten > 0 {
         let _ = writeln!(
             text,
@@ -93,8 +112,15 @@ pub(crate) fn flows(flows: &[FlowSnapshot]) -> String {
     if flows.is_empty() {
         return "no flow is protected\n".to_owned();
     }
-    let mut table =
-        Table::new(["link", "flow", "class", "bytes of late", "waiting", "protected s", "silent ms"]);
+    let mut table = Table::new([
+        "link",
+        "flow",
+        "class",
+        "bytes of late",
+        "waiting",
+        "protected s",
+        "silent ms",
+    ]);
     for flow in flows {
         table.row([
             flow.link.clone(),

@@ -13,7 +13,8 @@ use evenkeel_sweep::Shard;
 #[command(
     name = "evenkeel",
     version,
-    after_help = "Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 missing privilege or kernel feature."
+    after_help = "Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 \
+                  missing privilege or kernel feature."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -33,11 +34,14 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
     Lab(WorldArgs),
-    /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output for the same seed.
+    /// Run a scenario in virtual time: the same router code, no privilege, the same bytes of output
+    /// for the same seed.
     Sim(SimArgs),
-    /// Show disciplines side by side (the LCT testbed), `fairdrop` or `cluster`: on real packets as root, else in the simulator.
+    /// Show disciplines side by side (the LCT testbed), `fairdrop` or `cluster`: on real packets as
+    /// root, else in the simulator.
     Demo(DemoArgs),
-    /// Make pages from saved results: one for each scenario, with every world and seed in the same figures, and an index.
+    /// Make pages from saved results: one for each scenario, with every world and seed in the same
+    /// figures, and an index.
     Report(ReportArgs),
     /// Run a scenario over a grid of parameters and seeds, in the simulator on all cores.
     Sweep(SweepArgs),
@@ -73,8 +77,9 @@ pub(crate) struct ExplainArgs {
 pub(crate) enum Explained {
     /// Which rule let a flow's packets in or refused them, against which threshold and value.
     Flow {
-        /// The flow: 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets. IPv6 flows whose sender labels them are known by their label:
-        /// [fd00::1]->[fd00::2]/label:0x12345. Fragments have ports 0, and without a label in IPv6 protocol 44.
+        /// The flow: 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets. IPv6 flows whose
+        /// sender labels them are known by their label: [fd00::1]->[fd00::2]/label:0x12345.
+        /// Fragments have ports 0, and without a label in IPv6 protocol 44.
         flow: String,
         /// Only at this link.
         #[arg(long)]
@@ -100,7 +105,8 @@ pub(crate) enum Format {
 /// Arguments of `report`.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ReportArgs {
-    /// Folders that `evenkeel sim` and `evenkeel lab` have written; all results below them are taken.
+    /// Folders that `evenkeel sim` and `evenkeel lab` have written; all results below them are
+    /// taken.
     #[arg(required = true, value_name = "DIR")]
     pub(crate) folders: Vec<PathBuf>,
     /// Folder for the pages; open its index.html.
@@ -140,7 +146,8 @@ pub(crate) struct SweepArgs {
 /// What else to do with sweeps.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SweepCommand {
-    /// Put the results of one or several folders together: tables as CSV and Parquet, and the map if the sweep has one.
+    /// Put the results of one or several folders together: tables as CSV and Parquet, and the map
+    /// if the sweep has one.
     Merge {
         /// The folders.
         #[arg(required = true, value_name = "DIR")]
@@ -273,7 +280,8 @@ pub(crate) enum CtlCommand {
         /// The file.
         file: PathBuf,
     },
-    /// Put another discipline on a link; what is queued is kept: evenkeel ctl discipline wan '{ kind = "lct", limit = 50 }'
+    /// Put another discipline on a link; what is queued is kept: evenkeel ctl discipline wan '{
+    /// kind = "lct", limit = 50 }'
     Discipline {
         /// The link.
         link: String,
@@ -299,7 +307,8 @@ pub(crate) enum CtlCommand {
     },
     /// Change a key of [fairdrop]: evenkeel ctl fairdrop on true
     Fairdrop {
-        /// on, cpu, bandwidth, flows, weight, groups, group_weight, cost, rule, theta, threshold or buffer.
+        /// on, cpu, bandwidth, flows, weight, groups, group_weight, cost, rule, theta, threshold or
+        /// buffer.
         key: String,
         /// The value as in router.toml.
         value: String,
@@ -333,8 +342,9 @@ pub(crate) struct BenchArgs {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Throughput without loss (NDR) and with 0.5 % loss (PDR), and latency below, after RFC 2544: of a router between veth pairs, or of a box that two
-    /// interfaces of this machine are cabled to (--in, --out, --mac).
+    /// Throughput without loss (NDR) and with 0.5 % loss (PDR), and latency below, after RFC 2544:
+    /// of a router between veth pairs, or of a box that two interfaces of this machine are cabled
+    /// to (--in, --out, --mac).
     Live(LiveArgs),
 }
 
@@ -342,7 +352,8 @@ pub(crate) enum BenchCommand {
 #[derive(ClapArgs, Debug)]
 pub(crate) struct LiveArgs {
     /// How the router exchanges frames with the kernel: af-xdp, af-packet, auto.
-    #[arg(long, value_name = "IO", default_value = "auto", value_parser = ["af-xdp", "af-packet", "auto"], conflicts_with_all = ["config", "send"])]
+    #[arg(long, value_name = "IO", default_value = "auto",
+        value_parser = ["af-xdp", "af-packet", "auto"], conflicts_with_all = ["config", "send"])]
     pub(crate) io: String,
     /// Lengths of frames, bytes, check sequence included.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "64,512,1500")]
@@ -353,7 +364,8 @@ pub(crate) struct LiveArgs {
     /// Rate of the outgoing link, as in router.toml [default: as fast as the port takes frames].
     #[arg(long, value_name = "RATE", conflicts_with_all = ["config", "send"])]
     pub(crate) rate: Option<String>,
-    /// Run this router.toml instead, between veth pairs: packets enter at its first port and leave at its second.
+    /// Run this router.toml instead, between veth pairs: packets enter at its first port and leave
+    /// at its second.
     #[arg(long, value_name = "FILE", conflicts_with = "send")]
     pub(crate) config: Option<PathBuf>,
     /// Measure a box: the interface of this machine that its entrance is cabled to.
@@ -378,7 +390,8 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = precision)]
     pub(crate) precision: f64,
     /// Begin no trial after so many seconds.
-    #[arg(long, value_name = "S", default_value_t = 80, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 80,
+        value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) budget: u64,
     /// Write the numbers, every trial among them, to this file.
     #[arg(long, value_name = "FILE")]
@@ -404,10 +417,12 @@ fn precision(text: &str) -> Result<f64, ArgumentError> {
 pub(crate) struct WorldArgs {
     /// The scenario.
     pub(crate) file: PathBuf,
-    /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or rings.
+    /// Multiply the times of steps, settling, windows and the whole run; never delays, rates or
+    /// rings.
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) time_scale: f64,
-    /// Switch off the mechanism of the `without` entry of this name: the expectations it names must then fail.
+    /// Switch off the mechanism of the `without` entry of this name: the expectations it names must
+    /// then fail.
     #[arg(long, value_name = "NAME", conflicts_with = "all_without")]
     pub(crate) without: Option<String>,
     /// One run for each `without` entry.
@@ -433,7 +448,8 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Run with so many seeds, from the first on; one page shows all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
 }
 
@@ -444,7 +460,8 @@ pub(crate) enum Shown {
     Disciplines,
     /// Two heavy flows among twenty on one core, without and with FairDrop.
     Fairdrop,
-    /// Three forwarders behind a switch as one router: shares, loss, a stranger, a forwarder more, one less, a killed master.
+    /// Three forwarders behind a switch as one router: shares, loss, a stranger, a forwarder more,
+    /// one less, a killed master.
     Cluster,
 }
 
@@ -507,5 +524,8 @@ fn interval(text: &str) -> Result<Duration, ArgumentError> {
 
 /// What `ctl set` can change, from the declarations.
 fn live_settings() -> String {
-    format!("{}, or admission.KEY for a key of `[link.admission]`", evenkeel_config::live_names().join(", "))
+    format!(
+        "{}, or admission.KEY for a key of `[link.admission]`",
+        evenkeel_config::live_names().join(", ")
+    )
 }

@@ -42,8 +42,9 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn subject(args: &LiveArgs, disciplines: &Disciplines) -> Result<Subject, Failure> {
     if let (Some(tx), Some(rx), Some(mac)) = (&args.send, &args.receive, &args.mac) {
-        let mac = parse_mac(mac)
-            .ok_or_else(|| Failure::input(format!("--mac {mac}: expected six bytes as 02:00:00:00:00:99")))?;
+        let mac = parse_mac(mac).ok_or_else(|| {
+            Failure::input(format!("--mac {mac}: expected six bytes as 02:00:00:00:00:99"))
+        })?;
         return Ok(Subject::Box {
             tx: tx.clone(),
             rx: rx.clone(),
@@ -77,7 +78,8 @@ fn router_toml(args: &LiveArgs) -> String {
         link.insert_str(0, "[[link]]\nport = \"out\"\n");
     }
     format!(
-        "{link}[router]\nmode = \"busy\"\nio = \"{}\"\n[[port]]\nname = \"in\"\ninterface = \"in\"\n[[port]]\nname = \"out\"\ninterface = \"out\"\n",
+        "{link}[router]\nmode = \"busy\"\nio = \"{}\"\n[[port]]\nname = \"in\"\ninterface = \
+         \"in\"\n[[port]]\nname = \"out\"\ninterface = \"out\"\n",
         args.io
     )
 }

@@ -25,9 +25,8 @@ pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
     });
     let (changes, config) = match loaded {
         Err(errors) if args.json => {
-            print_json(
-                &json!({ "ok": false, "errors": errors.0.iter().map(error_json).collect::<Vec<_>>() }),
-            )?;
+            print_json(&json!({ "ok": false,
+                    "errors": errors.0.iter().map(error_json).collect::<Vec<_>>() }))?;
             return Ok(2);
         }
         loaded => loaded?,
@@ -61,7 +60,10 @@ pub(crate) fn load(file: &Path, disciplines: &Disciplines) -> Result<RouterConfi
 }
 
 /// Reads and checks a scenario.
-pub(crate) fn load_scenario(file: &Path, disciplines: &Disciplines) -> Result<Scenario, Diagnostics> {
+pub(crate) fn load_scenario(
+    file: &Path,
+    disciplines: &Disciplines,
+) -> Result<Scenario, Diagnostics> {
     let scenario = Scenario::load(file)?;
     let unbuilt = |error| unbuilt(file, error);
     for router in &scenario.routers {
@@ -131,24 +133,32 @@ fn rules(n: usize) -> String {
     if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") }
 }
 
-fn discipline_text(config: &RouterConfig, discipline: &evenkeel_config::DisciplineConfig) -> String {
+fn discipline_text(
+    config: &RouterConfig,
+    discipline: &evenkeel_config::DisciplineConfig,
+) -> String {
     let settings = plain_of(discipline.entries(), &config.class_names());
-    let settings: Vec<String> = settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+    let settings: Vec<String> =
+        settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();
     format!("{}: {}", discipline.name(), settings.join(", "))
 }
 
 fn meaning_json(config: &RouterConfig) -> Value {
     let classes = config.class_names();
     json!({
-        "router": { "name": config.router.name, "control": config.router.control, "buffers": config.router.buffers },
-        "classes": config.classes.iter().map(|c| json!({ "name": c.name, "rules": c.rules.len() })).collect::<Vec<_>>(),
-        "ports": config.ports.iter().map(|p| json!({ "name": p.name, "interface": p.interface })).collect::<Vec<_>>(),
+        "router": { "name": config.router.name, "control": config.router.control,
+            "buffers": config.router.buffers },
+        "classes": config.classes.iter().map(|c| json!({ "name": c.name, "rules": c.rules.len() }))
+            .collect::<Vec<_>>(),
+        "ports": config.ports.iter().map(|p| json!({ "name": p.name, "interface": p.interface }))
+            .collect::<Vec<_>>(),
         "links": config.links.iter().map(|link| json!({
             "port": link.port,
             "rate_bps": link.core.rate.map(|rate| rate.0),
             "ring_slots": link.core.ring.slots,
             "discipline": link.discipline.name(),
-            "settings": plain_of(link.discipline.entries(), &classes).into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "settings": plain_of(link.discipline.entries(), &classes).into_iter()
+                .collect::<std::collections::BTreeMap<_, _>>(),
         })).collect::<Vec<_>>(),
     })
 }

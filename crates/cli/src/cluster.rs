@@ -27,7 +27,8 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
     };
     let mut text = format!(
         "\ncluster: node {} of configuration {}, {master}, {} step at cycle {}; with nodes {}\n\
-         cycles: {} decided, {} abstained; {} states did not come, {} times out of step, {} takeovers\n\
+         cycles: {} decided, {} abstained; {} states did not come, {} times out of step, {} \
+         takeovers\n\
          grants: {} of {} bytes in {} rounds; {} packets waiting for their time, {} left late\n\
          frames: {} sent, {} used",
         cluster.node,
@@ -59,10 +60,12 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
         let _ = write!(text, "\nnext configuration {next}: {waits}");
     }
     text.push('\n');
-    let mut table = Table::new(["link", "class", "offered", "granted", "bytes", "queued", "drops by reason"]);
+    let mut table =
+        Table::new(["link", "class", "offered", "granted", "bytes", "queued", "drops by reason"]);
     for link in &cluster.links {
         for class in &link.classes {
-            let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            let by: Vec<String> =
+                class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
             table.row([
                 link.name.clone(),
                 class.name.clone(),
@@ -79,10 +82,12 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
 
 fn targets(balancer: &BalancerSnapshot) -> String {
     let mut text = format!(
-        "\nbalancer: packets of known flows {}, of new ones {} ({} without a place); {} flows moved because their forwarder had gone\n",
+        "\nbalancer: packets of known flows {}, of new ones {} ({} without a place); {} flows \
+         moved because their forwarder had gone\n",
         balancer.known, balancer.new, balancer.untracked, balancer.moved
     );
-    let mut table = Table::new(["forwarder", "address", "state", "places", "flows", "packets", "bytes"]);
+    let mut table =
+        Table::new(["forwarder", "address", "state", "places", "flows", "packets", "bytes"]);
     for one in &balancer.forwarders {
         table.row([
             one.id.to_string(),

@@ -41,7 +41,8 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             print(&show(&snapshot))
         }
         CtlCommand::Set { link, knob, class_and_value } => {
-            let (value, class) = class_and_value.split_last().expect("the parser asks for one at least");
+            let (value, class) =
+                class_and_value.split_last().expect("the parser asks for one at least");
             change(&Request::Set {
                 link: link.clone(),
                 knob: knob.clone(),
@@ -74,8 +75,9 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
             let format = if args.json { Format::Json } else { Format::Csv };
             let mut client = connect()?;
             let rows = RowWriter::new(io::stdout().lock(), format).map_err(WatchError::Write);
-            let watched =
-                rows.and_then(|mut rows| watch(&mut client, &mut rows, *interval, *count, link.as_deref()));
+            let watched = rows.and_then(|mut rows| {
+                watch(&mut client, &mut rows, *interval, *count, link.as_deref())
+            });
             match watched {
                 Ok(()) => Ok(0),
                 Err(WatchError::Write(error)) => closed(Err(error)),
@@ -83,7 +85,9 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
                 Err(error @ WatchError::NoSuchLink { .. }) => Err(Failure::input(error)),
             }
         }
-        CtlCommand::Explain { flow, link } => explain(&args.socket, flow, link.as_deref(), args.json),
+        CtlCommand::Explain { flow, link } => {
+            explain(&args.socket, flow, link.as_deref(), args.json)
+        }
         CtlCommand::Flows { top, link } => {
             let flows = connect()?.flows(*top, link.as_deref())?;
             if args.json { print_json(&json!(flows)) } else { print(&admission::flows(&flows)) }
@@ -103,16 +107,18 @@ pub(crate) fn explain(socket: &Path, flow: &str, link: Option<&str>, json: bool)
 }
 
 fn run_script(file: &Path, client: &mut Client, json: bool) -> Outcome {
-    let entries = script::parse(&read(file)?, &file.display().to_string()).map_err(|errors| Failure {
-        text: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-        code: 2,
-    })?;
+    let entries =
+        script::parse(&read(file)?, &file.display().to_string()).map_err(|errors| Failure {
+            text: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            code: 2,
+        })?;
     let refused = script::run(client, &entries, |applied| {
         if json {
             let error = applied.result.as_ref().err().map(ToString::to_string);
             println!(
                 "{}",
-                json!({ "t": applied.at.as_secs_f64(), "line": applied.entry.line, "command": applied.entry.text, "error": error })
+                json!({ "t": applied.at.as_secs_f64(), "line": applied.entry.line,
+                    "command": applied.entry.text, "error": error })
             );
         } else {
             println!("{applied}");
@@ -124,7 +130,8 @@ fn run_script(file: &Path, client: &mut Client, json: bool) -> Outcome {
     }
 }
 
-/// Tables and rules, where there are others than the kernel's own, and what is not followed of them.
+/// Tables and rules, where there are others than the kernel's own, and what is not followed of
+/// them.
 fn routing(routing: &RoutingSnapshot) -> String {
     let mut text = String::new();
     if routing.by_rules || routing.tables.len() > 1 {
@@ -148,7 +155,8 @@ fn routing(routing: &RoutingSnapshot) -> String {
 fn show(snapshot: &Snapshot) -> String {
     let uptime = snapshot.uptime_ns as f64 / 1e9;
     let mut text = format!(
-        "router {}: up {uptime:.1} s, {} routes, {} neighbours, {} of {} buffers free, {} with the kernel, seed {}\n\n",
+        "router {}: up {uptime:.1} s, {} routes, {} neighbours, {} of {} buffers free, {} with the \
+         kernel, seed {}\n\n",
         snapshot.router,
         snapshot.routes,
         snapshot.neighbours,
@@ -187,11 +195,13 @@ fn show(snapshot: &Snapshot) -> String {
     }
     text += &ports.render();
     for link in &snapshot.links {
-        let rate = link.rate_bps.map_or_else(|| "unpaced".to_owned(), |bps| rate_text(BitRate(bps)));
+        let rate =
+            link.rate_bps.map_or_else(|| "unpaced".to_owned(), |bps| rate_text(BitRate(bps)));
         let [none, one, many] = link.calls;
         let _ = writeln!(
             text,
-            "\nlink {}: {}, {rate}, {} of {} ring slots in use; scheduler calls: {none} none, {one} one, {many} several queues busy",
+            "\nlink {}: {}, {rate}, {} of {} ring slots in use; scheduler calls: {none} none, \
+             {one} one, {many} several queues busy",
             link.port, link.discipline, link.in_ring, link.ring_slots
         );
         text += &classes(link).render();
@@ -213,13 +223,15 @@ fn show(snapshot: &Snapshot) -> String {
 
 /// What the link counted of each class.
 fn classes(link: &LinkSnapshot) -> Table {
-    let shown: Vec<_> = ClassCounters::COUNTERS.iter().filter(|counter| counter.is_shown()).collect();
+    let shown: Vec<_> =
+        ClassCounters::COUNTERS.iter().filter(|counter| counter.is_shown()).collect();
     let mut header = vec!["class", "offered"];
     header.extend(shown.iter().map(|counter| counter.column));
     header.extend(["dropped", "queued", "mean delay us", "max us", "drops by reason"]);
     let mut table = Table::new(header);
     for class in &link.classes {
-        let by: Vec<String> = class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let by: Vec<String> =
+            class.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         let mean = class.delay_mean_us().map_or_else(|| "–".to_owned(), |us| format!("{us:.1}"));
         let mut row = vec![class.name.clone(), class.in_packets.to_string()];
         row.extend(shown.iter().map(|of| class.counts.value(of.name).unwrap_or(0).to_string()));
@@ -240,8 +252,16 @@ fn workers(snapshot: &Snapshot) -> String {
     if snapshot.workers.is_empty() {
         return String::new();
     }
-    let mut table =
-        Table::new(["worker", "received", "forwarded", "sent", "dropped", "lost", "queued", "buffers free"]);
+    let mut table = Table::new([
+        "worker",
+        "received",
+        "forwarded",
+        "sent",
+        "dropped",
+        "lost",
+        "queued",
+        "buffers free",
+    ]);
     for (number, worker) in snapshot.workers.iter().enumerate() {
         let ports = |count: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| {
             worker.ports.iter().map(count).sum::<u64>()
@@ -281,7 +301,8 @@ fn control_table(link: &LinkSnapshot) -> String {
 /// Drops of the ports by reason; `None` if there are none.
 fn drops_before_links(snapshot: &Snapshot) -> Option<String> {
     let of_port = |port: &evenkeel_router::snapshot::PortSnapshot| {
-        let by: Vec<String> = port.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let by: Vec<String> =
+            port.dropped.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         (!by.is_empty()).then(|| format!("{}: {}", port.name, by.join(", ")))
     };
     let all: Vec<String> = snapshot.ports.iter().filter_map(of_port).collect();

@@ -13,7 +13,8 @@ pub(crate) fn show(snapshot: &Snapshot) -> String {
         text += &accounts(cycles);
     }
     if !snapshot.services.is_empty() {
-        let mut table = Table::new(["service", "kind", "packets", "refused", "rules per packet", "sequence"]);
+        let mut table =
+            Table::new(["service", "kind", "packets", "refused", "rules per packet", "sequence"]);
         for service in &snapshot.services {
             let per_packet = |visited: u64| {
                 let packets = (service.packets + service.refused).max(1);
@@ -50,8 +51,15 @@ fn accounts(cycles: &CycleSnapshot) -> String {
         .map(|stage| format!("{} {:.0}", stage.stage, stage.cycles as f64 / stage.packets as f64))
         .collect();
     let _ = writeln!(text, "per packet: {}", stages.join(", "));
-    let mut table =
-        Table::new(["class", "packets", "cycles each", "Mcycles", "share", "refused", "cycles each"]);
+    let mut table = Table::new([
+        "class",
+        "packets",
+        "cycles each",
+        "Mcycles",
+        "share",
+        "refused",
+        "cycles each",
+    ]);
     let each = |cycles: u64, packets: u64| match packets {
         0 => "–".to_owned(),
         packets => format!("{:.0}", cycles as f64 / packets as f64),
@@ -77,17 +85,20 @@ fn droppers(fairdrop: &FairDropSnapshot, snapshot: &Snapshot) -> String {
     if let Some((_, rule)) = rule {
         let _ = write!(text, ", rule {rule}");
     }
-    let threshold =
-        fairdrop.threshold.map_or_else(|| "none".to_owned(), |threshold| format!("{threshold} cycles"));
+    let threshold = fairdrop
+        .threshold
+        .map_or_else(|| "none".to_owned(), |threshold| format!("{threshold} cycles"));
     let _ = writeln!(
         text,
-        "; threshold {threshold}, {:.2} % of the core per flow, {} flows backlogged, {} packets unplaced, {} measurements absurd",
+        "; threshold {threshold}, {:.2} % of the core per flow, {} flows backlogged, {} packets \
+         unplaced, {} measurements absurd",
         fairdrop.level_ppm as f64 / 1e4,
         fairdrop.backlogged,
         fairdrop.unplaced,
         fairdrop.absurd
     );
-    let costs: Vec<_> = fairdrop.costs.iter().map(|(name, cost)| format!("{name} {cost}")).collect();
+    let costs: Vec<_> =
+        fairdrop.costs.iter().map(|(name, cost)| format!("{name} {cost}")).collect();
     if !costs.is_empty() {
         let _ = writeln!(
             text,
@@ -107,7 +118,8 @@ fn droppers(fairdrop: &FairDropSnapshot, snapshot: &Snapshot) -> String {
     }
     text += &table.render();
     for link in &fairdrop.links {
-        let name = snapshot.ports.get(usize::from(link.port)).map_or("?", |port| port.name.as_str());
+        let name =
+            snapshot.ports.get(usize::from(link.port)).map_or("?", |port| port.name.as_str());
         let _ = writeln!(
             text,
             "link {name}: {} judged, {} refused, {} flows backlogged with {} bytes",

@@ -48,7 +48,12 @@ pub(crate) fn lab(args: &WorldArgs, disciplines: &Disciplines) -> Outcome {
     Ok(worst)
 }
 
-fn one(args: &WorldArgs, scenario: &Scenario, without: Option<String>, out_dir: PathBuf) -> Outcome {
+fn one(
+    args: &WorldArgs,
+    scenario: &Scenario,
+    without: Option<String>,
+    out_dir: PathBuf,
+) -> Outcome {
     let outcome = evenkeel_lab::run(
         scenario,
         &LabOptions {
@@ -76,7 +81,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         return crate::sim::demo(args, None);
     }
     if !sys::is_root() {
-        let because = "Real packets need root, for network namespaces (sudo evenkeel demo). Without it the same scenarios run in the simulator:\n";
+        let because = "Real packets need root, for network namespaces (sudo evenkeel demo). \
+                       Without it the same scenarios run in the simulator:\n";
         return crate::sim::demo(args, Some(because));
     }
     let show = match args.what {

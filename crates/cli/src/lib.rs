@@ -1,10 +1,11 @@
 //! The `evenkeel` command as a library: for programs that bring disciplines of their own along.
 //!
-//! [`main`] is the whole command: `run`, `lab`, `scenario` and the rest. A program that calls it with [`Disciplines`] of its own is
-//! an `evenkeel` that knows them, in every command: see `docs/write-a-discipline.md`.
+//! [`main`] is the whole command: `run`, `lab`, `scenario` and the rest. A program that calls it
+//! with [`Disciplines`] of its own is an `evenkeel` that knows them, in every command: see
+//! `docs/write-a-discipline.md`.
 //!
-//! Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 missing privilege or kernel feature,
-//! 130 interrupted.
+//! Exit codes: 0 done, 1 an expectation failed or something broke, 2 bad input, 3 missing privilege
+//! or kernel feature, 130 interrupted.
 #![forbid(unsafe_code)]
 
 mod admission;

@@ -15,7 +15,8 @@ use crate::runs::{file_name, own_path, print_summary, progress};
 /// The scenario of the demo, built in.
 const DEMO: &str = include_str!("../../../scenarios/stsdr/live.toml");
 
-/// Whether a file holds a live cluster scenario. A file that cannot be read is left to who reports that.
+/// Whether a file holds a live cluster scenario. A file that cannot be read is left to who reports
+/// that.
 pub(crate) fn is_live(file: &Path) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| LiveScenario::is_meant(&text))
 }
@@ -79,13 +80,18 @@ fn options(
 
 pub(crate) fn lab(args: &WorldArgs) -> Outcome {
     each(args, |scenario, without, folder| {
-        Ok(evenkeel_lab::run_live(scenario, &options(without, folder, args.time_scale, args.quiet)?)?)
+        Ok(evenkeel_lab::run_live(
+            scenario,
+            &options(without, folder, args.time_scale, args.quiet)?,
+        )?)
     })
 }
 
 pub(crate) fn sim(args: &SimArgs) -> Outcome {
     if args.seeds > 1 {
-        return Err(Failure::input("--seeds does not apply to a live cluster scenario: give --seed"));
+        return Err(Failure::input(
+            "--seeds does not apply to a live cluster scenario: give --seed",
+        ));
     }
     each(&args.world, |scenario, without, _| {
         Ok(simulate(scenario, args.seed.unwrap_or(scenario.seed), args.world.time_scale, without)?)
@@ -103,8 +109,8 @@ fn show(scenario: &LiveScenario, report: &Report, args: &DemoArgs) -> Outcome {
             one.claim.clone(),
             format!(
                 "{} ({} {})",
-                measured
-                    .map_or("nothing".to_owned(), |value| ((value * 1000.0).round() / 1000.0).to_string()),
+                measured.map_or("nothing".to_owned(), |value| ((value * 1000.0).round() / 1000.0)
+                    .to_string()),
                 sign.get(1).unwrap_or(&""),
                 sign.first().unwrap_or(&"")
             ),
@@ -133,7 +139,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     let scenario = built_in()?;
     if !args.quiet {
         print(&format!(
-            "{}\nEach balancer, forwarder and next hop is a namespace of this machine; the packets are real. About 50 s.\n\n",
+            "{}\nEach balancer, forwarder and next hop is a namespace of this machine; the packets \
+             are real. About 50 s.\n\n",
             scenario.notes.trim()
         ))?;
     }

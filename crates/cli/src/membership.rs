@@ -16,7 +16,8 @@ pub(crate) fn built(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
     if config.membership.is_none() || evenkeel_membership::BUILT_IN {
         return Ok(());
     }
-    let text = "[membership]: this evenkeel was built without etcd: build it with --features etcd (Debian packages protobuf-compiler and \
+    let text = "[membership]: this evenkeel was built without etcd: build it with --features etcd \
+                (Debian packages protobuf-compiler and \
                 libprotobuf-dev), or take the section out: members and weights are then the file's";
     Err(Failure::new(3, format!("{}: {text}", file.display())))
 }
@@ -34,7 +35,10 @@ impl Merged {
 
     /// Follows etcd, if the file says so, until what this returns is dropped.
     #[cfg(feature = "etcd")]
-    pub(crate) fn start(&self, config: &RouterConfig) -> io::Result<Option<evenkeel_membership::Client>> {
+    pub(crate) fn start(
+        &self,
+        config: &RouterConfig,
+    ) -> io::Result<Option<evenkeel_membership::Client>> {
         let Some(section) = &config.membership else { return Ok(None) };
         let handle = Arc::clone(&self.handle);
         let send = move |config: &RouterConfig| {
@@ -42,14 +46,22 @@ impl Merged {
             handle.send(reload).map(drop).map_err(|error| error.to_string())
         };
         let report = |text: &str| eprintln!("evenkeel: {text}");
-        evenkeel_membership::Client::start(section, Arc::clone(&self.merger), Box::new(send), report)
-            .map(Some)
+        evenkeel_membership::Client::start(
+            section,
+            Arc::clone(&self.merger),
+            Box::new(send),
+            report,
+        )
+        .map(Some)
     }
 
     /// Nothing to follow: [`built`] has seen to that.
     #[cfg(not(feature = "etcd"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in the build with etcd")]
-    pub(crate) fn start(&self, _config: &RouterConfig) -> io::Result<Option<std::convert::Infallible>> {
+    pub(crate) fn start(
+        &self,
+        _config: &RouterConfig,
+    ) -> io::Result<Option<std::convert::Infallible>> {
         Ok(None)
     }
 }
@@ -59,7 +71,9 @@ impl Target for Merged {
         match result {
             Ok(()) => eprintln!("evenkeel: nobody confirmed the change: it was undone"),
             Err(error) => {
-                eprintln!("evenkeel: nobody confirmed the change, and it cannot be undone: {error}");
+                eprintln!(
+                    "evenkeel: nobody confirmed the change, and it cannot be undone: {error}"
+                );
             }
         }
     }
@@ -67,15 +81,17 @@ impl Target for Merged {
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
         let Command::Reload(config) = command else { return self.handle.send(command) };
         let mut refused = None;
-        let mut apply =
-            |merged: &RouterConfig| match self.handle.send(Command::Reload(Box::new(merged.clone()))) {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    let text = error.to_string();
-                    refused = Some(error);
-                    Err(text)
-                }
-            };
+        let mut apply = |merged: &RouterConfig| match self
+            .handle
+            .send(Command::Reload(Box::new(merged.clone())))
+        {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let text = error.to_string();
+                refused = Some(error);
+                Err(text)
+            }
+        };
         match lock(&self.merger).rebase(&config, &mut apply) {
             Ok(()) => Ok(Reply::Done),
             Err(text) => Err(refused.unwrap_or(CommandError::Invalid(text))),

@@ -33,5 +33,9 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
         }));
     }
     let index = site::write(&args.out, results, &drawings, &title)?;
-    print(&format!("{count} results, {} maps and charts; open {}\n", drawings.len(), index.display()))
+    print(&format!(
+        "{count} results, {} maps and charts; open {}\n",
+        drawings.len(),
+        index.display()
+    ))
 }

@@ -37,7 +37,8 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
-    let handle = Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
+    let handle =
+        Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, &config);
     let server = Server::start(socket, &config, Arc::clone(&merged))
@@ -47,10 +48,14 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         println!("\nseed {}{drawn}", snapshot.seed);
         print!("{}", guards(&snapshot));
     }
-    println!("\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM", server.path().display());
+    println!(
+        "\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM",
+        server.path().display()
+    );
 
     let asked = {
-        let _client = merged.start(&config).map_err(system("starting the thread of [membership]"))?;
+        let _client =
+            merged.start(&config).map_err(system("starting the thread of [membership]"))?;
         wait(&signals, &handle, &args.file, socket)
     };
     server.stop();
@@ -62,10 +67,14 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
 
 fn runtime_dir(args: &RunArgs) -> PathBuf {
     let from_environment = || std::env::var_os("EVENKEEL_RUNTIME_DIR").map(PathBuf::from);
-    args.runtime_dir.clone().or_else(from_environment).unwrap_or_else(|| Options::default().runtime_dir)
+    args.runtime_dir
+        .clone()
+        .or_else(from_environment)
+        .unwrap_or_else(|| Options::default().runtime_dir)
 }
 
-/// Names the line of the interface that is missing or cannot do it, and which there are if it is missing.
+/// Names the line of the interface that is missing or cannot do it, and which there are if it is
+/// missing.
 fn not_started(file: &Path, error: &StartError) -> Failure {
     let Some((port, key)) = error.port() else {
         return Failure::new(error.exit_code(), format!("{}: {error}", file.display()));
@@ -73,8 +82,11 @@ fn not_started(file: &Path, error: &StartError) -> Failure {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = key_line(&text, "port", Some(port), key);
     let place = line.map_or_else(String::new, |line| format!("{line}:"));
-    let known =
-        if matches!(error, StartError::MissingInterface { .. }) { interfaces() } else { String::new() };
+    let known = if matches!(error, StartError::MissingInterface { .. }) {
+        interfaces()
+    } else {
+        String::new()
+    };
     Failure {
         text: format!("{}:{place} port.{key}: {error}{known}", file.display()),
         code: error.exit_code(),
@@ -114,8 +126,8 @@ fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Resul
 /// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
 fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
     let name = || file.display().to_string();
-    let text =
-        std::fs::read_to_string(file).map_err(|source| ReloadError::Unreadable { file: name(), source })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|source| ReloadError::Unreadable { file: name(), source })?;
     Client::connect(socket)?.send(&Request::Reload { text, file: name(), confirm_ms: None })?;
     Ok(())
 }
@@ -151,8 +163,9 @@ fn guards(snapshot: &Snapshot) -> String {
 
 /// What the router did in its life, in a line.
 fn totals(last: &Snapshot) -> String {
-    let sum =
-        |of: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| last.ports.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| {
+        last.ports.iter().map(of).sum::<u64>()
+    };
     let classes = || last.links.iter().flat_map(|link| &link.classes);
     let sent: u64 = classes().map(|class| class.sent_packets).sum();
     let dropped: u64 = classes().flat_map(|class| class.dropped.values()).sum();

@@ -146,7 +146,8 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
     for file in &files {
         match AnyScenario::load(file, disciplines) {
             Ok(scenario) => {
-                let Entry { name, title, source, seconds, expectations, ablations } = scenario.entry();
+                let Entry { name, title, source, seconds, expectations, ablations } =
+                    scenario.entry();
                 table.row([
                     file.display().to_string(),
                     title.to_owned(),
@@ -154,7 +155,8 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
                     expectations.to_string(),
                     ablations.to_string(),
                 ]);
-                values.push(json!({ "file": file, "name": name, "title": title, "source": source, "duration_s": seconds }));
+                values.push(json!({ "file": file, "name": name, "title": title, "source": source,
+                    "duration_s": seconds }));
             }
             Err(errors) => {
                 code = 2;
@@ -172,7 +174,8 @@ fn list(folder: &Path, as_json: bool, disciplines: &Disciplines) -> Outcome {
 
 /// A file that is not valid.
 fn failed(file: &Path, errors: &Diagnostics) -> Value {
-    json!({ "file": file, "ok": false, "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() })
+    json!({ "file": file, "ok": false,
+        "errors": errors.0.iter().map(ToString::to_string).collect::<Vec<_>>() })
 }
 
 fn show_live(s: &LiveScenario) -> String {
@@ -180,7 +183,8 @@ fn show_live(s: &LiveScenario) -> String {
     let mut text = format!("{}: {}\n{}\n", s.name, s.title, s.notes.trim());
     let _ = writeln!(
         text,
-        "\n{balancers} balancers, {forwarders} forwarders, {hops} next hops at one switch that sends {} to each; packets of {}, classes {}\n",
+        "\n{balancers} balancers, {forwarders} forwarders, {hops} next hops at one switch that \
+         sends {} to each; packets of {}, classes {}\n",
         rate_text(s.rate),
         size_text(s.size),
         s.classes.join(", ")
@@ -200,14 +204,21 @@ fn show_live(s: &LiveScenario) -> String {
         ];
         let what: Vec<_> = what.into_iter().flatten().collect();
         let seconds = (step.settle + step.time).as_secs_f64();
-        steps.row([step.name.clone(), format!("{seconds}"), format!("{}", step.offer), what.join("; ")]);
+        steps.row([
+            step.name.clone(),
+            format!("{seconds}"),
+            format!("{}", step.offer),
+            what.join("; "),
+        ]);
     }
     text += &steps.render();
-    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
+    let claims =
+        s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
     text + &claimed("step", claims, &s.ablations)
 }
 
-/// What is expected of a cluster, and what must fail without one of its mechanisms. A claim is its name, where it is looked at, and itself.
+/// What is expected of a cluster, and what must fail without one of its mechanisms. A claim is its
+/// name, where it is looked at, and itself.
 fn claimed<'a, T>(
     at: &str,
     claims: impl Iterator<Item = [&'a String; 3]>,
@@ -230,20 +241,24 @@ fn claimed_json<'a, T>(
     claims: impl Iterator<Item = [&'a String; 3]>,
     ablations: &[(String, T, Vec<String>)],
 ) -> [Value; 2] {
-    let claims = claims.map(|[name, place, claim]| json!({ "name": name, (at): place, "claim": claim }));
+    let claims =
+        claims.map(|[name, place, claim]| json!({ "name": name, (at): place, "claim": claim }));
     let without = ablations.iter().map(|(name, _, fails)| json!({ "name": name, "fails": fails }));
     [claims.collect(), without.collect()]
 }
 
 fn live_json(s: &LiveScenario) -> Value {
     let steps = s.steps.iter().map(|step| {
-        json!({ "name": step.name, "duration_s": (step.settle + step.time).as_secs_f64(), "offered": step.offer, "settings": step.told })
+        json!({ "name": step.name, "duration_s": (step.settle + step.time).as_secs_f64(),
+            "offered": step.offer, "settings": step.told })
     });
-    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
+    let claims =
+        s.expectations.iter().map(|claim| [&claim.name, &s.steps[claim.step].name, &claim.claim]);
     let [claims, without] = claimed_json("step", claims, &s.ablations);
     json!({
         "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
-        "balancers": s.nodes[0], "forwarders": s.nodes[1], "next_hops": s.nodes[2], "classes": s.classes,
+        "balancers": s.nodes[0], "forwarders": s.nodes[1], "next_hops": s.nodes[2],
+            "classes": s.classes,
         "steps": steps.collect::<Vec<_>>(), "expectations": claims, "without": without,
     })
 }
@@ -264,16 +279,20 @@ fn show_cluster(s: &ClusterScenario) -> String {
         ]);
     }
     let _ = write!(text, "\nseed {}\n\n{}", s.seed, cases.render());
-    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
+    let claims =
+        s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
     text + &claimed("case", claims, &s.ablations)
 }
 
 fn cluster_json(s: &ClusterScenario) -> Value {
     let cases = s.cases.iter().map(|(name, case)| {
         let cluster = &case.cluster;
-        json!({ "name": name, "forwarders": cluster.nodes(), "links": cluster.links, "classes": cluster.classes(), "settings": describe(case), "duration_s": case.duration.as_secs_f64() })
+        json!({ "name": name, "forwarders": cluster.nodes(), "links": cluster.links,
+            "classes": cluster.classes(), "settings": describe(case),
+                "duration_s": case.duration.as_secs_f64() })
     });
-    let claims = s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
+    let claims =
+        s.expectations.iter().map(|claim| [&claim.name, &s.cases[claim.case].0, &claim.claim]);
     let [claims, without] = claimed_json("case", claims, &s.ablations);
     json!({
         "name": s.name, "title": s.title, "source": s.source, "seed": s.seed,
@@ -281,7 +300,8 @@ fn cluster_json(s: &ClusterScenario) -> Value {
     })
 }
 
-/// Scenario files below `folder`: TOML files, without those in folders that hold published numbers or sweeps.
+/// Scenario files below `folder`: TOML files, without those in folders that hold published numbers
+/// or sweeps.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -363,7 +383,8 @@ fn show(s: &Scenario) -> String {
         }
     }
     for ablation in &s.ablations {
-        let _ = write!(text, "\nwithout {}: must fail: {}\n", ablation.name, ablation.fails.join(", "));
+        let _ =
+            write!(text, "\nwithout {}: must fail: {}\n", ablation.name, ablation.fails.join(", "));
     }
     text
 }
@@ -376,9 +397,16 @@ fn scenario_json(s: &Scenario) -> Value {
         "duration_s": s.duration.as_secs_f64(),
         "hosts": s.hosts.iter().map(|h| &h.name).collect::<Vec<_>>(),
         "routers": s.routers.iter().map(|r| &r.name).collect::<Vec<_>>(),
-        "steps": s.steps.iter().map(|step| json!({ "name": step.name, "at_s": step.at.as_secs_f64() })).collect::<Vec<_>>(),
-        "traffic": s.traffic.iter().map(|t| json!({ "name": t.name, "from": t.from, "to": t.to, "rate_bps": t.rate.0, "size": t.size.0 })).collect::<Vec<_>>(),
-        "expectations": s.expectations.iter().map(|e| json!({ "name": e.name, "claim": e.claim, "that": e.that, "reproduced": e.reproduced })).collect::<Vec<_>>(),
-        "without": s.ablations.iter().map(|a| json!({ "name": a.name, "fails": a.fails })).collect::<Vec<_>>(),
+        "steps": s.steps.iter()
+            .map(|step| json!({ "name": step.name, "at_s": step.at.as_secs_f64() }))
+                .collect::<Vec<_>>(),
+        "traffic": s.traffic.iter()
+            .map(|t| json!({ "name": t.name, "from": t.from, "to": t.to, "rate_bps": t.rate.0,
+                "size": t.size.0 })).collect::<Vec<_>>(),
+        "expectations": s.expectations.iter()
+            .map(|e| json!({ "name": e.name, "claim": e.claim, "that": e.that,
+                "reproduced": e.reproduced })).collect::<Vec<_>>(),
+        "without": s.ablations.iter().map(|a| json!({ "name": a.name, "fails": a.fails }))
+            .collect::<Vec<_>>(),
     })
 }

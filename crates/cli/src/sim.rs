@@ -34,11 +34,13 @@ impl From<WriteError> for Failure {
 fn cluster(args: &SimArgs) -> Outcome {
     if args.world.time_scale != 1.0 {
         return Err(Failure::input(
-            "--time-scale does not apply to a cluster scenario: set `duration` or `packets` of its cases",
+            "--time-scale does not apply to a cluster scenario: set `duration` or `packets` of its \
+             cases",
         ));
     }
     let scenario = ClusterScenario::load(&args.world.file)?;
-    let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    let out =
+        args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     let names = scenario.ablations.iter().map(|(name, _, _)| Some(name.as_str()));
     let runs: Vec<Option<&str>> =
         if args.world.all_without { names.collect() } else { vec![args.world.without.as_deref()] };
@@ -90,7 +92,8 @@ pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
         return live::sim(args);
     }
     let scenario = check::load_scenario(&args.world.file, disciplines)?;
-    let out = args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
+    let out =
+        args.world.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&scenario.name)));
     if !args.world.all_without {
         return one(args, &scenario, args.world.without.clone(), &out, disciplines);
     }
@@ -108,7 +111,8 @@ pub(crate) fn sim(args: &SimArgs, disciplines: &Disciplines) -> Outcome {
     Ok(worst)
 }
 
-/// The scenario, once per seed: one seed gives a page on its run, several a page on all of them, their runs in folders of their own.
+/// The scenario, once per seed: one seed gives a page on its run, several a page on all of them,
+/// their runs in folders of their own.
 fn one(
     args: &SimArgs,
     scenario: &Scenario,

@@ -33,7 +33,8 @@ pub(crate) fn sweep(args: &SweepArgs, disciplines: &Disciplines) -> Outcome {
 
 fn run(args: &SweepArgs, file: &Path, disciplines: &Disciplines) -> Outcome {
     let sweep = Sweep::load(file)?;
-    let out: PathBuf = args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&sweep.name)));
+    let out: PathBuf =
+        args.out.clone().unwrap_or_else(|| Path::new("out").join(file_name(&sweep.name)));
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     if args.dry_run {
         return print(&plan(&sweep, &out));
@@ -43,7 +44,8 @@ fn run(args: &SweepArgs, file: &Path, disciplines: &Disciplines) -> Outcome {
         Some(sweep.tasks() as u64),
         if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
     );
-    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} runs, {elapsed} so far, {eta} to go");
+    let style =
+        ProgressStyle::with_template("{bar:32} {pos}/{len} runs, {elapsed} so far, {eta} to go");
     bar.set_style(style.expect("the template is valid"));
     let progress = |done: usize, all: usize| {
         bar.set_length(all as u64);
@@ -88,7 +90,12 @@ fn plan(sweep: &Sweep, out: &Path) -> String {
         text += &format!("  {}: {} ({})\n", axis.name, values.join(", "), axis.set.join(", "));
     }
     let seeds: Vec<String> = sweep.seeds.iter().map(ToString::to_string).collect();
-    text + &format!("  seeds: {}\n{} runs into {}\n", seeds.join(", "), sweep.tasks(), out.display())
+    text + &format!(
+        "  seeds: {}\n{} runs into {}\n",
+        seeds.join(", "),
+        sweep.tasks(),
+        out.display()
+    )
 }
 
 fn merge(folders: &[PathBuf], out: &Path) -> Outcome {

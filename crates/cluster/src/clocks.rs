@@ -1,7 +1,8 @@
 //! Virtual clocks and tags: the state that every node keeps alike.
 //!
-//! Self-clocked fair queueing (spec 5.2). Symbols: V_j → `clock[j]`, finish tag of the last packet sent on link j; F_ijk → `finish[q]`, finish
-//! tag of the last packet sent from a queue; w_k → the class's weight; m_jk → `spread`.
+//! Self-clocked fair queueing (spec 5.2). Symbols: V_j → `clock[j]`, finish tag of the last packet
+//! sent on link j; F_ijk → `finish[q]`, finish tag of the last packet sent from a queue; w_k → the
+//! class's weight; m_jk → `spread`.
 //!
 //! ```text
 //! tag or clock (u64):  bit 63        always 0
@@ -10,11 +11,13 @@
 //! increment            floor(L · m · 2^20 / w), L < 2^16, m <= 64, 1 <= w < 2^16
 //! ```
 //!
-//! When a clock passes 2^62, 2^61 is taken from it and from its link's tags: on all nodes in the same round, because the values are equal. It
-//! is done link by link, so that an idle link does not stand in the way.
+//! When a clock passes 2^62, 2^61 is taken from it and from its link's tags: on all nodes in the
+//! same round, because the values are equal. It is done link by link, so that an idle link does not
+//! stand in the way.
 //!
-//! Not in the paper: a tag lags its clock by at most `max_lag` bytes of its class. Without this bound, what a class could not be given for an
-//! hour (a forwarder serves one link at a time) would be owed to it at the cost of all others.
+//! Not in the paper: a tag lags its clock by at most `max_lag` bytes of its class. Without this
+//! bound, what a class could not be given for an hour (a forwarder serves one link at a time) would
+//! be owed to it at the cost of all others.
 
 use crate::config::{ClusterConfig, WeightRule};
 use crate::mix::mix64;
@@ -70,7 +73,8 @@ pub(crate) struct Clocks {
     pub(crate) clock_before: Vec<u64>,
     /// By flow: see [`flow`](Self::flow).
     pub(crate) finish: Vec<u64>,
-    /// By forwarder and link (i·N + j): the classes that were backlogged at the end of the last window.
+    /// By forwarder and link (i·N + j): the classes that were backlogged at the end of the last
+    /// window.
     pub(crate) backlogged: Vec<u8>,
     pub(crate) refunds: Vec<Refund>,
     /// By queue: whether it is among `refunds`.
@@ -126,8 +130,9 @@ impl Clocks {
         self.divisors[class].quotient(u64::from(u32::from(length) * spread) << FRACTION)
     }
 
-    /// Goes on where `old` is, under another configuration: of each member at its place there. Who was not there begins anew, as a queue that
-    /// comes back does. If flows are something else now, so do all.
+    /// Goes on where `old` is, under another configuration: of each member at its place there. Who
+    /// was not there begins anew, as a queue that comes back does. If flows are something else now,
+    /// so do all.
     pub(crate) fn carry(&mut self, old: &Self, places: &[Option<usize>]) {
         if self.per_class != old.per_class {
             return;
@@ -159,9 +164,17 @@ impl Clocks {
         self.senders.fill(0);
     }
 
-    /// The packet with this tag, of `queue` and so of `flow`, is sent. `true`: the link's clock and tags were set back, tags computed before are void.
+    /// The packet with this tag, of `queue` and so of `flow`, is sent. `true`: the link's clock and
+    /// tags were set back, tags computed before are void.
     #[inline]
-    pub(crate) fn charge(&mut self, node: usize, queue: usize, flow: usize, link: usize, tag: u64) -> bool {
+    pub(crate) fn charge(
+        &mut self,
+        node: usize,
+        queue: usize,
+        flow: usize,
+        link: usize,
+        tag: u64,
+    ) -> bool {
         if !self.charged[queue] {
             self.charged[queue] = true;
             self.refunds.push(Refund { queue: queue as u16, before: self.finish[flow] });
@@ -197,13 +210,14 @@ impl Clocks {
         self.senders.iter().fold(0, |all, nodes| all | nodes)
     }
 
-    /// Takes back what the last window charged to the forwarders in `nodes`: they say that they did not send. A clock that others
-    /// advanced too stays.
+    /// Takes back what the last window charged to the forwarders in `nodes`: they say that they did
+    /// not send. A clock that others advanced too stays.
     pub(crate) fn refund(&mut self, nodes: u64) {
         let per_node = self.links * self.classes;
         for n in 0..self.refunds.len() {
             let Refund { queue, before } = self.refunds[n];
-            let (node, link) = (usize::from(queue) / per_node, usize::from(queue) % per_node / self.classes);
+            let (node, link) =
+                (usize::from(queue) / per_node, usize::from(queue) % per_node / self.classes);
             if nodes >> node & 1 == 0 {
                 continue;
             }
@@ -222,8 +236,9 @@ impl Clocks {
     fn words(&self) -> impl Iterator<Item = u64> {
         let queues = self.finish.chunks(self.classes).zip(&self.backlogged);
         queues.flat_map(|(finish, backlogged)| {
-            let word =
-                move |(class, finish): (usize, &u64)| finish | u64::from(backlogged >> class & 1) << 63;
+            let word = move |(class, finish): (usize, &u64)| {
+                finish | u64::from(backlogged >> class & 1) << 63
+            };
             finish.iter().enumerate().map(word)
         })
     }
@@ -261,28 +276,35 @@ impl Clocks {
         at
     }
 
-    /// Takes over a clock body after its first two bytes; `false` if it is malformed: then nothing has changed.
+    /// Takes over a clock body after its first two bytes; `false` if it is malformed: then nothing
+    /// has changed.
     pub(crate) fn read(&mut self, body: &[u8]) -> bool {
-        let word =
-            |at: usize| body.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_be_bytes);
-        let short = |at: usize| body.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+        let word = |at: usize| {
+            body.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_be_bytes)
+        };
+        let short =
+            |at: usize| body.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
         let Some(refunds) = short(0) else { return false };
         let refunds = usize::from(refunds);
         let words = 2 * self.links + self.finish.len();
         let begin = 2 + 8 * words;
         let queues = self.finish.len();
-        let clocks_fit = (0..2 * self.links).all(|n| word(2 + 8 * n).is_some_and(|clock| clock <= HIGH));
-        let tags_fit =
-            (2 * self.links..words).all(|n| word(2 + 8 * n).is_some_and(|tag| tag & !BACKLOGGED <= HIGH));
+        let clocks_fit =
+            (0..2 * self.links).all(|n| word(2 + 8 * n).is_some_and(|clock| clock <= HIGH));
+        let tags_fit = (2 * self.links..words)
+            .all(|n| word(2 + 8 * n).is_some_and(|tag| tag & !BACKLOGGED <= HIGH));
         let mut last = None;
         let refunds_fit = (0..refunds).all(|n| {
             let queue = short(begin + 10 * n).map(usize::from);
-            let fits = queue.is_some_and(|queue| queue < queues) && word(begin + 10 * n + 2) <= Some(HIGH);
+            let fits =
+                queue.is_some_and(|queue| queue < queues) && word(begin + 10 * n + 2) <= Some(HIGH);
             let distinct = queue != last;
             last = queue;
             fits && distinct
         });
-        if body.len() != begin + 10 * refunds || refunds > queues || !(clocks_fit && tags_fit && refunds_fit)
+        if body.len() != begin + 10 * refunds
+            || refunds > queues
+            || !(clocks_fit && tags_fit && refunds_fit)
         {
             return false;
         }

@@ -30,8 +30,8 @@ words! {
         Single = "s-ds",
         /// `l` packets announced, up to `l + p` rounds per exchange.
         Multiple = "m-ds",
-        /// One decision and a burst of `l`·64 bytes per exchange. The last packet crosses that mark;
-        /// the exchange announces the bytes that the burst will have.
+        /// One decision and a burst of `l`·64 bytes per exchange. The last packet crosses that
+        /// mark; the exchange announces the bytes that the burst will have.
         Lazy = "l-ds",
         /// As m-ds, but the next exchange runs while this window is sent, and announces what will
         /// then be at the heads.
@@ -43,17 +43,17 @@ words! {
 words! {
     /// What a virtual-time flow is (spec 5.3).
     pub enum WeightRule {
-        /// Every queue of every forwarder has its class's weight: the literal reading of the paper. A
-        /// class that is backlogged on fewer forwarders gets less.
+        /// Every queue of every forwarder has its class's weight: the literal reading of the paper.
+        /// A class that is backlogged on fewer forwarders gets less.
         PerQueue = "a",
-        /// A class has its weight on a link, whichever forwarders hold it: one tag per link and class;
-        /// the forwarders share inside a class by the ties' seed. Class shares are exact whenever the
-        /// forwarders together can give them.
+        /// A class has its weight on a link, whichever forwarders hold it: one tag per link and
+        /// class; the forwarders share inside a class by the ties' seed. Class shares are exact
+        /// whenever the forwarders together can give them.
         #[default]
         PerClass = "b",
-        /// A class's weight is divided among the forwarders that hold it, who share inside a class by
-        /// tags. Class shares are exact as long as no forwarder's parts of all links add up to more
-        /// than one link, because it serves one at a time.
+        /// A class's weight is divided among the forwarders that hold it, who share inside a class
+        /// by tags. Class shares are exact as long as no forwarder's parts of all links add up to
+        /// more than one link, because it serves one at a time.
         Divided = "c",
     }
 }
@@ -99,7 +99,8 @@ settings! {
     #[derive(Copy)]
     pub struct Timing: "[cluster]" {
         /// The rate of each of the cluster's links.
-        reload rate: BitRate = BitRate::from_mbps(1_000), in 1_000..=1_000_000_000_000_u64, is required;
+        reload rate: BitRate = BitRate::from_mbps(1_000), in 1_000..=1_000_000_000_000_u64,
+            is required;
         /// What a packet takes on the wire beyond its IP length.
         reload overhead: u16 = 38, in 0..=65_535, counting "bytes";
         /// A packet takes at least this long (a forwarder's processor).
@@ -164,8 +165,8 @@ impl Held for ExchangeKey {
 settings! {
     /// What all forwarders of a cluster must agree upon.
     pub struct ClusterConfig: "[cluster]" {
-        /// The ids of all forwarders, ascending, 1 to 64 of them. The lowest that is alive is master.
-        /// A member that is not there counts as empty.
+        /// The ids of all forwarders, ascending, 1 to 64 of them. The lowest that is alive is
+        /// master. A member that is not there counts as empty.
         reload members: Vec<NodeId> = Vec::new(), is required;
         /// How much is decided with one exchange.
         reload variant: Variant = Variant::Pipelined;
@@ -179,10 +180,11 @@ settings! {
         reload weight: PerClass<u16> = PerClass::all(1), in 1..=65_535;
         /// Which side proposes in the stable matching.
         reload proposer: Proposer = Proposer::Links;
-        /// Whether links and forwarders left idle are matched in a second pass, along augmenting paths.
+        /// Whether links and forwarders left idle are matched in a second pass, along augmenting
+        /// paths.
         reload second_pass: bool = true;
-        /// With several packets announced, a matched pair sends so many bytes in its round instead of
-        /// one packet, and does not wait for the longest packet of the round.
+        /// With several packets announced, a matched pair sends so many bytes in its round instead
+        /// of one packet, and does not wait for the longest packet of the round.
         reload round_bytes: Bytes = Bytes(0), in 0..=1 << 20;
         /// What to do about a frame that did not come.
         reload missing: Missing = Missing::Abstain;
@@ -192,10 +194,11 @@ settings! {
         reload long_wait: bool = false;
         /// Whether an exchange ends as soon as all members were heard.
         reload early_close: bool = false;
-        /// A cycle takes at least this long: the pause between exchanges when there is nothing to send.
+        /// A cycle takes at least this long: the pause between exchanges when there is nothing to
+        /// send.
         reload min_cycle: Nanos = Nanos::from_millis(2), in SHORT;
-        /// What a class that could not be served is owed at most: a queue's tag lags its link's clock
-        /// by no more than this.
+        /// What a class that could not be served is owed at most: a queue's tag lags its link's
+        /// clock by no more than this.
         reload max_lag: Bytes = Bytes(1 << 20), in 1 << 16..=1_u64 << 32;
         /// How often the clocks are compared.
         reload checksum_every: u16 = 64, in 1..=65_535, counting "cycles";
@@ -245,7 +248,8 @@ pub enum ConfigError {
     Fixed(&'static str),
     /// The frames of version 1 do not hold this cluster.
     #[error(
-        "{what} takes {bytes} bytes and version 1 has no fragments: use version 2, or an mtu of at least that (at most 9000)"
+        "{what} takes {bytes} bytes and version 1 has no fragments: use version 2, or an mtu of at \
+         least that (at most 9000)"
     )]
     TooLarge {
         /// Which frame.
@@ -256,8 +260,8 @@ pub enum ConfigError {
 }
 
 impl ClusterConfig {
-    /// A cluster of `members` forwarders with ids from 0, `links` links and these weights, with the recommended settings: P-DS, rule B,
-    /// abstaining, version 2.
+    /// A cluster of `members` forwarders with ids from 0, `links` links and these weights, with the
+    /// recommended settings: P-DS, rule B, abstaining, version 2.
     #[must_use]
     pub fn new(members: u16, links: usize, weights: &[u16]) -> Self {
         let mut config = Self {
@@ -368,8 +372,8 @@ impl ClusterConfig {
         if self.long_wait { self.t_br * 2 } else { self.t_br }
     }
 
-    /// From a cycle's trigger to the begin of its window when exchanges run ahead of windows: the exchange on the slowest node and the
-    /// decisions of all rounds.
+    /// From a cycle's trigger to the begin of its window when exchanges run ahead of windows: the
+    /// exchange on the slowest node and the decisions of all rounds.
     #[must_use]
     pub fn lead(&self) -> Nanos {
         self.t_br * 2 + self.timing.decision * u64::from(self.rounds())
@@ -443,7 +447,13 @@ impl ClusterConfig {
         all(&[self.second_pass.into(), self.round_bytes.0, self.missing as u64]);
         all(&[self.t_br.0, self.long_wait.into(), self.early_close.into(), self.min_cycle.0]);
         let timing = &self.timing;
-        all(&[timing.rate.0, timing.overhead.into(), timing.per_packet.0, timing.decision.0, timing.guard.0]);
+        all(&[
+            timing.rate.0,
+            timing.overhead.into(),
+            timing.per_packet.0,
+            timing.decision.0,
+            timing.guard.0,
+        ]);
         all(&[self.seed, self.max_lag.0, self.checksum_every.into(), self.lost_after.into()]);
         all(&[self.framing.version as u64, self.framing.mtu.into()]);
         (state ^ (state >> 32)) as u32

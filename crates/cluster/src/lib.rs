@@ -1,9 +1,12 @@
-//! Weighted fair queueing over forwarders that share outgoing links: one router out of many machines, or many cores.
+//! Weighted fair queueing over forwarders that share outgoing links: one router out of many
+//! machines, or many cores.
 //!
-//! Source: A. J. Khan, A. Sahoo, D. Manjunath, "Implementation of WFQ in a Distributed Open Software Router". M forwarders hang on one
-//! switch and send on N outgoing links; each has a queue for each link and class. In cycles they broadcast what waits at the heads of their
-//! queues; each then computes the same stable matching of forwarders and links from the same virtual times, and so knows who sends what
-//! where. Nothing here does I/O, reads a clock, or allocates in a cycle; all that decides is integer arithmetic, the same on every node.
+//! Source: A. J. Khan, A. Sahoo, D. Manjunath, "Implementation of WFQ in a Distributed Open
+//! Software Router". M forwarders hang on one switch and send on N outgoing links; each has a queue
+//! for each link and class. In cycles they broadcast what waits at the heads of their queues; each
+//! then computes the same stable matching of forwarders and links from the same virtual times, and
+//! so knows who sends what where. Nothing here does I/O, reads a clock, or allocates in a cycle;
+//! all that decides is integer arithmetic, the same on every node.
 //!
 //! | module | holds |
 //! |---|---|
@@ -17,9 +20,10 @@
 //!
 //! # Driving an engine
 //!
-//! Make an [`Engine`] per node, hand it every broadcast that arrives ([`Engine::on_frame`]) and call [`Engine::on_timer`] at
-//! [`Engine::next_timer`]. It comes back to the [`Forwarder`] for heads, broadcasts and grants. Threads of one machine need no
-//! frames: a [`Scheduler`] takes the records of all of them and gives the grants of a window.
+//! Make an [`Engine`] per node, hand it every broadcast that arrives ([`Engine::on_frame`]) and
+//! call [`Engine::on_timer`] at [`Engine::next_timer`]. It comes back to the [`Forwarder`] for
+//! heads, broadcasts and grants. Threads of one machine need no frames: a [`Scheduler`] takes the
+//! records of all of them and gives the grants of a window.
 #![forbid(unsafe_code)]
 
 pub mod balancer;
@@ -34,7 +38,8 @@ pub mod scheduler;
 pub mod types;
 
 pub use config::{
-    ClusterConfig, ConfigError, ExchangeKey, Framing, Missing, Proposer, Timing, Variant, Version, WeightRule,
+    ClusterConfig, ConfigError, ExchangeKey, Framing, Missing, Proposer, Timing, Variant, Version,
+    WeightRule,
 };
 pub use engine::{Counters, Engine, Unused, View};
 pub use mix::mix64;

@@ -1,10 +1,12 @@
 //! Stable matching of forwarders and links, and what is added to it.
 //!
-//! Source: Gale and Shapley 1962, by deferred acceptance with incomplete lists (spec 6). Preferences are not sorted into lists: a
-//! proposer looks for the best of those that it has not asked yet, which costs less than sorting because few are ever asked.
+//! Source: Gale and Shapley 1962, by deferred acceptance with incomplete lists (spec 6).
+//! Preferences are not sorted into lists: a proposer looks for the best of those that it has not
+//! asked yet, which costs less than sorting because few are ever asked.
 //!
-//! Complexity: O(M·N) words in all but the worst case, which is O(M·N·min(M, N)). A stable matching is maximal, not always maximum:
-//! [`augment`] finds the rest along augmenting paths, which keep everyone matched that was, though with other partners.
+//! Complexity: O(M·N) words in all but the worst case, which is O(M·N·min(M, N)). A stable matching
+//! is maximal, not always maximum: [`augment`] finds the rest along augmenting paths, which keep
+//! everyone matched that was, though with other partners.
 
 /// Nobody.
 pub(crate) const NONE: u8 = u8::MAX;
@@ -52,8 +54,9 @@ pub(crate) fn members(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Matches. `acceptable[p]` are those whom proposer `p` may ask; `first(p, set)` is the one it likes best in a set that is not empty;
-/// `better(r, a, b)`: receiver `r` prefers proposer `a` to `b`. Returns the receivers' and proposers' partners.
+/// Matches. `acceptable[p]` are those whom proposer `p` may ask; `first(p, set)` is the one it
+/// likes best in a set that is not empty; `better(r, a, b)`: receiver `r` prefers proposer `a` to
+/// `b`. Returns the receivers' and proposers' partners.
 #[inline]
 pub(crate) fn stable(
     proposers: usize,
@@ -87,7 +90,8 @@ pub(crate) fn stable(
     }
 }
 
-/// Enlarges a matching to a maximum one. `nodes_of[j]` are the forwarders with something for link `j`.
+/// Enlarges a matching to a maximum one. `nodes_of[j]` are the forwarders with something for link
+/// `j`.
 ///
 /// Breadth first from each idle link, in index order: the same path on every node.
 pub(crate) fn augment(matching: &mut Matching, nodes_of: &[u64; 64], links: usize) {
@@ -143,9 +147,11 @@ mod tests {
     fn run(seed: u64, nodes: usize, links: usize, pairs: &[u64; 64]) -> Matching {
         let mut matching = Matching::default();
         let mut left = *pairs;
-        let first =
-            |link: usize, set: u64| members(set).min_by_key(|node| rank(seed, 1, link, *node)).unwrap();
-        let better = |node: usize, a: usize, b: usize| rank(seed, 2, node, a) < rank(seed, 2, node, b);
+        let first = |link: usize, set: u64| {
+            members(set).min_by_key(|node| rank(seed, 1, link, *node)).unwrap()
+        };
+        let better =
+            |node: usize, a: usize, b: usize| rank(seed, 2, node, a) < rank(seed, 2, node, b);
         let Matching { of_link, of_node } = &mut matching;
         stable(links, &mut left, of_link, of_node, first, better);
         assert!(of_node[nodes..].iter().all(|link| *link == NONE));
@@ -169,7 +175,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_pair_would_rather_have_each_other(seed: u64, nodes in 1_usize..12, links in 1_usize..12) {
+        fn no_pair_would_rather_have_each_other(seed: u64, nodes in 1_usize..12,
+            links in 1_usize..12) {
             let mut pairs = [0; 64];
             for (link, set) in pairs.iter_mut().enumerate().take(links) {
                 *set = mix64(seed ^ link as u64) & ((1 << nodes) - 1);
@@ -191,7 +198,8 @@ mod tests {
         }
 
         #[test]
-        fn the_second_pass_finds_a_maximum_and_leaves_nobody_out(seed: u64, nodes in 1_usize..7, links in 1_usize..7) {
+        fn the_second_pass_finds_a_maximum_and_leaves_nobody_out(seed: u64, nodes in 1_usize..7,
+            links in 1_usize..7) {
             let mut pairs = [0; 64];
             for (link, set) in pairs.iter_mut().enumerate().take(links) {
                 *set = mix64(seed ^ link as u64) & mix64(!seed ^ link as u64) & ((1 << nodes) - 1);
@@ -203,7 +211,8 @@ mod tests {
             for node in 0..nodes {
                 prop_assert!(before.of_node[node] == NONE || after.of_node[node] != NONE);
             }
-            for (link, node) in after.of_link.iter().enumerate().filter(|(_, node)| **node != NONE) {
+            for (link, node) in after.of_link.iter().enumerate()
+                .filter(|(_, node)| **node != NONE) {
                 prop_assert!(pairs[link] >> node & 1 == 1);
                 prop_assert_eq!(usize::from(after.of_node[usize::from(*node)]), link);
             }

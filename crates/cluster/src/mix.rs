@@ -1,6 +1,8 @@
-//! The hash behind ties: the same on every node, and nothing that a sender of packets could steer without the seed.
+//! The hash behind ties: the same on every node, and nothing that a sender of packets could steer
+//! without the seed.
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): every bit of the word reaches every bit of the result.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): every bit of the word reaches every bit
+/// of the result.
 #[inline]
 #[must_use]
 pub const fn mix64(word: u64) -> u64 {

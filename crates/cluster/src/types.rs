@@ -1,4 +1,5 @@
-//! The words of the cluster: who, which link, which class, what is said of a packet, what may be sent.
+//! The words of the cluster: who, which link, which class, what is said of a packet, what may be
+//! sent.
 
 use evenkeel_core::Nanos;
 use evenkeel_core::settings::{Held, Kind, Value};
@@ -24,8 +25,8 @@ impl Held for NodeId {
 /// In lazy scheduling (L-DS) a record stands for a burst, and `length` is the burst's bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record {
-    /// Arrival by the forwarder's own clock, microseconds, modulo 2^32 (71.6 minutes). Only compared within one forwarder,
-    /// by signed difference: see [`earlier`].
+    /// Arrival by the forwarder's own clock, microseconds, modulo 2^32 (71.6 minutes). Only
+    /// compared within one forwarder, by signed difference: see [`earlier`].
     pub stamp: u32,
     /// Bytes that are charged for it; 0 means that there is no packet.
     pub length: u16,
@@ -56,8 +57,8 @@ pub struct Grant {
     pub link: usize,
     /// Index of the class.
     pub class: usize,
-    /// Take packets from the head of this queue until they make up exactly so many bytes: the queue was asked for them by
-    /// [`Forwarder::heads`], and nothing else may take from its head.
+    /// Take packets from the head of this queue until they make up exactly so many bytes: the queue
+    /// was asked for them by [`Forwarder::heads`], and nothing else may take from its head.
     pub bytes: u32,
     /// Send no earlier than this (the caller's clock); may be in the past.
     pub at: Nanos,
@@ -72,7 +73,8 @@ pub enum Event {
     FollowsMaster(NodeId),
     /// Another node with a higher id claims to be master; it is not obeyed.
     SecondMaster(NodeId),
-    /// The clocks of this node may differ from the others': it sends nothing until it has heard them.
+    /// The clocks of this node may differ from the others': it sends nothing until it has heard
+    /// them.
     LostStep,
     /// The clocks of this node are the cluster's again.
     InStep,
@@ -102,14 +104,16 @@ pub enum Event {
 ///
 /// All calls come from within a call of the engine; none may block.
 pub trait Forwarder {
-    /// Fills `out` with the packets at the head of the queue of `class` for `link`, in order; returns how many there were, at most
-    /// `out.len()`. Packets already granted are no longer in the queue: [`grant`](Self::grant) takes them out at once.
+    /// Fills `out` with the packets at the head of the queue of `class` for `link`, in order;
+    /// returns how many there were, at most `out.len()`. Packets already granted are no longer in
+    /// the queue: [`grant`](Self::grant) takes them out at once.
     fn heads(&mut self, link: usize, class: usize, out: &mut [Record]) -> usize;
 
     /// Moves packets from the head of a queue to the port, to be sent from [`Grant::at`] on.
     fn grant(&mut self, grant: Grant);
 
-    /// Sends a whole Ethernet frame (without check sequence) to all other nodes. `frame` is only lent.
+    /// Sends a whole Ethernet frame (without check sequence) to all other nodes. `frame` is only
+    /// lent.
     fn broadcast(&mut self, frame: &[u8]);
 
     /// Something that a person should hear of.

@@ -19,9 +19,12 @@ pub(crate) fn parse_table(text: &str) -> Result<AdmissionConfig, ChangeError> {
     let text = if text == "on" { "{}" } else { text };
     let (table, mut reader) = parse_toml(&format!("admission = {text}"), "");
     let kind = Kind::Table(AdmissionConfig::SECTION);
-    let admission = table.get("admission").and_then(|node| match reader.value(&kind, node, "admission") {
-        Some(Item { value: Value::Table(fields), .. }) => settings_of(&mut reader, &fields, &[]),
-        _ => None,
-    });
+    let admission =
+        table.get("admission").and_then(|node| match reader.value(&kind, node, "admission") {
+            Some(Item { value: Value::Table(fields), .. }) => {
+                settings_of(&mut reader, &fields, &[])
+            }
+            _ => None,
+        });
     concluded(reader, admission)
 }

@@ -32,7 +32,8 @@ pub enum Change {
     FairDrop(settings::Change),
     /// A key of its admission (`admission.min_fair_rate`).
     Admission(settings::Change),
-    /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the defaults, and `off`).
+    /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the
+    /// defaults, and `off`).
     WholeAdmission(Option<Box<AdmissionConfig>>),
 }
 
@@ -54,8 +55,9 @@ pub const WHOLES: [(&str, &str); 3] = [
     ("admission", "a table as in router.toml, `on` for that with the defaults, or `off`"),
 ];
 
-/// The settings of a link that change while it runs: of its wire, and of the disciplines. Ranges and
-/// types are those of the same keys in `router.toml`. Two disciplines may have a setting of one name.
+/// The settings of a link that change while it runs: of its wire, and of the disciplines. Ranges
+/// and types are those of the same keys in `router.toml`. Two disciplines may have a setting of one
+/// name.
 pub fn live_keys() -> impl Iterator<Item = &'static Key> {
     let disciplines = DisciplineConfig::BUILT_IN.iter().map(|(_, section)| *section);
     let sections = iter::once(LinkSettings::SECTION).chain(disciplines);
@@ -72,10 +74,10 @@ pub fn live_names() -> Vec<&'static str> {
     names
 }
 
-/// Reads a change: the name of a setting (one of [`live_names`]), the class it concerns (if it concerns
-/// one), and its value as it would stand in `router.toml`, without quotes: `200us`,
-/// `{ slots = 4, refill = "any" }`; `none` takes a setting away that may be left out. `classes` are the
-/// router's class names in order.
+/// Reads a change: the name of a setting (one of [`live_names`]), the class it concerns (if it
+/// concerns one), and its value as it would stand in `router.toml`, without quotes: `200us`,
+/// `{ slots = 4, refill = "any" }`; `none` takes a setting away that may be left out. `classes` are
+/// the router's class names in order.
 ///
 /// # Errors
 /// Unknown setting or class (with the nearest valid name), wrong unit, value out of range (with the
@@ -165,8 +167,11 @@ fn no_class(name: &str, class: Option<&str>) -> Result<(), ChangeError> {
 }
 
 fn class_of(name: &str, classes: &[&str]) -> Result<Class, ChangeError> {
-    let index = classes.iter().position(|class| *class == name).and_then(|at| u16::try_from(at).ok());
-    index.map(Class).ok_or_else(|| ChangeError(format!("no class {name:?}; {}", suggest(name, classes))))
+    let index =
+        classes.iter().position(|class| *class == name).and_then(|at| u16::try_from(at).ok());
+    index
+        .map(Class)
+        .ok_or_else(|| ChangeError(format!("no class {name:?}; {}", suggest(name, classes))))
 }
 
 /// What a text says for a setting, of one class where it has one for each.

@@ -15,15 +15,16 @@ use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::settings_of;
 
 settings! {
-    /// This router is a forwarder of a cluster: what goes to the cluster's links waits in a queue for
-    /// each link and class, and is sent when the cycle grants it. All of it but `node`, `port`, `limit`
-    /// and `link.port` must be the same on all forwarders; frames of a node with other settings are
-    /// refused. What changes by reload is in force when all members have it. See docs/cluster-live.md.
+    /// This router is a forwarder of a cluster: what goes to the cluster's links waits in a queue
+    /// for each link and class, and is sent when the cycle grants it. All of it but `node`, `port`,
+    /// `limit` and `link.port` must be the same on all forwarders; frames of a node with other
+    /// settings are refused. What changes by reload is in force when all members have it. See
+    /// docs/cluster-live.md.
     pub struct ClusterSection: "[cluster]" {
         /// The id of this forwarder.
         fixed node: u16 = 0, is required;
-        /// The port of the exchange frames. It uses packet sockets: `io = "auto"` means `"af-packet"`
-        /// there.
+        /// The port of the exchange frames. It uses packet sockets: `io = "auto"` means
+        /// `"af-packet"` there.
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// What a queue holds; more is dropped as `queue_full`.
         reload limit: u32 = 1_000, in 1..=1_000_000, counting "packets";
@@ -48,7 +49,8 @@ settings! {
         /// The port of this forwarder that leads to it; several links may share one.
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// The addresses of the routers behind it.
-        fixed next_hops: Vec<IpAddr> = Vec::new(), absent "all that no other link of the port names";
+        fixed next_hops: Vec<IpAddr> = Vec::new(), absent "all that no other link of the port \
+                                                           names";
     }
     plain {
         /// The port's index.
@@ -70,7 +72,8 @@ settings! {
         /// A flow that was silent for so long may be forgotten.
         fixed idle: Nanos = Nanos::from_secs(60), in 1_000_000..=86_400_000_000_000_u64;
         /// The forwarders; the same on all balancers of a router.
-        reload forwarders as forwarder: Vec<BalancerForwarder> = Vec::new(), in 1..=MAX_NODES, is required;
+        reload forwarders as forwarder: Vec<BalancerForwarder> = Vec::new(), in 1..=MAX_NODES,
+            is required;
     }
     plain {
         /// The port's index.
@@ -160,7 +163,8 @@ fn port_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Option
     at.and_then(|at| u16::try_from(at).ok())
 }
 
-/// Reads `[cluster]`; `None` after an error that the reader has taken note of. `io` is the router's.
+/// Reads `[cluster]`; `None` after an error that the reader has taken note of. `io` is the
+/// router's.
 pub(crate) fn cluster_of(
     reader: &mut Reader,
     fields: &Fields,
@@ -176,7 +180,8 @@ pub(crate) fn cluster_of(
     }
     section.port = port_of(reader, fields, ports)?;
     if ports[usize::from(section.port)].io.unwrap_or(io) == Io::AfXdp {
-        let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \"af-packet\" or \"auto\"";
+        let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \
+                       \"af-packet\" or \"auto\"";
         reader.fail(&fields.span("port"), fields.path_of("port"), message);
     }
     check_links(reader, fields, ports, &mut section.links)?;
@@ -243,7 +248,11 @@ pub(crate) fn balancer_of(
         }
     }
     if section.forwarders.iter().all(|one| one.state == ForwarderState::Out) {
-        reader.fail(&fields.span("forwarder"), fields.path_of("forwarder"), "all forwarders are out");
+        reader.fail(
+            &fields.span("forwarder"),
+            fields.path_of("forwarder"),
+            "all forwarders are out",
+        );
     }
     section.port = port?;
     Some(section)

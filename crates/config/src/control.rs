@@ -12,7 +12,8 @@ use evenkeel_core::schedule::DisciplineConfig;
 use crate::discipline::by_class;
 use evenkeel_settings::read::{Fields, Reader, Value};
 
-/// `[link.control]`, defaults filled in, per-class keys resolved to vectors in the order of the classes.
+/// `[link.control]`, defaults filled in, per-class keys resolved to vectors in the order of the
+/// classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkControl {
     /// Whether it turns knobs from the start; otherwise it only measures.
@@ -22,15 +23,22 @@ pub struct LinkControl {
 }
 
 impl LinkControl {
-    /// The controller of a link with this discipline; `None` if the discipline is not LCT-UC, which has the knobs.
+    /// The controller of a link with this discipline; `None` if the discipline is not LCT-UC, which
+    /// has the knobs.
     #[must_use]
-    pub fn build(&self, now: Nanos, discipline: &DisciplineConfig, meters: &Qostat) -> Option<Controller> {
+    pub fn build(
+        &self,
+        now: Nanos,
+        discipline: &DisciplineConfig,
+        meters: &Qostat,
+    ) -> Option<Controller> {
         let DisciplineConfig::Lct(lct) = discipline else { return None };
         let classes = self.config.classes.len();
         let delays: Vec<_> = lct.x_delay.first(classes).collect();
         let limits: Vec<_> = lct.limit.first(classes).collect();
         // The parser has checked what `Controller::new` checks.
-        let mut controller = Controller::new(self.config.clone(), now, &delays, &limits, meters).ok()?;
+        let mut controller =
+            Controller::new(self.config.clone(), now, &delays, &limits, meters).ok()?;
         if !self.on {
             // It has turned no knob yet that it would have to turn back.
             let _ = controller.enable(false);
@@ -48,7 +56,8 @@ pub(crate) fn control_of(
 ) -> Option<LinkControl> {
     if !matches!(discipline, DisciplineConfig::Lct(_)) {
         let message = format!(
-            "control = \"lct\" turns knobs that discipline {:?} does not have; use discipline = {{ kind = \"lct\" }}",
+            "control = \"lct\" turns knobs that discipline {:?} does not have; use discipline = {{ \
+             kind = \"lct\" }}",
             discipline.name()
         );
         reader.fail(&fields.at, fields.path.clone(), message);
@@ -74,7 +83,9 @@ pub(crate) fn control_of(
     config.queue_limits = fields.switch("limits")?.then_some(limits);
     let control = LinkControl { on: fields.switch("on")?, config };
     // What the table cannot say: that lower bounds lie below upper ones.
-    if let Err(error) = Controller::new(control.config.clone(), Nanos::ZERO, &[], &[], &Qostat::new(1)) {
+    if let Err(error) =
+        Controller::new(control.config.clone(), Nanos::ZERO, &[], &[], &Qostat::new(1))
+    {
         reader.fail(&fields.at, fields.path.clone(), error.to_string());
         return None;
     }
@@ -86,7 +97,11 @@ fn of_65536(fraction: f64) -> u32 {
     (fraction * 65_536.0 + 0.5) as u32
 }
 
-fn sensitivities(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<Vec<Sensitivity>> {
+fn sensitivities(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &[&str],
+) -> Option<Vec<Sensitivity>> {
     let word = |value: &Value| match value {
         Value::Text(word) => Some(preset(word)),
         _ => None,

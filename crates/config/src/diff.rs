@@ -8,7 +8,8 @@ use evenkeel_settings::{Changed, changes};
 
 use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 
-/// The differences, one sentence each, in the order of the file; empty if there are none. What needs a restart says so.
+/// The differences, one sentence each, in the order of the file; empty if there are none. What
+/// needs a restart says so.
 #[must_use]
 pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     let mut out = Vec::new();
@@ -29,7 +30,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
             Some(_) => {}
         }
     }
-    for port in old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name)) {
+    for port in
+        old.ports.iter().filter(|port| new.ports.iter().all(|known| known.name != port.name))
+    {
         out.push(format!("port {} goes", port.name));
     }
     if old.flows.lists != new.flows.lists {
@@ -42,7 +45,11 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         out.push("flows: other emergency prefixes".to_owned());
     }
     if old.class_names() != new.class_names() {
-        out.push(format!("classes {} become {}", old.class_names().join(", "), new.class_names().join(", ")));
+        out.push(format!(
+            "classes {} become {}",
+            old.class_names().join(", "),
+            new.class_names().join(", ")
+        ));
     } else {
         for (was, is) in old.classes.iter().zip(&new.classes) {
             if was.rules != is.rules {
@@ -52,7 +59,12 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
                 let named = class.service.and_then(|at| of.services.get(usize::from(at)));
                 named.map_or_else(|| "none".to_owned(), |service| service.name.clone())
             };
-            value(&mut out, &format!("class {}: service", is.name), service(was, old), service(is, new));
+            value(
+                &mut out,
+                &format!("class {}: service", is.name),
+                service(was, old),
+                service(is, new),
+            );
         }
     }
     for service in &new.services {
@@ -64,7 +76,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
             Some(_) => {}
         }
     }
-    for service in old.services.iter().filter(|old| new.services.iter().all(|known| known.name != old.name)) {
+    for service in
+        old.services.iter().filter(|old| new.services.iter().all(|known| known.name != old.name))
+    {
         out.push(format!("service {} goes", service.name));
     }
     for link in &new.links {
@@ -73,7 +87,8 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
         }
     }
     fairdrop(&mut out, old, new);
-    let classes = if old.class_names() == new.class_names() { new.class_names() } else { Vec::new() };
+    let classes =
+        if old.class_names() == new.class_names() { new.class_names() } else { Vec::new() };
     section(&mut out, "cluster", old.cluster.as_ref(), new.cluster.as_ref(), &classes);
     section(&mut out, "balancer", old.balancer.as_ref(), new.balancer.as_ref(), &[]);
     section(&mut out, "membership", old.membership.as_ref(), new.membership.as_ref(), &[]);
@@ -148,7 +163,8 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     changes("workers", old.workers.to_string(), new.workers.to_string());
     changes("cpus", format!("{:?}", old.cpus), format!("{:?}", new.cpus));
     changes("cycles", old.cycles.to_string(), new.cycles.to_string());
-    let seed = |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
+    let seed =
+        |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
     changes("seed", seed(old.seed), seed(new.seed));
 }
 
@@ -199,10 +215,16 @@ fn differences(out: &mut Vec<String>, at: &str, was: &[(String, String)], is: &[
     }
 }
 
-fn admission(out: &mut Vec<String>, at: &str, old: Option<&AdmissionConfig>, new: Option<&AdmissionConfig>) {
+fn admission(
+    out: &mut Vec<String>,
+    at: &str,
+    old: Option<&AdmissionConfig>,
+    new: Option<&AdmissionConfig>,
+) {
     let (Some(old), Some(new)) = (old, new) else {
-        let text =
-            |admission: Option<&AdmissionConfig>| if admission.is_some() { "on" } else { "none" }.to_owned();
+        let text = |admission: Option<&AdmissionConfig>| {
+            if admission.is_some() { "on" } else { "none" }.to_owned()
+        };
         return value(out, &format!("{at}: admission"), text(old), text(new));
     };
     for Changed { name, was, is, .. } in changes(old, new, &[]) {

@@ -9,8 +9,8 @@ use evenkeel_settings::settings_of;
 use crate::change::{ChangeError, concluded};
 use crate::tables;
 
-/// The settings of a discipline of the user's own as `T`. Keys that `T` does not know are refused if it
-/// says so (`#[serde(deny_unknown_fields)]`).
+/// The settings of a discipline of the user's own as `T`. Keys that `T` does not know are refused
+/// if it says so (`#[serde(deny_unknown_fields)]`).
 ///
 /// # Errors
 /// What does not fit, in words.
@@ -28,12 +28,15 @@ pub fn own_settings<T: serde::de::DeserializeOwned>(own: &OwnConfig) -> Result<T
 pub fn parse_discipline(text: &str, classes: &[&str]) -> Result<DisciplineConfig, ChangeError> {
     let text = text.trim();
     let inline = text.starts_with('{');
-    let body = if inline { format!("discipline = {text}") } else { format!("[discipline]\n{text}") };
+    let body =
+        if inline { format!("discipline = {text}") } else { format!("[discipline]\n{text}") };
     let (table, mut reader) = parse_toml(&body, "");
     let kind = Kind::Variants(tables::DISCIPLINES);
     let config = match table.get("discipline") {
         Some(node) => match reader.value(&kind, node, "discipline") {
-            Some(Item { value: Value::Table(fields), .. }) => from_fields(&mut reader, &fields, classes),
+            Some(Item { value: Value::Table(fields), .. }) => {
+                from_fields(&mut reader, &fields, classes)
+            }
             _ => None,
         },
         None => None,
@@ -88,7 +91,8 @@ pub(crate) fn by_class<T: Copy>(
     convert: impl Fn(&Value) -> Option<T>,
 ) -> Option<Vec<T>> {
     let items = fields.by_class(key)?;
-    let all = items.iter().find(|(name, _)| name.is_none()).and_then(|(_, item)| convert(&item.value))?;
+    let all =
+        items.iter().find(|(name, _)| name.is_none()).and_then(|(_, item)| convert(&item.value))?;
     let mut values = vec![all; classes.len()];
     for (name, item) in items {
         let Some(name) = name else { continue };
@@ -96,7 +100,11 @@ pub(crate) fn by_class<T: Copy>(
             Some(index) => values[index] = convert(&item.value)?,
             None => {
                 let path = format!("{}.{name}", fields.path_of(key));
-                reader.fail(&item.at, path, format!("no class {name:?}; {}", suggest(name, classes)));
+                reader.fail(
+                    &item.at,
+                    path,
+                    format!("no class {name:?}; {}", suggest(name, classes)),
+                );
             }
         }
     }

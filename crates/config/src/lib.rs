@@ -1,8 +1,10 @@
-//! The schema of `router.toml`: parsing with file and line, units in text, ranges, defaults, and its generated reference.
+//! The schema of `router.toml`: parsing with file and line, units in text, ranges, defaults, and
+//! its generated reference.
 //!
-//! [`RouterConfig::load`] and [`RouterConfig::parse`] read a file and report *all* its errors at once, each with file,
-//! line, key, what is wrong, the valid range and the nearest valid key. One table of keys ([`tables`]) drives parsing,
-//! validation, defaults and [`reference_markdown`], so that they cannot disagree. Nothing here knows a thread or a socket.
+//! [`RouterConfig::load`] and [`RouterConfig::parse`] read a file and report *all* its errors at
+//! once, each with file, line, key, what is wrong, the valid range and the nearest valid key. One
+//! table of keys ([`tables`]) drives parsing, validation, defaults and [`reference_markdown`], so
+//! that they cannot disagree. Nothing here knows a thread or a socket.
 //!
 //! ```
 //! use evenkeel_config::RouterConfig;
@@ -42,7 +44,9 @@ pub use discipline::{own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
 pub use membership::{MembershipSection, Refusal, overlay};
-pub use model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+pub use model::{
+    ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
+};
 pub use parse::{PortSource, router_from_table};
 pub use service::{AclConfig, EspConfig, OuterDf, ServiceConfig, Work, key_text};
 
@@ -55,8 +59,10 @@ pub fn router_schema() -> String {
 /// The reference of `router.toml`.
 #[must_use]
 pub fn reference_markdown() -> String {
-    let intro = "Every key that `router.toml` can hold. Anything else is an error that names file, line, key, valid range and the \
-                 nearest valid key; all errors of a file are told at once. `evenkeel check router.toml` checks without running.\n";
+    let intro = "Every key that `router.toml` can hold. Anything else is an error that names file, \
+                 line, key, valid range and the \
+                 nearest valid key; all errors of a file are told at once. `evenkeel check \
+                 router.toml` checks without running.\n";
     markdown("Reference: router.toml", intro, &tables::all()) + &live_markdown()
 }
 
@@ -64,8 +70,10 @@ pub fn reference_markdown() -> String {
 fn live_markdown() -> String {
     let mut page =
         "\n## What changes while a router runs\n\nBy `evenkeel ctl set LINK KEY [CLASS] VALUE` and \
-                    by the steps of a scenario. A setting that each class has changes for one class if it is \
-                    named, else for all. `none` takes away what may be left out.\n\n| key | of | value |\n\
+                    by the steps of a scenario. A setting that each class has changes for one \
+                    class if it is \
+                    named, else for all. `none` takes away what may be left out.\n\n| key | of | \
+                    value |\n\
                     |---|---|---|\n"
             .to_owned();
     for name in live_names() {

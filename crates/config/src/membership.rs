@@ -1,4 +1,5 @@
-//! `[membership]`, and what keys of etcd change in a configuration. No etcd here: keys and values are given.
+//! `[membership]`, and what keys of etcd change in a configuration. No etcd here: keys and values
+//! are given.
 //!
 //! ```text
 //! PREFIX/members/ID/mac       Ethernet address of a forwarder: with this key it is a member
@@ -26,9 +27,9 @@ use crate::cluster::{BalancerForwarder, ClusterSection, ForwarderState};
 use crate::model::RouterConfig;
 
 settings! {
-    /// Members, weights of classes and the balancers' forwarders come from etcd and change live; what
-    /// this file says of them holds until etcd has said something, and whenever that does not fit.
-    /// Needs an evenkeel built with the feature `etcd`. See docs/cluster-live.md.
+    /// Members, weights of classes and the balancers' forwarders come from etcd and change live;
+    /// what this file says of them holds until etcd has said something, and whenever that does not
+    /// fit. Needs an evenkeel built with the feature `etcd`. See docs/cluster-live.md.
     #[derive(Eq)]
     pub struct MembershipSection: "[membership]" {
         /// Where etcd is: `["http://10.0.0.1:2379"]`. The packet path never waits for it.
@@ -72,13 +73,19 @@ pub(crate) fn membership_of(
         reader.fail(&fields.at, fields.path.clone(), message);
     }
     let mut section: MembershipSection = settings_of(reader, fields, &[])?;
-    if let Some((wrong, at)) = fields.texts("endpoints").find(|(url, _)| !url.starts_with("http://")) {
+    if let Some((wrong, at)) =
+        fields.texts("endpoints").find(|(url, _)| !url.starts_with("http://"))
+    {
         let message = format!("{wrong:?}: expected http://HOST:PORT");
         reader.fail(at, fields.path_of("endpoints"), message);
     }
     section.prefix.truncate(section.prefix.trim_end_matches('/').len());
     if section.prefix.is_empty() {
-        reader.fail(&fields.span("prefix"), fields.path_of("prefix"), "all keys of etcd: give it a name");
+        reader.fail(
+            &fields.span("prefix"),
+            fields.path_of("prefix"),
+            "all keys of etcd: give it a name",
+        );
     }
     Some(section)
 }
@@ -113,8 +120,9 @@ impl Member {
     }
 }
 
-/// The configuration `base` with what these keys (after the prefix and its slash) say in place of its own. Forwarders in `gone` get nothing from
-/// balancers, whatever their state. Without any member there, those of `base` stay; so do weights of classes that are not there.
+/// The configuration `base` with what these keys (after the prefix and its slash) say in place of
+/// its own. Forwarders in `gone` get nothing from balancers, whatever their state. Without any
+/// member there, those of `base` stay; so do weights of classes that are not there.
 ///
 /// # Errors
 /// All keys that are wrong; then nothing of them may be used.
@@ -148,8 +156,8 @@ pub fn overlay(
             },
             ["alive", "forwarder" | "balancer", _] => Ok(()),
             _ => {
-                let valid =
-                    "members/ID/mac, members/ID/weight, members/ID/state, weights/CLASS, alive/ROLE/NAME";
+                let valid = "members/ID/mac, members/ID/weight, members/ID/state, weights/CLASS, \
+                             alive/ROLE/NAME";
                 Err(format!("no such key; valid: {valid}"))
             }
         };
@@ -181,7 +189,8 @@ pub fn overlay(
     }
     if let (Some(balancer), false) = (&mut config.balancer, members.is_empty()) {
         let forwarder = |(id, member): (&u16, &Member)| {
-            let state = if gone.contains(id) { ForwarderState::Out } else { member.forwarder.state };
+            let state =
+                if gone.contains(id) { ForwarderState::Out } else { member.forwarder.state };
             BalancerForwarder { id: *id, state, ..member.forwarder }
         };
         balancer.forwarders = members.iter().map(forwarder).collect();

@@ -25,9 +25,11 @@ pub struct RouterConfig {
     pub ports: Vec<PortConfig>,
     /// The services, in the order of the file, names unique.
     pub services: Vec<ServiceConfig>,
-    /// The classes, in the order of the file: the index is the core's `Class`. At least one; the first is the default.
+    /// The classes, in the order of the file: the index is the core's `Class`. At least one; the
+    /// first is the default.
     pub classes: Vec<ClassConfig>,
-    /// One outgoing link for every port, in the order of the ports. A port without a `[[link]]` has a FIFO without a rate.
+    /// One outgoing link for every port, in the order of the ports. A port without a `[[link]]` has
+    /// a FIFO without a rate.
     pub links: Vec<LinkConfig>,
     /// `[fairdrop]`; `None`: the file has none.
     pub fairdrop: Option<FairDropConfig>,
@@ -153,8 +155,8 @@ pub struct PortConfig {
 pub struct ClassConfig {
     /// Its name.
     pub name: String,
-    /// A packet that any of these fits falls into this class, unless an earlier class in the file took it. Empty: only
-    /// the default class gets packets without a rule.
+    /// A packet that any of these fits falls into this class, unless an earlier class in the file
+    /// took it. Empty: only the default class gets packets without a rule.
     pub rules: Vec<Rule>,
     /// What its packets are sent through: an index into the services.
     pub service: Option<u16>,
@@ -180,7 +182,8 @@ impl RouterConfig {
     #[must_use]
     pub fn io_of(&self, port: &PortConfig) -> Io {
         let io = port.io.unwrap_or(self.router.io);
-        let exchange = self.cluster.as_ref().and_then(|cluster| self.ports.get(usize::from(cluster.port)));
+        let exchange =
+            self.cluster.as_ref().and_then(|cluster| self.ports.get(usize::from(cluster.port)));
         // AF_XDP leaves broadcasts, and so the exchange frames, to the kernel.
         if io == Io::Auto && exchange.is_some_and(|exchange| exchange.name == port.name) {
             return Io::AfPacket;
@@ -205,23 +208,28 @@ impl RouterConfig {
         self.links.iter_mut().find(|link| link.port == port)
     }
 
-    /// The admission of the link of the port with this name, complete for it; `None` if it has none.
+    /// The admission of the link of the port with this name, complete for it; `None` if it has
+    /// none.
     ///
     /// # Errors
     /// What contradicts what; not for what came out of this crate's parser.
     pub fn admission(&self, port: &str) -> Result<Option<AdmissionConfig>, SettingError> {
-        let Some((link, admission)) = self.link(port).and_then(|link| Some((link, link.admission.as_ref()?)))
+        let Some((link, admission)) =
+            self.link(port).and_then(|link| Some((link, link.admission.as_ref()?)))
         else {
             return Ok(None);
         };
-        let second = admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.core.rate);
+        let second =
+            admission.second_link.port.as_ref().and_then(|port| self.link(&port.0)?.core.rate);
         admission.on_link(link.core.rate, second, &self.flows).map(Some)
     }
 
-    /// The rules of all classes in the order of the file: the first that fits decides; none: class 0.
+    /// The rules of all classes in the order of the file: the first that fits decides; none:
+    /// class 0.
     #[must_use]
     pub fn class_map(&self) -> ClassMap {
-        let rules: Vec<Rule> = self.classes.iter().flat_map(|class| class.rules.iter().cloned()).collect();
+        let rules: Vec<Rule> =
+            self.classes.iter().flat_map(|class| class.rules.iter().cloned()).collect();
         // The parser has checked what `ClassMap::new` checks.
         ClassMap::new(&rules).unwrap_or_default()
     }

@@ -11,7 +11,9 @@ use crate::control::control_of;
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
-use crate::model::{ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection};
+use crate::model::{
+    ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
+};
 use crate::service::{ServiceConfig, service_of_class, services_of};
 use crate::tables;
 use evenkeel_core::settings::quantity::size_text;
@@ -72,8 +74,8 @@ pub fn read_file(path: &Path) -> Result<String, Diagnostics> {
     })
 }
 
-/// The configuration that a table says: a whole file, or a part of another file that stands at `path`. Errors go to the
-/// reader; `None` if there is not even something incomplete to return.
+/// The configuration that a table says: a whole file, or a part of another file that stands at
+/// `path`. Errors go to the reader; `None` if there is not even something incomplete to return.
 pub fn router_from_table(
     reader: &mut Reader,
     table: &Table,
@@ -97,8 +99,10 @@ pub fn router_from_table(
     let router = router_section(section)?;
     let xdp = |port: &PortConfig| port.io.unwrap_or(router.io) == Io::AfXdp;
     if ports.iter().any(xdp) && !matches!(router.buffer_size.0, 2048 | 4096) {
-        let message =
-            format!("{} is out of range: 2048B or 4096B with io = \"af-xdp\"", size_text(router.buffer_size));
+        let message = format!(
+            "{} is out of range: 2048B or 4096B with io = \"af-xdp\"",
+            size_text(router.buffer_size)
+        );
         reader.fail(&section.span("buffer_size"), section.path_of("buffer_size"), message);
     }
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
@@ -143,7 +147,9 @@ pub fn router_from_table(
 /// What no single link knows: whether thresholds fit the rates, and whether second links are there.
 fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     for fields in file.tables("link") {
-        let (Some(port), Some(table)) = (fields.text("port"), fields.table("admission")) else { continue };
+        let (Some(port), Some(table)) = (fields.text("port"), fields.table("admission")) else {
+            continue;
+        };
         let Some(link) = config.link(port) else { continue };
         let mut fail = |key: &str, message: String| {
             reader.fail(&table.span(key), table.path_of(key), message);
@@ -157,7 +163,9 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
                 ),
             );
         }
-        if let Some(Name(second)) = link.admission.as_ref().and_then(|one| one.second_link.port.as_ref()) {
+        if let Some(Name(second)) =
+            link.admission.as_ref().and_then(|one| one.second_link.port.as_ref())
+        {
             let known: Vec<_> = config.ports.iter().map(|port| port.name.as_str()).collect();
             if second == port {
                 fail("second_link", "a link is not its own second link".to_owned());
@@ -258,11 +266,14 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
         names.check(reader, fields, "name");
         let Some(name) = fields.text("name") else { continue };
         let index = Class(u16::try_from(classes.len()).unwrap_or(u16::MAX));
-        let matches: Vec<_> =
-            fields.tables("match").filter_map(|rule| rule_of(reader, rule, &tables::MATCH)).collect();
+        let matches: Vec<_> = fields
+            .tables("match")
+            .filter_map(|rule| rule_of(reader, rule, &tables::MATCH))
+            .collect();
         rules += matches.len();
         if rules > ClassMap::MAX_RULES {
-            let message = format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
+            let message =
+                format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
             reader.fail(&fields.span("match"), fields.path_of("match"), message);
         }
         let rules = matches.into_iter().map(|matching| Rule { matching, class: index }).collect();
@@ -279,7 +290,8 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
 pub(crate) fn rule_of(reader: &mut Reader, fields: &Fields, section: &Section) -> Option<Match> {
     let asks = |key: &Key| key.name != "action" && fields.given(key.name);
     if !section.keys().any(asks) {
-        let message = "an empty rule would fit every packet; what no rule takes gets the default anyway";
+        let message =
+            "an empty rule would fit every packet; what no rule takes gets the default anyway";
         reader.fail(&fields.at, fields.path.clone(), message);
         return None;
     }

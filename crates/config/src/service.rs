@@ -70,7 +70,8 @@ impl std::fmt::Debug for EspConfig {
         let Self { local, remote, spi, key, esn, df, dscp, ttl } = self;
         write!(
             f,
-            "EspConfig {{ {local} to {remote}, spi {spi:#x}, key of {} bytes, esn {esn}, df {df:?}, dscp {dscp:?}, ttl {ttl} }}",
+            "EspConfig {{ {local} to {remote}, spi {spi:#x}, key of {} bytes, esn {esn}, df \
+             {df:?}, dscp {dscp:?}, ttl {ttl} }}",
             key.len()
         )
     }
@@ -101,7 +102,8 @@ pub(crate) fn services_of(reader: &mut Reader, file: &Fields) -> Vec<ServiceConf
     services
 }
 
-/// The place of the service that a class names, among `names` (those of the file, also of services with mistakes).
+/// The place of the service that a class names, among `names` (those of the file, also of services
+/// with mistakes).
 pub(crate) fn service_of_class(
     reader: &mut Reader,
     class: &Fields,
@@ -127,8 +129,10 @@ fn work_of(reader: &mut Reader, fields: &Fields) -> Option<Work> {
             let rules: Vec<_> = rules.collect();
             let fill = u32::try_from(fields.integer("fill")?).ok()?;
             if rules.len() + fill as usize > ACL_RULES {
-                let message =
-                    format!("{} rules and {fill} to fill up: at most {ACL_RULES} together", rules.len());
+                let message = format!(
+                    "{} rules and {fill} to fill up: at most {ACL_RULES} together",
+                    rules.len()
+                );
                 reader.fail(&fields.span("fill"), fields.path_of("fill"), message);
             }
             Some(Work::Acl(AclConfig { rules, fill, permit: fields.text("default")? == "permit" }))
@@ -174,7 +178,8 @@ fn esp_of(reader: &mut Reader, fields: &Fields) -> Option<EspConfig> {
 
 /// The bytes of a key in hexadecimal. Messages do not repeat it: they end up in logs.
 fn key_of(text: &str) -> Result<Vec<u8>, String> {
-    let valid = "valid: 40 hexadecimal digits (AES-128) or 72 (AES-256), of which the last 8 are the salt; 0x before them is allowed";
+    let valid = "valid: 40 hexadecimal digits (AES-128) or 72 (AES-256), of which the last 8 are \
+                 the salt; 0x before them is allowed";
     let digits = text.strip_prefix("0x").unwrap_or(text);
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(format!("the key holds something that is no hexadecimal digit; {valid}"));
@@ -183,7 +188,11 @@ fn key_of(text: &str) -> Result<Vec<u8>, String> {
         return Err(format!("the key has {} digits; {valid}", digits.len()));
     }
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16);
-    (0..digits.len()).step_by(2).map(byte).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    (0..digits.len())
+        .step_by(2)
+        .map(byte)
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())
 }
 
 /// A key as a file has it.

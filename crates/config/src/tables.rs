@@ -1,4 +1,5 @@
-//! The keys of `router.toml`: name, type, range, default, meaning. Everything else follows from these tables.
+//! The keys of `router.toml`: name, type, range, default, meaning. Everything else follows from
+//! these tables.
 
 use evenkeel_core::link::LinkConfig as Link;
 use evenkeel_core::queue::LIMIT_RANGE;
@@ -27,8 +28,11 @@ pub const NAME: Kind = Kind::Name(NAME_LENGTH);
 /// A rate that a wire or shaper can have.
 pub const RATE: Kind = Kind::Rate { min: Link::MIN_RATE, max: Link::MAX_RATE };
 /// A limit of a queue.
-const LIMIT: Kind =
-    Kind::Integer { min: *LIMIT_RANGE.start() as u64, max: *LIMIT_RANGE.end() as u64, unit: "packets" };
+const LIMIT: Kind = Kind::Integer {
+    min: *LIMIT_RANGE.start() as u64,
+    max: *LIMIT_RANGE.end() as u64,
+    unit: "packets",
+};
 /// A length of time within a range in nanoseconds.
 const fn time(range: &std::ops::RangeInclusive<u64>) -> Kind {
     Kind::Time { min: Nanos(*range.start()), max: Nanos(*range.end()) }
@@ -37,10 +41,16 @@ const fn time(range: &std::ops::RangeInclusive<u64>) -> Kind {
 /// What a file holds.
 pub static FILE: Section = Section {
     heading: "router.toml",
-    doc: "One `[[port]]` is enough: it forwards first in, first out, as fast as the port takes frames. \
+    doc: "One `[[port]]` is enough: it forwards first in, first out, as fast as the port takes \
+          frames. \
           Addresses and routes are the kernel's (`ip address`, `ip route`, a routing daemon).",
     own: &[
-        Key::defaulted("router", Kind::Table(&ROUTER), "{}", "What concerns the router as a whole."),
+        Key::defaulted(
+            "router",
+            Kind::Table(&ROUTER),
+            "{}",
+            "What concerns the router as a whole.",
+        ),
         Key::required(
             "port",
             Kind::Tables { section: &PORT, min: 1, max: MAX_PORTS },
@@ -73,12 +83,18 @@ pub static FILE: Section = Section {
     parts: &[],
 };
 
-/// What a router's configuration holds where its ports come from elsewhere (the wires of a scenario).
+/// What a router's configuration holds where its ports come from elsewhere (the wires of a
+/// scenario).
 pub static WITHOUT_PORTS: Section = Section {
     heading: "[router.config]",
     doc: "As in `router.toml`, but without `[[port]]`.",
     own: &[
-        Key::defaulted("router", Kind::Table(&ROUTER), "{}", "What concerns the router as a whole."),
+        Key::defaulted(
+            "router",
+            Kind::Table(&ROUTER),
+            "{}",
+            "What concerns the router as a whole.",
+        ),
         SERVICES,
         FLOWS,
         CLASSES,
@@ -128,7 +144,8 @@ const IO: Kind = Kind::Choice(&[
     ("af-packet", "packet sockets: with every driver and every kernel, one copy in and one out"),
     (
         "af-xdp",
-        "AF_XDP (kernel 5.18 and newer), one copy in or none; the start fails with exit code 3 where it cannot be had",
+        "AF_XDP (kernel 5.18 and newer), one copy in or none; the start fails with exit code 3 \
+         where it cannot be had",
     ),
     ("auto", "AF_XDP, and packet sockets where it cannot be had"),
 ]);
@@ -141,7 +158,12 @@ pub static ROUTER: Section = Section {
     heading: "[router]",
     doc: "The router as a whole. `control` and `seed` cannot change while it runs.",
     own: &[
-        Key::defaulted("name", NAME, "\"router\"", "Its name in counters, logs and the control protocol."),
+        Key::defaulted(
+            "name",
+            NAME,
+            "\"router\"",
+            "Its name in counters, logs and the control protocol.",
+        ),
         Key::defaulted(
             "mode",
             Kind::Choice(&[
@@ -149,7 +171,8 @@ pub static ROUTER: Section = Section {
                 ("busy", "ask the ports all the time: a whole CPU, no wake-up delay"),
                 (
                     "adaptive",
-                    "as `busy` while frames come more often than every `spin` on average, else as `event`: near no CPU when idle, no \
+                    "as `busy` while frames come more often than every `spin` on average, else as \
+                     `event`: near no CPU when idle, no \
                               wake-up delay under load",
                 ),
             ]),
@@ -160,14 +183,17 @@ pub static ROUTER: Section = Section {
             "spin",
             Kind::Time { min: Nanos(1_000), max: Nanos::from_millis(10) },
             "\"100us\"",
-            "In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.",
+            "In mode `adaptive`, how long the worker waits awake for the next frame before it \
+             sleeps.",
         ),
         Key::defaulted(
             "io",
             IO,
             "\"af-packet\"",
-            "How frames are exchanged with the kernel, by the ports that do not say it themselves. AF_XDP needs a `buffer_size` of 2048 or \
-                  4096, of which 256 bytes go to the kernel. The simulator has no kernel and takes no notice.",
+            "How frames are exchanged with the kernel, by the ports that do not say it themselves. \
+             AF_XDP needs a `buffer_size` of 2048 or \
+                  4096, of which 256 bytes go to the kernel. The simulator has no kernel and takes \
+                  no notice.",
         ),
         Key::defaulted(
             "control",
@@ -179,7 +205,8 @@ pub static ROUTER: Section = Section {
             "buffers",
             Kind::Integer { min: 256, max: 1_048_576, unit: "buffers" },
             "8192",
-            "Frame buffers for all ports together. When none is free, frames are dropped with the reason `no_buffer`: \
+            "Frame buffers for all ports together. When none is free, frames are dropped with the \
+             reason `no_buffer`: \
                   have more than all queue limits together.",
         ),
         Key::defaulted(
@@ -214,8 +241,10 @@ pub static ROUTER: Section = Section {
             "max_catch_up",
             Kind::Time { min: Nanos(100_000), max: Nanos::SECOND },
             "\"5ms\"",
-            "When the worker comes back after a pause (another process had its CPU), links with a rate send at once \
-                  what they could have sent in this time at most; the capacity of a longer pause is lost.",
+            "When the worker comes back after a pause (another process had its CPU), links with a \
+             rate send at once \
+                  what they could have sent in this time at most; the capacity of a longer pause \
+                  is lost.",
         ),
         Key::optional(
             "cpu",
@@ -227,27 +256,33 @@ pub static ROUTER: Section = Section {
             "workers",
             Kind::Integer { min: 1, max: 64, unit: "workers" },
             "1",
-            "Threads that forward. Frames are spread over them by their flows; each has `buffers` of its own. With more than one, links have \
-                  `fifo`, `wfq-altq` by class, `pfq`, `pdrr` or `afan`, without control and shaper, admissions no `per_user`, `flushing` and \
-                  `second_link`, and classes no `esp`. The simulator has one worker and takes no notice.",
+            "Threads that forward. Frames are spread over them by their flows; each has `buffers` \
+             of its own. With more than one, links have \
+                  `fifo`, `wfq-altq` by class, `pfq`, `pdrr` or `afan`, without control and \
+                  shaper, admissions no `per_user`, `flushing` and \
+                  `second_link`, and classes no `esp`. The simulator has one worker and takes no \
+                  notice.",
         ),
         Key::optional(
             "cpus",
             CPUS,
             "whichever the kernel chooses",
-            "The CPUs that the workers run on, one for each worker, in their order. Not together with `cpu`.",
+            "The CPUs that the workers run on, one for each worker, in their order. Not together \
+             with `cpu`.",
         ),
         Key::defaulted(
             "cycles",
             Kind::Switch,
             "false",
-            "Whether cycles are measured, by stage and by class, also without `[fairdrop]`, which always does. It costs some 30 cycles per packet.",
+            "Whether cycles are measured, by stage and by class, also without `[fairdrop]`, which \
+             always does. It costs some 30 cycles per packet.",
         ),
         Key::optional(
             "seed",
             Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" },
             "another one at each start, and always the same in virtual time",
-            "Seed of the flow hash, which chooses among equal routes, and of the tables of flows. Who knows it can make flows that \
+            "Seed of the flow hash, which chooses among equal routes, and of the tables of flows. \
+             Who knows it can make flows that \
                   fall together.",
         ),
     ],
@@ -260,8 +295,17 @@ pub static PORT: Section = Section {
     doc: "A network interface that packets come from and go to.",
     own: &[
         Key::required("name", NAME, "Its name in this file, in counters and in commands. Unique."),
-        Key::required("interface", Kind::Interface, "The network interface, as `ip link` names it. Unique."),
-        Key::optional("io", IO, "as `[router]` says", "How its frames are exchanged with the kernel."),
+        Key::required(
+            "interface",
+            Kind::Interface,
+            "The network interface, as `ip link` names it. Unique.",
+        ),
+        Key::optional(
+            "io",
+            IO,
+            "as `[router]` says",
+            "How its frames are exchanged with the kernel.",
+        ),
     ],
     parts: &[],
 };
@@ -269,7 +313,8 @@ pub static PORT: Section = Section {
 /// `[[class]]`.
 pub static CLASS: Section = Section {
     heading: "[[class]]",
-    doc: "A class of traffic. Classes are asked in the order of the file; the first with a rule that fits takes the packet. \
+    doc: "A class of traffic. Classes are asked in the order of the file; the first with a rule \
+          that fits takes the packet. \
           What none takes goes to the first class.",
     own: &[
         Key::required("name", NAME, "Its name in this file, in counters and in commands. Unique."),
@@ -289,12 +334,18 @@ pub static CLASS: Section = Section {
     parts: &[],
 };
 
-const MATCH_DSCP: Key = Key::optional("dscp", Kind::List(&DSCP), "any", "The DSCP is one of these.");
+const MATCH_DSCP: Key =
+    Key::optional("dscp", Kind::List(&DSCP), "any", "The DSCP is one of these.");
 const MATCH_SOURCE: Key =
     Key::optional("source", Kind::Prefix, "any", "The source address lies in this prefix.");
-const MATCH_DESTINATION: Key =
-    Key::optional("destination", Kind::Prefix, "any", "The destination address lies in this prefix.");
-const MATCH_PROTOCOL: Key = Key::optional("protocol", Kind::Protocol, "any", "The transport protocol.");
+const MATCH_DESTINATION: Key = Key::optional(
+    "destination",
+    Kind::Prefix,
+    "any",
+    "The destination address lies in this prefix.",
+);
+const MATCH_PROTOCOL: Key =
+    Key::optional("protocol", Kind::Protocol, "any", "The transport protocol.");
 const MATCH_SOURCE_PORT: Key = Key::optional(
     "source_port",
     Kind::Ports,
@@ -347,7 +398,8 @@ pub static LINK: Section = Section {
             "admission",
             Kind::Table(AdmissionConfig::SECTION),
             "none: all packets go to the discipline",
-            "Which flows may enter. Needs a discipline that measures a fair rate: `pfq`, `pdrr` or `afan`.",
+            "Which flows may enter. Needs a discipline that measures a fair rate: `pfq`, `pdrr` or \
+             `afan`.",
         ),
     ],
     parts: &[Link::SECTION],

@@ -1,7 +1,9 @@
 //! What a router with several workers cannot have.
 //!
-//! Workers share the rate of a link, and the shares of its classes or flows (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in
-//! each worker for itself, and be wrong by as much as there are workers: it is refused rather than approximated.
+//! Workers share the rate of a link, and the shares of its classes or flows
+//! (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in each
+//! worker for itself, and be wrong by as much as there are workers: it is refused rather than
+//! approximated.
 
 use evenkeel_core::admit::{AdmissionConfig, Flush};
 use evenkeel_core::drop::FairDropConfig;
@@ -11,8 +13,8 @@ use crate::service::{ServiceConfig, Work};
 use evenkeel_settings::read::{Fields, Reader};
 
 /// Why neither a cluster's forwarder nor a balancer has several workers.
-const ONE_VOICE: &str =
-    "works with workers = 1 only: the exchange of frames and the table of connections belong to one worker";
+const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
+                         connections belong to one worker";
 
 /// A table or key of a `[[link]]`, and why several workers cannot share it.
 type Refusal = (&'static str, String);
@@ -22,8 +24,9 @@ type Refusal = (&'static str, String);
 /// # Errors
 /// The table in which it stands, and what stands in the way, in words.
 pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
-    let refuse =
-        |table, what: &str, why: &str| Err((table, format!("{what} works with workers = 1 only: {why}")));
+    let refuse = |table, what: &str, why: &str| {
+        Err((table, format!("{what} works with workers = 1 only: {why}")))
+    };
     if let Some((what, why)) = link.discipline.for_one_worker() {
         return refuse("discipline", what, why);
     }
@@ -68,21 +71,24 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
 pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
     match service.work {
         Work::Esp(_) => Err(format!(
-            "service {:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel have one sequence of numbers",
+            "service {:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel \
+             have one sequence of numbers",
             service.name
         )),
         Work::Acl(_) | Work::Spin(_) => Ok(()),
     }
 }
 
-/// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all together, but without groups.
+/// Whether several workers can have FairDrop: of cycles each its own, of a link's bits all
+/// together, but without groups.
 ///
 /// # Errors
 /// What stands in the way, in words.
 pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result<(), String> {
     if fairdrop.bandwidth && fairdrop.is_grouped(classes) {
         return Err(
-            "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's share of a link would count once for each worker"
+            "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's \
+             share of a link would count once for each worker"
                 .into(),
         );
     }
@@ -90,7 +96,8 @@ pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result
 }
 
 impl RouterConfig {
-    /// Whether this many workers can have all of this: for configurations that change while they run, or were not read from a file.
+    /// Whether this many workers can have all of this: for configurations that change while they
+    /// run, or were not read from a file.
     ///
     /// # Errors
     /// What stands in the way, in words.
@@ -102,10 +109,13 @@ impl RouterConfig {
             return Err(format!("[cluster] and [balancer] {ONE_VOICE}"));
         }
         for link in &self.links {
-            link_for_workers(link).map_err(|(_, message)| format!("link {}: {message}", link.port))?;
+            link_for_workers(link)
+                .map_err(|(_, message)| format!("link {}: {message}", link.port))?;
         }
         self.services.iter().try_for_each(service_for_workers)?;
-        self.fairdrop.as_ref().map_or(Ok(()), |fairdrop| fairdrop_for_workers(fairdrop, self.classes.len()))
+        self.fairdrop
+            .as_ref()
+            .map_or(Ok(()), |fairdrop| fairdrop_for_workers(fairdrop, self.classes.len()))
     }
 }
 
@@ -114,7 +124,11 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     let Some(section) = file.table("router") else { return };
     let cpus = &config.router.cpus;
     if section.given("cpus") && section.given("cpu") {
-        reader.fail(&section.span("cpus"), section.path_of("cpus"), "not together with `cpu`".to_owned());
+        reader.fail(
+            &section.span("cpus"),
+            section.path_of("cpus"),
+            "not together with `cpu`".to_owned(),
+        );
     }
     let workers = usize::from(config.router.workers);
     if section.given("cpus") && cpus.len() != workers {
@@ -128,7 +142,9 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
         reader.fail(&section.span("cpu"), section.path_of("cpu"), message);
     }
-    for (key, given) in [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())] {
+    for (key, given) in
+        [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())]
+    {
         if given {
             let message = format!("[{key}] {ONE_VOICE}");
             reader.fail(&file.span(key), file.path_of(key), message);

@@ -56,7 +56,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The exit code a command should end with: 2 for a refused value, 3 for a socket that this user may not open, else 1.
+    /// The exit code a command should end with: 2 for a refused value, 3 for a socket that this
+    /// user may not open, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -68,7 +69,8 @@ impl ClientError {
 }
 
 impl Client {
-    /// Connects; gives up on an answer after 30 s: with a million routes workers take seconds to take the place of others.
+    /// Connects; gives up on an answer after 30 s: with a million routes workers take seconds to
+    /// take the place of others.
     ///
     /// # Errors
     /// [`ClientError::Connect`].
@@ -79,7 +81,8 @@ impl Client {
             stream.set_write_timeout(Some(ANSWER))?;
             Ok(stream)
         };
-        let stream = open().map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
+        let stream =
+            open().map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
@@ -108,22 +111,30 @@ impl Client {
         }
     }
 
-    /// What happened to a flow at every link with admission, or only at `link`: sentences, one a line.
+    /// What happened to a flow at every link with admission, or only at `link`: sentences, one a
+    /// line.
     ///
     /// # Errors
     /// Any [`ClientError`].
     pub fn explain(&mut self, flow: &str, link: Option<&str>) -> Result<String, ClientError> {
-        match self.ask(&Request::Explain { flow: flow.to_owned(), link: link.map(str::to_owned) })? {
+        match self
+            .ask(&Request::Explain { flow: flow.to_owned(), link: link.map(str::to_owned) })?
+        {
             Answer::Text(text) => Ok(text),
             _ => Err(self.garbled("no sentences in it")),
         }
     }
 
-    /// The protected flows of every link with admission, or only of `link`, busiest first, at most `top`.
+    /// The protected flows of every link with admission, or only of `link`, busiest first, at most
+    /// `top`.
     ///
     /// # Errors
     /// Any [`ClientError`].
-    pub fn flows(&mut self, top: usize, link: Option<&str>) -> Result<Vec<FlowSnapshot>, ClientError> {
+    pub fn flows(
+        &mut self,
+        top: usize,
+        link: Option<&str>,
+    ) -> Result<Vec<FlowSnapshot>, ClientError> {
         match self.ask(&Request::Flows { top, link: link.map(str::to_owned) })? {
             Answer::Flows(flows) => Ok(flows),
             _ => Err(self.garbled("no flows in it")),
@@ -168,7 +179,8 @@ impl Client {
                 _ => Ok(()),
             }
         };
-        talk(&mut self.stream).map_err(|source| ClientError::Io { path: self.path.clone(), source })?;
+        talk(&mut self.stream)
+            .map_err(|source| ClientError::Io { path: self.path.clone(), source })?;
         match serde_json::from_str(&reply) {
             Ok(Answer::Error(text)) => Err(ClientError::Refused(text)),
             Ok(answer) => Ok(answer),

@@ -31,8 +31,8 @@ impl Applied {
     }
 }
 
-/// Makes the router as `config` says; if `within` is given, as it was before when that time is over without a confirmation. Commands beside files (knobs, rates)
-/// are not remembered.
+/// Makes the router as `config` says; if `within` is given, as it was before when that time is over
+/// without a confirmation. Commands beside files (knobs, rates) are not remembered.
 pub(crate) fn reload(
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
@@ -87,9 +87,11 @@ fn wait(
 /// Keeps the change that waits.
 pub(crate) fn confirm(shared: &Shared) -> Result<(), String> {
     let waiting = lock(&shared.applied).waiting.take();
-    let waiting = waiting
-        .ok_or("no change waits to be confirmed: it is confirmed, undone, or was made without a time")?;
-    // Whoever waits has at most just been told that the time is over, and finds that nothing waits any more.
+    let waiting = waiting.ok_or(
+        "no change waits to be confirmed: it is confirmed, undone, or was made without a time",
+    )?;
+    // Whoever waits has at most just been told that the time is over, and finds that nothing waits
+    // any more.
     let _ = waiting.send(());
     Ok(())
 }

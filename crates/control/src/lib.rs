@@ -1,4 +1,5 @@
-//! The router's control protocol over a Unix socket: newline-delimited JSON, one request, one reply.
+//! The router's control protocol over a Unix socket: newline-delimited JSON, one request, one
+//! reply.
 //!
 //! - [`server`] answers requests with a router's [`Handle`](evenkeel_router::Handle).
 //! - [`client`] asks, from another process.

@@ -1,8 +1,10 @@
 //! Requests and replies as they stand on the socket.
 //!
-//! A request is one line of JSON: `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
-//! line: `{"ok":…}` (a snapshot for `show`, else `null`), `{"text":"…"}` for `explain`, `{"flows":[…]}` for `flows`, or `{"error":"…"}`. A connection carries any number of requests, answered
-//! in order; a line is at most [`MAX_LINE`] bytes long.
+//! A request is one line of JSON:
+//! `{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}`. The reply is one
+//! line: `{"ok":…}` (a snapshot for `show`, else `null`), `{"text":"…"}` for `explain`,
+//! `{"flows":[…]}` for `flows`, or `{"error":"…"}`. A connection carries any number of requests,
+//! answered in order; a line is at most [`MAX_LINE`] bytes long.
 
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::FlowSnapshot;
@@ -49,7 +51,8 @@ pub enum Request {
     Discipline {
         /// The link.
         link: String,
-        /// The table of a discipline as in router.toml, inline: `{ kind = "lct", limit = 50 }`, or only its kind.
+        /// The table of a discipline as in router.toml, inline: `{ kind = "lct", limit = 50 }`, or
+        /// only its kind.
         value: String,
     },
     /// Changes a key of `[fairdrop]`.
@@ -88,7 +91,8 @@ pub enum Request {
         text: String,
         /// Its name, for messages.
         file: String,
-        /// If it is not [confirmed](Self::Confirm) within so many milliseconds, up to an hour, the router becomes again what the file before said.
+        /// If it is not [confirmed](Self::Confirm) within so many milliseconds, up to an hour, the
+        /// router becomes again what the file before said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirm_ms: Option<u64>,
     },
@@ -112,12 +116,16 @@ impl Request {
             Self::Set { link, knob, class, value } if knob == "discipline" => {
                 Some((link, knob, class.as_deref(), discipline_table(value)))
             }
-            Self::Set { link, knob, class, value } => Some((link, knob, class.as_deref(), value.clone())),
+            Self::Set { link, knob, class, value } => {
+                Some((link, knob, class.as_deref(), value.clone()))
+            }
             Self::Rate { link, value } => Some((link, "rate", None, value.clone())),
             Self::Ring { link, slots, refill } => {
                 Some((link, "ring", None, format!("{{ slots = {slots}, refill = {refill:?} }}")))
             }
-            Self::Discipline { link, value } => Some((link, "discipline", None, discipline_table(value))),
+            Self::Discipline { link, value } => {
+                Some((link, "discipline", None, discipline_table(value)))
+            }
         }
     }
 }
@@ -178,6 +186,9 @@ mod tests {
     #[test]
     fn answers_are_one_word_and_a_value() {
         assert_eq!(serde_json::to_string(&Answer::Ok(None)).unwrap(), r#"{"ok":null}"#);
-        assert_eq!(serde_json::to_string(&Answer::Error("no".into())).unwrap(), r#"{"error":"no"}"#);
+        assert_eq!(
+            serde_json::to_string(&Answer::Error("no".into())).unwrap(),
+            r#"{"error":"no"}"#
+        );
     }
 }

@@ -11,8 +11,8 @@
 //! 97s  fairdrop rule { kind = "kappa", kappa = 1.08 }
 //! ```
 //!
-//! Times count from the start of the script. `set` takes a link, a knob, for knobs of a class its name, and a value. A `#` outside of quotes
-//! begins a comment.
+//! Times count from the start of the script. `set` takes a link, a knob, for knobs of a class its
+//! name, and a value. A `#` outside of quotes begins a comment.
 
 use std::fmt;
 use std::thread;
@@ -24,7 +24,8 @@ use crate::client::{Client, ClientError};
 use crate::protocol::Request;
 
 /// What a line may hold, for messages.
-const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, ring LINK SLOTS REFILL, fairdrop KEY VALUE, balancer ID STATE";
+const FORMS: &str = "set LINK KNOB [CLASS] VALUE, discipline LINK KIND-OR-TABLE, rate LINK RATE, \
+                     ring LINK SLOTS REFILL, fairdrop KEY VALUE, balancer ID STATE";
 
 /// A change and when it is due.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +66,9 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<ScriptEntry>, Vec<ScriptError
         }
         match entry(line, number + 1) {
             Ok(entry) => entries.push(entry),
-            Err(message) => errors.push(ScriptError { file: file.to_owned(), line: number + 1, message }),
+            Err(message) => {
+                errors.push(ScriptError { file: file.to_owned(), line: number + 1, message });
+            }
         }
     }
     entries.sort_by_key(|entry: &ScriptEntry| entry.at);
@@ -96,11 +99,13 @@ fn entry(line: &str, number: usize) -> Result<ScriptEntry, String> {
     })
 }
 
-/// Reads a command as it stands in a script: `set LINK KNOB [CLASS] VALUE`, `discipline LINK KIND-OR-TABLE`, `rate LINK RATE`,
-/// `ring LINK SLOTS REFILL`, `fairdrop KEY VALUE`, `balancer ID STATE`.
+/// Reads a command as it stands in a script: `set LINK KNOB [CLASS] VALUE`,
+/// `discipline LINK KIND-OR-TABLE`, `rate LINK RATE`, `ring LINK SLOTS REFILL`,
+/// `fairdrop KEY VALUE`, `balancer ID STATE`.
 ///
 /// # Errors
-/// What is wrong and what would be right. Knobs and values are judged by the router, which knows the classes.
+/// What is wrong and what would be right. Knobs and values are judged by the router, which knows
+/// the classes.
 pub fn command(text: &str) -> Result<Request, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let rest = |n: usize| rest_after(text, n);
@@ -128,7 +133,9 @@ pub fn command(text: &str) -> Result<Request, String> {
             Ok(Request::Discipline { link: link(), value: rest(2).to_owned() })
         }
         Some("discipline") => wanted("discipline LINK KIND-OR-TABLE"),
-        Some("rate") if words.len() == 3 => Ok(Request::Rate { link: link(), value: words[2].to_owned() }),
+        Some("rate") if words.len() == 3 => {
+            Ok(Request::Rate { link: link(), value: words[2].to_owned() })
+        }
         Some("rate") => wanted("rate LINK RATE, as in rate sink 100Mbit/s"),
         Some("ring") if words.len() == 4 => match words[2].parse() {
             Ok(slots) => Ok(Request::Ring { link: link(), slots, refill: words[3].to_owned() }),
@@ -140,7 +147,12 @@ pub fn command(text: &str) -> Result<Request, String> {
 }
 
 fn set(link: String, knob: &str, class: Option<&str>, value: &str) -> Request {
-    Request::Set { link, knob: knob.to_owned(), class: class.map(str::to_owned), value: value.to_owned() }
+    Request::Set {
+        link,
+        knob: knob.to_owned(),
+        class: class.map(str::to_owned),
+        value: value.to_owned(),
+    }
 }
 
 /// What follows the first `n` words, as it stands.
@@ -173,8 +185,8 @@ impl fmt::Display for Applied<'_> {
     }
 }
 
-/// Applies the entries at their times and reports each as it is done. A refused change does not stop the script; a broken connection does.
-/// Returns how many were refused.
+/// Applies the entries at their times and reports each as it is done. A refused change does not
+/// stop the script; a broken connection does. Returns how many were refused.
 ///
 /// # Errors
 /// The router no longer answers.
@@ -234,7 +246,8 @@ mod tests {
 
     #[test]
     fn fairdrop_takes_a_table() {
-        let wanted = |key: &str, value: &str| Request::Fairdrop { key: key.into(), value: value.into() };
+        let wanted =
+            |key: &str, value: &str| Request::Fairdrop { key: key.into(), value: value.into() };
         assert_eq!(command("fairdrop on false").unwrap(), wanted("on", "false"));
         let table = r#"{ kind = "kappa", kappa = 1.08 }"#;
         assert_eq!(command(&format!("fairdrop rule {table}")).unwrap(), wanted("rule", table));
@@ -243,7 +256,8 @@ mod tests {
 
     #[test]
     fn every_wrong_line_is_named() {
-        let text = "0s set sink\n\n# fine\n10 rate sink 1Mbit/s\n1s rte sink 1Mbit/s\n2s\n3s ring sink x any\n4s set a b c d e";
+        let text = "0s set sink\n\n# fine\n10 rate sink 1Mbit/s\n1s rte sink 1Mbit/s\n2s\n3s ring \
+                    sink x any\n4s set a b c d e";
         let errors = parse(text, "steps.txt").unwrap_err();
         let lines: Vec<usize> = errors.iter().map(|e| e.line).collect();
         assert_eq!(lines, [1, 4, 5, 6, 7, 8]);
@@ -255,7 +269,8 @@ mod tests {
 
     #[test]
     fn entries_are_sorted_by_time_and_keep_the_order_of_lines() {
-        let entries = parse("2s rate a 1Mbit/s\n1s rate b 1Mbit/s\n2s rate c 1Mbit/s", "f").unwrap();
+        let entries =
+            parse("2s rate a 1Mbit/s\n1s rate b 1Mbit/s\n2s rate c 1Mbit/s", "f").unwrap();
         let lines: Vec<usize> = entries.iter().map(|e| e.line).collect();
         assert_eq!(lines, [2, 1, 3]);
     }

@@ -47,7 +47,8 @@ impl Target for evenkeel_router::Handle {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// Another router listens there.
-    #[error("another router already listens at {path}: stop it, or give this one its own socket", path = .0.display())]
+    #[error("another router already listens at {path}: stop it, or give this one its own \
+             socket", path = .0.display())]
     InUse(PathBuf),
     /// There is something there that is not a socket.
     #[error("{path} is not a socket: remove it, or choose another path", path = .0.display())]
@@ -99,12 +100,17 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// Listens at `path` (mode 0600; missing folders are made; a socket left by a killed router is replaced) and answers with
-    /// `target`. `config` is what the router was started with: names of classes are looked up in it.
+    /// Listens at `path` (mode 0600; missing folders are made; a socket left by a killed router is
+    /// replaced) and answers with `target`. `config` is what the router was started with: names of
+    /// classes are looked up in it.
     ///
     /// # Errors
     /// See [`ServerError`].
-    pub fn start<T: Target>(path: &Path, config: &RouterConfig, target: Arc<T>) -> Result<Self, ServerError> {
+    pub fn start<T: Target>(
+        path: &Path,
+        config: &RouterConfig,
+        target: Arc<T>,
+    ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
@@ -137,7 +143,8 @@ impl Server {
         &self.path
     }
 
-    /// Stops: no new clients, the present ones are hung up on once their current request is answered, the socket is removed.
+    /// Stops: no new clients, the present ones are hung up on once their current request is
+    /// answered, the socket is removed.
     pub fn stop(self) {
         drop(self);
     }
@@ -147,7 +154,8 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         lock(&self.shared.applied).forget();
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        let ours =
+            fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours {
             // Wakes the listening thread out of `accept`.
             drop(UnixStream::connect(&self.path));
@@ -201,7 +209,9 @@ fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>)
             continue;
         }
         if lock(&shared.clients).len() >= MAX_CLIENTS {
-            let text = format!("{MAX_CLIENTS} clients are connected, more are not served: try again later");
+            let text = format!(
+                "{MAX_CLIENTS} clients are connected, more are not served: try again later"
+            );
             let _ = answer(&mut &stream, &Answer::Error(text));
             continue;
         }
@@ -262,8 +272,13 @@ fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     out.write_all(&line)
 }
 
-/// Turns a request into a command of the router. Errors are texts for the client; then nothing changed.
-fn carry_out(request: Request, shared: &Arc<Shared>, target: &Arc<dyn Target>) -> Result<Answer, String> {
+/// Turns a request into a command of the router. Errors are texts for the client; then nothing
+/// changed.
+fn carry_out(
+    request: Request,
+    shared: &Arc<Shared>,
+    target: &Arc<dyn Target>,
+) -> Result<Answer, String> {
     let command = match request {
         Request::Show => Command::Show,
         Request::Explain { flow, link } => {
@@ -277,13 +292,20 @@ fn carry_out(request: Request, shared: &Arc<Shared>, target: &Arc<dyn Target>) -
             confirm::reload(shared, target, config, within).map_err(|refused| match refused {
                 Refused::Router(error) => located(&error, &text, &file),
                 Refused::Waits => {
-                    "a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for that"
+                    "a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for \
+                     that"
                         .to_owned()
                 }
                 Refused::TooLong => {
-                    format!("a change waits for its confirmation 1 ms to {} s", confirm::LONGEST.as_secs())
+                    format!(
+                        "a change waits for its confirmation 1 ms to {} s",
+                        confirm::LONGEST.as_secs()
+                    )
                 }
-                Refused::Unwatched(why) => format!("it is in force, but will not be undone by itself: {why}"),
+                Refused::Unwatched(why) => format!(
+                    "it is in force, but will not be undone by \
+                                                    itself: {why}"
+                ),
             })?;
             return Ok(Answer::Ok(None));
         }
@@ -294,11 +316,14 @@ fn carry_out(request: Request, shared: &Arc<Shared>, target: &Arc<dyn Target>) -
         Request::Fairdrop { key, value } => {
             let classes = lock(&shared.classes).clone();
             let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
-            Command::FairDrop(parse_fairdrop(&key, &value, &classes).map_err(|error| error.to_string())?)
+            Command::FairDrop(
+                parse_fairdrop(&key, &value, &classes).map_err(|error| error.to_string())?,
+            )
         }
         Request::Balancer { forwarder, state } => {
             let wanted = ForwarderState::from_name(&state);
-            let state = wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
+            let state =
+                wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
             Command::Forwarder { id: forwarder, state }
         }
         request => change(&request, shared)?,

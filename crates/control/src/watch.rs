@@ -51,9 +51,15 @@ impl fmt::Display for Cell<'_> {
     }
 }
 
-/// A row's columns and values. `t` is seconds since the start, at the end of the window; `dropped` is packets in it, `qlen` packets at
-/// its end; delays are empty when no packet left the queue, `ci_*` and `x_delay_us` on links without control. `calls_*` belong to the link: every class of it shows the same.
-fn row<'a>(t_s: f64, link: &'a LinkSnapshot, class: &'a ClassSnapshot) -> Vec<(&'static str, Cell<'a>)> {
+/// A row's columns and values. `t` is seconds since the start, at the end of the window; `dropped`
+/// is packets in it, `qlen` packets at its end; delays are empty when no packet left the queue,
+/// `ci_*` and `x_delay_us` on links without control. `calls_*` belong to the link: every class of
+/// it shows the same.
+fn row<'a>(
+    t_s: f64,
+    link: &'a LinkSnapshot,
+    class: &'a ClassSnapshot,
+) -> Vec<(&'static str, Cell<'a>)> {
     let number = |value: Option<f64>, decimals: usize| {
         let scale = 10_f64.powi(decimals as i32);
         Cell::Number(value.map(|value| (value * scale).round() / scale), decimals)
@@ -86,7 +92,10 @@ fn row<'a>(t_s: f64, link: &'a LinkSnapshot, class: &'a ClassSnapshot) -> Vec<(&
 /// Names of the columns, in order.
 #[must_use]
 pub fn columns() -> Vec<&'static str> {
-    row(0.0, &LinkSnapshot::default(), &ClassSnapshot::default()).into_iter().map(|(name, _)| name).collect()
+    row(0.0, &LinkSnapshot::default(), &ClassSnapshot::default())
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// Writes windows as rows.
@@ -109,7 +118,8 @@ impl<W: Write> RowWriter<W> {
         Ok(Self { out, format })
     }
 
-    /// Writes the rows of one window that ended `t_s` seconds after the start, of `link` alone if given. Flushes.
+    /// Writes the rows of one window that ended `t_s` seconds after the start, of `link` alone if
+    /// given. Flushes.
     ///
     /// # Errors
     /// Whatever `out` says.
@@ -149,8 +159,8 @@ pub enum WatchError {
     Write(#[from] io::Error),
 }
 
-/// Reads the counters every `interval` and writes the rows of each window, `windows` times or until something fails. Intervals are
-/// kept from the start, so that rows do not drift.
+/// Reads the counters every `interval` and writes the rows of each window, `windows` times or until
+/// something fails. Intervals are kept from the start, so that rows do not drift.
 ///
 /// # Errors
 /// See [`WatchError`]; a closed output is one of them.
@@ -192,7 +202,8 @@ mod tests {
     use super::*;
     use evenkeel_core::Bytes;
 
-    /// `packets` of 100 us each have left one class called `bulk` on the link `wan`; one drop per 4 packets.
+    /// `packets` of 100 us each have left one class called `bulk` on the link `wan`; one drop per 4
+    /// packets.
     fn snapshot(time_s: u64, packets: u64) -> Snapshot {
         let time_ns = time_s * 1_000_000_000;
         let class = ClassSnapshot {
@@ -238,7 +249,8 @@ mod tests {
         // Counters that are declared later stand behind `sent`.
         let sent = lines[0].iter().position(|name| *name == "sent").unwrap();
         let dropped = lines[0].iter().position(|name| *name == "dropped").unwrap();
-        let known = |line: &[&str]| format!("{},{}", line[..=sent].join(","), line[dropped..].join(","));
+        let known =
+            |line: &[&str]| format!("{},{}", line[..=sent].join(","), line[dropped..].join(","));
         assert_eq!(known(&lines[1]), "1.000,wan,bulk,,,,0,0,1,0,0,0,,,");
         assert_eq!(known(&lines[2]), "2.000,wan,bulk,100.0,100.0,100.0,8,2,1,8,16,24,,,");
         assert_eq!(lines.len(), 3);
@@ -247,12 +259,14 @@ mod tests {
     #[test]
     fn json_lines_are_objects_with_nulls() {
         let text = rows(Format::Json, Some("wan"));
-        let values: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let values: Vec<serde_json::Value> =
+            text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!(values.len(), 2);
         assert_eq!(values[0]["mean_delay_us"], serde_json::Value::Null);
         assert_eq!(values[1]["mean_delay_us"], 100.0);
         assert_eq!(values[1]["dropped"], 2);
-        let mut keys: Vec<&str> = values[1].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut keys: Vec<&str> =
+            values[1].as_object().unwrap().keys().map(String::as_str).collect();
         let mut columns = columns();
         keys.sort_unstable();
         columns.sort_unstable();

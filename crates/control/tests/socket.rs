@@ -53,8 +53,12 @@ impl Target for Recorder {
             Command::SwapAdmission { link, admission } => {
                 (link, format!("admission {}", admission.is_some()))
             }
-            Command::Explain { flow, .. } => return Ok(Reply::Text(format!("nothing happened to {flow}\n"))),
-            Command::Flows { top, .. } => return Ok(Reply::Flows(vec![FlowSnapshot::default(); top])),
+            Command::Explain { flow, .. } => {
+                return Ok(Reply::Text(format!("nothing happened to {flow}\n")));
+            }
+            Command::Flows { top, .. } => {
+                return Ok(Reply::Flows(vec![FlowSnapshot::default(); top]));
+            }
             Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
             Command::FairDrop(change) => {
                 ("wan".to_owned(), format!("fairdrop {} {}", change.key, change.value.plain(&[])))
@@ -62,7 +66,9 @@ impl Target for Recorder {
             Command::Forwarder { id, state } => {
                 ("wan".to_owned(), format!("forwarder {id} {}", state.name()))
             }
-            Command::Reload(config) => ("wan".to_owned(), format!("reload {:?}", config.class_names())),
+            Command::Reload(config) => {
+                ("wan".to_owned(), format!("reload {:?}", config.class_names()))
+            }
         };
         if link != "wan" {
             return Err(CommandError::NoSuchLink { name: link, known: vec!["wan".to_owned()] });
@@ -174,8 +180,11 @@ fn a_reload_brings_its_own_class_names() {
     let setup = Setup::new();
     let _server = setup.start();
     let mut client = setup.client();
-    let reload =
-        |text: &str| Request::Reload { text: text.to_owned(), file: "new.toml".to_owned(), confirm_ms: None };
+    let reload = |text: &str| Request::Reload {
+        text: text.to_owned(),
+        file: "new.toml".to_owned(),
+        confirm_ms: None,
+    };
     let error = client.send(&reload("[[port]]\nname = 1")).unwrap_err().to_string();
     assert!(error.lines().any(|line| line.starts_with("new.toml:2: port.name: ")), "{error}");
     client.send(&reload(&CONFIG.replace("bulk", "slow"))).unwrap();
@@ -308,7 +317,8 @@ fn a_script_goes_on_after_a_refusal() {
     .unwrap();
     let mut lines = Vec::new();
     let refused =
-        script::run(&mut setup.client(), &entries, |applied| lines.push(applied.to_string())).unwrap();
+        script::run(&mut setup.client(), &entries, |applied| lines.push(applied.to_string()))
+            .unwrap();
     assert_eq!(refused, 1);
     assert_eq!(lines.len(), 3);
     assert!(lines[0].contains("refused (line 2)"), "{}", lines[0]);

@@ -1,9 +1,11 @@
-//! Which class a packet belongs to: ordered rules, the first that matches decides, class 0 if none does.
+//! Which class a packet belongs to: ordered rules, the first that matches decides, class 0 if none
+//! does.
 //!
-//! Cost: rules are sorted at construction into one list of candidates per (IP version, DSCP), each ending at the first
-//! rule that asks for nothing else. A look-up scans one list, five comparisons without branches on rule kinds per
-//! candidate; rules by DSCP alone take one step whatever their number. 256 rules by address take at most 256 steps, of
-//! about a nanosecond each. Memory: 112 bytes per rule and at most 256 bytes per rule for the lists.
+//! Cost: rules are sorted at construction into one list of candidates per (IP version, DSCP), each
+//! ending at the first rule that asks for nothing else. A look-up scans one list, five comparisons
+//! without branches on rule kinds per candidate; rules by DSCP alone take one step whatever their
+//! number. 256 rules by address take at most 256 steps, of about a nanosecond each. Memory: 112
+//! bytes per rule and at most 256 bytes per rule for the lists.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -63,7 +65,8 @@ pub struct Match {
 }
 
 impl Match {
-    /// Whether a packet fulfils all conditions: the meaning of a rule, without the short cuts of [`ClassMap`].
+    /// Whether a packet fulfils all conditions: the meaning of a rule, without the short cuts of
+    /// [`ClassMap`].
     #[must_use]
     pub fn holds(&self, flow: &FlowKey, dscp: u8) -> bool {
         self.dscp.is_none_or(|set| set.contains(dscp))
@@ -71,7 +74,10 @@ impl Match {
             && self.destination.is_none_or(|prefix| prefix.contains(flow.destination))
             && self.protocol.is_none_or(|protocol| protocol == flow.protocol)
             && self.source_port.as_ref().is_none_or(|range| range.contains(&flow.source_port))
-            && self.destination_port.as_ref().is_none_or(|range| range.contains(&flow.destination_port))
+            && self
+                .destination_port
+                .as_ref()
+                .is_none_or(|range| range.contains(&flow.destination_port))
     }
 
     /// Checks that some packet can fulfil the conditions; `rule` is the index that the error names.
@@ -140,7 +146,8 @@ impl fmt::Display for ClassMapError {
 
 impl core::error::Error for ClassMapError {}
 
-/// A rule as the look-up wants it, with addresses as numbers of type `A`: the conditions on DSCP and IP version are in the lists.
+/// A rule as the look-up wants it, with addresses as numbers of type `A`: the conditions on DSCP
+/// and IP version are in the lists.
 #[derive(Clone, Copy, Debug)]
 struct Compact<A> {
     source: A,
@@ -209,7 +216,8 @@ fn within(port: u16, (first, last): (u16, u16)) -> bool {
 #[derive(Clone, Debug)]
 pub struct ClassMap {
     rules: Vec<Compact<u128>>,
-    /// The same rules for IPv4, at the same places; what stands for a rule that only IPv6 can match is in no list of IPv4.
+    /// The same rules for IPv4, at the same places; what stands for a rule that only IPv6 can match
+    /// is in no list of IPv4.
     rules_v4: Vec<Compact<u32>>,
     /// Indices into `rules`, one list after the other.
     candidates: Vec<u16>,
@@ -252,7 +260,8 @@ impl ClassMap {
             let (v4, dscp) = (list < DSCPS, (list % DSCPS) as u8);
             for (index, rule) in rules.iter().enumerate() {
                 let matching = &rule.matching;
-                let family = matching.source.or(matching.destination).map(|p| p.address().is_ipv4());
+                let family =
+                    matching.source.or(matching.destination).map(|p| p.address().is_ipv4());
                 if family.is_none_or(|rule_is_v4| rule_is_v4 == v4)
                     && matching.dscp.is_none_or(|set| set.contains(dscp))
                 {
@@ -366,7 +375,10 @@ mod tests {
                 },
                 class: Class(2),
             },
-            Rule { matching: Match { source: prefix("10.0.0.0/8"), ..Match::default() }, class: Class(3) },
+            Rule {
+                matching: Match { source: prefix("10.0.0.0/8"), ..Match::default() },
+                class: Class(3),
+            },
             Rule {
                 matching: Match { destination: prefix("2001:db8::/32"), ..Match::default() },
                 class: Class(4),
@@ -391,7 +403,10 @@ mod tests {
     fn rules_by_dscp_alone_take_one_step() {
         let rules: Vec<Rule> = (0..256u16)
             .map(|i| Rule {
-                matching: Match { dscp: Some([(i % 64) as u8].into_iter().collect()), ..Match::default() },
+                matching: Match {
+                    dscp: Some([(i % 64) as u8].into_iter().collect()),
+                    ..Match::default()
+                },
                 class: Class(i),
             })
             .collect();
@@ -404,7 +419,11 @@ mod tests {
     fn rules_that_cannot_match_are_refused() {
         let one = |matching| ClassMap::new(&[Rule { matching, class: Class(1) }]).unwrap_err();
         assert_eq!(
-            one(Match { source: prefix("10.0.0.0/8"), destination: prefix("::/0"), ..Match::default() }),
+            one(Match {
+                source: prefix("10.0.0.0/8"),
+                destination: prefix("::/0"),
+                ..Match::default()
+            }),
             ClassMapError::MixedFamilies { rule: 0 }
         );
         #[expect(clippy::reversed_empty_ranges, reason = "the mistake under test")]
@@ -420,9 +439,13 @@ mod tests {
     fn address(v4: bool) -> BoxedStrategy<IpAddr> {
         // Few distinct leading bits, so that prefixes do match.
         if v4 {
-            (0u32..4, 0u32..4).prop_map(|(a, b)| IpAddr::V4(Ipv4Addr::from_bits(a << 30 | b))).boxed()
+            (0u32..4, 0u32..4)
+                .prop_map(|(a, b)| IpAddr::V4(Ipv4Addr::from_bits(a << 30 | b)))
+                .boxed()
         } else {
-            (0u128..4, 0u128..4).prop_map(|(a, b)| IpAddr::V6(Ipv6Addr::from_bits(a << 126 | b))).boxed()
+            (0u128..4, 0u128..4)
+                .prop_map(|(a, b)| IpAddr::V6(Ipv6Addr::from_bits(a << 126 | b)))
+                .boxed()
         }
     }
 
@@ -450,7 +473,15 @@ mod tests {
                 0u16..300,
             )
                 .prop_map(
-                    |(dscp, source, destination, protocol, source_port, destination_port, class)| Rule {
+                    |(
+                        dscp,
+                        source,
+                        destination,
+                        protocol,
+                        source_port,
+                        destination_port,
+                        class,
+                    )| Rule {
                         matching: Match {
                             dscp,
                             source,
@@ -475,7 +506,8 @@ mod tests {
             destination_port in 0u16..4,
             dscp in 0u8..64,
         ) {
-            let flow = FlowKey { source, destination, protocol, source_port, destination_port, flow_label: 0 };
+            let flow = FlowKey { source, destination, protocol, source_port, destination_port,
+                flow_label: 0 };
             let plain = rules
                 .iter()
                 .find(|rule| rule.matching.holds(&flow, dscp))

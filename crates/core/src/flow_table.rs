@@ -1,8 +1,10 @@
-//! A table of fixed size from full keys to small values: flow lists that nobody can make grow, slow or confuse.
+//! A table of fixed size from full keys to small values: flow lists that nobody can make grow, slow
+//! or confuse.
 //!
-//! Source: specs of flow-aware networking store full keys in a chained hash table "so that distinct flows can never be
-//! confused". This one has the same meaning with all of its memory taken at construction: an array of places, each of which holds an
-//! entry and is, besides, where the chain of the hash bucket with its number begins.
+//! Source: specs of flow-aware networking store full keys in a chained hash table "so that distinct
+//! flows can never be confused". This one has the same meaning with all of its memory taken at
+//! construction: an array of places, each of which holds an entry and is, besides, where the chain
+//! of the hash bucket with its number begins.
 //!
 //! | what | bytes | of |
 //! |---|---|---|
@@ -11,28 +13,35 @@
 //! | first entry of the bucket with the place's number | 4 | the same |
 //! | next entry of the same bucket | 4 | the same |
 //!
-//! Places begin at lines of the cache: a flow costs 48 bytes and its value, rounded up to multiples of 64. With a value of at most
-//! 16 bytes (4-byte aligned) that is one line. An entry is put into the place of its own bucket if that is free, so that
-//! at least half of all look-ups in a table that was filled once read one line in all: the head of the chain and the entry. The places that are
-//! free are a list, linked both ways through the places themselves.
+//! Places begin at lines of the cache: a flow costs 48 bytes and its value, rounded up to multiples
+//! of 64. With a value of at most 16 bytes (4-byte aligned) that is one line. An entry is put into
+//! the place of its own bucket if that is free, so that at least half of all look-ups in a table
+//! that was filled once read one line in all: the head of the chain and the entry. The places that
+//! are free are a list, linked both ways through the places themselves.
 //!
 //! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a seed nobody outside knows
-//! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and takes the bucket by
-//! multiplication, so a capacity need not be a power of two and low-entropy hashes of tests spread too. Only the cost of
-//! a look-up depends on the hash; what is found never does, keys are compared in full.
+//! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and
+//! takes the bucket by multiplication, so a capacity need not be a power of two and low-entropy
+//! hashes of tests spread too. Only the cost of a look-up depends on the hash; what is found never
+//! does, keys are compared in full.
 //!
-//! **Complexity.** Look-up, insertion and removal take constant expected time: a chain holds one entry on average when the table
-//! is full. [`sweep`](Table::sweep) and [`collect`](Table::collect) take the time of the entries they look at. Nothing allocates after construction.
+//! **Complexity.** Look-up, insertion and removal take constant expected time: a chain holds one
+//! entry on average when the table is full. [`sweep`](Table::sweep) and [`collect`](Table::collect)
+//! take the time of the entries they look at. Nothing allocates after construction.
 //!
-//! **Expiry** is the caller's: values hold the stamps, [`collect`](Table::collect) throws out what is stale in the bucket
-//! that an insertion is about to touch, and [`sweep`](Table::sweep) goes round the whole table a few entries at a time, so that
-//! a full table frees stale entries in bounded work per arrival.
+//! **Expiry** is the caller's: values hold the stamps, [`collect`](Table::collect) throws out what
+//! is stale in the bucket that an insertion is about to touch, and [`sweep`](Table::sweep) goes
+//! round the whole table a few entries at a time, so that a full table frees stale entries in
+//! bounded work per arrival.
 //!
-//! **Bursts.** [`prefetch`](Table::prefetch) reads ahead what a look-up will read. Called for all packets of a burst before the first
-//! look-up, the reads wait for memory together instead of one after the other. Where the chain begins has to be known for that;
-//! [`prefetch_bucket`](Table::prefetch_bucket), called for all packets before, has it read ahead as well.
+//! **Bursts.** [`prefetch`](Table::prefetch) reads ahead what a look-up will read. Called for all
+//! packets of a burst before the first look-up, the reads wait for memory together instead of one
+//! after the other. Where the chain begins has to be known for that;
+//! [`prefetch_bucket`](Table::prefetch_bucket), called for all packets before, has it read ahead as
+//! well.
 //!
-//! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a later one: whoever keeps ids must forget them on removal.
+//! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a
+//! later one: whoever keeps ids must forget them on removal.
 
 mod index;
 
@@ -60,7 +69,8 @@ pub const CAPACITY_RANGE: RangeInclusive<u32> = 1..=16_777_216;
 #[derive(Clone, Copy, Debug, Eq)]
 pub struct PackedFlow([u32; 9], NonZeroU32);
 
-/// All words at once: nearly every comparison is of equal keys, and a loop or a call costs more than it saves.
+/// All words at once: nearly every comparison is of equal keys, and a loop or a call costs more
+/// than it saves.
 impl PartialEq for PackedFlow {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -75,7 +85,8 @@ const FOUR: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 const SIX: NonZeroU32 = NonZeroU32::MIN.saturating_add(5);
 
 impl PackedFlow {
-    /// Packs a key. The addresses are of one family, as [`FlowKey`] says; label bits beyond 20 do not exist.
+    /// Packs a key. The addresses are of one family, as [`FlowKey`] says; label bits beyond 20 do
+    /// not exist.
     #[must_use]
     pub fn new(key: &FlowKey) -> Self {
         let mut words = [0; 9];
@@ -124,10 +135,12 @@ impl PackedFlow {
         is_control((self.1.get() >> 24) as u8, (self.0[8] >> 16) as u16, self.0[8] as u16)
     }
 
-    /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it depends on the seed.
+    /// A hash of the key, for callers that have no packet with its own at hand. Every bit of it
+    /// depends on the seed.
     #[must_use]
     pub fn hash(&self, seed: u64) -> u64 {
-        let words = self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
+        let words =
+            self.0.chunks_exact(2).map(|pair| u64::from(pair[0]) << 32 | u64::from(pair[1]));
         fold(words.fold(seed, fold), u64::from(self.0[8]) << 32 | u64::from(self.1.get()))
     }
 }
@@ -155,8 +168,8 @@ fn put(words: &mut [u32], address: IpAddr) {
     }
 }
 
-/// Where an entry is: valid from its insertion to its removal. A number below the capacity, so parallel arrays and intrusive
-/// lists can use [`index`](Self::index).
+/// Where an entry is: valid from its insertion to its removal. A number below the capacity, so
+/// parallel arrays and intrusive lists can use [`index`](Self::index).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EntryId(u32);
 
@@ -180,7 +193,8 @@ impl EntryId {
     }
 }
 
-/// The table is full: nothing was inserted. What that means is the caller's rule (an admission control takes it for congestion).
+/// The table is full: nothing was inserted. What that means is the caller's rule (an admission
+/// control takes it for congestion).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Full;
 
@@ -216,7 +230,8 @@ struct Slot<K, V> {
     /// The first entry of the bucket with the number of this place; `NIL`: it is empty.
     head: u32,
     held: Held<K, V>,
-    /// Of an entry: the next one of its bucket, or `END | bucket`. Of a free place: the next free one, or `NIL`.
+    /// Of an entry: the next one of its bucket, or `END | bucket`. Of a free place: the next free
+    /// one, or `NIL`.
     next: u32,
 }
 
@@ -297,7 +312,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         (((self.mixed(hash) >> 32) * self.places.len() as u64) >> 32) as usize
     }
 
-    /// Reads ahead where the chain of the bucket of `hash` begins. [`prefetch`](Self::prefetch) waits for that.
+    /// Reads ahead where the chain of the bucket of `hash` begins. [`prefetch`](Self::prefetch)
+    /// waits for that.
     #[inline]
     pub fn prefetch_bucket(&self, hash: u64) {
         match &self.index {
@@ -318,8 +334,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         prefetch::element(&self.places, place);
     }
 
-    /// The number of the place where a search for `hash` looks first: of the entry that is looked for, or of another one. Beyond
-    /// all places if there is none.
+    /// The number of the place where a search for `hash` looks first: of the entry that is looked
+    /// for, or of another one. Beyond all places if there is none.
     #[inline]
     pub(crate) fn first(&self, hash: u64) -> usize {
         let bucket = self.bucket(hash);
@@ -339,7 +355,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         if let Some(index) = &self.index {
             let bucket = self.bucket(hash) as u32;
             for at in index.candidates(bucket, index::tag(self.mixed(hash))) {
-                if let Some(Slot { held: Held::Entry { key: held, .. }, .. }) = self.places.get(at as usize)
+                if let Some(Slot { held: Held::Entry { key: held, .. }, .. }) =
+                    self.places.get(at as usize)
                     && held == key
                 {
                     return Some(EntryId(at));
@@ -384,7 +401,9 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             Some(before) => before.next = after,
             None => self.free = after,
         }
-        if let Some(Slot { held: Held::Nothing { before: link }, .. }) = self.places.get_mut(after as usize) {
+        if let Some(Slot { held: Held::Nothing { before: link }, .. }) =
+            self.places.get_mut(after as usize)
+        {
             *link = before;
         }
         let head = core::mem::replace(&mut self.places[bucket as usize].head, at);
@@ -421,7 +440,9 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
             }
             self.places[before as usize].next = next;
         }
-        if let Some(Slot { held: Held::Nothing { before }, .. }) = self.places.get_mut(self.free as usize) {
+        if let Some(Slot { held: Held::Nothing { before }, .. }) =
+            self.places.get_mut(self.free as usize)
+        {
             *before = id.0;
         }
         let place = &mut self.places[id.index()];
@@ -475,11 +496,14 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         }
     }
 
-    /// Looks at all entries of the bucket of `hash` and removes those that are `stale`. How many went.
+    /// Looks at all entries of the bucket of `hash` and removes those that are `stale`. How many
+    /// went.
     pub fn collect(&mut self, hash: u64, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
         let mut gone = 0;
         let mut at = self.places[self.bucket(hash)].head;
-        while let Some(Slot { held: Held::Entry { key, value }, next, .. }) = self.places.get(at as usize) {
+        while let Some(Slot { held: Held::Entry { key, value }, next, .. }) =
+            self.places.get(at as usize)
+        {
             let (id, next) = (EntryId(at), *next);
             if stale(key, value) {
                 self.remove(id);
@@ -490,7 +514,8 @@ impl<K: Copy + Eq, V: Copy> Table<K, V> {
         gone
     }
 
-    /// Looks at the next `count` places of the table, going round, and removes entries that are `stale`. How many went.
+    /// Looks at the next `count` places of the table, going round, and removes entries that are
+    /// `stale`. How many went.
     pub fn sweep(&mut self, count: u32, mut stale: impl FnMut(&K, &V) -> bool) -> u32 {
         let mut gone = 0;
         for _ in 0..count.min(self.capacity()) {
@@ -545,14 +570,16 @@ mod tests {
     use super::*;
 
     fn next(state: &mut u64) -> u64 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *state >> 33
     }
 
     #[test]
     fn it_agrees_with_a_map_whatever_the_hash() {
         // All in one bucket, few buckets, many buckets.
-        let sizes = [(1, 0), (7, 0), (64, 0), (64, 3), (64, u64::MAX), (90, 1 << 30), (90, u64::MAX)];
+        let sizes =
+            [(1, 0), (7, 0), (64, 0), (64, 3), (64, u64::MAX), (90, 1 << 30), (90, u64::MAX)];
         for ((capacity, hash_mask), indexed) in
             sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
         {

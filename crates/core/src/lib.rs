@@ -1,7 +1,8 @@
 //! Fair packet scheduling, dropping and measuring as pure state machines.
 //!
-//! Nothing here reads a clock, does I/O or allocates per packet: `now` is an argument, and whatever is dropped is
-//! handed back with a [`Reason`]. A router, a simulator, a bench and a fuzzer run the same code.
+//! Nothing here reads a clock, does I/O or allocates per packet: `now` is an argument, and whatever
+//! is dropped is handed back with a [`Reason`]. A router, a simulator, a bench and a fuzzer run the
+//! same code.
 //!
 //! Two classes share a 10 Mbit/s link by weight, in virtual time:
 //!

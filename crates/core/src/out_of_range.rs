@@ -33,5 +33,9 @@ pub(crate) fn within(
     value: u64,
     (min, max, unit): (u64, u64, &'static str),
 ) -> Result<(), OutOfRange> {
-    if (min..=max).contains(&value) { Ok(()) } else { Err(OutOfRange { key, value, min, max, unit }) }
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err(OutOfRange { key, value, min, max, unit })
+    }
 }

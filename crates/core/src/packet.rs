@@ -25,11 +25,11 @@ impl fmt::Display for Class {
     }
 }
 
-/// What identifies a flow: addresses, transport protocol and ports; of IPv6, where the sender has set one, the flow label instead of
-/// protocol and ports, which are zero then.
+/// What identifies a flow: addresses, transport protocol and ports; of IPv6, where the sender has
+/// set one, the flow label instead of protocol and ports, which are zero then.
 ///
-/// Protocols without ports have both zero, and so have all fragments of a datagram: only the first carries them. How a frame becomes
-/// such a key is the matter of whoever reads frames.
+/// Protocols without ports have both zero, and so have all fragments of a datagram: only the first
+/// carries them. How a frame becomes such a key is the matter of whoever reads frames.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FlowKey {
     /// Source address.
@@ -47,18 +47,23 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The flow of an IPv6 flow label, which is not 0: all packets between two addresses that carry it (RFC 6437, 2).
+    /// The flow of an IPv6 flow label, which is not 0: all packets between two addresses that carry
+    /// it (RFC 6437, 2).
     #[must_use]
     pub const fn labelled(self) -> Self {
         Self { protocol: 0, source_port: 0, destination_port: 0, ..self }
     }
 
     const fn is_labelled(&self) -> bool {
-        self.flow_label != 0 && self.protocol == 0 && self.source_port == 0 && self.destination_port == 0
+        self.flow_label != 0
+            && self.protocol == 0
+            && self.source_port == 0
+            && self.destination_port == 0
     }
 
-    /// Whether it keeps the network running, and so must not depend on its load: ICMP, IGMP, RSVP, EIGRP, OSPF, PIM, VRRP and IS-IS
-    /// by protocol; BGP (TCP 179), RIP (UDP 520, 521) and BFD (UDP 3784, 4784) by either port.
+    /// Whether it keeps the network running, and so must not depend on its load: ICMP, IGMP, RSVP,
+    /// EIGRP, OSPF, PIM, VRRP and IS-IS by protocol; BGP (TCP 179), RIP (UDP 520, 521) and BFD (UDP
+    /// 3784, 4784) by either port.
     #[must_use]
     #[inline]
     pub const fn is_control(&self) -> bool {
@@ -81,10 +86,15 @@ const fn is_routing_udp(port: u16) -> bool {
 }
 
 impl fmt::Display for FlowKey {
-    /// `10.0.0.1:5000->10.0.1.1:80/udp`, IPv6 addresses in brackets; the flow of a label is `[fd00::1]->[fd00::2]/label:0x12345`.
+    /// `10.0.0.1:5000->10.0.1.1:80/udp`, IPv6 addresses in brackets; the flow of a label is
+    /// `[fd00::1]->[fd00::2]/label:0x12345`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_labelled() {
-            return write!(f, "[{}]->[{}]/label:{:#x}", self.source, self.destination, self.flow_label);
+            return write!(
+                f,
+                "[{}]->[{}]/label:{:#x}",
+                self.source, self.destination, self.flow_label
+            );
         }
         let end = |f: &mut fmt::Formatter<'_>, address: IpAddr, port: u16| match address {
             IpAddr::V4(a) => write!(f, "{a}:{port}"),
@@ -110,7 +120,8 @@ pub struct FlowKeyError;
 impl fmt::Display for FlowKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a flow is written 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets; the protocol is tcp, udp, icmp, icmpv6 or a \
+            "a flow is written 10.0.0.1:5000->10.0.1.1:80/udp, IPv6 addresses in brackets; the \
+             protocol is tcp, udp, icmp, icmpv6 or a \
              number; an IPv6 flow with a flow label is written [fd00::1]->[fd00::2]/label:0x12345",
         )
     }
@@ -121,7 +132,8 @@ impl core::error::Error for FlowKeyError {}
 impl FromStr for FlowKey {
     type Err = FlowKeyError;
 
-    /// Reads what [`Display`](fmt::Display) writes. A key with protocol and a flow label, which that leaves out, is read with label 0.
+    /// Reads what [`Display`](fmt::Display) writes. A key with protocol and a flow label, which
+    /// that leaves out, is read with label 0.
     fn from_str(text: &str) -> Result<Self, FlowKeyError> {
         let (ends, protocol) = text.trim().rsplit_once('/').ok_or(FlowKeyError)?;
         let (from, to) = ends.split_once("->").ok_or(FlowKeyError)?;
@@ -185,7 +197,8 @@ pub trait Packet {
     fn class(&self) -> Class;
     /// The flow it belongs to.
     fn flow(&self) -> FlowKey;
-    /// The same flow in the form that flow tables compare, several times on a packet's way: packets on a fast path keep it in this form.
+    /// The same flow in the form that flow tables compare, several times on a packet's way: packets
+    /// on a fast path keep it in this form.
     #[inline]
     fn packed_flow(&self) -> PackedFlow {
         PackedFlow::new(&self.flow())
@@ -196,13 +209,15 @@ pub trait Packet {
     fn arrival(&self) -> Nanos;
 }
 
-/// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8, gap 12.
+/// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8,
+/// gap 12.
 pub const ETHERNET_WIRE_OVERHEAD: Bytes = Bytes(38);
 
 /// What Ethernet pads shorter IP packets to.
 pub const ETHERNET_MIN_PAYLOAD: Bytes = Bytes(46);
 
-/// A packet without contents: for simulations, tests and examples. Real packets implement [`Packet`] themselves.
+/// A packet without contents: for simulations, tests and examples. Real packets implement
+/// [`Packet`] themselves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Descriptor {
     /// Its class.
@@ -218,7 +233,8 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A packet of the only flow of its class: UDP between unspecified addresses, the class as source port.
+    /// A packet of the only flow of its class: UDP between unspecified addresses, the class as
+    /// source port.
     #[must_use]
     pub const fn new(class: Class, ip_len: Bytes, arrival: Nanos) -> Self {
         let unspecified = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
@@ -262,9 +278,11 @@ mod tests {
 
     #[test]
     fn a_flow_is_read_as_it_is_written() {
-        for text in
-            ["10.0.0.1:5000->10.0.1.1:80/udp", "[fd00::1]:0->[fd00::2]:0/icmpv6", "1.2.3.4:1->5.6.7.8:2/89"]
-        {
+        for text in [
+            "10.0.0.1:5000->10.0.1.1:80/udp",
+            "[fd00::1]:0->[fd00::2]:0/icmpv6",
+            "1.2.3.4:1->5.6.7.8:2/89",
+        ] {
             let key: FlowKey = text.parse().unwrap();
             assert_eq!(key.to_string(), text);
         }

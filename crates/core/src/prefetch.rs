@@ -1,18 +1,21 @@
 //! Asking the processor to read ahead, so that many waits for memory become one.
 //!
-//! This is the only file of the core with unsafe code: one instruction that reads nothing as far as the program can tell. It changes no
-//! value, no flag and no memory, and cannot fault whatever the address is. Reading the memory itself instead, as safe code can, makes the
-//! processor wait once so many reads are under way that no further instruction fits in.
+//! This is the only file of the core with unsafe code: one instruction that reads nothing as far as
+//! the program can tell. It changes no value, no flag and no memory, and cannot fault whatever the
+//! address is. Reading the memory itself instead, as safe code can, makes the processor wait once
+//! so many reads are under way that no further instruction fits in.
 //!
 //! Implemented for x86-64; elsewhere nothing is read ahead, and nothing else changes.
 
 /// Bytes that the processor reads at a time.
 const LINE: usize = 64;
 
-/// Reads ahead element `index` of `slice`, all its lines; an `index` beyond the slice is as good as none.
+/// Reads ahead element `index` of `slice`, all its lines; an `index` beyond the slice is as good as
+/// none.
 #[inline(always)]
 pub(crate) fn element<T>(slice: &[T], index: usize) {
-    // Chosen without a branch, which would wait for `index`. The search for a page that is not mapped would take time too.
+    // Chosen without a branch, which would wait for `index`. The search for a page that is not
+    // mapped would take time too.
     let index = if index < slice.len() { index } else { 0 };
     let first = slice.as_ptr().wrapping_add(index).cast::<u8>();
     let mut offset = 0;
@@ -31,8 +34,8 @@ pub(crate) fn element<T>(slice: &[T], index: usize) {
 #[expect(unsafe_code, reason = "the instruction has no safe form")]
 fn line(address: *const u8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction is a hint. It accesses nothing in the sense of the language and ignores addresses that are not mapped; all
-    // x86-64 processors have it.
+    // SAFETY: the instruction is a hint. It accesses nothing in the sense of the language and
+    // ignores addresses that are not mapped; all x86-64 processors have it.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
 }
 

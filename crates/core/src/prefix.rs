@@ -40,7 +40,8 @@ impl Prefix {
     /// Every IPv6 address: the default route.
     pub const ALL_V6: Self = Self { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), len: 0 };
 
-    /// The prefix of `len` bits that `address` lies in. `None` if `len` is above 32 (IPv4) or 128 (IPv6).
+    /// The prefix of `len` bits that `address` lies in. `None` if `len` is above 32 (IPv4) or 128
+    /// (IPv6).
     #[must_use]
     pub fn new(address: IpAddr, len: u8) -> Option<Self> {
         if len > most(address) {
@@ -65,8 +66,8 @@ impl Prefix {
         Self { address, len: most(address) }
     }
 
-    /// Address and length as a text has them, where parsing a prefix clears the bits beyond the length: an address, a slash and
-    /// a number of bits. An address alone has all of its bits.
+    /// Address and length as a text has them, where parsing a prefix clears the bits beyond the
+    /// length: an address, a slash and a number of bits. An address alone has all of its bits.
     ///
     /// # Errors
     /// The text is neither.

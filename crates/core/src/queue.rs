@@ -1,7 +1,8 @@
 //! Queues of packets that know their length in bytes and do not allocate per packet.
 //!
-//! [`PacketQueue`] is one bounded queue with room for its limit. [`QueueSet`] is many queues in one shared store, for
-//! disciplines that bound the sum rather than each queue: a store per queue would need room for the whole sum in each.
+//! [`PacketQueue`] is one bounded queue with room for its limit. [`QueueSet`] is many queues in one
+//! shared store, for disciplines that bound the sum rather than each queue: a store per queue would
+//! need room for the whole sum in each.
 
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -15,11 +16,12 @@ use crate::units::Bytes;
 
 /// Valid limits of one queue, in packets.
 pub const LIMIT_RANGE: RangeInclusive<u32> = 1..=65_536;
-/// The limit of FreeBSD's and ALTQ's interface queues, in packets: what the published measurements start from.
+/// The limit of FreeBSD's and ALTQ's interface queues, in packets: what the published measurements
+/// start from.
 pub const DEFAULT_LIMIT: u32 = 50;
 
-/// Most packets that the limits of a discipline's queues may come to together: room for them is made
-/// when the limits are told.
+/// Most packets that the limits of a discipline's queues may come to together: room for them is
+/// made when the limits are told.
 pub const MAX_HELD: u64 = 4_194_304;
 
 /// Refuses limits that come to more than [`MAX_HELD`] packets.
@@ -35,8 +37,8 @@ pub(crate) fn check_held(limits: impl Iterator<Item = u32>) -> Result<(), Settin
     })
 }
 
-/// First in, first out, at most `limit` packets. All operations take constant time; none allocates, except a raise of
-/// the limit.
+/// First in, first out, at most `limit` packets. All operations take constant time; none allocates,
+/// except a raise of the limit.
 #[derive(Clone, Debug)]
 pub struct PacketQueue<P> {
     packets: VecDeque<P>,
@@ -101,8 +103,8 @@ impl<P: Packet> PacketQueue<P> {
         self.limit
     }
 
-    /// Changes the limit. What is queued beyond a lowered limit stays queued; the queue refuses packets until it has
-    /// fallen below. A raise allocates.
+    /// Changes the limit. What is queued beyond a lowered limit stays queued; the queue refuses
+    /// packets until it has fallen below. A raise allocates.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
         // Without memory for all of it the queue grows as packets come: a limit aborts nothing.
@@ -127,10 +129,11 @@ struct List {
     backlog: Backlog,
 }
 
-const EMPTY: List = List { head: NIL, tail: NIL, backlog: Backlog { packets: 0, bytes: Bytes::ZERO } };
+const EMPTY: List =
+    List { head: NIL, tail: NIL, backlog: Backlog { packets: 0, bytes: Bytes::ZERO } };
 
-/// Many queues in one store. The node freed last is used first, so a short backlog stays in the cache however large the
-/// store is. All operations take constant time.
+/// Many queues in one store. The node freed last is used first, so a short backlog stays in the
+/// cache however large the store is. All operations take constant time.
 ///
 /// `push` does not allocate while no more packets are held than were [reserved](Self::reserve).
 #[derive(Clone, Debug)]

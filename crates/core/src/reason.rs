@@ -1,7 +1,7 @@
 //! Why a packet did not go out: one variant per rule, one counter per variant.
 //!
-//! Nothing disappears: for every box and at every instant, packets in = packets out + packets held + the sum of
-//! drops by reason.
+//! Nothing disappears: for every box and at every instant, packets in = packets out + packets
+//! held + the sum of drops by reason.
 
 use core::fmt;
 
@@ -48,11 +48,13 @@ reasons! {
     BadChecksum => "bad_checksum",
     /// The chain of IPv6 extension headers is malformed or too long to follow.
     BadExtensionHeader => "bad_extension_header",
-    /// The source address can never be a source (RFC 1812, 5.3.7): unspecified, loopback, multicast, broadcast.
+    /// The source address can never be a source (RFC 1812, 5.3.7): unspecified, loopback,
+    /// multicast, broadcast.
     MartianSource => "martian_source",
     /// The destination address may never be forwarded: loopback, unspecified, link-local.
     MartianDestination => "martian_destination",
-    /// The frame was sent by one of our own ports and has come back: there is a loop on the segment.
+    /// The frame was sent by one of our own ports and has come back: there is a loop on the
+    /// segment.
     OwnFrame => "own_frame",
     /// The frame is addressed to another station.
     OtherStation => "other_station",
@@ -74,13 +76,16 @@ reasons! {
     TooBig => "too_big",
     /// A rule of the access control list of its class refuses it.
     AclDenied => "acl_denied",
-    /// The security association of its tunnel has used all of its sequence numbers: it needs a new key.
+    /// The security association of its tunnel has used all of its sequence numbers: it needs a new
+    /// key.
     EspExhausted => "esp_exhausted",
     /// The queue of its class is at its limit (tail drop).
     QueueFull => "queue_full",
-    /// The link's total limit was passed and this packet stood at the head of the longest queue, by weight.
+    /// The link's total limit was passed and this packet stood at the head of the longest queue, by
+    /// weight.
     LongestQueue => "longest_queue",
-    /// The buffer was full and this packet stood at the head of the flow with the longest backlog (or at its tail, as configured).
+    /// The buffer was full and this packet stood at the head of the flow with the longest backlog
+    /// (or at its tail, as configured).
     LongestFlow => "longest_flow",
     /// The buffer was full of priority packets when this packet arrived.
     PriorityFull => "priority_full",
@@ -110,7 +115,8 @@ reasons! {
     PriorityLoadHigh => "priority_load_high",
     /// Admission: the flow is new and the list of protected flows is full.
     FlowListFull => "flow_list_full",
-    /// Admission: the flow is new and the first packets of others have used the budget until the next estimate.
+    /// Admission: the flow is new and the first packets of others have used the budget until the
+    /// next estimate.
     FirstPacketBudget => "first_packet_budget",
     /// Admission: the flow is new and its user had its share of new flows in this interval.
     UserQuota => "user_quota",

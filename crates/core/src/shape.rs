@@ -1,10 +1,12 @@
-//! A token bucket that delays: over no interval does more pass than `burst` plus what the rate gives in that interval.
+//! A token bucket that delays: over no interval does more pass than `burst` plus what the rate
+//! gives in that interval.
 //!
-//! Credit is kept in bit-nanoseconds (bits times 10^9): each nanosecond adds exactly `rate` of them, each byte costs
-//! 8 * 10^9. Nothing is ever rounded, so the long-run rate is exact and no remainder is lost between calls.
+//! Credit is kept in bit-nanoseconds (bits times 10^9): each nanosecond adds exactly `rate` of
+//! them, each byte costs 8 * 10^9. Nothing is ever rounded, so the long-run rate is exact and no
+//! remainder is lost between calls.
 //!
-//! A packet longer than `burst` passes when the bucket is full and leaves a debt (deficit); so the bound for such packets
-//! is one packet instead of `burst`. Lengths are those of IP packets.
+//! A packet longer than `burst` passes when the bucket is full and leaves a debt (deficit); so the
+//! bound for such packets is one packet instead of `burst`. Lengths are those of IP packets.
 
 use crate::link::LinkConfig;
 use crate::settings;
@@ -14,8 +16,8 @@ use crate::units::{BitRate, Bytes, Nanos};
 const BYTE: u128 = 8_000_000_000;
 
 settings! {
-    /// Over no interval does more pass than `burst` plus what `rate` gives in that interval. Counts IP
-    /// packets.
+    /// Over no interval does more pass than `burst` plus what `rate` gives in that interval. Counts
+    /// IP packets.
     #[derive(Copy, Eq)]
     pub struct ShaperConfig: "shaper = { … }" {
         /// The long-run rate.
@@ -37,7 +39,8 @@ pub struct Shaper {
 
 impl Shaper {
     /// A full bucket. `config.rate` must not be zero: the caller checks its ranges
-    /// ([`LinkConfig::check`](crate::link::LinkConfig::check)); a rate of zero lets nothing pass after the first burst.
+    /// ([`LinkConfig::check`](crate::link::LinkConfig::check)); a rate of zero lets nothing pass
+    /// after the first burst.
     #[must_use]
     pub fn new(config: ShaperConfig, now: Nanos) -> Self {
         Self { config, credit: cost(config.burst), as_of: now }
@@ -49,8 +52,8 @@ impl Shaper {
         self.config
     }
 
-    /// When a packet of `length` may pass if nothing else does before: `now` or later. Constant time; divides only if
-    /// it has to wait.
+    /// When a packet of `length` may pass if nothing else does before: `now` or later. Constant
+    /// time; divides only if it has to wait.
     #[must_use]
     pub fn ready_at(&self, now: Nanos, length: Bytes) -> Nanos {
         let credit = self.credit_at(now);
@@ -145,7 +148,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is offered whenever: between any two departures passes at most burst (or one packet) plus rate times interval.
+        /// Whatever is offered whenever: between any two departures passes at most burst (or one
+        /// packet) plus rate times interval.
         #[test]
         fn never_more_than_burst_plus_rate(
             rate in 1_000u64..10_000_000_000,
@@ -170,7 +174,8 @@ mod tests {
                     bytes += u128::from(length);
                     longest = longest.max(length);
                     let earned = u128::from(at - sent[from].0) * u128::from(rate);
-                    // A packet longer than the burst takes what the burst lacks on credit, and only it.
+                    // A packet longer than the burst takes what the burst lacks on credit, and only
+                    // it.
                     let allowed = u128::from(burst.max(longest)) * BYTE + earned;
                     prop_assert!(bytes * BYTE <= allowed, "{bytes} bytes");
                 }

@@ -1,15 +1,18 @@
-//! One outgoing link shared by the workers of a router, without a lock: who may send how much of which class.
+//! One outgoing link shared by the workers of a router, without a lock: who may send how much of
+//! which class.
 //!
-//! Each worker has queues and a wire of its own. What must be common is the rate and the shares of the classes. So
-//! time is cut into windows; in each, every worker and class is *granted* bytes, and sends no more than that. A grant is computed by
-//! whichever worker first finds that the window is over, from what all of them say they have waiting; nobody ever waits for
-//! anybody.
+//! Each worker has queues and a wire of its own. What must be common is the rate and the shares of
+//! the classes. So time is cut into windows; in each, every worker and class is *granted* bytes,
+//! and sends no more than that. A grant is computed by whichever worker first finds that the window
+//! is over, from what all of them say they have waiting; nobody ever waits for anybody.
 //!
-//! Source: the link-side half of "Implementation of WFQ in a Distributed Open Software Router" (Khan, Sahoo, Manjunath), with weights by
-//! rule C: the share of a class is the link's, however its packets fall on workers. What the paper's exchange
-//! of frames needs and memory does not is left out: a forwarder there serves one link at a time, hence its stable matching, and hears of
-//! the others once per cycle, hence tags that everybody computes alike. Workers can send on every link in every window, so what remains is to
-//! divide the bytes of a window: weighted max-min over classes, which is what WFQ gives in the fluid limit, then max-min over the workers of a class.
+//! Source: the link-side half of "Implementation of WFQ in a Distributed Open Software Router"
+//! (Khan, Sahoo, Manjunath), with weights by rule C: the share of a class is the link's, however
+//! its packets fall on workers. What the paper's exchange of frames needs and memory does not is
+//! left out: a forwarder there serves one link at a time, hence its stable matching, and hears of
+//! the others once per cycle, hence tags that everybody computes alike. Workers can send on every
+//! link in every window, so what remains is to divide the bytes of a window: weighted max-min over
+//! classes, which is what WFQ gives in the fluid limit, then max-min over the workers of a class.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -24,26 +27,36 @@
 //! | FB, sent to each elastic flow that always waits | `Table::level` | bytes on the wire |
 //! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
-//! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S within what the link sends in a few windows or in the
-//! patience, whichever is longer: a worker that stands still does not hoard. The bytes C·W are filled into the demands of the classes by weight, and those of a class
-//! into its workers alike. What nobody demands is every worker's in equal parts, for whatever arrives before the window is over; then it is lost, as time on a
-//! wire is. Grants that a queue no longer needs, because its packets were dropped, are taken back.
+//! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S
+//! within what the link sends in a few windows or in the patience, whichever is longer: a worker
+//! that stands still does not hoard. The bytes C·W are filled into the demands of the classes by
+//! weight, and those of a class into its workers alike. What nobody demands is every worker's in
+//! equal parts, for whatever arrives before the window is over; then it is lost, as time on a wire
+//! is. Grants that a queue no longer needs, because its packets were dropped, are taken back.
 //!
-//! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What has priority is granted first, in equal parts of what is there;
-//! the rest is filled into the workers' elastic demands by weighted max-min, a worker's weight being the number n of its elastic flows that wait. So each of them gets the same, FB,
-//! whatever worker it is on, and FB is what the fair rate of the whole link is measured by. A priority packet does not wait for a grant: a worker sends up to
-//! D = C·W/M ahead of it, and asks for it in the next window before anybody's elastic packets.
+//! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
+//! has priority is granted first, in equal parts of what is there; the rest is filled into the
+//! workers' elastic demands by weighted max-min, a worker's weight being the number n of its
+//! elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB is
+//! what the fair rate of the whole link is measured by. A priority packet does not wait for a
+//! grant: a worker sends up to D = C·W/M ahead of it, and asks for it in the next window before
+//! anybody's elastic packets.
 //!
-//! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own; each is a whole statement, so no two need to fit together. A new
-//! table is written where nobody reads, and one compare-and-swap makes it the current one: the loser's is forgotten. Who reads his row checks
-//! afterwards that the table is still current, and reads again if not; then somebody else has made progress.
+//! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own;
+//! each is a whole statement, so no two need to fit together. A new table is written where nobody
+//! reads, and one compare-and-swap makes it the current one: the loser's is forgotten. Who reads
+//! his row checks afterwards that the table is still current, and reads again if not; then somebody
+//! else has made progress.
 //!
-//! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants follow the weights within 2^-16 bytes per
-//! class and window while demands last. A packet that meets an empty queue may wait for a window before it is granted anything.
-//! The sum over workers exceeds C by no more than a largest packet per worker and class, and by what stalled workers still had; by flows also by the sum of
-//! all D, the bytes of one window. Elastic flows that always wait get the same within a largest packet per flow and the quantum of their discipline.
+//! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants
+//! follow the weights within 2^-16 bytes per class and window while demands last. A packet that
+//! meets an empty queue may wait for a window before it is granted anything. The sum over workers
+//! exceeds C by no more than a largest packet per worker and class, and by what stalled workers
+//! still had; by flows also by the sum of all D, the bytes of one window. Elastic flows that always
+//! wait get the same within a largest packet per flow and the quantum of their discipline.
 //!
-//! **Cost.** Two stores per packet, three by flows. A window costs whoever opens it M·K reads of others' cells and at most K² steps; by flows M² at most.
+//! **Cost.** Two stores per packet, three by flows. A window costs whoever opens it M·K reads of
+//! others' cells and at most K² steps; by flows M² at most.
 //!
 //! Not implemented: grants by tag, groups of workers.
 
@@ -58,14 +71,16 @@ const UNIT: u128 = 1 << 16;
 const BYTE: u128 = 8_000_000_000;
 /// The shortest window: below, opening windows costs more than a few percent of a worker.
 const SHORTEST: Nanos = Nanos::from_micros(50);
-/// A window takes at least this many bytes, eight long frames: else most windows would grant fractions of a packet.
+/// A window takes at least this many bytes, eight long frames: else most windows would grant
+/// fractions of a packet.
 const LEAST_BYTES: u128 = 8 * 1538;
 /// For how many windows grants may go unused, at least.
 const UNUSED: u64 = 4;
 /// The most workers.
 pub const MAX_WORKERS: usize = 64;
 
-/// As many cells as lie together in two cache lines, which processors fetch in pairs: workers' cells do not share them.
+/// As many cells as lie together in two cache lines, which processors fetch in pairs: workers'
+/// cells do not share them.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line([AtomicU64; 16]);
@@ -116,7 +131,8 @@ const BUSY: usize = 9;
 const SENT: usize = 10;
 const HEAD: usize = 11;
 
-/// What a worker says of itself: `target` and `sent` of each column, alternating, then, where flows share, what [`Told`] names.
+/// What a worker says of itself: `target` and `sent` of each column, alternating, then, where flows
+/// share, what [`Told`] names.
 #[derive(Debug)]
 struct Cells(Row);
 
@@ -151,7 +167,8 @@ enum Sharing {
     Flows,
 }
 
-/// What all workers of a link together were measured to have done. Monotone, but for the idle time, which may fall by what was sent ahead.
+/// What all workers of a link together were measured to have done. Monotone, but for the idle time,
+/// which may fall by what was sent ahead.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Together {
     /// FB: bytes on the wire that an elastic flow that always has packets was sent.
@@ -209,14 +226,19 @@ pub struct Part {
 }
 
 impl SharedLink {
-    /// A link without a rate, of `classes` columns (at least two are made), for 1 to [`MAX_WORKERS`] workers. `patience`: for how long a worker that does not come still gets its share.
+    /// A link without a rate, of `classes` columns (at least two are made), for 1 to
+    /// [`MAX_WORKERS`] workers. `patience`: for how long a worker that does not come still gets its
+    /// share.
     #[must_use]
     pub fn new(workers: usize, classes: usize, patience: Nanos) -> Self {
         let workers = workers.clamp(1, MAX_WORKERS);
         // A discipline that shares by flows can come in at any time: it needs two columns.
         let classes = classes.max(2);
-        let table =
-            || Table { head: Row::new(HEAD), granted: Row::new(workers * classes), free: Row::new(workers) };
+        let table = || Table {
+            head: Row::new(HEAD),
+            granted: Row::new(workers * classes),
+            free: Row::new(workers),
+        };
         Self {
             workers,
             classes,
@@ -258,7 +280,8 @@ impl SharedLink {
         Nanos(u64::try_from(bytes).unwrap_or(u64::MAX)).max(SHORTEST)
     }
 
-    /// The part of a worker, which goes on where the last part of the same worker ended, with nothing waiting.
+    /// The part of a worker, which goes on where the last part of the same worker ended, with
+    /// nothing waiting.
     ///
     /// # Panics
     /// There is no such worker.
@@ -266,7 +289,8 @@ impl SharedLink {
     pub fn part(&self, worker: usize) -> Part {
         assert!(worker < self.workers, "there are {} workers", self.workers);
         let classes = self.classes;
-        let sent: Vec<u64> = (0..classes).map(|class| self.cells[worker].0.get(2 * class + 1)).collect();
+        let sent: Vec<u64> =
+            (0..classes).map(|class| self.cells[worker].0.get(2 * class + 1)).collect();
         let part = Part {
             worker,
             credit: alloc::vec![0; classes],
@@ -337,7 +361,8 @@ impl SharedLink {
     /// What all workers together have done, by the discipline that shares by flows.
     #[must_use]
     pub fn together(&self) -> Together {
-        let [level, busy, sent] = self.read(|table| [LEVEL, BUSY, SENT].map(|at| table.head.get(at)));
+        let [level, busy, sent] =
+            self.read(|table| [LEVEL, BUSY, SENT].map(|at| table.head.get(at)));
         // What was sent since the window was opened counts too: the next may be opened long after.
         let since = self.all_told(Told::Sent).wrapping_sub(sent);
         Together {
@@ -371,7 +396,8 @@ impl SharedLink {
         &self.tables[worker][(window & 1) as usize]
     }
 
-    /// Opens the next window if the present one is over at `at`, and it is not being opened by another.
+    /// Opens the next window if the present one is over at `at`, and it is not being opened by
+    /// another.
     fn open(&self, part: &mut Part, at: Nanos) {
         let current = self.current.load(Ordering::Acquire);
         let before = self.table(current);
@@ -382,28 +408,33 @@ impl SharedLink {
         // The new table is written where nobody reads: a worker has two tables, used in turn.
         let number = (current >> 8) + 1;
         let table = &self.tables[part.worker][(number & 1) as usize];
-        // A worker that still reads the old content of this table, and meets a new value in it, must
-        // then see that the table is no longer current: `read` and `renew` look again after reading.
+        // A worker that still reads the old content of this table, and meets a new value in it,
+        // must then see that the table is no longer current: `read` and `renew` look again after
+        // reading.
         fence(Ordering::Release);
         let rate = self.rate.load(Ordering::Relaxed);
         let window = Self::window_at(BitRate(rate));
-        // The budget: what the wire could send since the last window was opened. Of a pause it counts
-        // at most as long as grants may stay unused, and of an idle wire no more than one window.
+        // The budget: what the wire could send since the last window was opened. Of a pause it
+        // counts at most as long as grants may stay unused, and of an idle wire no more than one
+        // window.
         let contended = before.head.get(CONTENDED) != 0;
         let unused = self.patience.0.max(window.0.saturating_mul(UNUSED));
         // Without open demands the wire was idle for some of the time, which cannot be saved.
         let longest = if contended { unused } else { window.0 };
         let passed = at.saturating_sub(opened).0.min(longest);
-        let earned = u128::from(rate) * u128::from(passed) * UNIT + u128::from(before.head.get(CARRY));
+        let earned =
+            u128::from(rate) * u128::from(passed) * UNIT + u128::from(before.head.get(CARRY));
         // Rounding is carried over, and so is what the last filling could not divide evenly.
-        let budget = u64::try_from(earned / BYTE).unwrap_or(u64::MAX).saturating_add(before.head.get(SPARE));
+        let budget =
+            u64::try_from(earned / BYTE).unwrap_or(u64::MAX).saturating_add(before.head.get(SPARE));
         // No worker holds more unused grants of a class than this, however long it stands still.
         let most = u128::from(rate) * u128::from(unused) * UNIT / BYTE;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut level = 0;
         let left = self.divide(part, before, table, budget, most, &mut level);
         // Demands that stay open mean that packets wait: then every byte is granted and the rest is
-        // kept. Otherwise the rest is every worker's in equal parts, for what arrives in the window.
+        // kept. Otherwise the rest is every worker's in equal parts, for what arrives in the
+        // window.
         let contended = part.by_class[..self.classes].iter().any(|(_, demand)| *demand > 0);
         table.head.set(OPENED, at.0);
         table.head.set(WINDOW, window.0);
@@ -411,8 +442,9 @@ impl SharedLink {
         table.head.set(SPARE, if contended { left } else { 0 });
         table.head.set(CARRY, (earned % BYTE) as u64);
         table.head.set(CONTENDED, u64::from(contended));
-        // Elastic flows were also sent bytes without a grant (`Told::Free`). FB counts what a flow that
-        // always waits would have got, so it grows by the most that any worker gave one flow that way.
+        // Elastic flows were also sent bytes without a grant (`Told::Free`). FB counts what a flow
+        // that always waits would have got, so it grows by the most that any worker gave one flow
+        // that way.
         let mut free = 0;
         for worker in 0..self.workers {
             let told = self.told(worker, Told::Free);
@@ -421,28 +453,34 @@ impl SharedLink {
         }
         level += free;
         if part.sharing == Sharing::Flows {
-            // FB is kept in whole bytes and a fraction of 2^-16: the fraction carries into the bytes.
+            // FB is kept in whole bytes and a fraction of 2^-16: the fraction carries into the
+            // bytes.
             let part_before = before.head.get(LEVEL_PART) + level % (1 << 16);
             table.head.set(LEVEL, before.head.get(LEVEL) + (level >> 16) + (part_before >> 16));
             table.head.set(LEVEL_PART, part_before % (1 << 16));
             // D = C·W/M: what a worker may send with priority before it has a grant.
-            let ahead = u128::from(rate) * u128::from(window.0) * UNIT / BYTE / self.workers as u128;
+            let ahead =
+                u128::from(rate) * u128::from(window.0) * UNIT / BYTE / self.workers as u128;
             table.head.set(AHEAD, u64::try_from(ahead).unwrap_or(u64::MAX));
-            // The link was busy for as long as it takes to send what went out since the last window.
+            // The link was busy for as long as it takes to send what went out since the last
+            // window.
             let sent = self.all_told(Told::Sent);
             let busy = self.time_of(sent.wrapping_sub(before.head.get(SENT)));
             table.head.set(BUSY, before.head.get(BUSY).saturating_add(busy));
             table.head.set(SENT, sent);
         } else {
-            [LEVEL, LEVEL_PART, BUSY, SENT].iter().for_each(|at| table.head.set(*at, before.head.get(*at)));
+            [LEVEL, LEVEL_PART, BUSY, SENT]
+                .iter()
+                .for_each(|at| table.head.set(*at, before.head.get(*at)));
         }
         let new = number << 8 | part.worker as u64;
         // If another worker was faster, its table counts and this one is forgotten.
         let _ = self.current.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Fills `budget` into the demands, and writes the new sums. Returns what is left; `by_class` has the demands that are.
-    /// `level` is what an elastic flow got that always waits, in 2^-16 bytes on the wire.
+    /// Fills `budget` into the demands, and writes the new sums. Returns what is left; `by_class`
+    /// has the demands that are. `level` is what an elastic flow got that always waits, in 2^-16
+    /// bytes on the wire.
     fn divide(
         &self,
         part: &mut Part,
@@ -455,14 +493,18 @@ impl SharedLink {
         let (classes, workers) = (self.classes, self.workers);
         let Part { demand, grant, by_class, weights, by_worker, sharing, .. } = part;
         // 1. Demands: T - G of each worker and class, and their sum by class.
-        by_class[..classes].iter_mut().zip(&*weights).for_each(|(class, weight)| *class = (*weight, 0));
+        by_class[..classes]
+            .iter_mut()
+            .zip(&*weights)
+            .for_each(|(class, weight)| *class = (*weight, 0));
         for worker in 0..workers {
             let cells = &self.cells[worker].0;
             for (class, (_, asked)) in by_class[..classes].iter_mut().enumerate() {
                 let at = worker * classes + class;
                 let (target, sent) = (cells.get(2 * class), cells.get(2 * class + 1));
                 let granted = before.granted.get(at);
-                // Below zero: packets were dropped that had been granted bytes. The grant is taken back.
+                // Below zero: packets were dropped that had been granted bytes. The grant is taken
+                // back.
                 let wanted = target.wrapping_sub(granted) as i64;
                 let granted = if wanted < 0 { target } else { granted };
                 // Grants that are not used yet (G - S) leave less room for new ones.
@@ -475,8 +517,8 @@ impl SharedLink {
         // 2. The budget is filled into the classes; `by_class` keeps the demand that stays open.
         let mut left = budget;
         if *sharing == Sharing::Flows {
-            // In the order of the columns: first priority, then elastic. Further columns hold at most
-            // what a discipline by class has overdrawn before.
+            // In the order of the columns: first priority, then elastic. Further columns hold at
+            // most what a discipline by class has overdrawn before.
             for (_, asked) in &mut by_class[..classes] {
                 let met = (*asked).min(left);
                 *asked -= met;
@@ -497,7 +539,8 @@ impl SharedLink {
                 }
                 let budget = demands().fold(0, u64::saturating_add) - *open;
                 rest += fill(by_worker, budget);
-                for (worker, (asks, (weight, open))) in demands().zip(by_worker.iter()).enumerate() {
+                for (worker, (asks, (weight, open))) in demands().zip(by_worker.iter()).enumerate()
+                {
                     // A flow of this worker got this much; the largest of them is what FB grows by.
                     let gets = asks - *open;
                     *level = (*level).max(((u128::from(gets) << 16) / u128::from(*weight)) as u64);
@@ -506,11 +549,13 @@ impl SharedLink {
                 }
                 continue;
             }
-            let all: u64 = (0..workers).map(|w| demand[w * classes + class]).fold(0, u64::saturating_add);
+            let all: u64 =
+                (0..workers).map(|w| demand[w * classes + class]).fold(0, u64::saturating_add);
             let mut budget = all - *open;
-            // Max-min over the workers of the class: each round gives all that still demand the same,
-            // until the bytes are used up or too few to go round.
-            let mut thirsty = (0..workers).filter(|w| demand[w * classes + class] > 0).count() as u64;
+            // Max-min over the workers of the class: each round gives all that still demand the
+            // same, until the bytes are used up or too few to go round.
+            let mut thirsty =
+                (0..workers).filter(|w| demand[w * classes + class] > 0).count() as u64;
             while budget > 0 && thirsty > 0 {
                 let level = budget / thirsty;
                 if level == 0 {
@@ -542,7 +587,8 @@ impl SharedLink {
             let table = self.table(current);
             let row = part.worker * self.classes;
             for class in 0..self.classes {
-                part.credit[class] = table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
+                part.credit[class] =
+                    table.granted.get(row + class).wrapping_sub(part.sent[class]) as i64;
             }
             let pot = table.head.get(POT);
             if part.sharing == Sharing::Flows {
@@ -556,7 +602,8 @@ impl SharedLink {
                 part.until = Nanos(until);
                 if part.seen != current >> 8 {
                     part.seen = current >> 8;
-                    part.pot = i64::try_from(pot).unwrap_or(i64::MAX).saturating_add(part.pot.min(0));
+                    part.pot =
+                        i64::try_from(pot).unwrap_or(i64::MAX).saturating_add(part.pot.min(0));
                 }
                 return;
             }
@@ -585,7 +632,8 @@ impl Part {
         self.pot > 0 && now < self.until
     }
 
-    /// Takes over the grants of a new window, and opens it if nobody has, if the present one is over.
+    /// Takes over the grants of a new window, and opens it if nobody has, if the present one is
+    /// over.
     pub(crate) fn at(&mut self, link: &SharedLink, now: Nanos) {
         if now >= self.until {
             link.renew(self, now);
@@ -630,7 +678,8 @@ impl Part {
         self.contended
     }
 
-    /// What is left of what may be sent ahead of grants with priority; what is overdrawn beyond is taken from what elastic packets may send now.
+    /// What is left of what may be sent ahead of grants with priority; what is overdrawn beyond is
+    /// taken from what elastic packets may send now.
     fn overdrawn(&self) -> i64 {
         self.credit[URGENT].saturating_add(self.ahead)
     }
@@ -653,7 +702,13 @@ impl Part {
     }
 
     /// A packet of a column is sent; the caller says what waits then.
-    pub(crate) fn sent_by_flow(&mut self, link: &SharedLink, column: usize, bytes: u64, now: Nanos) {
+    pub(crate) fn sent_by_flow(
+        &mut self,
+        link: &SharedLink,
+        column: usize,
+        bytes: u64,
+        now: Nanos,
+    ) {
         let units = bytes << 16;
         self.all = self.all.wrapping_add(units);
         link.tell(self.worker, Told::Sent, self.all);
@@ -685,17 +740,21 @@ impl Part {
     }
 }
 
-/// Fills `budget` into demands `(weight, demand)` by weighted max-min, leaves in each what is not met, and returns what of the budget is left: less
-/// than one unit for each demand if some is not met.
+/// Fills `budget` into demands `(weight, demand)` by weighted max-min, leaves in each what is not
+/// met, and returns what of the budget is left: less than one unit for each demand if some is not
+/// met.
 fn fill(demands: &mut [(u64, u64)], budget: u64) -> u64 {
     let mut left = budget;
     loop {
-        let weights: u64 = demands.iter().filter(|(_, demand)| *demand > 0).map(|(weight, _)| weight).sum();
+        let weights: u64 =
+            demands.iter().filter(|(_, demand)| *demand > 0).map(|(weight, _)| weight).sum();
         if weights == 0 {
             return left;
         }
-        let part = |weight: u64| (u128::from(left) * u128::from(weight) / u128::from(weights)) as u64;
-        // Those that need less than their part get what they need, and the others share the rest anew.
+        let part =
+            |weight: u64| (u128::from(left) * u128::from(weight) / u128::from(weights)) as u64;
+        // Those that need less than their part get what they need, and the others share the rest
+        // anew.
         let mut met = 0;
         for (weight, demand) in demands.iter_mut() {
             if *demand > 0 && *demand <= part(*weight) {

@@ -1,7 +1,8 @@
 //! Units as types: nanoseconds, bytes, bits per second, weights, cycles.
 //!
-//! A bare number says nothing about its scale; each of these says it in its name, and only the conversions that
-//! have a meaning exist. All are plain integers: no rounding hides in them, and results are the same on every machine.
+//! A bare number says nothing about its scale; each of these says it in its name, and only the
+//! conversions that have a meaning exist. All are plain integers: no rounding hides in them, and
+//! results are the same on every machine.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -73,7 +74,8 @@ macro_rules! quantity {
 }
 
 quantity! {
-    /// A length of time, or an instant as time since a start that the caller chose. Nanoseconds; 584 years fit.
+    /// A length of time, or an instant as time since a start that the caller chose. Nanoseconds;
+    /// 584 years fit.
     Nanos(u64)
 }
 quantity! {
@@ -169,7 +171,8 @@ impl BitRate {
         Self(n * 1_000_000)
     }
 
-    /// How long `length` takes at this rate, rounded up to the nanosecond. `Nanos::MAX` at rate zero.
+    /// How long `length` takes at this rate, rounded up to the nanosecond. `Nanos::MAX` at rate
+    /// zero.
     #[must_use]
     pub const fn time_for(self, length: Bytes) -> Nanos {
         if self.0 == 0 {
@@ -232,7 +235,8 @@ impl fmt::Display for Cycles {
 /// Writes `value` in the largest unit it reaches, with up to three decimals and no trailing zeros.
 fn scaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
     let last = units.len() - 1;
-    let (unit, name) = units.iter().copied().find(|(unit, _)| value >= *unit).unwrap_or(units[last]);
+    let (unit, name) =
+        units.iter().copied().find(|(unit, _)| value >= *unit).unwrap_or(units[last]);
     let whole = value / unit;
     let mut thousandths = (u128::from(value % unit) * 1_000 / u128::from(unit)) as u64;
     if thousandths == 0 {

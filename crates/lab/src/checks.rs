@@ -1,7 +1,8 @@
 //! Whether the numbers will mean, and did mean, what they say.
 //!
-//! Before: some packets of each flow are sent, and the router's own counters must show them; so it was the router, and not the
-//! kernel beside it, that forwarded. None may arrive twice. After: nothing disappeared, at each port, on each link, and from host to host.
+//! Before: some packets of each flow are sent, and the router's own counters must show them; so it
+//! was the router, and not the kernel beside it, that forwarded. None may arrive twice. After:
+//! nothing disappeared, at each port, on each link, and from host to host.
 
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,13 @@ const PROBE_LEN: Bytes = Bytes(128);
 /// How long the last of them may take. A class may be held for long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sends some packets of a flow and compares what the routers on its path counted with what arrived. Returns the packets that the
-/// routers forwarded. Of a flow that is encrypted on its way nothing `arrives` that a sink could read.
+/// Sends some packets of a flow and compares what the routers on its path counted with what
+/// arrived. Returns the packets that the routers forwarded. Of a flow that is encrypted on its way
+/// nothing `arrives` that a sink could read.
 ///
 /// # Errors
-/// [`LabError::Check`] if a router did not forward them, none arrived, or more arrived than were sent.
+/// [`LabError::Check`] if a router did not forward them, none arrived, or more arrived than were
+/// sent.
 pub(crate) fn router_forwards(
     spec: &FlowSpec,
     along: &[ClassAtLink],
@@ -45,7 +48,11 @@ pub(crate) fn router_forwards(
         // One packet each millisecond.
         stop: now + Nanos::from_millis(PROBES),
         random_phase: false,
-        ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate(PROBE_LEN.0 * 8 * 1_000), PROBE_LEN)
+        ..SourceConfig::new(
+            Process::Cbr { jitter_ppm: 0 },
+            BitRate(PROBE_LEN.0 * 8 * 1_000),
+            PROBE_LEN,
+        )
     };
     let schedule = Schedule::flow(config).map_err(|error| LabError::Check(error.to_string()))?;
     let sender = Sender::start(spec, schedule, None)?;
@@ -68,11 +75,15 @@ pub(crate) fn router_forwards(
     verdict(&spec.name, along, sent, arrived, &before, &after)
 }
 
-/// The flow that is sent to find out: from another port, so that a router with admission does not know the flow that is measured.
+/// The flow that is sent to find out: from another port, so that a router with admission does not
+/// know the flow that is measured.
 fn probe_of(spec: &FlowSpec) -> FlowSpec {
     let mut probe = spec.clone();
-    let (from, _) =
-        evenkeel_world::ports_of_flow(spec.source.port(), spec.destination.port(), SOURCE_PORTS / 2);
+    let (from, _) = evenkeel_world::ports_of_flow(
+        spec.source.port(),
+        spec.destination.port(),
+        SOURCE_PORTS / 2,
+    );
     probe.source.set_port(from);
     probe
 }
@@ -82,9 +93,10 @@ fn counted(along: &[ClassAtLink], routers: &mut [RouterProcess]) -> Result<Vec<u
     along
         .iter()
         .map(|place| {
-            let router = routers.iter_mut().find(|router| router.name == place.router).ok_or_else(|| {
-                LabError::Check(format!("router {} of the path does not run", place.router))
-            })?;
+            let router =
+                routers.iter_mut().find(|router| router.name == place.router).ok_or_else(|| {
+                    LabError::Check(format!("router {} of the path does not run", place.router))
+                })?;
             let snapshot = router.snapshot()?;
             let class = snapshot.link(&place.link).and_then(|link| link.class(&place.class));
             Ok(class.map_or(0, |class| class.in_packets))
@@ -107,7 +119,8 @@ fn verdict(
         if count < sent {
             let who = if arrived > 0 { "the kernel forwarded the others" } else { "none arrived" };
             return Err(LabError::Check(format!(
-                "{flow}: router {router} counted {count} of {sent} probe packets in class {class} of link {link}; {who}"
+                "{flow}: router {router} counted {count} of {sent} probe packets in class {class} \
+                 of link {link}; {who}"
             )));
         }
         forwarded += count;
@@ -117,7 +130,8 @@ fn verdict(
     }
     if arrived > sent {
         return Err(LabError::Check(format!(
-            "{flow}: {arrived} packets arrived of {sent} probe packets: the kernel forwards a second copy"
+            "{flow}: {arrived} packets arrived of {sent} probe packets: the kernel forwards a \
+             second copy"
         )));
     }
     Ok(forwarded)
@@ -133,10 +147,12 @@ mod tests {
 
     #[test]
     fn probes_tell_who_forwarded() {
-        let check = |sent, arrived, after: u64| verdict("a", &place(), sent, arrived, &[5], &[5 + after]);
+        let check =
+            |sent, arrived, after: u64| verdict("a", &place(), sent, arrived, &[5], &[5 + after]);
         assert_eq!(check(10, 10, 10).expect("as it should be"), 10);
         assert_eq!(check(10, 9, 12).expect("a drop and foreign packets are no error"), 12);
-        let text = |result: Result<u64, LabError>| result.expect_err("it must be noticed").to_string();
+        let text =
+            |result: Result<u64, LabError>| result.expect_err("it must be noticed").to_string();
         assert!(text(check(10, 10, 0)).contains("the kernel forwarded"));
         assert!(text(check(10, 0, 0)).contains("none arrived"));
         assert!(text(check(10, 0, 10)).contains("none of 10"));

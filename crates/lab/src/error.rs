@@ -11,12 +11,14 @@ use evenkeel_scenario::ScenarioError;
 pub enum LabError {
     /// The process may not make namespaces.
     #[error(
-        "the lab makes network namespaces and needs root: run it with sudo, or in a container with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        "the lab makes network namespaces and needs root: run it with sudo, or in a container with \
+         CAP_SYS_ADMIN and CAP_NET_ADMIN"
     )]
     NotRoot,
     /// The kernel refused something that only a kernel feature or a capability gives.
     #[error(
-        "the kernel refused to {what}: {said}; the lab needs network namespaces and veth (CONFIG_NET_NS, CONFIG_VETH) and the capability CAP_SYS_ADMIN"
+        "the kernel refused to {what}: {said}; the lab needs network namespaces and veth \
+         (CONFIG_NET_NS, CONFIG_VETH) and the capability CAP_SYS_ADMIN"
     )]
     Kernel {
         /// What was tried.
@@ -75,7 +77,8 @@ pub enum LabError {
         /// What it said.
         said: String,
     },
-    /// The check before or after the measurement found that the numbers would not mean what they say.
+    /// The check before or after the measurement found that the numbers would not mean what they
+    /// say.
     #[error("check failed: {0}")]
     Check(String),
     /// The user or the system asked the lab to stop.
@@ -115,7 +118,8 @@ impl LabError {
         Self::BadInput(format!("{before}{name}: {why}"))
     }
 
-    /// The exit code a command should end with: 2 for bad input, 3 for missing privilege, program or kernel feature, 130 when interrupted, else 1.
+    /// The exit code a command should end with: 2 for bad input, 3 for missing privilege, program
+    /// or kernel feature, 130 when interrupted, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,8 +1,10 @@
-//! Real senders and receivers: one thread per end of a flow, measuring what was offered and what arrived.
+//! Real senders and receivers: one thread per end of a flow, measuring what was offered and what
+//! arrived.
 //!
-//! A sender sleeps until each packet is due (the thread's timer slack is 1 ns) and sends at once what is overdue; what is overdue by
-//! too much is left out and counted ([`Schedule::next`]). Each flow of a sender has a socket with a source port of its own, opened
-//! when it sends for the first time.
+//! A sender sleeps until each packet is due (the thread's timer slack is 1 ns) and sends at once
+//! what is overdue; what is overdue by too much is left out and counted ([`Schedule::next`]). Each
+//! flow of a sender has a socket with a source port of its own, opened when it sends for the first
+//! time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +23,8 @@ use crate::LabError;
 use crate::schedule::Schedule;
 use crate::stopping::{PATIENCE, Stopping};
 
-/// Receive buffer of sinks: more than a transmit ring and all queues hold, so that losses are the router's and not the lab's.
+/// Receive buffer of sinks: more than a transmit ring and all queues hold, so that losses are the
+/// router's and not the lab's.
 const RECEIVE_BUFFER: u32 = 8 << 20;
 /// One flow between two namespaces.
 #[derive(Clone, Debug)]
@@ -71,22 +74,29 @@ pub(crate) struct Sent {
     pub(crate) worst_late: Nanos,
 }
 
-/// How long the flows of a `[[traffic]]` wait to be let in; shared by its sender and its sink. `None` where nobody asks.
+/// How long the flows of a `[[traffic]]` wait to be let in; shared by its sender and its sink.
+/// `None` where nobody asks.
 pub(crate) type Knocks = Option<Arc<Mutex<Acceptance>>>;
 
 /// The number of a flow among its like stands above that of the `[[traffic]]` in stamps.
 const SHIFT: u32 = 16;
 
 impl Sender {
-    /// Opens the first socket in the sender's namespace and starts sending; times of the schedule are `CLOCK_MONOTONIC`.
+    /// Opens the first socket in the sender's namespace and starts sending; times of the schedule
+    /// are `CLOCK_MONOTONIC`.
     ///
     /// # Errors
     /// The namespace, the socket, or packets too short for a stamp.
-    pub(crate) fn start(spec: &FlowSpec, schedule: Schedule, knocks: Knocks) -> Result<Self, LabError> {
-        let longest = payload::payload_len(schedule.longest(), spec.destination.ip()).ok_or_else(|| {
-            let why = format!("{} leaves no room for a time stamp", schedule.longest());
-            LabError::BadInput(format!("traffic {}: {why}", spec.name))
-        })?;
+    pub(crate) fn start(
+        spec: &FlowSpec,
+        schedule: Schedule,
+        knocks: Knocks,
+    ) -> Result<Self, LabError> {
+        let longest =
+            payload::payload_len(schedule.longest(), spec.destination.ip()).ok_or_else(|| {
+                let why = format!("{} leaves no room for a time stamp", schedule.longest());
+                LabError::BadInput(format!("traffic {}: {why}", spec.name))
+            })?;
         let first = open(spec, &spec.from, || flow_socket(spec, 0))?;
         let namespace = NetNs::open(&spec.from).map_err(|source| LabError::System {
             what: format!("enter the network namespace of {}", spec.from),
@@ -95,7 +105,8 @@ impl Sender {
         let counts = Arc::new(SenderCounts::default());
         let (spec, shared) = (spec.clone(), Arc::clone(&counts));
         let thread = Stopping::spawn(&format!("send {}", spec.name), move |stop| {
-            // Sockets of later flows belong into the namespace too; where that is impossible, they are refused and counted.
+            // Sockets of later flows belong into the namespace too; where that is impossible, they
+            // are refused and counted.
             let entered = namespace.enter().is_ok();
             let many = if entered { schedule.flows() as usize } else { 1 };
             let mut sockets: Vec<_> = std::iter::repeat_with(|| None).take(many).collect();
@@ -144,7 +155,8 @@ impl Sockets {
     }
 }
 
-/// A socket that sends as flow number `flow`. Others may have its port: flows of other destinations are told apart by these.
+/// A socket that sends as flow number `flow`. Others may have its port: flows of other destinations
+/// are told apart by these.
 fn flow_socket(spec: &FlowSpec, flow: u64) -> std::io::Result<UdpSender> {
     let (mut source, mut destination) = (spec.source, spec.destination);
     let (from, to) = evenkeel_world::ports_of_flow(source.port(), destination.port(), flow);
@@ -301,7 +313,10 @@ mod tests {
         let mut world = World::new().expect("a folder");
         let host = |node: &str, peer: &str, address: &str| NodePlan {
             node: node.into(),
-            settings: vec![("ipv6/conf/all/accept_dad", "0"), ("ipv6/conf/default/accept_dad", "0")],
+            settings: vec![
+                ("ipv6/conf/all/accept_dad", "0"),
+                ("ipv6/conf/default/accept_dad", "0"),
+            ],
             batch: vec![
                 "link set dev lo up".into(),
                 format!("addr add 10.1.0.{address}/24 dev {peer}"),
@@ -338,7 +353,9 @@ mod tests {
     #[test]
     fn all_that_is_sent_arrives_in_order_and_is_counted_on_both_sides() {
         let Some(world) = two_hosts() else { return };
-        for (from, to) in [("10.1.0.1:4000", "10.1.0.2:5000"), ("[fd00:1::1]:4000", "[fd00:1::2]:5000")] {
+        for (from, to) in
+            [("10.1.0.1:4000", "10.1.0.2:5000"), ("[fd00:1::1]:4000", "[fd00:1::2]:5000")]
+        {
             let spec = spec(&world, from, to);
             let sink = Sink::start(&spec, None).expect("a sink");
             let start = sys::monotonic_now() + Nanos::from_millis(50);
@@ -346,10 +363,14 @@ mod tests {
                 start,
                 stop: start + Nanos::from_millis(300),
                 random_phase: false,
-                ..SourceConfig::new(Process::Cbr { jitter_ppm: 0 }, BitRate::from_mbps(40), Bytes(1000))
+                ..SourceConfig::new(
+                    Process::Cbr { jitter_ppm: 0 },
+                    BitRate::from_mbps(40),
+                    Bytes(1000),
+                )
             };
-            let mut sender =
-                Sender::start(&spec, Schedule::flow(config).expect("valid"), None).expect("a sender");
+            let mut sender = Sender::start(&spec, Schedule::flow(config).expect("valid"), None)
+                .expect("a sender");
             while !sender.is_finished() {
                 thread::sleep(Duration::from_millis(10));
             }

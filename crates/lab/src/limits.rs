@@ -19,11 +19,14 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
             return refuse(&why);
         }
         if matches!(traffic.kind, TrafficKind::TcpFlows { .. }) {
-            return refuse("connections that come and go exist in virtual time only; `evenkeel sim` runs it");
+            return refuse(
+                "connections that come and go exist in virtual time only; `evenkeel sim` runs it",
+            );
         }
         if traffic.tool == Tool::Evenkeel && u64::from(traffic.flows) > SOURCE_PORTS {
             return refuse(&format!(
-                "{} flows need a source port each, and a host has {SOURCE_PORTS}; `evenkeel sim` runs it",
+                "{} flows need a source port each, and a host has {SOURCE_PORTS}; `evenkeel sim` \
+                 runs it",
                 traffic.flows
             ));
         }
@@ -33,7 +36,8 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         if packets > (MOST_HELD / 2) as f64 {
             let name = format!("wire {} to {}", wire.ends[0].node, wire.ends[1].node);
             let why = format!(
-                "up to {packets:.0} packets would be on their way at once, and the lab holds {} in each direction; `evenkeel sim` runs it",
+                "up to {packets:.0} packets would be on their way at once, and the lab holds {} in \
+                 each direction; `evenkeel sim` runs it",
                 MOST_HELD / 2
             );
             return Err(LabError::refused(&wire.place, &name, &why));
@@ -42,13 +46,15 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
     Ok(())
 }
 
-/// About how many packets a direction of a wire has to hold: those that wait, and those that are delayed.
+/// About how many packets a direction of a wire has to hold: those that wait, and those that are
+/// delayed.
 fn on_the_way(scenario: &Scenario, wire: &Wire) -> f64 {
     let quality = &wire.quality;
     let has_rate = |kind| !matches!(kind, TrafficKind::Tcp { .. } | TrafficKind::Replay);
     let offered = scenario.traffic.iter().filter(|traffic| has_rate(traffic.kind));
     let offered = offered.map(|t| packet_rate(t.rate, t.size) * f64::from(t.flows)).sum();
-    let shortest = scenario.traffic.iter().map(|traffic| traffic.size).min().unwrap_or(Bytes(1_500));
+    let shortest =
+        scenario.traffic.iter().map(|traffic| traffic.size).min().unwrap_or(Bytes(1_500));
     let carried = quality.rate.map(|rate| packet_rate(rate, shortest + ETHERNET_WIRE_OVERHEAD));
     let all_have_rates = scenario.traffic.iter().all(|traffic| has_rate(traffic.kind));
     let per_second = match carried {
@@ -84,7 +90,8 @@ mod tests {
         assert!(streams.contains("at most 128"), "{streams}");
         let one = refused("tool = \"iperf3\"\n", "tool = \"d-itg\"\nflows = 2\n");
         assert!(one.contains("at most 1 "), "{one}");
-        let kind = refused("kind = \"cbr\"\nrate = \"1Mbit/s\"", "kind = \"flows\"\nrate = \"1Mbit/s\"");
+        let kind =
+            refused("kind = \"cbr\"\nrate = \"1Mbit/s\"", "kind = \"flows\"\nrate = \"1Mbit/s\"");
         assert!(kind.contains("leave `tool` out"), "{kind}");
     }
 }

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 /// How a scenario is run, as opposed to what is run.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Times of steps, settling, sampling window and duration are multiplied by this, above 0. Rates, delays and rings are not.
+    /// Times of steps, settling, sampling window and duration are multiplied by this, above 0.
+    /// Rates, delays and rings are not.
     pub time_scale: f64,
-    /// Name of the `[[without]]` entry to apply: a mechanism switched off, under which the expectations it names must fail.
+    /// Name of the `[[without]]` entry to apply: a mechanism switched off, under which the
+    /// expectations it names must fail.
     pub without: Option<String>,
     /// Where `samples.csv`, `calls.csv`, `summary.json` and `report.html` go. Made if missing.
     pub out_dir: PathBuf,

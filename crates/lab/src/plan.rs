@@ -1,4 +1,5 @@
-//! What a scenario needs of the kernel, as commands: pure, so that it can be read and tested without root.
+//! What a scenario needs of the kernel, as commands: pure, so that it can be read and tested
+//! without root.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -42,7 +43,8 @@ pub(crate) struct Ping {
     pub(crate) to: IpAddr,
 }
 
-/// Settings of every node: addresses usable at once, no rules of the machine's own namespace inherited that drop packets.
+/// Settings of every node: addresses usable at once, no rules of the machine's own namespace
+/// inherited that drop packets.
 const EVERY_NODE: [(&str, &str); 6] = [
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -61,7 +63,8 @@ pub(crate) fn wire_node(wire: usize) -> String {
     format!("{wire}wire")
 }
 
-/// Settings of routers: the kernel is the control plane, and forwards whenever the router process does not.
+/// Settings of routers: the kernel is the control plane, and forwards whenever the router process
+/// does not.
 const ROUTERS: [(&str, &str); 2] = [("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")];
 
 impl Plan {
@@ -69,7 +72,10 @@ impl Plan {
     ///
     /// # Errors
     /// [`LabError::BadInput`] for what the lab cannot run although the scenario is well-formed.
-    pub(crate) fn new(scenario: &Scenario, namespace: impl Fn(&str) -> String) -> Result<Self, LabError> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        namespace: impl Fn(&str) -> String,
+    ) -> Result<Self, LabError> {
         if scenario.core.is_some() {
             let message = "[core] is a model in virtual time: run it with `evenkeel sim`";
             return Err(LabError::BadInput(message.to_owned()));
@@ -83,12 +89,13 @@ impl Plan {
             let pair = |a: (&str, &str), b: (&str, &str)| {
                 let (mtu, from, to) = (wire.mtu, namespace(a.0), namespace(b.0));
                 format!(
-                    "link add name {} mtu {mtu} netns {from} type veth peer name {} mtu {mtu} netns {to}",
+                    "link add name {} mtu {mtu} netns {from} type veth peer name {} mtu {mtu} \
+                     netns {to}",
                     a.1, b.1
                 )
             };
-            let [a, b] =
-                [&wire.ends[0], &wire.ends[1]].map(|end| (end.node.as_str(), end.interface.as_str()));
+            let [a, b] = [&wire.ends[0], &wire.ends[1]]
+                .map(|end| (end.node.as_str(), end.interface.as_str()));
             if wire.quality.is_perfect() {
                 wires.push(pair(a, b));
                 continue;
@@ -96,8 +103,14 @@ impl Plan {
             let node = wire_node(number);
             wires.push(pair(a, (&node, ENDS[0])));
             wires.push(pair(b, (&node, ENDS[1])));
-            let up = ["lo", ENDS[0], ENDS[1]].map(|interface| format!("link set dev {interface} up"));
-            nodes.push(NodePlan { node, settings: WIRES.to_vec(), batch: up.into(), offloads: Vec::new() });
+            let up =
+                ["lo", ENDS[0], ENDS[1]].map(|interface| format!("link set dev {interface} up"));
+            nodes.push(NodePlan {
+                node,
+                settings: WIRES.to_vec(),
+                batch: up.into(),
+                offloads: Vec::new(),
+            });
         }
         let mut pings = BTreeSet::new();
         for traffic in &scenario.traffic {
@@ -134,8 +147,11 @@ fn node_plan(scenario: &Scenario, node: &str, router: bool) -> NodePlan {
     for route in scenario.routes(node) {
         batch.push(route_line("add", &route));
     }
-    let offloads =
-        if router { Vec::new() } else { interfaces.into_iter().map(|interface| interface.name).collect() };
+    let offloads = if router {
+        Vec::new()
+    } else {
+        interfaces.into_iter().map(|interface| interface.name).collect()
+    };
     NodePlan { node: node.to_owned(), settings, batch, offloads }
 }
 
@@ -145,35 +161,45 @@ fn route_line(word: &str, route: &Route) -> String {
     if others.is_empty() {
         return format!("route {word} {destination}/{prefix} via {via} dev {interface}");
     }
-    let hop =
-        |via: &IpAddr, interface: &str, weight| format!(" nexthop via {via} dev {interface} weight {weight}");
+    let hop = |via: &IpAddr, interface: &str, weight| {
+        format!(" nexthop via {via} dev {interface} weight {weight}")
+    };
     let others: String = others.iter().map(|(via, interface)| hop(via, interface, 1)).collect();
     format!("route {word} {destination}/{prefix}{}{others}", hop(via, interface, FIRST_WEIGHT))
 }
 
-/// What makes the kernel of a router know that wires went down or came up: lines for `ip -batch`. Routes that are no more are deleted unless they went
-/// with their interface.
+/// What makes the kernel of a router know that wires went down or came up: lines for `ip -batch`.
+/// Routes that are no more are deleted unless they went with their interface.
 pub(crate) fn layout_change(before: &Scenario, then: &Scenario, node: &str) -> Vec<String> {
     let mut batch = Vec::new();
     let down = |layout: &Scenario, interface: &Interface| layout.wires[interface.wire].down;
     let interfaces = then.interfaces(node);
-    for interface in interfaces.iter().filter(|interface| down(then, interface) != down(before, interface)) {
+    for interface in
+        interfaces.iter().filter(|interface| down(then, interface) != down(before, interface))
+    {
         let name = &interface.name;
         if down(then, interface) {
             batch.push(format!("link set dev {name} down"));
         } else {
             batch.push(format!("link set dev {name} up"));
             // The kernel takes IPv6 addresses from an interface that goes down.
-            batch.push(format!("addr replace {}/{} dev {name} nodad", interface.v6, interface.prefix6));
+            batch.push(format!(
+                "addr replace {}/{} dev {name} nodad",
+                interface.v6, interface.prefix6
+            ));
         }
     }
     let (old, new) = (before.routes(node), then.routes(node));
     let same = |a: &Route, b: &Route| (a.destination, a.prefix) == (b.destination, b.prefix);
-    let is_down =
-        |name: &str| interfaces.iter().any(|interface| interface.name == name && down(then, interface));
-    let gone = old.iter().filter(|old| !is_down(&old.interface) && new.iter().all(|new| !same(old, new)));
+    let is_down = |name: &str| {
+        interfaces.iter().any(|interface| interface.name == name && down(then, interface))
+    };
+    let gone =
+        old.iter().filter(|old| !is_down(&old.interface) && new.iter().all(|new| !same(old, new)));
     batch.extend(gone.map(|route| route_line("del", route)));
-    batch.extend(new.iter().filter(|new| !old.contains(new)).map(|route| route_line("replace", route)));
+    batch.extend(
+        new.iter().filter(|new| !old.contains(new)).map(|route| route_line("replace", route)),
+    );
     batch
 }
 
@@ -195,7 +221,8 @@ mod tests {
                 "link add name r1 mtu 1500 netns x-b type veth peer name b mtu 1500 netns x-r1",
                 "link add name r1 mtu 1400 netns x-h2 type veth peer name h2 mtu 1400 netns x-r1",
                 "link add name r2 mtu 1500 netns x-r1 type veth peer name r1 mtu 1500 netns x-r2",
-                "link add name sink mtu 1500 netns x-r2 type veth peer name r2 mtu 1500 netns x-sink",
+                "link add name sink mtu 1500 netns x-r2 type veth peer name r2 mtu 1500 netns \
+                 x-sink",
             ]
         );
     }
@@ -203,12 +230,15 @@ mod tests {
     #[test]
     fn a_wire_that_does_something_has_a_namespace_between_its_ends() {
         let text = fixture::TEXT.replace("mtu = 1400\n", "mtu = 1400\ndelay = \"5ms\"\n");
-        let plan = Plan::new(&fixture::parse(&text), |node| format!("x-{node}")).expect("it can be planned");
+        let plan = Plan::new(&fixture::parse(&text), |node| format!("x-{node}"))
+            .expect("it can be planned");
         assert_eq!(
             plan.wires[1..3],
             [
-                "link add name r1 mtu 1400 netns x-h2 type veth peer name end0 mtu 1400 netns x-1wire",
-                "link add name h2 mtu 1400 netns x-r1 type veth peer name end1 mtu 1400 netns x-1wire",
+                "link add name r1 mtu 1400 netns x-h2 type veth peer name end0 mtu 1400 netns \
+                 x-1wire",
+                "link add name h2 mtu 1400 netns x-r1 type veth peer name end1 mtu 1400 netns \
+                 x-1wire",
             ]
         );
         assert_eq!(plan.wires.len(), 5, "the others are veth pairs and no more");
@@ -228,11 +258,14 @@ mod tests {
         assert_eq!(addresses.len(), 2, "one IPv4, one IPv6: {addresses:?}");
         assert!(addresses.iter().all(|line| line.contains("dev r1")));
         // Three subnets that are not its own, in both families, all by r1.
-        let routes: Vec<_> = host.batch.iter().filter(|line| line.starts_with("route add")).collect();
+        let routes: Vec<_> =
+            host.batch.iter().filter(|line| line.starts_with("route add")).collect();
         assert_eq!(routes.len(), 6, "{routes:?}");
         assert!(routes.iter().all(|line| line.ends_with("dev r1") && line.contains(" via ")));
-        let up = host.batch.iter().position(|line| line == "link set dev r1 up").expect("it comes up");
-        let route = host.batch.iter().position(|line| line.starts_with("route")).expect("it has routes");
+        let up =
+            host.batch.iter().position(|line| line == "link set dev r1 up").expect("it comes up");
+        let route =
+            host.batch.iter().position(|line| line.starts_with("route")).expect("it has routes");
         assert!(up < route, "a route needs an interface that is up");
     }
 

@@ -19,7 +19,8 @@ const START: Duration = Duration::from_secs(15);
 /// How long it may take to stop before it is killed.
 const STOP: Duration = Duration::from_secs(3);
 
-/// A running router. Dropping it stops it; the kernel kills it when the lab's thread that started it ends in any other way.
+/// A running router. Dropping it stops it; the kernel kills it when the lab's thread that started
+/// it ends in any other way.
 #[derive(Debug)]
 pub(crate) struct RouterProcess {
     /// Its name in the scenario.
@@ -47,7 +48,8 @@ impl RouterProcess {
         let mut config = router.config.clone();
         config.router.control.clone_from(&socket);
         let cannot = |what: String| move |source| LabError::System { what, source };
-        fs::write(&file, router_toml::text(&config)).map_err(cannot(format!("write {}", file.display())))?;
+        fs::write(&file, router_toml::text(&config))
+            .map_err(cannot(format!("write {}", file.display())))?;
         let output = File::create(&log).map_err(cannot(format!("write {}", log.display())))?;
         let errors = output.try_clone().map_err(cannot(format!("write {}", log.display())))?;
 
@@ -91,7 +93,9 @@ impl RouterProcess {
                 Err(self.failed(&format!("ended by itself ({status})"), code))
             }
             Ok(None) => Ok(()),
-            Err(source) => Err(LabError::System { what: format!("look after router {}", self.name), source }),
+            Err(source) => {
+                Err(LabError::System { what: format!("look after router {}", self.name), source })
+            }
         }
     }
 
@@ -136,12 +140,18 @@ impl RouterProcess {
         let _ = self.child.wait();
     }
 
-    fn answer<T>(&mut self, command: &str, answer: Option<Result<T, ClientError>>) -> Result<T, LabError> {
+    fn answer<T>(
+        &mut self,
+        command: &str,
+        answer: Option<Result<T, ClientError>>,
+    ) -> Result<T, LabError> {
         match answer {
             Some(Ok(value)) => Ok(value),
-            Some(Err(ClientError::Refused(said))) => {
-                Err(LabError::Refused { router: self.name.clone(), command: command.to_owned(), said })
-            }
+            Some(Err(ClientError::Refused(said))) => Err(LabError::Refused {
+                router: self.name.clone(),
+                command: command.to_owned(),
+                said,
+            }),
             Some(Err(error)) => {
                 self.check_alive()?;
                 Err(self.failed(&format!("does not answer: {error}"), None))

@@ -1,4 +1,5 @@
-//! A router's configuration as the text of a `router.toml`: what the lab starts `evenkeel run` with.
+//! A router's configuration as the text of a `router.toml`: what the lab starts `evenkeel run`
+//! with.
 //!
 //! Every value is written out, defaults too, so that the file says what was measured.
 
@@ -8,8 +9,8 @@ mod cluster;
 use std::fmt::Display;
 
 use evenkeel_config::{
-    DisciplineConfig, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig, Work, key_text,
-    own_settings,
+    DisciplineConfig, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig, Work,
+    key_text, own_settings,
 };
 use evenkeel_core::Nanos;
 use evenkeel_core::class_map::Match;
@@ -50,7 +51,10 @@ pub(crate) fn text(config: &RouterConfig) -> String {
         file.insert("service".into(), Value::Array(services.collect()));
     }
     file.insert("class".into(), Value::Array(classes.collect()));
-    file.insert("link".into(), Value::Array(config.links.iter().map(|l| link(l, &names)).collect()));
+    file.insert(
+        "link".into(),
+        Value::Array(config.links.iter().map(|l| link(l, &names)).collect()),
+    );
     if let Some(fairdrop) = &config.fairdrop {
         file.insert("fairdrop".into(), written(entries(fairdrop, &names)));
     }
@@ -65,7 +69,8 @@ pub(crate) fn text(config: &RouterConfig) -> String {
 
 /// A table of keys and their values as a file has them.
 fn written(entries: impl IntoIterator<Item = (impl Display, String)>) -> Value {
-    let body: String = entries.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    let body: String =
+        entries.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
     Value::Table(body.parse().expect("every entry is a key and its value in TOML"))
 }
 
@@ -108,7 +113,9 @@ fn router(config: &RouterConfig) -> Table {
 
 fn service(service: &ServiceConfig) -> Value {
     let work = match &service.work {
-        Work::Spin(cycles) => table([("kind", "spin".into()), ("cycles", (cycles.0 as i64).into())]),
+        Work::Spin(cycles) => {
+            table([("kind", "spin".into()), ("cycles", (cycles.0 as i64).into())])
+        }
         Work::Acl(acl) => {
             let action = |permit: bool| Value::from(if permit { "permit" } else { "deny" });
             let rules = acl.rules.iter().map(|(matching, permit)| {
@@ -155,11 +162,14 @@ fn rule(matching: &Match) -> Table {
     let Match { dscp, source, destination, protocol, source_port, destination_port } = matching;
     let mut entry = Table::new();
     if let Some(set) = dscp {
-        let values = (0..64u8).filter(|value| set.contains(*value)).map(|value| i64::from(value).into());
+        let values =
+            (0..64u8).filter(|value| set.contains(*value)).map(|value| i64::from(value).into());
         entry.insert("dscp".into(), Value::Array(values.collect()));
     }
     let prefixes = [("source", source), ("destination", destination)];
-    for (key, prefix) in prefixes.iter().filter_map(|(key, prefix)| prefix.map(|prefix| (key, prefix))) {
+    for (key, prefix) in
+        prefixes.iter().filter_map(|(key, prefix)| prefix.map(|prefix| (key, prefix)))
+    {
         entry.insert((*key).into(), prefix.to_string().into());
     }
     if let Some(protocol) = protocol {
@@ -226,9 +236,15 @@ fn control(control: &LinkControl, classes: &[&str]) -> Value {
         ("aggregate", aggregate.into()),
         ("delay_weight", fraction(delay_weight)),
         ("delay_normal", by_class(classes, class.iter().map(|class| time(class.delay.normal())))),
-        ("delay_degraded", by_class(classes, class.iter().map(|class| time(class.delay.degraded())))),
+        (
+            "delay_degraded",
+            by_class(classes, class.iter().map(|class| time(class.delay.degraded()))),
+        ),
         ("loss_normal", by_class(classes, class.iter().map(|class| share(class.loss.normal())))),
-        ("loss_degraded", by_class(classes, class.iter().map(|class| share(class.loss.degraded())))),
+        (
+            "loss_degraded",
+            by_class(classes, class.iter().map(|class| share(class.loss.degraded()))),
+        ),
     ];
     table(rest.into_iter().chain(x_max))
 }
@@ -246,7 +262,8 @@ mod tests {
 
     fn survives(config: &RouterConfig) {
         let written = text(config);
-        let read = RouterConfig::parse(&written, "router.toml").unwrap_or_else(|e| panic!("{e}\n{written}"));
+        let read = RouterConfig::parse(&written, "router.toml")
+            .unwrap_or_else(|e| panic!("{e}\n{written}"));
         assert_eq!(&read, config, "{written}");
     }
 
@@ -286,7 +303,8 @@ mod tests {
         .unwrap_or_else(|e| panic!("{e}"));
         survives(&config);
         let mut other = config;
-        other.links[1].discipline = evenkeel_config::parse_discipline("{ kind = \"pfq\" }", &[]).unwrap();
+        other.links[1].discipline =
+            evenkeel_config::parse_discipline("{ kind = \"pfq\" }", &[]).unwrap();
         survives(&other);
     }
 
@@ -330,7 +348,8 @@ mod tests {
     fn every_rule_of_fairdrop_survives() {
         let rules = [
             "",
-            "on = false\ncpu = false\nweight = { heavy = 1000 }\ngroups = \"class\"\ngroup_weight = { light = 7 }",
+            "on = false\ncpu = false\nweight = { heavy = 1000 }\ngroups = \"class\"\ngroup_weight \
+             = { light = 7 }",
             "rule = { kind = \"kappa\", kappa = 1.234 }\ntheta = 0.95\nbandwidth = false",
             "rule = { kind = \"fixed\" }\nflows = 8\ncost = 350",
             "rule = { kind = \"mimd-batch\", up = 9.999 }\nthreshold = \"1538B\"",
@@ -338,7 +357,8 @@ mod tests {
         ];
         for rule in rules {
             let file = format!(
-                "[router]\ncycles = true\ncpu = 1\n[[port]]\nname = \"a\"\ninterface = \"a\"\n[[class]]\nname = \"light\"\n\
+                "[router]\ncycles = true\ncpu = 1\n[[port]]\nname = \"a\"\ninterface = \
+                 \"a\"\n[[class]]\nname = \"light\"\n\
                  [[class]]\nname = \"heavy\"\n[fairdrop]\n{rule}"
             );
             survives(&RouterConfig::parse(&file, "router.toml").unwrap_or_else(|e| panic!("{e}")));
@@ -368,12 +388,16 @@ mod tests {
         }
         for control in [
             "",
-            "on = false, limits = false, aggregate = \"mean\", delay_weight = 0.3, gain = 0.001, step = 0.015625",
-            "preset = \"voice\", loss_normal = { rest = 0.0123 }, delay_degraded = { marked = \"1.5s\" }",
+            "on = false, limits = false, aggregate = \"mean\", delay_weight = 0.3, gain = 0.001, \
+             step = 0.015625",
+            "preset = \"voice\", loss_normal = { rest = 0.0123 }, delay_degraded = { marked = \
+             \"1.5s\" }",
         ] {
             let text = format!(
-                "[[port]]\nname = \"a\"\ninterface = \"a\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"marked\"\n\
-                 [[link]]\nport = \"a\"\ndiscipline = {{ kind = \"lct\" }}\ncontrol = {{ kind = \"lct\", {control} }}"
+                "[[port]]\nname = \"a\"\ninterface = \"a\"\n[[class]]\nname = \
+                 \"rest\"\n[[class]]\nname = \"marked\"\n\
+                 [[link]]\nport = \"a\"\ndiscipline = {{ kind = \"lct\" }}\ncontrol = {{ kind = \
+                 \"lct\", {control} }}"
             );
             let parsed = RouterConfig::parse(&text, "r.toml").unwrap_or_else(|e| panic!("{e}"));
             config.links[0].discipline = parsed.links[0].discipline.clone();

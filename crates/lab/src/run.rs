@@ -30,7 +30,8 @@ use crate::{LabError, LabOptions};
 const LEAD: Nanos = Nanos::from_millis(200);
 /// How long queues may take to empty after the last packet was sent.
 const DRAIN: Duration = Duration::from_secs(3);
-/// A source that leaves out more than this part of its packets did not offer what the scenario says.
+/// A source that leaves out more than this part of its packets did not offer what the scenario
+/// says.
 const BEHIND: f64 = 0.02;
 
 /// What came out of a run.
@@ -40,7 +41,8 @@ pub struct Outcome {
     pub run: Run,
     /// The expectations, judged.
     pub judgements: Vec<Judgement>,
-    /// Things the user should know: a source that fell behind its schedule, packets lost by the lab itself.
+    /// Things the user should know: a source that fell behind its schedule, packets lost by the lab
+    /// itself.
     pub warnings: Vec<String>,
     /// Files written, the report page last.
     pub files: Vec<PathBuf>,
@@ -63,8 +65,8 @@ impl Outcome {
 /// Runs `scenario` on real packets and writes its results.
 ///
 /// # Errors
-/// Missing root, kernel features or programs ([`LabError::exit_code`] 3), values that a router refuses (2), failures on the way
-/// (1). Everything is torn down before it returns.
+/// Missing root, kernel features or programs ([`LabError::exit_code`] 3), values that a router
+/// refuses (2), failures on the way (1). Everything is torn down before it returns.
 pub fn run(scenario: &Scenario, options: &LabOptions) -> Result<Outcome, LabError> {
     let scenario = prepared(scenario, options)?;
     let progress = Progress::new(options.progress, &[(&scenario.name, scenario.duration)]);
@@ -118,7 +120,8 @@ pub(crate) struct Measured {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Runs a scenario whose times and mechanisms are as they shall be. Everything is torn down when it returns.
+/// Runs a scenario whose times and mechanisms are as they shall be. Everything is torn down when it
+/// returns.
 ///
 /// # Errors
 /// As [`run`].
@@ -128,9 +131,10 @@ pub(crate) fn measure(
     progress: &Progress,
 ) -> Result<Measured, LabError> {
     require(scenario)?;
-    let signals =
-        Signals::block().map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
-    // Each flow has a socket. Where the limit does not reach, its packets are counted as refused, and told.
+    let signals = Signals::block()
+        .map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
+    // Each flow has a socket. Where the limit does not reach, its packets are counted as refused,
+    // and told.
     let _ = sys::allow_as_many_files_as_possible();
     world::sweep();
     progress.say("making namespaces");
@@ -200,8 +204,9 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
     let numbered = scenario.traffic.iter().zip(0..);
     numbered
         .map(|(traffic, number)| {
-            let key = sampling::flow_key(scenario, traffic)
-                .ok_or_else(|| LabError::BadInput(format!("traffic {}: a host has no wire", traffic.name)))?;
+            let key = sampling::flow_key(scenario, traffic).ok_or_else(|| {
+                LabError::BadInput(format!("traffic {}: a host has no wire", traffic.name))
+            })?;
             Ok(FlowSpec {
                 name: traffic.name.clone(),
                 number,
@@ -230,7 +235,8 @@ impl Driver {
     }
 }
 
-/// A run that is going on. Fields go in this order: senders, sinks, routers, wires, then the namespaces they are in.
+/// A run that is going on. Fields go in this order: senders, sinks, routers, wires, then the
+/// namespaces they are in.
 struct Lab<'a> {
     sources: Vec<Driver>,
     knocks: Vec<Knocks>,
@@ -285,7 +291,8 @@ impl Lab<'_> {
     }
 
     fn counters(&mut self) -> Result<Counters, LabError> {
-        let routers = self.routers.iter_mut().map(RouterProcess::snapshot).collect::<Result<_, _>>()?;
+        let routers =
+            self.routers.iter_mut().map(RouterProcess::snapshot).collect::<Result<_, _>>()?;
         Ok(Counters { routers, sent: self.sources.iter().map(Driver::sent).collect() })
     }
 
@@ -293,12 +300,15 @@ impl Lab<'_> {
     fn start_traffic(&mut self, start: Nanos) -> Result<(), LabError> {
         for (traffic, spec) in self.scenario.traffic.iter().zip(&self.flows) {
             let knocks = self.scenario.measures_acceptance().then(Arc::default);
-            let sink =
-                (traffic.tool == Tool::Evenkeel).then(|| Sink::start(spec, knocks.clone())).transpose()?;
+            let sink = (traffic.tool == Tool::Evenkeel)
+                .then(|| Sink::start(spec, knocks.clone()))
+                .transpose()?;
             self.sinks.push(sink);
             self.knocks.push(knocks);
         }
-        for ((traffic, spec), knocks) in self.scenario.traffic.iter().zip(&self.flows).zip(&self.knocks) {
+        for ((traffic, spec), knocks) in
+            self.scenario.traffic.iter().zip(&self.flows).zip(&self.knocks)
+        {
             let own = match traffic.tool {
                 Tool::Evenkeel => Schedule::of(self.scenario, traffic, spec.number, start)?,
                 Tool::Iperf3 | Tool::DItg => None,
@@ -336,8 +346,10 @@ impl Lab<'_> {
         self.progress.say(&scenario.name);
         let mut run = describe::run(scenario, "lab");
         let first = self.counters()?;
-        let mut last =
-            Counters { routers: first.routers.clone(), sent: vec![Sent::default(); self.flows.len()] };
+        let mut last = Counters {
+            routers: first.routers.clone(),
+            sent: vec![Sent::default(); self.flows.len()],
+        };
         let cpu_before = (cpu_time("self"), self.router_cpu());
         self.wait(start, start)?;
 
@@ -345,11 +357,13 @@ impl Lab<'_> {
         let mut window_end = Nanos::ZERO;
         let mut unbalanced = Vec::new();
         while window_end < scenario.duration {
-            // A window that ends when a step is due is sampled first: it belongs to the step before.
+            // A window that ends when a step is due is sampled first: it belongs to the step
+            // before.
             while let Some(step) = steps.next_if(|step| step.at <= window_end) {
                 let mut mark = self.apply(step, start)?;
                 if step.changes_layout() {
-                    // Who is let in while the interfaces change is let in after the failure: the window that has just begun is the step's.
+                    // Who is let in while the interfaces change is let in after the failure: the
+                    // window that has just begun is the step's.
                     let begun = last.routers.iter().map(|router| Nanos(router.time_ns)).min();
                     mark.at_s = begun.unwrap_or(start).saturating_sub(start).as_secs_f64();
                 }
@@ -399,7 +413,8 @@ impl Lab<'_> {
         disappeared(sent, self.arrived + rest, lost, on_wires)
     }
 
-    /// What each direction of each wire has done: the wire's number, the end it begins at, its counts.
+    /// What each direction of each wire has done: the wire's number, the end it begins at, its
+    /// counts.
     fn wire_counts(&self) -> impl Iterator<Item = (usize, usize, WireCounts)> {
         self.wires.iter().flat_map(|(number, wire)| {
             let [there, back] = wire.counts();
@@ -429,7 +444,8 @@ impl Lab<'_> {
             run.notes.push(format!("{} They came out late by up to {late}.", wires::told(&totals)));
             if counts.own_losses > 0 {
                 warnings.push(format!(
-                    "wire {} to {}: {} frames found the lab's own queues full and were lost: the machine is too slow for this scenario",
+                    "wire {} to {}: {} frames found the lab's own queues full and were lost: the \
+                     machine is too slow for this scenario",
                     totals.from, totals.to, counts.own_losses
                 ));
             }
@@ -442,14 +458,21 @@ impl Lab<'_> {
         self.routers.iter().map(RouterProcess::cpu_time).sum()
     }
 
-    fn apply(&mut self, step: &evenkeel_scenario::Step, start: Nanos) -> Result<StepMark, LabError> {
+    fn apply(
+        &mut self,
+        step: &evenkeel_scenario::Step,
+        start: Nanos,
+    ) -> Result<StepMark, LabError> {
         if step.changes_layout() {
             self.lay_out(step)?;
         }
         for change in &step.set {
             let router = self.routers.iter_mut().find(|router| router.name == change.router);
             let router = router.ok_or_else(|| {
-                LabError::BadInput(format!("step {}: there is no router {}", step.name, change.router))
+                LabError::BadInput(format!(
+                    "step {}: there is no router {}",
+                    step.name, change.router
+                ))
             })?;
             router.set(change)?;
         }
@@ -460,8 +483,9 @@ impl Lab<'_> {
         })
     }
 
-    /// Interfaces go down; from then on all flows knock anew, and the kernel of every router gets the routes that are left, as a routing protocol would
-    /// give them: all routers at once, so that what flows wait for is not the lab.
+    /// Interfaces go down; from then on all flows knock anew, and the kernel of every router gets
+    /// the routes that are left, as a routing protocol would give them: all routers at once, so
+    /// that what flows wait for is not the lab.
     fn lay_out(&mut self, step: &evenkeel_scenario::Step) -> Result<(), LabError> {
         let index = self.scenario.step(&step.name).unwrap_or_default();
         let before = self.layout.replace(self.scenario.during(index));
@@ -482,7 +506,8 @@ impl Lab<'_> {
     }
 
     fn host_window(&mut self, last: &Counters, now: &Counters) -> HostWindow {
-        let sent = now.sent.iter().zip(&last.sent).map(|(now, last)| now.packets - last.packets).collect();
+        let sent =
+            now.sent.iter().zip(&last.sent).map(|(now, last)| now.packets - last.packets).collect();
         let arrived = self.sinks.iter().zip(&self.knocks).map(|(sink, knocks)| {
             let mut arrived = sink.as_ref().map(Sink::take).unwrap_or_default();
             if let Some(acceptance) = knocks {
@@ -520,14 +545,17 @@ impl Lab<'_> {
                 break now;
             }
             if begin.elapsed() > patience {
-                warnings
-                    .push(format!("{held} packets were still queued {patience:?} after the last was sent"));
+                warnings.push(format!(
+                    "{held} packets were still queued {patience:?} after the last was sent"
+                ));
                 break now;
             }
             std::thread::sleep(Duration::from_millis(10));
         };
         warnings.extend(last.routers.iter().flat_map(checks::conservation));
-        warnings.extend(self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())));
+        warnings.extend(
+            self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())),
+        );
         warnings.extend(self.unexplained(first, &last));
         warnings.extend(self.tell_wires(run));
         run.notes.extend(self.sources.iter().filter_map(|source| match source {
@@ -535,7 +563,8 @@ impl Lab<'_> {
             Driver::Own(_) => None,
         }));
         run.notes.push(format!(
-            "{} packets were forwarded by the routers, as their own counters show; their kernels forwarded none of the probe packets.",
+            "{} packets were forwarded by the routers, as their own counters show; their kernels \
+             forwarded none of the probe packets.",
             forwarded(first, &last)
         ));
         Ok(warnings)
@@ -546,7 +575,8 @@ impl Lab<'_> {
 fn change_all(world: &World, changes: &[(&String, Vec<String>)]) -> Result<(), LabError> {
     std::thread::scope(|scope| {
         let change = |(node, lines): &(&String, Vec<String>)| world.change(node, lines);
-        let running: Vec<_> = changes.iter().map(|of_node| scope.spawn(move || change(of_node))).collect();
+        let running: Vec<_> =
+            changes.iter().map(|of_node| scope.spawn(move || change(of_node))).collect();
         running.into_iter().try_for_each(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -554,13 +584,15 @@ fn change_all(world: &World, changes: &[(&String, Vec<String>)]) -> Result<(), L
     })
 }
 
-/// A sentence about packets that hosts sent, that did not arrive, and that no router and no wire counted as dropped or lost.
+/// A sentence about packets that hosts sent, that did not arrive, and that no router and no wire
+/// counted as dropped or lost.
 fn disappeared(sent: u64, arrived: u64, lost: u64, on_wires: u64) -> Option<String> {
     let told = arrived + lost + on_wires;
     (sent != told).then(|| {
         let difference = sent as i128 - told as i128;
         format!(
-            "hosts sent {sent} packets, {arrived} arrived, routers dropped {lost} and wires lost {on_wires}: {difference} unexplained (lost in the hosts' own kernels)"
+            "hosts sent {sent} packets, {arrived} arrived, routers dropped {lost} and wires lost \
+             {on_wires}: {difference} unexplained (lost in the hosts' own kernels)"
         )
     })
 }
@@ -580,7 +612,8 @@ fn behind(flow: &str, sent: Sent) -> Option<String> {
     let missing = (sent.skipped + sent.refused) as f64 / asked.max(1) as f64;
     (missing > BEHIND).then(|| {
         format!(
-            "{flow} fell behind its schedule: {:.1} % of {asked} packets were not sent in time (late by up to {}); the machine is too slow for this scenario",
+            "{flow} fell behind its schedule: {:.1} % of {asked} packets were not sent in time \
+             (late by up to {}); the machine is too slow for this scenario",
             missing * 100.0,
             sent.worst_late
         )

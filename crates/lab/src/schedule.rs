@@ -78,10 +78,12 @@ impl Schedule {
         Ok(Self { packets, skipped: 0, longest: config.ip_len, flows: 1 })
     }
 
-    /// That of a `[[traffic]]` with this number; times count from `start`. `None` if the lab's own sources do not make its packets.
+    /// That of a `[[traffic]]` with this number; times count from `start`. `None` if the lab's own
+    /// sources do not make its packets.
     ///
     /// # Errors
-    /// [`LabError::BadInput`] for values out of range, and a recording that cannot be read or does not fit the wires.
+    /// [`LabError::BadInput`] for values out of range, and a recording that cannot be read or does
+    /// not fit the wires.
     pub(crate) fn of(
         scenario: &Scenario,
         traffic: &Traffic,
@@ -90,12 +92,17 @@ impl Schedule {
     ) -> Result<Option<Self>, LabError> {
         let refused = |why: String| LabError::refused(&traffic.place, &traffic.name, &why);
         let invalid = |error: SourceError| refused(error.to_string());
-        let (packets, longest, flows) = match source_of(scenario, traffic, u64::from(number), start) {
+        let (packets, longest, flows) = match source_of(scenario, traffic, u64::from(number), start)
+        {
             SourceKind::Tcp | SourceKind::TcpFlows(_) => return Ok(None),
             SourceKind::Flow(config) => {
-                // The first flow has the randomness that the simulator's has, and each of the others too.
+                // The first flow has the randomness that the simulator's has, and each of the
+                // others too.
                 let sources = (0..u64::from(traffic.flows)).map(|flow| {
-                    Source::new(SourceConfig { stream: config.stream + flow * FLOW_STREAMS, ..config })
+                    Source::new(SourceConfig {
+                        stream: config.stream + flow * FLOW_STREAMS,
+                        ..config
+                    })
                 });
                 let sources = sources.collect::<Result<_, _>>().map_err(invalid)?;
                 (Packets::Many(Many::new(sources)), traffic.size, u64::from(traffic.flows))
@@ -105,7 +112,8 @@ impl Schedule {
                 (Packets::Flows(Box::new(flows)), traffic.size, SOURCE_PORTS)
             }
             SourceKind::Recording => {
-                let path = traffic.recording.as_deref().ok_or_else(|| refused("no recording".into()))?;
+                let path =
+                    traffic.recording.as_deref().ok_or_else(|| refused("no recording".into()))?;
                 let packets = recording::read(path).map_err(|error| refused(error.to_string()))?;
                 let longest = packets.iter().map(|(_, ip_len)| *ip_len).max().unwrap_or(SHORTEST);
                 let mtu = least_mtu(scenario, traffic);
@@ -123,8 +131,8 @@ impl Schedule {
         Ok(Some(Self { packets, skipped: 0, longest: longest.max(SHORTEST), flows }))
     }
 
-    /// The next packet; those that are overdue by more than 20 ms are left out and counted, because a burst of them would not be
-    /// the traffic that was asked for.
+    /// The next packet; those that are overdue by more than 20 ms are left out and counted, because
+    /// a burst of them would not be the traffic that was asked for.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Due> {
         loop {
             let (at, ip_len, flow) = match &mut self.packets {
@@ -133,7 +141,9 @@ impl Schedule {
                     many.ask(flow);
                     (at, ip_len, flow as u64)
                 }
-                Packets::Flows(flows) => flows.next().map(|e| (e.at, e.ip_len, e.flow % SOURCE_PORTS))?,
+                Packets::Flows(flows) => {
+                    flows.next().map(|e| (e.at, e.ip_len, e.flow % SOURCE_PORTS))?
+                }
                 Packets::Replay(replay) => replay.next().map(|e| (e.at, e.ip_len, 0))?,
             };
             if at.saturating_add(CATCH_UP) >= now {
@@ -192,12 +202,15 @@ mod tests {
         let together = all(schedule);
         assert!(together.windows(2).all(|pair| pair[0].at <= pair[1].at));
         for flow in 0..5 {
-            let SourceKind::Flow(config) = source_of(&scenario, traffic, flow * FLOW_STREAMS, start) else {
+            let SourceKind::Flow(config) =
+                source_of(&scenario, traffic, flow * FLOW_STREAMS, start)
+            else {
                 panic!("it is one flow at a time");
             };
             let alone: Vec<_> =
                 all(Schedule::flow(config).expect("valid")).iter().map(|due| due.at).collect();
-            let among: Vec<_> = together.iter().filter(|due| due.flow == flow).map(|due| due.at).collect();
+            let among: Vec<_> =
+                together.iter().filter(|due| due.flow == flow).map(|due| due.at).collect();
             assert_eq!(among, alone, "flow {flow}");
         }
     }
@@ -230,7 +243,8 @@ mod tests {
             ),
         );
         let scenario = fixture::parse(&text);
-        let error = Schedule::of(&scenario, &scenario.traffic[1], 1, Nanos::ZERO).expect_err("1400 is less");
+        let error = Schedule::of(&scenario, &scenario.traffic[1], 1, Nanos::ZERO)
+            .expect_err("1400 is less");
         assert_eq!(error.exit_code(), 2);
         let text = error.to_string();
         assert!(

@@ -18,7 +18,11 @@ pub(crate) const ALWAYS: [(&str, &str, &str); 3] = [
 pub(crate) fn require(
     (program, what_for, package): (&'static str, &'static str, &'static str),
 ) -> Result<(), LabError> {
-    if is_installed(program) { Ok(()) } else { Err(LabError::MissingTool { program, what_for, package }) }
+    if is_installed(program) {
+        Ok(())
+    } else {
+        Err(LabError::MissingTool { program, what_for, package })
+    }
 }
 
 #[cfg(test)]
@@ -27,7 +31,8 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_named_with_its_package() {
-        let error = require(("no-such-program-here", "testing", "no-package")).expect_err("it is missing");
+        let error =
+            require(("no-such-program-here", "testing", "no-package")).expect_err("it is missing");
         assert_eq!(error.exit_code(), 3);
         assert!(error.to_string().contains("apt-get install no-package"), "{error}");
         require(("sh", "testing", "dash")).expect("a shell is always there");

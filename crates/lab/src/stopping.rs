@@ -21,7 +21,8 @@ pub(crate) struct Stopping {
 }
 
 impl Stopping {
-    /// Starts `work`, which looks now and then (each [`PATIENCE`]) whether it shall end. Timers of the thread are exact.
+    /// Starts `work`, which looks now and then (each [`PATIENCE`]) whether it shall end. Timers of
+    /// the thread are exact.
     ///
     /// # Errors
     /// The system has no room for another thread.

@@ -1,7 +1,7 @@
 //! Flows of real programs: iperf3 and D-ITG.
 //!
-//! What they send is not stamped by the lab, so rows of their classes have no offered rate and no end-to-end delay; the routers' counters and the
-//! programs' own reports stand.
+//! What they send is not stamped by the lab, so rows of their classes have no offered rate and no
+//! end-to-end delay; the routers' counters and the programs' own reports stand.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ pub(crate) struct ToolFlow {
 }
 
 impl ToolFlow {
-    /// Starts the server now and the client when the flow begins; times count from `start`. What the client prints goes into `folder`.
+    /// Starts the server now and the client when the flow begins; times count from `start`. What
+    /// the client prints goes into `folder`.
     ///
     /// # Errors
     /// The namespaces, or a program that cannot be started.
@@ -53,7 +54,9 @@ impl ToolFlow {
         let server = spawn(&spec.to, &server, Duration::ZERO, None)?;
         let client = spawn(&spec.from, &client, wait, Some(&output));
         match client {
-            Ok(client) => Ok(Self { name: spec.name.clone(), tool: traffic.tool, server, client, output }),
+            Ok(client) => {
+                Ok(Self { name: spec.name.clone(), tool: traffic.tool, server, client, output })
+            }
             Err(error) => {
                 end(server);
                 Err(error)
@@ -82,7 +85,9 @@ impl ToolFlow {
             Tool::Iperf3 => iperf3_report(&text),
             Tool::DItg | Tool::Evenkeel => None,
         };
-        let last = || text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let last = || {
+            text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing")
+        };
         format!("{}: {}", self.name, told.unwrap_or_else(|| last().trim().to_owned()))
     }
 }
@@ -101,7 +106,8 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Starts a command inside a namespace after a while. `exec` keeps the process number, so killing it kills the program.
+/// Starts a command inside a namespace after a while. `exec` keeps the process number, so killing
+/// it kills the program.
 fn spawn(
     namespace: &str,
     words: &[String],
@@ -110,7 +116,9 @@ fn spawn(
 ) -> Result<Child, LabError> {
     let failed = |source| LabError::System { what: format!("start {}", words[0]), source };
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("sleep {:.3}; exec \"$@\"", wait.as_secs_f64()), "sh"]).args(words);
+    command
+        .args(["-c", &format!("sleep {:.3}; exec \"$@\"", wait.as_secs_f64()), "sh"])
+        .args(words);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(path) = output {
         command.stdout(File::create(path).map_err(failed)?);
@@ -139,14 +147,18 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
         _ => ("-t", whole_seconds),
     };
     let mut client: Vec<_> =
-        ["iperf3", "-c", &address, "-p", &port, until, &amount, "-S", &tos, "-J"].map(str::to_owned).into();
+        ["iperf3", "-c", &address, "-p", &port, until, &amount, "-S", &tos, "-J"]
+            .map(str::to_owned)
+            .into();
     if traffic.flows > 1 {
         client.extend(["-P".into(), traffic.flows.to_string()]);
     }
     let (rate, payload) = payload_rate(spec, traffic);
     if let TrafficKind::Tcp { congestion, .. } = traffic.kind {
-        // A segment's share of the packet without options, which is what the maximum segment size means.
-        let segment = traffic.size.0.saturating_sub(if spec.destination.is_ipv6() { 60 } else { 40 });
+        // A segment's share of the packet without options, which is what the maximum segment size
+        // means.
+        let segment =
+            traffic.size.0.saturating_sub(if spec.destination.is_ipv6() { 60 } else { 40 });
         client.extend(["-C".into(), congestion.name().into(), "-M".into(), segment.to_string()]);
         return (server, client);
     }
@@ -157,7 +169,8 @@ fn iperf3(spec: &FlowSpec, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
     (server, client)
 }
 
-/// Bits of payload per second, and payload of a packet, that make the scenario's rate and size of IP packets.
+/// Bits of payload per second, and payload of a packet, that make the scenario's rate and size of
+/// IP packets.
 fn payload_rate(spec: &FlowSpec, traffic: &Traffic) -> (f64, u64) {
     let payload = traffic.size.0.saturating_sub(payload::headers(spec.destination.ip()));
     (traffic.rate.0 as f64 * payload as f64 / traffic.size.0 as f64, payload)
@@ -222,10 +235,13 @@ pub(crate) fn cannot(traffic: &Traffic) -> Option<String> {
         Tool::DItg => ("D-ITG", 1),
     };
     if let TrafficKind::Flows { .. } | TrafficKind::Replay = traffic.kind {
-        return Some(format!("{name} does not send flows that come and go, or recordings; leave `tool` out"));
+        return Some(format!(
+            "{name} does not send flows that come and go, or recordings; leave `tool` out"
+        ));
     }
-    (traffic.flows > most)
-        .then(|| format!("{name} sends at most {most} flows at once, and this is {}", traffic.flows))
+    (traffic.flows > most).then(|| {
+        format!("{name} sends at most {most} flows at once, and this is {}", traffic.flows)
+    })
 }
 
 /// What the tools of a scenario need installed.
@@ -254,9 +270,15 @@ mod tests {
         let says = iperf3_report(udp).expect("it is a report");
         assert_eq!(says, "iperf3 says: 9.50 Mbit/s of payload, 3 of 1000 packets lost");
         let tcp = r#"{"end":{"sum_sent":{"bits_per_second":5e6},"sum_received":{"bits_per_second":4e6}}}"#;
-        assert_eq!(iperf3_report(tcp).expect("it is"), "iperf3 says: 4.00 Mbit/s of payload received");
+        assert_eq!(
+            iperf3_report(tcp).expect("it is"),
+            "iperf3 says: 4.00 Mbit/s of payload received"
+        );
         let error = r#"{"end":{},"error":"unable to connect to server"}"#;
-        assert_eq!(iperf3_report(error).expect("it is"), "iperf3 says: unable to connect to server");
+        assert_eq!(
+            iperf3_report(error).expect("it is"),
+            "iperf3 says: unable to connect to server"
+        );
         assert_eq!(iperf3_report("no JSON"), None);
     }
 }

@@ -1,17 +1,22 @@
-//! Wires that are slow, long, lossy or untidy: a bridge between two veth pairs that treats packets as the simulator's wires do.
+//! Wires that are slow, long, lossy or untidy: a bridge between two veth pairs that treats packets
+//! as the simulator's wires do.
 //!
 //! ```text
 //!  node a ══ veth ══ end0 [ namespace of the wire ] end1 ══ veth ══ node b
 //! ```
 //!
-//! The element is the simulator's own ([`evenkeel_traffic::emulate`]), one for each direction with the randomness it has there, fed with the
-//! kernel's receive stamps; so what becomes of the n-th packet is the same in both worlds. A thread waits for frames and for the next
-//! one to come out (`epoll`, a timer); it lets out what is due, late by what the scheduler of the machine makes it late, never early.
+//! The element is the simulator's own ([`evenkeel_traffic::emulate`]), one for each direction with
+//! the randomness it has there, fed with the kernel's receive stamps; so what becomes of the n-th
+//! packet is the same in both worlds. A thread waits for frames and for the next one to come out
+//! (`epoll`, a timer); it lets out what is due, late by what the scheduler of the machine makes it
+//! late, never early.
 //!
-//! Only IP packets on their way between nodes are treated. ARP, neighbour discovery and other conversations of the kernels on the link pass at
-//! once: the simulated world has none. Until [`Wire::engage`] everything does, so that what is checked before the measurement is not lost.
+//! Only IP packets on their way between nodes are treated. ARP, neighbour discovery and other
+//! conversations of the kernels on the link pass at once: the simulated world has none. Until
+//! [`Wire::engage`] everything does, so that what is checked before the measurement is not lost.
 //!
-//! Memory: [`MOST_HELD`] frames, taken as they are needed. Frames that find none free are counted as the lab's own losses, and told.
+//! Memory: [`MOST_HELD`] frames, taken as they are needed. Frames that find none free are counted
+//! as the lab's own losses, and told.
 
 use std::cmp::Ordering as Order;
 use std::collections::{BinaryHeap, VecDeque};
@@ -33,7 +38,8 @@ use evenkeel_world::payload::Stamp;
 use crate::LabError;
 use crate::stopping::{PATIENCE, Stopping};
 
-/// The interfaces in the namespace of a wire: that which is joined to its first end, and to its second.
+/// The interfaces in the namespace of a wire: that which is joined to its first end, and to its
+/// second.
 pub(crate) const ENDS: [&str; 2] = ["end0", "end1"];
 /// Frames that both directions of a wire hold at most.
 pub(crate) const MOST_HELD: usize = 32_768;
@@ -53,7 +59,8 @@ pub(crate) struct WireCounts {
     pub(crate) emulator: EmulatorCounters,
     /// Packets that it has on their way.
     pub(crate) held: u64,
-    /// Packets of the lab's own sources that it did not let through (among `lost` and `overflowed`).
+    /// Packets of the lab's own sources that it did not let through (among `lost` and
+    /// `overflowed`).
     pub(crate) missing: u64,
     /// Frames lost for want of memory or time, by the lab and not by the wire.
     pub(crate) own_losses: u64,
@@ -75,8 +82,9 @@ struct Shared {
 }
 
 impl Wire {
-    /// Opens both ends in the namespace of the wire and begins to carry frames, none of them treated yet. `emulators` are those from the
-    /// first end to the second and back; `folder` is for notes about what was switched off.
+    /// Opens both ends in the namespace of the wire and begins to carry frames, none of them
+    /// treated yet. `emulators` are those from the first end to the second and back; `folder` is
+    /// for notes about what was switched off.
     ///
     /// # Errors
     /// The interfaces cannot be opened, or their offloads cannot be switched off.
@@ -86,12 +94,18 @@ impl Wire {
         mtu: u16,
         folder: &Path,
     ) -> Result<Self, LabError> {
-        let cannot = |source| LabError::System { what: format!("open the ends of {namespace}"), source };
+        let cannot =
+            |source| LabError::System { what: format!("open the ends of {namespace}"), source };
         let max_frame = (u32::from(mtu) + FRAME_HEADERS).max(1518);
         let opened = sys::in_netns(namespace, || -> Result<_, PortError> {
-            let offloads = [Offloads::disable(ENDS[0], folder)?, Offloads::disable(ENDS[1], folder)?];
-            let options = AfPacketOptions { max_frame, promiscuous: true, ..AfPacketOptions::default() };
-            Ok((offloads, [AfPacketPort::open(ENDS[0], options)?, AfPacketPort::open(ENDS[1], options)?]))
+            let offloads =
+                [Offloads::disable(ENDS[0], folder)?, Offloads::disable(ENDS[1], folder)?];
+            let options =
+                AfPacketOptions { max_frame, promiscuous: true, ..AfPacketOptions::default() };
+            Ok((
+                offloads,
+                [AfPacketPort::open(ENDS[0], options)?, AfPacketPort::open(ENDS[1], options)?],
+            ))
         });
         let (offloads, ports) =
             opened.map_err(cannot)?.map_err(|error| cannot(std::io::Error::other(error)))?;
@@ -196,7 +210,8 @@ impl Bridge {
         let mut events = Vec::new();
         let mut due = None;
         while !stop.load(Ordering::Relaxed) {
-            // A poller that fails would fail for ever; what the wire then does not carry is told at the end.
+            // A poller that fails would fail for ever; what the wire then does not carry is told at
+            // the end.
             let armed = due.map_or_else(|| timer.disarm(), |at| timer.arm(at));
             if armed.and_then(|()| poller.wait(&mut events, Some(nanos(PATIENCE)))).is_err() {
                 return;
@@ -212,7 +227,8 @@ impl Bridge {
         let mut next = None;
         for near in 0..2 {
             let now = sys::monotonic_now();
-            while self.ports[near].rx_burst(&mut self.pool, now, &mut self.received, BURST) == BURST {
+            while self.ports[near].rx_burst(&mut self.pool, now, &mut self.received, BURST) == BURST
+            {
                 self.take_in(near, engaged);
             }
             self.take_in(near, engaged);
@@ -245,7 +261,8 @@ impl Bridge {
             {
                 frame.set_partial_checksum(false);
             }
-            let Some(headers) = headers.filter(|headers| engaged && is_traffic(pool.bytes(&frame), headers))
+            let Some(headers) =
+                headers.filter(|headers| engaged && is_traffic(pool.bytes(&frame), headers))
             else {
                 direction.out.push_back(frame);
                 continue;
@@ -267,7 +284,8 @@ impl Bridge {
     /// Puts the counts where the lab reads them.
     fn tell(&mut self, engaged: bool) {
         let now = sys::monotonic_now();
-        if engaged && (self.lost_before.is_none() || now >= self.looked.saturating_add(LOOK_EVERY)) {
+        if engaged && (self.lost_before.is_none() || now >= self.looked.saturating_add(LOOK_EVERY))
+        {
             self.looked = now;
             let lost = [lost_by(&mut self.ports[0]), lost_by(&mut self.ports[1])];
             let before = *self.lost_before.get_or_insert(lost);
@@ -278,7 +296,8 @@ impl Bridge {
         let mut counts = sys::lock(&self.shared.counts);
         for (told, direction) in counts.iter_mut().zip(&self.directions) {
             let held = (direction.on_the_way.len() + direction.out.len()) as u64;
-            *told = WireCounts { emulator: *direction.emulator.counters(), held, ..direction.counts };
+            *told =
+                WireCounts { emulator: *direction.emulator.counters(), held, ..direction.counts };
         }
     }
 }
@@ -293,7 +312,8 @@ const fn nanos(time: std::time::Duration) -> Nanos {
     Nanos(time.as_nanos() as u64)
 }
 
-/// Whether a packet is on its way between nodes, rather than part of what kernels say to their neighbours on the link.
+/// Whether a packet is on its way between nodes, rather than part of what kernels say to their
+/// neighbours on the link.
 fn is_traffic(frame: &[u8], headers: &Headers) -> bool {
     // RFC 4861: router and neighbour solicitation and advertisement, redirect.
     let discovery = headers.flow.protocol == protocol::ICMPV6
@@ -321,17 +341,20 @@ mod tests {
     use evenkeel_world::{Arrived, wires};
     use std::time::Duration;
 
-    /// Two hosts, one wire between them; and a router, without which there is no scenario, elsewhere.
+    /// Two hosts, one wire between them; and a router, without which there is no scenario,
+    /// elsewhere.
     fn two_hosts(quality: &str, traffic: &str) -> Scenario {
         fixture::parse(&format!(
-            "name = \"test/wire\"\ntitle = \"one wire\"\nseed = 5\nduration = \"1s\"\nsample = \"100ms\"\nsettle = \"0s\"\n\
+            "name = \"test/wire\"\ntitle = \"one wire\"\nseed = 5\nduration = \"1s\"\nsample = \
+             \"100ms\"\nsettle = \"0s\"\n\
              [[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[router]]\nname = \"r\"\n\
              [[wire]]\nends = [\"a\", \"b\"]\n{quality}\n[[wire]]\nends = [\"b\", \"r\"]\n\
              [[traffic]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{traffic}\n"
         ))
     }
 
-    /// What arrived of the scenario's traffic, what was sent of it, and what the wire did; `None` without root.
+    /// What arrived of the scenario's traffic, what was sent of it, and what the wire did; `None`
+    /// without root.
     fn carried(quality: &str, traffic: &str) -> Option<(Arrived, u64, WireCounts)> {
         if !available(&format!("a wire with {quality}")) {
             return None;
@@ -340,7 +363,8 @@ mod tests {
         let mut world = World::new().expect("a folder");
         let plan = Plan::new(&scenario, |node| world.namespace(node)).expect("it can be planned");
         world.build(&plan).expect("namespaces");
-        let emulators = [0, 1].map(|near| wires::emulator(&scenario, 0, near).expect("valid").expect("one"));
+        let emulators =
+            [0, 1].map(|near| wires::emulator(&scenario, 0, near).expect("valid").expect("one"));
         let namespace = world.namespace(&wire_node(0));
         let wire = Wire::start(&namespace, emulators, 1500, world.folder()).expect("it carries");
         // Not lost, whatever the wire does to what comes later.
@@ -383,7 +407,8 @@ mod tests {
         let Some((arrived, sent, counts)) = carried("loss = 0.1", FAST) else { return };
         let scenario = two_hosts("loss = 0.1", FAST);
         let mut same = wires::emulator(&scenario, 0, 0).expect("valid").expect("it loses packets");
-        let lost = (0..sent).filter(|n| same.send(Nanos(*n), Bytes(538)) == Fate::Lost).count() as u64;
+        let lost =
+            (0..sent).filter(|n| same.send(Nanos(*n), Bytes(538)) == Fate::Lost).count() as u64;
         assert_eq!(counts.emulator.lost, lost, "the same packets are lost, of {sent}");
         assert_eq!(arrived.packets, sent - lost);
         assert!(lost > sent / 20 && lost < sent / 5, "{lost} of {sent}");
@@ -400,18 +425,31 @@ mod tests {
         };
         let delays = arrived.delays.told();
         let overtaking = counts.emulator.overtaking;
-        assert!(overtaking > 0 && arrived.reordered > 0, "{overtaking} overtook, {}", arrived.reordered);
+        assert!(
+            overtaking > 0 && arrived.reordered > 0,
+            "{overtaking} overtook, {}",
+            arrived.reordered
+        );
         // Each that took the delay took all of it.
         let least = (sent - overtaking) * 20_000_000;
         assert!(delays.sum_ns >= least, "{} us of {}", delays.sum_ns / 1000, least / 1000);
-        let early = delays.buckets.iter().filter(|(from, _)| *from < 15_000_000).map(|(_, n)| n).sum::<u64>();
-        assert!(early.abs_diff(overtaking) <= sent / 50, "{early} came early, {overtaking} overtook");
+        let early = delays
+            .buckets
+            .iter()
+            .filter(|(from, _)| *from < 15_000_000)
+            .map(|(_, n)| n)
+            .sum::<u64>();
+        assert!(
+            early.abs_diff(overtaking) <= sent / 50,
+            "{early} came early, {overtaking} overtook"
+        );
     }
 
     #[test]
     fn a_slow_wire_carries_its_rate_and_its_queue_is_bounded() {
         let quality = "rate = \"4Mbit/s\"\nqueue = 10";
-        let Some((arrived, _, counts)) = carried(quality, "rate = \"8Mbit/s\"\nsize = \"962B\"\njitter = 0")
+        let Some((arrived, _, counts)) =
+            carried(quality, "rate = \"8Mbit/s\"\nsize = \"962B\"\njitter = 0")
         else {
             return;
         };

@@ -47,8 +47,10 @@ impl World {
     pub(crate) fn new() -> Result<Self, LabError> {
         let namespaces = Namespaces::new();
         let path = std::env::temp_dir().join(namespaces.name_of("files"));
-        fs::create_dir_all(&path)
-            .map_err(|source| LabError::System { what: format!("make {}", path.display()), source })?;
+        fs::create_dir_all(&path).map_err(|source| LabError::System {
+            what: format!("make {}", path.display()),
+            source,
+        })?;
         Ok(Self { namespaces, folder: Folder(path) })
     }
 
@@ -68,9 +70,9 @@ impl World {
     /// The first thing that the kernel refuses.
     pub(crate) fn build(&mut self, plan: &Plan) -> Result<(), LabError> {
         for node in &plan.nodes {
-            self.namespaces
-                .add(&node.node)
-                .map_err(|error| refused(format!("make a network namespace for {}", node.node), error))?;
+            self.namespaces.add(&node.node).map_err(|error| {
+                refused(format!("make a network namespace for {}", node.node), error)
+            })?;
             self.set(node)?;
         }
         shell::feed(&["ip", "-batch", "-"], &lines(&plan.wires))
@@ -80,8 +82,8 @@ impl World {
             shell::feed(&["ip", "-n", &namespace, "-batch", "-"], &lines(&node.batch))?;
             for interface in &node.offloads {
                 let words = [
-                    "ip", "netns", "exec", &namespace, "ethtool", "-K", interface, "tx", "off", "tso", "off",
-                    "gso", "off",
+                    "ip", "netns", "exec", &namespace, "ethtool", "-K", interface, "tx", "off",
+                    "tso", "off", "gso", "off",
                 ];
                 shell::output(&words)?;
             }
@@ -100,7 +102,8 @@ impl World {
         Ok(())
     }
 
-    /// Writes the kernel settings of a node, from inside its namespace: `/proc/sys/net` shows that of the reader.
+    /// Writes the kernel settings of a node, from inside its namespace: `/proc/sys/net` shows that
+    /// of the reader.
     fn set(&self, node: &NodePlan) -> Result<(), LabError> {
         let namespace = self.namespace(&node.node);
         let written = sys::in_netns(&namespace, || {
@@ -130,12 +133,14 @@ impl World {
         for ping in pings {
             let namespace = self.namespace(&ping.from);
             let to = ping.to.to_string();
-            let words = ["ip", "netns", "exec", &namespace, "ping", "-n", "-q", "-c", "1", "-W", "1", &to];
+            let words =
+                ["ip", "netns", "exec", &namespace, "ping", "-n", "-q", "-c", "1", "-W", "1", &to];
             let begin = Instant::now();
             while let Err(error) = shell::output(&words) {
                 if begin.elapsed() > Duration::from_secs(5) {
                     return Err(LabError::Check(format!(
-                        "{} does not reach {to} through the kernel, before any router was started: {error}",
+                        "{} does not reach {to} through the kernel, before any router was started: \
+                         {error}",
                         ping.from
                     )));
                 }

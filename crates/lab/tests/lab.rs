@@ -1,4 +1,5 @@
-//! Whole runs between namespaces: what they find, and that nothing is left behind however they end. Needs root, else skipped.
+//! Whole runs between namespaces: what they find, and that nothing is left behind however they end.
+//! Needs root, else skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -104,7 +105,8 @@ fn evenkeel() -> PathBuf {
             }
             let deps = std::env::current_exe().expect("this program has a path");
             let folder = deps.ancestors().nth(2).expect("target/<profile>/deps/<program>");
-            let profile = folder.file_name().and_then(|name| name.to_str()).expect("a profile's folder");
+            let profile =
+                folder.file_name().and_then(|name| name.to_str()).expect("a profile's folder");
             let profile = if profile == "debug" { "dev" } else { profile };
             let mut build = Command::new(env!("CARGO"));
             build.args(["build", "--quiet", "--package", "evenkeel", "--profile", profile]);
@@ -133,11 +135,14 @@ fn traces(pid: u32) -> Vec<PathBuf> {
         .filter_map(|folder| std::fs::read_dir(folder).ok())
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&head)))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&head))
+        })
         .collect()
 }
 
-/// Namespaces of this test's own labs, each run of which has another number; the tests of this file run side by side.
+/// Namespaces of this test's own labs, each run of which has another number; the tests of this file
+/// run side by side.
 fn own_namespaces_of(node: &str) -> Vec<String> {
     let names = traces(std::process::id()).into_iter().filter_map(|path| {
         let name = path.file_name()?.to_str()?.to_owned();
@@ -156,7 +161,8 @@ fn pids_in(namespace: &str) -> Vec<String> {
 /// The router that runs inside; not the commands that pass through while the namespace is set up.
 fn router_in(namespace: &str) -> Option<String> {
     let is_router = |pid: &String| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "evenkeel")
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name.trim() == "evenkeel")
     };
     pids_in(namespace).into_iter().find(is_router)
 }
@@ -175,7 +181,8 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn verdicts(outcome: &Outcome) -> Vec<String> {
-    let told = outcome.judgements.iter().map(|j| format!("{}: {:?} {:?}", j.name, j.verdict, j.measured));
+    let told =
+        outcome.judgements.iter().map(|j| format!("{}: {:?} {:?}", j.name, j.verdict, j.measured));
     told.collect()
 }
 
@@ -189,13 +196,18 @@ fn a_run_finds_what_is_so_and_writes_it_down() {
     assert!(outcome.passed(), "{:#?}", verdicts(&outcome));
     assert_eq!(outcome.judgements.len(), 4);
     for file in ["samples.csv", "calls.csv", "summary.json", "report.html"] {
-        assert!(out.path().join(file).metadata().is_ok_and(|file| file.len() > 0), "{file} is written");
+        assert!(
+            out.path().join(file).metadata().is_ok_and(|file| file.len() > 0),
+            "{file} is written"
+        );
     }
     let steps: Vec<_> = outcome.run.steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(steps, ["start", "weighted"]);
     // 15 windows of two classes; only the link that flows pass.
     assert_eq!(outcome.run.samples.len(), 30);
-    assert!(outcome.run.samples.iter().all(|sample| sample.link == "sink" && sample.offered.is_some()));
+    assert!(
+        outcome.run.samples.iter().all(|sample| sample.link == "sink" && sample.offered.is_some())
+    );
     let conservation: Vec<_> = outcome.warnings.iter().filter(|text| text.contains("!=")).collect();
     assert!(conservation.is_empty(), "{conservation:?}");
 }
@@ -291,7 +303,9 @@ fn a_router_that_is_killed_ends_the_run_and_nothing_is_left() {
     assert!(matches!(error, LabError::Router { .. }), "{error}");
     let left: Vec<_> = traces(std::process::id())
         .into_iter()
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+        })
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }

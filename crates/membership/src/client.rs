@@ -37,7 +37,8 @@ struct Session {
 }
 
 impl Client {
-    /// Starts the thread. `send` gives a configuration to the router; `report` is told what a person should know.
+    /// Starts the thread. `send` gives a configuration to the router; `report` is told what a
+    /// person should know.
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
@@ -110,8 +111,9 @@ impl Session {
 
     /// From connecting until something fails, or until it is to stop.
     async fn session(&mut self) -> Result<(), String> {
-        let options =
-            ConnectOptions::new().with_connect_timeout(PATIENCE).with_keep_alive(PATIENCE, PATIENCE);
+        let options = ConnectOptions::new()
+            .with_connect_timeout(PATIENCE)
+            .with_keep_alive(PATIENCE, PATIENCE);
         let connect = etcd_client::Client::connect(&self.section.endpoints, Some(options));
         let mut client = within("connecting", connect).await?;
         let lease_time = Duration::from_nanos(self.section.lease.0);
@@ -120,7 +122,8 @@ impl Session {
         let key = format!("{}/{}", self.section.prefix, lock(&self.merger).alive_key());
         let alive = client.put(key, "", Some(PutOptions::new().with_lease(lease)));
         within("saying that this router is alive", alive).await?;
-        let (mut keeper, mut kept) = within("keeping the lease", client.lease_keep_alive(lease)).await?;
+        let (mut keeper, mut kept) =
+            within("keeping the lease", client.lease_keep_alive(lease)).await?;
         let since = Instant::now();
         let revision = self.read(&mut client, false).await?;
         let all = format!("{}/", self.section.prefix);
@@ -138,7 +141,8 @@ impl Session {
                     return Ok(());
                 }
                 news = watch.message() => {
-                    let news = news.map_err(|error| error.to_string())?.ok_or("the watch has ended")?;
+                    let news = news.map_err(|error| error.to_string())?.ok_or("the watch has \
+                                                            ended")?;
                     if news.canceled() {
                         return Err(format!("the watch has ended: {}", news.cancel_reason()));
                     }
@@ -148,7 +152,8 @@ impl Session {
                 }
                 _ = beat.tick() => {
                     within("keeping the lease", keeper.keep_alive()).await?;
-                    let left = within("keeping the lease", kept.message()).await?.map_or(0, |kept| kept.ttl());
+                    let left = within("keeping the lease", kept.message()).await?.map_or(0,
+                        |kept| kept.ttl());
                     if left <= 0 {
                         return Err("the lease is over".to_owned());
                     }
@@ -162,10 +167,15 @@ impl Session {
     }
 
     /// Reads all keys and hands on what they mean; the revision that they are of.
-    async fn read(&mut self, client: &mut etcd_client::Client, leases: bool) -> Result<i64, String> {
+    async fn read(
+        &mut self,
+        client: &mut etcd_client::Client,
+        leases: bool,
+    ) -> Result<i64, String> {
         let all = format!("{}/", self.section.prefix);
         let answer =
-            within("reading", client.get(all.as_str(), Some(GetOptions::new().with_prefix()))).await?;
+            within("reading", client.get(all.as_str(), Some(GetOptions::new().with_prefix())))
+                .await?;
         let mut keys = Keys::new();
         for pair in answer.kvs() {
             let key = String::from_utf8_lossy(pair.key());
@@ -173,7 +183,9 @@ impl Session {
             keys.insert(key, String::from_utf8_lossy(pair.value()).into_owned());
         }
         let text = match lock(&self.merger).keys(keys, leases, &mut *self.send) {
-            Ok(true) => "etcd: other members, weights or states were handed to the router".to_owned(),
+            Ok(true) => {
+                "etcd: other members, weights or states were handed to the router".to_owned()
+            }
             Ok(false) => "etcd: nothing new for this router".to_owned(),
             Err(refused) => refused,
         };

@@ -1,12 +1,14 @@
 //! Members, weights and roles of a cluster from etcd, at human speed.
 //!
-//! The router's file is the base; what etcd says is laid over it ([`evenkeel_config::overlay`]) and handed on as one whole, checked configuration, which
-//! the cluster brings into force in band. The client has a thread of its own and never touches the packet path: if etcd is away, slow or says what cannot
-//! be, the router goes on with what it has.
+//! The router's file is the base; what etcd says is laid over it ([`evenkeel_config::overlay`]) and
+//! handed on as one whole, checked configuration, which the cluster brings into force in band. The
+//! client has a thread of its own and never touches the packet path: if etcd is away, slow or says
+//! what cannot be, the router goes on with what it has.
 //!
-//! A router tells that it is alive by a key on a lease. When a forwarder's key goes while etcd is there, balancers give it nothing until it is back. After
-//! etcd was away, nobody counts as gone before one lease is over: all come back at their own time. Failover among forwarders does not wait for
-//! any of this; it is in band, within a few cycles.
+//! A router tells that it is alive by a key on a lease. When a forwarder's key goes while etcd is
+//! there, balancers give it nothing until it is back. After etcd was away, nobody counts as gone
+//! before one lease is over: all come back at their own time. Failover among forwarders does not
+//! wait for any of this; it is in band, within a few cycles.
 //!
 //! Not implemented: TLS and passwords of etcd (let it listen inside only).
 #![forbid(unsafe_code)]
@@ -64,7 +66,8 @@ impl Merger {
     /// The file was read again. What etcd said last is laid over it.
     ///
     /// # Errors
-    /// `[membership]` differs, which needs a restart; keys that do not fit the file; or what `apply` says. Then nothing has changed.
+    /// `[membership]` differs, which needs a restart; keys that do not fit the file; or what
+    /// `apply` says. Then nothing has changed.
     pub fn rebase(&mut self, base: &RouterConfig, apply: Apply<'_>) -> Result<(), String> {
         if base.membership != self.base.membership {
             return Err("[membership] cannot change while the router runs: restart it".to_owned());
@@ -75,13 +78,17 @@ impl Merger {
         Ok(())
     }
 
-    /// What etcd says now. With `leases`, a forwarder that was alive and has no key any more is gone. `true`: something has changed.
+    /// What etcd says now. With `leases`, a forwarder that was alive and has no key any more is
+    /// gone. `true`: something has changed.
     ///
     /// # Errors
-    /// Each wrong key with its value and what is valid, or what `apply` says. Then the router goes on as before.
+    /// Each wrong key with its value and what is valid, or what `apply` says. Then the router goes
+    /// on as before.
     pub fn keys(&mut self, keys: Keys, leases: bool, apply: Apply<'_>) -> Result<bool, String> {
-        let alive: BTreeSet<u16> =
-            keys.keys().filter_map(|key| key.strip_prefix("alive/forwarder/")?.parse().ok()).collect();
+        let alive: BTreeSet<u16> = keys
+            .keys()
+            .filter_map(|key| key.strip_prefix("alive/forwarder/")?.parse().ok())
+            .collect();
         let mut gone: BTreeSet<u16> = self.seen.difference(&alive).copied().collect();
         if !leases {
             gone.retain(|id| self.gone.contains(id));
@@ -120,7 +127,8 @@ fn said(refused: &[Refusal]) -> String {
 mod tests {
     use super::*;
 
-    const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n\
+    const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \
+                            \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n\
          [membership]\nendpoints = [\"http://10.0.0.1:2379\"]\n";
 
     fn keys(alive: &[u16], extra: &[(&str, &str)]) -> Keys {
@@ -134,7 +142,12 @@ mod tests {
     }
 
     fn states(config: &RouterConfig) -> Vec<(u16, &'static str)> {
-        config.balancer.iter().flat_map(|of| &of.forwarders).map(|one| (one.id, one.state.name())).collect()
+        config
+            .balancer
+            .iter()
+            .flat_map(|of| &of.forwarders)
+            .map(|one| (one.id, one.state.name()))
+            .collect()
     }
 
     #[test]
@@ -181,7 +194,8 @@ mod tests {
             Ok(())
         };
         merger.keys(keys(&[1], &[]), true, &mut apply).unwrap();
-        let bad = merger.keys(keys(&[1], &[("members/1/weight", "999")]), true, &mut apply).unwrap_err();
+        let bad =
+            merger.keys(keys(&[1], &[("members/1/weight", "999")]), true, &mut apply).unwrap_err();
         assert!(bad.contains("members/1/weight = \"999\"") && bad.contains("1 to 256"), "{bad}");
         assert_eq!(merger.keys, keys(&[1], &[]));
         let mut other = base.clone();
@@ -190,8 +204,8 @@ mod tests {
         assert!(refused.contains("[membership]"), "{refused}");
         merger.rebase(&base, &mut apply).unwrap();
         assert_eq!(taken, 2, "the keys once, the file once");
-        let refused =
-            merger.keys(keys(&[1], &[("members/1/weight", "9")]), true, &mut |_| Err("busy".to_owned()));
+        let refused = merger
+            .keys(keys(&[1], &[("members/1/weight", "9")]), true, &mut |_| Err("busy".to_owned()));
         assert_eq!(refused, Err("busy".to_owned()));
         assert_eq!(states(&merger.running), [(1, "active"), (2, "active")]);
         assert_eq!(merger.alive_key(), format!("alive/balancer/{}", base.router.name));

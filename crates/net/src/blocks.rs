@@ -48,7 +48,8 @@ impl<T: Copy + Default> Blocks<T> {
         })
     }
 
-    /// Puts `value` before element `rank` of the block of `len` elements at `start`; gives where the block is now.
+    /// Puts `value` before element `rank` of the block of `len` elements at `start`; gives where
+    /// the block is now.
     pub(crate) fn insert(&mut self, start: u32, len: u32, rank: usize, value: T) -> u32 {
         let (old, count) = (start as usize, len as usize);
         let moves = len == 0 || class(len) != class(len + 1);
@@ -63,7 +64,8 @@ impl<T: Copy + Default> Blocks<T> {
         start
     }
 
-    /// Takes element `rank` out of the block of `len` elements at `start`; gives where the block is now.
+    /// Takes element `rank` out of the block of `len` elements at `start`; gives where the block is
+    /// now.
     pub(crate) fn remove(&mut self, start: u32, len: u32, rank: usize) -> u32 {
         let (old, left) = (start as usize, len - 1);
         let moves = left == 0 || class(left) != class(len);

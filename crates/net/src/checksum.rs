@@ -1,6 +1,8 @@
-//! The Internet checksum: whole, incremental, and completed for frames that came with a partial one.
+//! The Internet checksum: whole, incremental, and completed for frames that came with a partial
+//! one.
 //!
-//! Sources: RFC 1071 (computing it), RFC 1624 (updating it), RFC 768 (UDP's zero), RFC 8200, 8.1 (IPv6 pseudo-header).
+//! Sources: RFC 1071 (computing it), RFC 1624 (updating it), RFC 768 (UDP's zero), RFC 8200, 8.1
+//! (IPv6 pseudo-header).
 
 use core::net::IpAddr;
 
@@ -8,7 +10,8 @@ use evenkeel_core::Reason;
 
 use crate::frame::{Fragment, Headers, IpVersion, protocol};
 
-/// A one's complement sum under way. 64 bits hold the sum of 32-bit words of more than 16 GiB without overflow.
+/// A one's complement sum under way. 64 bits hold the sum of 32-bit words of more than 16 GiB
+/// without overflow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[must_use]
 pub struct Sum(u64);
@@ -81,11 +84,12 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum(0).add_u16(!checksum).add_u16(!old).add_u16(new).checksum()
 }
 
-/// Computes the transport checksum of a whole IP packet anew, for frames that hosts handed over with a partial one
-/// (checksum offload), and says whether there was one to compute.
+/// Computes the transport checksum of a whole IP packet anew, for frames that hosts handed over
+/// with a partial one (checksum offload), and says whether there was one to compute.
 ///
-/// TCP, UDP, ICMP and ICMPv6 are known. `Ok(false)`, and nothing changed: another protocol, a fragment (its checksum covers
-/// parts that are elsewhere), or a packet too short for the field. Call it before [`fragment_ipv4`](crate::fragment::fragment_ipv4).
+/// TCP, UDP, ICMP and ICMPv6 are known. `Ok(false)`, and nothing changed: another protocol, a
+/// fragment (its checksum covers parts that are elsewhere), or a packet too short for the field.
+/// Call it before [`fragment_ipv4`](crate::fragment::fragment_ipv4).
 ///
 /// # Errors
 /// [`Reason::Truncated`] if the frame is shorter than `headers` says.
@@ -110,8 +114,9 @@ pub fn complete_l4(frame: &mut [u8], headers: &Headers) -> Result<bool, Reason> 
     let before = if headers.protocol == protocol::ICMP {
         Sum::default()
     } else if has_extensions {
-        // A routing header can hide the final destination, which is the one that counts (RFC 8200, 8.1). The partial
-        // checksum is the sum over the right pseudo-header: whoever left it there knew.
+        // A routing header can hide the final destination, which is the one that counts (RFC
+        // 8200, 8.1). The partial checksum is the sum over the right pseudo-header: whoever left it
+        // there knew.
         Sum::default().add_u16(u16::from_be_bytes([high, low]))
     } else {
         let len = transport.len() as u32;

@@ -1,14 +1,17 @@
-//! The forwarding table: longest-prefix match for IPv4 and IPv6, with metrics and weighted multipath.
+//! The forwarding table: longest-prefix match for IPv4 and IPv6, with metrics and weighted
+//! multipath.
 //!
-//! Filled from the kernel's routing tables by whoever mirrors them; read once per packet. Several routes may be known
-//! for one prefix; the best is used and the next best steps in when it is removed. As in Linux, whose local table is asked
-//! before its main table, a route to the machine itself beats any other of the same prefix; then the lowest metric wins.
+//! Filled from the kernel's routing tables by whoever mirrors them; read once per packet. Several
+//! routes may be known for one prefix; the best is used and the next best steps in when it is
+//! removed. As in Linux, whose local table is asked before its main table, a route to the machine
+//! itself beats any other of the same prefix; then the lowest metric wins.
 //!
-//! The table of the whole Internet leads to a few hundred next hops. What the routes of a prefix say is kept once for all prefixes that agree in it,
-//! so a prefix costs some twenty bytes.
+//! The table of the whole Internet leads to a few hundred next hops. What the routes of a prefix
+//! say is kept once for all prefixes that agree in it, so a prefix costs some twenty bytes.
 //!
-//! Complexity: a look-up reads at most 4 nodes (IPv4) or 23 (IPv6) of a tree bitmap, and the routes of one prefix; it allocates
-//! nothing. Insertion and removal touch one path of the tree: about a microsecond, between two look-ups of their owner.
+//! Complexity: a look-up reads at most 4 nodes (IPv4) or 23 (IPv6) of a tree bitmap, and the routes
+//! of one prefix; it allocates nothing. Insertion and removal touch one path of the tree: about a
+//! microsecond, between two look-ups of their owner.
 
 use core::net::IpAddr;
 
@@ -20,7 +23,8 @@ use crate::{PortIndex, Prefix};
 pub struct NextHop {
     /// The port to send from.
     pub port: PortIndex,
-    /// The router to send to; `None` where the destination is on the port's own link. It may be of the other family (RFC 8950).
+    /// The router to send to; `None` where the destination is on the port's own link. It may be of
+    /// the other family (RFC 8950).
     pub gateway: Option<IpAddr>,
     /// Share of the flows, relative to the other next hops. 0 counts as 1.
     pub weight: u16,
@@ -40,12 +44,14 @@ impl NextHop {
     }
 }
 
-/// The next hops of a route, at least one. Flows are spread by hash in proportion to the weights; a flow keeps its next hop
-/// as long as the set does not change (hash threshold of RFC 2992, with weights).
+/// The next hops of a route, at least one. Flows are spread by hash in proportion to the weights; a
+/// flow keeps its next hop as long as the set does not change (hash threshold of RFC 2992, with
+/// weights).
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct NextHops {
     hops: Box<[NextHop]>,
-    /// For each hop the upper end (exclusive) of its share of the hashes, out of 2^32; the last is 2^32.
+    /// For each hop the upper end (exclusive) of its share of the hashes, out of 2^32; the last is
+    /// 2^32.
     bounds: Box<[u64]>,
 }
 
@@ -76,7 +82,8 @@ impl NextHops {
         if let [only] = &*self.hops {
             return only;
         }
-        // The upper half: the lower bits choose buckets in tables, and the two choices must not depend on each other.
+        // The upper half: the lower bits choose buckets in tables, and the two choices must not
+        // depend on each other.
         let point = flow_hash >> 32;
         let chosen = self.bounds.iter().position(|bound| point < *bound).unwrap_or(0);
         &self.hops[chosen]
@@ -120,14 +127,17 @@ pub struct Route {
     pub kind: RouteKind,
     /// Preference among routes of one prefix: the lowest wins.
     pub metric: u32,
-    /// The longest IP packet that it takes, bytes, where that is less than its port's MTU; [`NO_ROUTE_MTU`] for no bound of its own.
+    /// The longest IP packet that it takes, bytes, where that is less than its port's MTU;
+    /// [`NO_ROUTE_MTU`] for no bound of its own.
     pub mtu: u32,
 }
 
-/// The order of the routes of one prefix, and the name of a route among them: there is at most one of each precedence.
+/// The order of the routes of one prefix, and the name of a route among them: there is at most one
+/// of each precedence.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Precedence {
-    /// Whether it is of the main table; routes to the machine itself (local, broadcast, multicast) go first.
+    /// Whether it is of the main table; routes to the machine itself (local, broadcast, multicast)
+    /// go first.
     pub main: bool,
     /// The route's metric.
     pub metric: u32,
@@ -150,7 +160,8 @@ impl Route {
     /// Its place among the routes of one prefix.
     #[must_use]
     pub const fn precedence(&self) -> Precedence {
-        let main = !matches!(self.kind, RouteKind::Local | RouteKind::Broadcast | RouteKind::Multicast);
+        let main =
+            !matches!(self.kind, RouteKind::Local | RouteKind::Broadcast | RouteKind::Multicast);
         Precedence { main, metric: self.metric }
     }
 }
@@ -165,12 +176,14 @@ pub enum Decision {
         port: PortIndex,
         /// Whose Ethernet address to send it to.
         next_hop: IpAddr,
-        /// The longest IP packet that the route takes, bytes; [`NO_ROUTE_MTU`]: as long as the port takes.
+        /// The longest IP packet that the route takes, bytes; [`NO_ROUTE_MTU`]: as long as the port
+        /// takes.
         mtu: u32,
     },
     /// It is for the machine itself.
     Local,
-    /// It is for all stations of a connected network: give it to the host, never forward it (RFC 2644).
+    /// It is for all stations of a connected network: give it to the host, never forward it
+    /// (RFC 2644).
     Broadcast,
     /// It is for a group: give it to the host.
     Multicast,
@@ -244,9 +257,13 @@ impl Routes {
         })
     }
 
-    /// Whether it says that packets are dropped: such an answer is final, whatever a rule suppresses.
+    /// Whether it says that packets are dropped: such an answer is final, whatever a rule
+    /// suppresses.
     pub(crate) const fn refuses(&self) -> bool {
-        matches!(self.active, Active::Fixed(Decision::Blackhole | Decision::Unreachable | Decision::Prohibit))
+        matches!(
+            self.active,
+            Active::Fixed(Decision::Blackhole | Decision::Unreachable | Decision::Prohibit)
+        )
     }
 
     /// Whether it leaves the decision to the next table.
@@ -280,7 +297,8 @@ impl Fib {
     /// Adds a route. One with the same prefix and precedence is replaced and given back.
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Option<Route> {
         let mut routes = self.prefixes.get(prefix).cloned().unwrap_or(Routes::new());
-        let replaced = match routes.all.binary_search_by_key(&route.precedence(), Route::precedence) {
+        let replaced = match routes.all.binary_search_by_key(&route.precedence(), Route::precedence)
+        {
             Ok(at) => Some(core::mem::replace(&mut routes.all[at], route)),
             Err(at) => {
                 routes.all.insert(at, route);
@@ -292,7 +310,8 @@ impl Fib {
         replaced
     }
 
-    /// Removes the route with this prefix and precedence and gives it back; the next best becomes active.
+    /// Removes the route with this prefix and precedence and gives it back; the next best becomes
+    /// active.
     pub fn remove(&mut self, prefix: Prefix, precedence: Precedence) -> Option<Route> {
         let known = self.prefixes.get(prefix)?;
         let at = known.all.binary_search_by_key(&precedence, Route::precedence).ok()?;
@@ -320,8 +339,8 @@ impl Fib {
         self.prefixes.insert(prefix, routes);
     }
 
-    /// Puts a whole new set of routes in place of the old one, which is given back so that it can be dropped where time does not
-    /// matter.
+    /// Puts a whole new set of routes in place of the old one, which is given back so that it can
+    /// be dropped where time does not matter.
     #[must_use = "dropping a large table takes time: do it off the packet path"]
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Self {
         core::mem::replace(self, routes.into_iter().collect())
@@ -343,8 +362,8 @@ impl Fib {
         }
     }
 
-    /// What to do with a packet to `destination`; `None`: no route of this table leads there. `flow_hash` chooses among several next hops.
-    /// No allocation.
+    /// What to do with a packet to `destination`; `None`: no route of this table leads there.
+    /// `flow_hash` chooses among several next hops. No allocation.
     #[inline]
     #[must_use]
     pub fn lookup(&self, destination: IpAddr, flow_hash: u64) -> Option<Decision> {
@@ -353,15 +372,19 @@ impl Fib {
 
     /// The routes that a look-up of `destination` ends at, and the length of their prefix.
     pub(crate) fn longest(&self, destination: IpAddr) -> Option<(u8, &Routes)> {
-        self.prefixes.longest_with_prefix(destination).map(|(prefix, routes)| (prefix.len(), routes))
+        self.prefixes
+            .longest_with_prefix(destination)
+            .map(|(prefix, routes)| (prefix.len(), routes))
     }
 
-    /// Reads what the look-ups of a burst of destinations will read, side by side: worth its time where the table is larger than the cache.
+    /// Reads what the look-ups of a burst of destinations will read, side by side: worth its time
+    /// where the table is larger than the cache.
     pub fn read_ahead(&self, destinations: &[IpAddr]) {
         self.prefixes.read_ahead(destinations);
     }
 
-    /// The next hops among which a look-up of `destination` chooses by hash; empty where there is no choice.
+    /// The next hops among which a look-up of `destination` chooses by hash; empty where there is
+    /// no choice.
     #[must_use]
     pub fn choices(&self, destination: IpAddr) -> &[NextHop] {
         self.prefixes.longest(destination).map_or(&[], Routes::choices)
@@ -376,7 +399,9 @@ impl Fib {
 
     /// Every route, by family and prefix, best first within a prefix.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, &Route)> {
-        self.prefixes.iter().flat_map(|(prefix, routes)| routes.all.iter().map(move |route| (prefix, route)))
+        self.prefixes
+            .iter()
+            .flat_map(|(prefix, routes)| routes.all.iter().map(move |route| (prefix, route)))
     }
 
     /// How many routes there are, inactive ones included.
@@ -391,7 +416,8 @@ impl Fib {
         self.routes == 0
     }
 
-    /// Bytes of memory that it has, but for the lists of routes, which are shared by all prefixes that agree.
+    /// Bytes of memory that it has, but for the lists of routes, which are shared by all prefixes
+    /// that agree.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.prefixes.memory()

@@ -26,26 +26,32 @@ impl FragmentFrame<'_> {
         self.header.len() + self.payload.len()
     }
 
-    /// Writes the frame to the start of `buffer` and gives its length; `None`, and nothing written, if it does not fit.
+    /// Writes the frame to the start of `buffer` and gives its length; `None`, and nothing written,
+    /// if it does not fit.
     #[must_use]
     pub fn write_into(&self, buffer: &mut [u8]) -> Option<usize> {
-        let (header, rest) = buffer.get_mut(..self.frame_len())?.split_at_mut_checked(self.header.len())?;
+        let (header, rest) =
+            buffer.get_mut(..self.frame_len())?.split_at_mut_checked(self.header.len())?;
         header.copy_from_slice(self.header);
         rest.copy_from_slice(self.payload);
         Some(self.frame_len())
     }
 }
 
-/// Cuts the IPv4 packet in `frame` into fragments of at most `mtu` bytes each and gives them to `sink` in order; how many there were is
-/// the result. A packet that fits is given as it is, Ethernet padding removed.
+/// Cuts the IPv4 packet in `frame` into fragments of at most `mtu` bytes each and gives them to
+/// `sink` in order; how many there were is the result. A packet that fits is given as it is,
+/// Ethernet padding removed.
 ///
-/// Every fragment but the last carries a multiple of 8 bytes; options without the copy bit go with the first
-/// fragment only. Fragments of fragments keep their place in the original. Transport checksums must be whole
-/// ([`complete_l4`](checksum::complete_l4)) before. O(length); no allocation.
+/// Every fragment but the last carries a multiple of 8 bytes; options without the copy bit go with
+/// the first fragment only. Fragments of fragments keep their place in the original. Transport
+/// checksums must be whole ([`complete_l4`](checksum::complete_l4)) before. O(length); no
+/// allocation.
 ///
 /// # Errors
-/// - [`Reason::TooBig`]: the packet exceeds `mtu` and may not be fragmented (DF set, or IPv6), or `mtu` has no room for a header and 8 bytes;
-/// - [`Reason::BadHeaderLength`]: its options are malformed, so that it cannot be known which to copy;
+/// - [`Reason::TooBig`]: the packet exceeds `mtu` and may not be fragmented (DF set, or IPv6), or
+///   `mtu` has no room for a header and 8 bytes;
+/// - [`Reason::BadHeaderLength`]: its options are malformed, so that it cannot be known which to
+///   copy;
 /// - [`Reason::BadTotalLength`]: its offset and length pass the largest possible packet;
 /// - [`Reason::Truncated`]: the frame is shorter than `headers` says;
 /// - whatever `sink` returns, at once: fragments given before stay given.
@@ -56,7 +62,8 @@ pub fn fragment_ipv4(
     mut sink: impl FnMut(FragmentFrame<'_>) -> Result<(), Reason>,
 ) -> Result<u32, Reason> {
     let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
-    let (Some(original), Some(payload)) = (frame.get(..l4), frame.get(l4..headers.frame_len())) else {
+    let (Some(original), Some(payload)) = (frame.get(..l4), frame.get(l4..headers.frame_len()))
+    else {
         return Err(Reason::Truncated);
     };
     if headers.ip_len <= mtu {
@@ -84,7 +91,8 @@ pub fn fragment_ipv4(
             return Err(Reason::TooBig);
         }
         let offset = ((place + payload.len() - rest.len()) / 8) as u16;
-        let (part, after) = if rest.len() <= room { (rest, &[][..]) } else { rest.split_at(room & !7) };
+        let (part, after) =
+            if rest.len() <= room { (rest, &[][..]) } else { rest.split_at(room & !7) };
         let more = if after.is_empty() { flags & MORE_FRAGMENTS } else { MORE_FRAGMENTS };
         sink(FragmentFrame { header: template.fill(part.len(), more | offset), payload: part })?;
         count += 1;
@@ -104,7 +112,8 @@ struct Template {
 }
 
 impl Template {
-    /// A copy of all headers of a packet. `None` if they are longer or shorter than such headers can be.
+    /// A copy of all headers of a packet. `None` if they are longer or shorter than such headers
+    /// can be.
     fn new(headers: &[u8], l3: usize) -> Option<Self> {
         let mut bytes = [0; MAX_LINK_HEADER + MAX_IPV4_HEADER];
         let len = headers.len();
@@ -142,7 +151,9 @@ impl Template {
                 continue;
             }
             let size = match self.bytes[..self.len].get(read + 1) {
-                Some(&size) if size >= 2 && read + usize::from(size) <= self.len => usize::from(size),
+                Some(&size) if size >= 2 && read + usize::from(size) <= self.len => {
+                    usize::from(size)
+                }
                 _ => return Err(Reason::BadHeaderLength),
             };
             if kind & COPY != 0 {
@@ -157,7 +168,8 @@ impl Template {
         Ok(())
     }
 
-    /// The headers of the fragment with these flags and offset and this many bytes behind the IP header.
+    /// The headers of the fragment with these flags and offset and this many bytes behind the IP
+    /// header.
     fn fill(&mut self, payload_len: usize, flags: u16) -> &[u8] {
         let header_len = self.ip_header_len();
         let ip = &mut self.bytes[self.l3..self.len];

@@ -1,11 +1,12 @@
 //! Finding the headers of a frame, and whether it may be forwarded.
 //!
-//! Understood: Ethernet II with up to two VLAN tags (IEEE 802.1Q and 802.1ad), IPv4 with options (RFC 791), IPv6 with
-//! extension headers (RFC 8200), and the ports of TCP, UDP, UDP-Lite, SCTP and DCCP. Anything else is
-//! [`Parsed::Other`] and belongs to the host.
+//! Understood: Ethernet II with up to two VLAN tags (IEEE 802.1Q and 802.1ad), IPv4 with options
+//! (RFC 791), IPv6 with extension headers (RFC 8200), and the ports of TCP, UDP, UDP-Lite, SCTP and
+//! DCCP. Anything else is [`Parsed::Other`] and belongs to the host.
 //!
-//! Lengths are believed only after they were checked: once [`parse`] has returned [`Headers`], the frame holds the
-//! whole IP packet. It may hold more, since Ethernet pads short frames: cut it to [`Headers::frame_len`].
+//! Lengths are believed only after they were checked: once [`parse`] has returned [`Headers`], the
+//! frame holds the whole IP packet. It may hold more, since Ethernet pads short frames: cut it to
+//! [`Headers::frame_len`].
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -93,7 +94,8 @@ pub enum Fragment {
 
 /// Where the headers of a frame are and what a router needs of them.
 ///
-/// Offsets are bytes from the start of the frame. When made by [`parse`], `l3 <= l4 <= l3 + ip_len <= frame length`.
+/// Offsets are bytes from the start of the frame. When made by [`parse`],
+/// `l3 <= l4 <= l3 + ip_len <= frame length`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Headers {
     /// Offset of the IP header: 14, or 4 and 8 more with tags.
@@ -112,7 +114,8 @@ pub struct Headers {
     pub ttl: u8,
     /// IP protocol after all IPv6 extension headers; the same as in `flow`.
     pub protocol: u8,
-    /// Addresses, protocol, ports, label as this packet carries them: for rules. See [`flow_id`](Self::flow_id).
+    /// Addresses, protocol, ports, label as this packet carries them: for rules. See
+    /// [`flow_id`](Self::flow_id).
     pub flow: FlowKey,
     /// Whether routers may not fragment the packet: the DF bit; always for IPv6.
     pub dont_fragment: bool,
@@ -131,8 +134,9 @@ impl Headers {
         self.l3 as usize + self.ip_len as usize
     }
 
-    /// The flow that the packet belongs to, for whatever keeps state of flows or spreads them: the same for all packets of a flow,
-    /// where [`flow`](Self::flow) has what this packet happens to carry.
+    /// The flow that the packet belongs to, for whatever keeps state of flows or spreads them: the
+    /// same for all packets of a flow, where [`flow`](Self::flow) has what this packet happens to
+    /// carry.
     ///
     /// | packet | key |
     /// |---|---|
@@ -143,8 +147,8 @@ impl Headers {
     /// | any fragment of IPv6 without a label | addresses, the fragment header's number: later ones need not know the protocol |
     /// | of a [control](FlowKey::is_control) protocol | addresses, protocol, ports (none in fragments), label: it must be told as such |
     ///
-    /// Extension headers are walked for the protocol. Keys have a direction. Datagrams that are fragmented on their way are another flow than the
-    /// whole ones of the same ports.
+    /// Extension headers are walked for the protocol. Keys have a direction. Datagrams that are
+    /// fragmented on their way are another flow than the whole ones of the same ports.
     #[must_use]
     #[inline]
     pub const fn flow_id(&self) -> FlowKey {
@@ -165,12 +169,14 @@ impl Headers {
         flow
     }
 
-    /// Whether the packet may be forwarded at all, by its addresses. For packets in transit only: ask it after the
-    /// route look-up has said that the destination is neither this machine nor a group or broadcast.
+    /// Whether the packet may be forwarded at all, by its addresses. For packets in transit only:
+    /// ask it after the route look-up has said that the destination is neither this machine nor a
+    /// group or broadcast.
     ///
-    /// Sources that no unicast host may have and destinations that never leave a host or link are refused: RFC 1812, 5.3.7
-    /// (networks 0 and 127, multicast, class E, limited broadcast), RFC 3927, 7 and RFC 4291, 2.5.6 (link-local), RFC 4291,
-    /// 2.5.2, 2.5.3 (unspecified, loopback), RFC 4942, 2.2 (IPv4-mapped addresses on the wire).
+    /// Sources that no unicast host may have and destinations that never leave a host or link are
+    /// refused: RFC 1812, 5.3.7 (networks 0 and 127, multicast, class E, limited broadcast), RFC
+    /// 3927, 7 and RFC 4291, 2.5.6 (link-local), RFC 4291, 2.5.2, 2.5.3 (unspecified, loopback),
+    /// RFC 4942, 2.2 (IPv4-mapped addresses on the wire).
     ///
     /// # Errors
     /// [`Reason::MartianSource`] or [`Reason::MartianDestination`].
@@ -206,7 +212,8 @@ pub(crate) fn is_routable(address: IpAddr) -> bool {
     }
 }
 
-/// Whether `address` is one that any station of a segment or group listens to: multicast, or IPv4's limited broadcast.
+/// Whether `address` is one that any station of a segment or group listens to: multicast, or IPv4's
+/// limited broadcast.
 #[must_use]
 pub fn is_group(address: IpAddr) -> bool {
     match address {
@@ -230,8 +237,8 @@ pub fn source_mac(frame: &[u8]) -> Option<MacAddr> {
     header.last_chunk::<6>().map(|mac| MacAddr(*mac))
 }
 
-/// Destination and source of a frame as numbers, as [`MacAddr::bits`] has them: for comparing them with others without taking them apart. `None` if
-/// the frame ends before its Ethernet header does.
+/// Destination and source of a frame as numbers, as [`MacAddr::bits`] has them: for comparing them
+/// with others without taking them apart. `None` if the frame ends before its Ethernet header does.
 #[inline]
 #[must_use]
 pub fn station_bits(frame: &[u8]) -> Option<(u64, u64)> {
@@ -241,7 +248,8 @@ pub fn station_bits(frame: &[u8]) -> Option<(u64, u64)> {
     Some((destination, source))
 }
 
-/// Where an IP packet without VLAN tag wants to go, unchecked: what [`parse`] will say if it finds nothing wrong. For reading tables ahead.
+/// Where an IP packet without VLAN tag wants to go, unchecked: what [`parse`] will say if it finds
+/// nothing wrong. For reading tables ahead.
 #[inline]
 #[must_use]
 pub fn destination_ip(frame: &[u8]) -> Option<IpAddr> {
@@ -262,17 +270,19 @@ fn be16(high: u8, low: u8) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// Finds and checks the headers of an Ethernet frame without its frame check sequence. Constant time: at most two tags
-/// and [`MAX_EXTENSION_HEADERS`] extension headers are looked at.
+/// Finds and checks the headers of an Ethernet frame without its frame check sequence. Constant
+/// time: at most two tags and [`MAX_EXTENSION_HEADERS`] extension headers are looked at.
 ///
-/// Transport headers are not checked, as RFC 1812 leaves them to the hosts: a packet too short for ports has both zero.
+/// Transport headers are not checked, as RFC 1812 leaves them to the hosts: a packet too short for
+/// ports has both zero.
 ///
 /// # Errors
 /// - [`Reason::Truncated`]: the frame ends before its headers do;
-/// - [`Reason::BadVersion`], [`Reason::BadHeaderLength`], [`Reason::BadTotalLength`], [`Reason::BadChecksum`]: RFC 1812,
-///   5.2.2; a jumbogram (RFC 2675) is a bad total length;
-/// - [`Reason::BadExtensionHeader`]: a chain that leaves the packet or has more than [`MAX_EXTENSION_HEADERS`], or a
-///   hop-by-hop header that is not the first.
+/// - [`Reason::BadVersion`], [`Reason::BadHeaderLength`],
+///   [`Reason::BadTotalLength`], [`Reason::BadChecksum`]: RFC 1812, 5.2.2; a jumbogram (RFC 2675)
+///   is a bad total length;
+/// - [`Reason::BadExtensionHeader`]: a chain that leaves the packet or has more than
+///   [`MAX_EXTENSION_HEADERS`], or a hop-by-hop header that is not the first.
 #[inline]
 pub fn parse(frame: &[u8]) -> Result<Parsed, Reason> {
     match parse_usual(frame) {
@@ -284,8 +294,8 @@ pub fn parse(frame: &[u8]) -> Result<Parsed, Reason> {
 /// What nearly all frames begin with: Ethernet without tags, IPv4 without options, ports.
 const PLAIN: usize = ETHERNET_HEADER + 20 + 4;
 
-/// [`parse`] for what is nearly always there: a whole TCP or UDP packet in IPv4 without options and tags, with nothing wrong. `None`: something is
-/// not as usual, and [`parse`] finds out what.
+/// [`parse`] for what is nearly always there: a whole TCP or UDP packet in IPv4 without options and
+/// tags, with nothing wrong. `None`: something is not as usual, and [`parse`] finds out what.
 #[inline]
 #[must_use]
 pub fn parse_usual(frame: &[u8]) -> Option<Headers> {
@@ -429,7 +439,8 @@ fn parse_ipv6(packet: &[u8], link: Link) -> Result<Headers, Reason> {
     }
     let payload_len = usize::from(be16(ip[4], ip[5]));
     let next = ip[6];
-    // A length of zero with a hop-by-hop header announces a jumbogram, which no port here can carry.
+    // A length of zero with a hop-by-hop header announces a jumbogram, which no port here can
+    // carry.
     if payload_len == 0 && next == extension::HOP_BY_HOP {
         return Err(Reason::BadTotalLength);
     }
@@ -474,14 +485,17 @@ fn parse_ipv6(packet: &[u8], link: Link) -> Result<Headers, Reason> {
     })
 }
 
-/// Source and destination port of a transport that has them at its start; zeros where they are not there.
+/// Source and destination port of a transport that has them at its start; zeros where they are not
+/// there.
 #[inline]
 fn ports(protocol: u8, fragment: Fragment, transport: &[u8]) -> (u16, u16) {
     use protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
     match (protocol, fragment, transport.first_chunk::<4>()) {
-        (TCP | UDP | SCTP | DCCP | UDP_LITE, Fragment::No | Fragment::First, Some(&[a, b, c, d])) => {
-            (be16(a, b), be16(c, d))
-        }
+        (
+            TCP | UDP | SCTP | DCCP | UDP_LITE,
+            Fragment::No | Fragment::First,
+            Some(&[a, b, c, d]),
+        ) => (be16(a, b), be16(c, d)),
         _ => (0, 0),
     }
 }
@@ -573,7 +587,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The short way says nothing that the whole parser would not say. Frames are usual ones with some bytes changed; often the checksum is right.
+        /// The short way says nothing that the whole parser would not say. Frames are usual ones
+        /// with some bytes changed; often the checksum is right.
         #[test]
         fn the_usual_packet_is_what_any_packet_is(
             mut frame in prop::collection::vec(any::<u8>(), PLAIN..80),

@@ -1,9 +1,10 @@
 //! Seeded hashes of flow keys and table keys.
 //!
-//! Built on the folded multiplication that wyhash and its kin use: the 128-bit product of two words, its halves
-//! combined by exclusive or, mixes every bit of one word with every bit of the other in a few cycles. It spreads keys
-//! evenly and cannot be steered without the seed, but it is *not* a cryptographic function: do not publish hashes
-//! made with a seed that must stay secret. Routers draw the seed at start; simulators take it from the scenario.
+//! Built on the folded multiplication that wyhash and its kin use: the 128-bit product of two
+//! words, its halves combined by exclusive or, mixes every bit of one word with every bit of the
+//! other in a few cycles. It spreads keys evenly and cannot be steered without the seed, but it
+//! is *not* a cryptographic function: do not publish hashes made with a seed that must stay secret.
+//! Routers draw the seed at start; simulators take it from the scenario.
 //!
 //! Cost: 4 multiplications for IPv4, 6 for IPv6; constant time, no allocation.
 
@@ -41,14 +42,16 @@ impl FlowHasher {
         let ports = u64::from(flow.source_port) << 16 | u64::from(flow.destination_port);
         let rest = u64::from(flow.flow_label) << 40 | u64::from(flow.protocol) << 32 | ports;
         let addresses = match (flow.source, flow.destination) {
-            (IpAddr::V4(s), IpAddr::V4(d)) => fold(u64::from(s.to_bits()) << 32 | u64::from(d.to_bits()), k0),
+            (IpAddr::V4(s), IpAddr::V4(d)) => {
+                fold(u64::from(s.to_bits()) << 32 | u64::from(d.to_bits()), k0)
+            }
             (s, d) => {
                 let (s, d) = (wide(s), wide(d));
                 fold(s.0 ^ k0, s.1 ^ k1) ^ fold(d.0 ^ k2, d.1 ^ k3).rotate_left(32)
             }
         };
-        // Both words enter both products: where a factor of one is zero, and the other word lost, the second still tells keys
-        // apart.
+        // Both words enter both products: where a factor of one is zero, and the other word lost,
+        // the second still tells keys apart.
         let mixed = fold(addresses ^ k1, rest ^ k2);
         fold(mixed ^ rest.wrapping_add(k3), addresses ^ k0 ^ 0x2545_f491_4f6c_dd1d)
     }
@@ -71,7 +74,8 @@ const fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The finaliser of the SplitMix64 generator (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+/// The finaliser of the SplitMix64 generator (Steele, Lea, Flood: Fast Splittable Pseudorandom
+/// Number Generators, 2014).
 const fn split_mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,7 +103,8 @@ impl BuildHasher for SeededState {
     }
 }
 
-/// A [`Hasher`] that folds each word written to it into its state; meant for keys of a few integers.
+/// A [`Hasher`] that folds each word written to it into its state; meant for keys of a few
+/// integers.
 #[derive(Clone, Copy, Debug)]
 pub struct SeededHasher {
     state: u64,

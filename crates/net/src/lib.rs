@@ -1,14 +1,15 @@
 //! Wire formats, flow keys, forwarding tables and the ICMP answers of a router, without sockets.
 //!
-//! Nothing here does I/O, reads a clock or allocates per packet: frames are byte slices, `now` is an argument, and
-//! what is built goes into the caller's buffer. No input makes any of it panic.
+//! Nothing here does I/O, reads a clock or allocates per packet: frames are byte slices, `now` is
+//! an argument, and what is built goes into the caller's buffer. No input makes any of it panic.
 //!
 //! The path of a packet through this crate:
 //!
 //! 1. [`frame::parse`] checks the frame and finds its headers and flow key;
-//! 2. [`fib::Fib::lookup`] says where the destination is. What is for the machine itself or for a group goes to the
-//!    host; what is in transit must pass [`frame::Headers::check_transit`];
-//! 3. [`rewrite::decrement_ttl`], then [`neighbour::NeighbourTable::mac`] and [`rewrite::set_macs`];
+//! 2. [`fib::Fib::lookup`] says where the destination is. What is for the machine itself or for a
+//!    group goes to the host; what is in transit must pass [`frame::Headers::check_transit`];
+//! 3. [`rewrite::decrement_ttl`], then [`neighbour::NeighbourTable::mac`] and
+//!    [`rewrite::set_macs`];
 //! 4. what its class asks for in [`service`];
 //! 5. [`fragment::fragment_ipv4`] where the packet exceeds the next link's MTU;
 //! 6. [`icmp::answer`] where it cannot be forwarded.

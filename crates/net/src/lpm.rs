@@ -1,7 +1,8 @@
 //! Longest-prefix match: the structure that every packet's destination is looked up in.
 //!
-//! A tree bitmap (Eatherton, Varghese, Dittia: Tree Bitmap: Hardware/Software IP Lookups with Incremental Updates, 2004). The first sixteen bits
-//! of an address choose a node directly; below, every node takes five bits, so that it is 16 bytes and four of them share a line of the cache:
+//! A tree bitmap (Eatherton, Varghese, Dittia: Tree Bitmap: Hardware/Software IP Lookups with
+//! Incremental Updates, 2004). The first sixteen bits of an address choose a node directly; below,
+//! every node takes five bits, so that it is 16 bytes and four of them share a line of the cache:
 //!
 //! | paper | field | meaning |
 //! |---|---|---|
@@ -10,14 +11,17 @@
 //! | result pointer | [`Node::values`] | where the values of `inner` lie, in the order of their bits; a single value itself |
 //! | child pointer | [`Node::children`] | where the nodes of `outer` lie, in the order of their bits |
 //!
-//! The numbering of `inner` is that of a binary heap: the prefixes that a packet matches in a node are the ancestors of one position, known
-//! beforehand as a mask, and the longest is the highest bit that is left. Prefixes of less than sixteen bits are few: they are written to all
-//! of the first sixteen bits that they cover, where no longer one stands.
+//! The numbering of `inner` is that of a binary heap: the prefixes that a packet matches in a node
+//! are the ancestors of one position, known beforehand as a mask, and the longest is the highest
+//! bit that is left. Prefixes of less than sixteen bits are few: they are written to all of the
+//! first sixteen bits that they cover, where no longer one stands.
 //!
-//! Complexity: a look-up reads one root, at most 4 nodes (IPv4; 2 for a /24) or 23 (IPv6; 7 for a /48), and one value. An insertion or removal
-//! walks as many and moves at most 32 neighbours of what it changes; no other prefix is touched, except that one of `l` < 16 bits writes `2^(16-l)`
-//! words (the default route none). Memory: 256 KiB of roots, of which only what is used is touched; 16 bytes a node, 4 bytes a value unless
-//! it is alone, in blocks that are at most half empty. What is freed is used again, and never given back.
+//! Complexity: a look-up reads one root, at most 4 nodes (IPv4; 2 for a /24) or 23 (IPv6; 7 for a
+//! /48), and one value. An insertion or removal walks as many and moves at most 32 neighbours of
+//! what it changes; no other prefix is touched, except that one of `l` < 16 bits writes `2^(16-l)`
+//! words (the default route none). Memory: 256 KiB of roots, of which only what is used is touched;
+//! 16 bytes a node, 4 bytes a value unless it is alone, in blocks that are at most half empty. What
+//! is freed is used again, and never given back.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -110,7 +114,8 @@ struct Node {
 }
 
 impl Node {
-    /// The longest of its prefixes that an address with these five bits matches, as a position of `inner`.
+    /// The longest of its prefixes that an address with these five bits matches, as a position of
+    /// `inner`.
     #[inline]
     fn matching(&self, five: usize) -> Option<u32> {
         (self.inner & MATCHING[five >> 1]).checked_ilog2()
@@ -129,7 +134,8 @@ fn below(map: u32, at: u32) -> u32 {
     (map & ((1 << at) - 1)).count_ones()
 }
 
-/// Where a prefix stands: of less than [`FIRST`] bits in the list of these, else in a node so far below its root, and there at this position.
+/// Where a prefix stands: of less than [`FIRST`] bits in the list of these, else in a node so far
+/// below its root, and there at this position.
 fn place<K: Bits>(bits: K, len: u8) -> Result<(u32, u32), usize> {
     let len = u32::from(len);
     let Some(more) = len.checked_sub(FIRST) else {
@@ -151,15 +157,16 @@ enum Found {
 /// Prefixes and a number for each.
 #[derive(Clone)]
 pub(crate) struct Lpm<K> {
-    /// By the first bits of an address: their node. Zero, or as long as it is empty: none, which is the first of the nodes, and empty.
+    /// By the first bits of an address: their node. Zero, or as long as it is empty: none, which is
+    /// the first of the nodes, and empty.
     roots: Vec<u32>,
     nodes: Blocks<Node>,
     values: Blocks<u32>,
-    /// The prefixes of less than [`FIRST`] bits, numbered as [`Node::inner`] has it: the number of each plus one; zero, or beyond the end: there is
-    /// none.
+    /// The prefixes of less than [`FIRST`] bits, numbered as [`Node::inner`] has it: the number of
+    /// each plus one; zero, or beyond the end: there is none.
     short: Vec<u32>,
-    /// By the first bits of an address: the longest of them that it lies in, as its number plus one; the default route left out. Empty as long as there
-    /// are none.
+    /// By the first bits of an address: the longest of them that it lies in, as its number plus
+    /// one; the default route left out. Empty as long as there are none.
     covering: Vec<u32>,
     key: PhantomData<K>,
 }
@@ -168,7 +175,8 @@ impl<K> Default for Lpm<K> {
     fn default() -> Self {
         let mut nodes = Blocks::default();
         nodes.insert(0, 0, 0, Node::default());
-        // Tables by the first bits are made when they are needed: a table of a few routes stays small.
+        // Tables by the first bits are made when they are needed: a table of a few routes stays
+        // small.
         Self {
             roots: Vec::new(),
             nodes,
@@ -196,8 +204,9 @@ impl<K: Bits> Lpm<K> {
             let len = FIRST + depth * STRIDE + at.ilog2();
             return Some((self.value(&self.nodes.all[index as usize], at), len as u8));
         }
-        let len =
-            (0..FIRST).rev().find(|len| self.short(1 << len | address.first() >> (FIRST - len)) != 0)?;
+        let len = (0..FIRST)
+            .rev()
+            .find(|len| self.short(1 << len | address.first() >> (FIRST - len)) != 0)?;
         Some((self.longest_short(address)?, len as u8))
     }
 
@@ -245,8 +254,9 @@ impl<K: Bits> Lpm<K> {
         self.values.all[(node.values + below(node.inner, at)) as usize]
     }
 
-    /// [`Lpm::longest`] for many addresses: in the time of a few of them where the table is larger than the cache, because what they read is
-    /// read side by side. `found` gets one element for each.
+    /// [`Lpm::longest`] for many addresses: in the time of a few of them where the table is larger
+    /// than the cache, because what they read is read side by side. `found` gets one element for
+    /// each.
     pub(crate) fn longest_of(&self, addresses: &[K], found: &mut [Option<u32>]) {
         for (addresses, found) in addresses.chunks(LANES).zip(found.chunks_mut(LANES)) {
             self.longest_of_few(addresses, found);
@@ -264,7 +274,8 @@ impl<K: Bits> Lpm<K> {
         // The node and position that each has come to; no address matches at position zero.
         let mut best = [(Node::default(), 0); LANES];
         while left > 0 {
-            // First all reads, which do not wait for each other; then all that depends on what was read.
+            // First all reads, which do not wait for each other; then all that depends on what was
+            // read.
             let mut nodes = [Node::default(); LANES];
             for (node, lane) in nodes.iter_mut().zip(&lanes[..left]) {
                 *node = self.nodes.all[at_node[usize::from(*lane)] as usize];
@@ -286,7 +297,8 @@ impl<K: Bits> Lpm<K> {
             depth += 1;
         }
         for ((found, address), (node, at)) in found.iter_mut().zip(addresses).zip(&best) {
-            *found = if *at == 0 { self.longest_short(*address) } else { Some(self.value(node, *at)) };
+            *found =
+                if *at == 0 { self.longest_short(*address) } else { Some(self.value(node, *at)) };
         }
     }
 
@@ -321,7 +333,8 @@ impl<K: Bits> Lpm<K> {
             let node = self.nodes.all[index];
             if node.outer >> five & 1 == 0 {
                 let (count, rank) = (node.outer.count_ones(), below(node.outer, five as u32));
-                let children = self.nodes.insert(node.children, count, rank as usize, Node::default());
+                let children =
+                    self.nodes.insert(node.children, count, rank as usize, Node::default());
                 let node = &mut self.nodes.all[index];
                 (node.children, node.outer) = (children, node.outer | 1 << five);
             }
@@ -411,7 +424,8 @@ impl<K: Bits> Lpm<K> {
                 self.covering = vec![0; 1 << FIRST];
             }
             // What lies under it sees it wherever no longer one covers it.
-            let (first, count) = ((place << (FIRST - len)) & ((1 << FIRST) - 1), 1 << (FIRST - len));
+            let (first, count) =
+                ((place << (FIRST - len)) & ((1 << FIRST) - 1), 1 << (FIRST - len));
             let shorter = |len: u32| self.short(place >> len);
             let covers = (0..len).map(shorter).find(|value| *value != 0).unwrap_or(0);
             self.covering[first..first + count].fill(covers);
@@ -529,19 +543,23 @@ mod tests {
     macro_rules! oracle {
         ($name:ident, $key:ty, $bits:expr, $mask:expr) => {
             proptest! {
-                /// After every change: the same prefixes, the same longest matches (one by one and side by side), the same order.
+                /// After every change: the same prefixes, the same longest matches (one by one and
+                /// side by side), the same order.
                 #[test]
                 fn $name(
-                    changes in prop::collection::vec((($bits, 0..=<$key>::BITS as u8), prop::bool::weighted(0.7)), 1..200),
+                    changes in prop::collection::vec((($bits, 0..=<$key>::BITS as u8),
+                        prop::bool::weighted(0.7)), 1..200),
                     probes in prop::collection::vec($bits, 40),
                 ) {
-                    let (mut lpm, mut oracle) = (Lpm::<$key>::default(), PrefixMap::<($key, u8), u32>::new());
+                    let (mut lpm, mut oracle) =
+                        (Lpm::<$key>::default(), PrefixMap::<($key, u8), u32>::new());
                     let mut found = vec![None; probes.len()];
                     for (number, ((bits, len), add)) in changes.into_iter().enumerate() {
                         let (bits, number) = (bits & $mask(len), number as u32);
                         prop_assert_eq!(lpm.get(bits, len), oracle.get(&(bits, len)).copied());
                         if add {
-                            prop_assert_eq!(lpm.insert(bits, len, number), oracle.insert((bits, len), number));
+                            prop_assert_eq!(lpm.insert(bits, len, number),
+                                oracle.insert((bits, len), number));
                         } else {
                             prop_assert_eq!(lpm.remove(bits, len), oracle.remove(&(bits, len)));
                         }
@@ -549,12 +567,15 @@ mod tests {
                             let expected = oracle.get_lpm(&(*probe, <$key>::BITS as u8));
                             let expected = expected.map(|((_, len), number)| (*number, len));
                             prop_assert_eq!(lpm.longest_with_len(*probe), expected);
-                            prop_assert_eq!(lpm.longest(*probe), expected.map(|(number, _)| number));
+                            prop_assert_eq!(lpm.longest(*probe),
+                                expected.map(|(number, _)| number));
                         }
                         lpm.longest_of(&probes, &mut found);
-                        prop_assert!(probes.iter().map(|probe| lpm.longest(*probe)).eq(found.iter().copied()));
+                        prop_assert!(probes.iter().map(|probe| lpm.longest(*probe))
+                            .eq(found.iter().copied()));
                     }
-                    let expected: Vec<_> = oracle.iter().map(|((bits, len), number)| (bits, len, *number)).collect();
+                    let expected: Vec<_> = oracle.iter()
+                        .map(|((bits, len), number)| (bits, len, *number)).collect();
                     prop_assert_eq!(lpm.iter().collect::<Vec<_>>(), expected);
                     let all: Vec<_> = lpm.iter().collect();
                     for (bits, len, number) in all {
@@ -564,7 +585,8 @@ mod tests {
                     // Whatever is left is on a list of free blocks, but for the empty node.
                     prop_assert_eq!(lpm.nodes.unused() + 1, lpm.nodes.all.len());
                     prop_assert_eq!(lpm.values.unused(), lpm.values.all.len());
-                    prop_assert!(lpm.roots.iter().chain(&lpm.short).chain(&lpm.covering).all(|word| *word == 0));
+                    prop_assert!(lpm.roots.iter().chain(&lpm.short).chain(&lpm.covering)
+                        .all(|word| *word == 0));
                 }
             }
         };

@@ -11,7 +11,8 @@ impl MacAddr {
     /// All stations of the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether this names a group of stations (multicast or broadcast): the lowest bit of the first byte.
+    /// Whether this names a group of stations (multicast or broadcast): the lowest bit of the first
+    /// byte.
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
@@ -54,7 +55,9 @@ pub struct ParseMacError;
 
 impl fmt::Display for ParseMacError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an Ethernet address: write six pairs of hexadecimal digits, as 02:00:00:00:00:01")
+        f.write_str(
+            "not an Ethernet address: write six pairs of hexadecimal digits, as 02:00:00:00:00:01",
+        )
     }
 }
 

@@ -1,14 +1,17 @@
 //! Policy routing: several forwarding tables, and the rules that choose among them.
 //!
-//! As Linux has it (`ip-rule(8)`, `fib_rules_lookup` and its callers in `net/core/fib_rules.c`, `net/ipv4/fib_rules.c`,
-//! `net/ipv6/fib6_rules.c`): the rules of a packet's family are gone through in their order. The first whose selector matches acts: it refuses, goes on
-//! further down, or looks into a table. What the table says is final, unless it has no way, its route is a [`RouteKind::Throw`](crate::fib::RouteKind), or
-//! the rule suppresses routes with so short a prefix; then the next rule is asked.
+//! As Linux has it (`ip-rule(8)`, `fib_rules_lookup` and its callers in `net/core/fib_rules.c`,
+//! `net/ipv4/fib_rules.c`, `net/ipv6/fib6_rules.c`): the rules of a packet's family are gone
+//! through in their order. The first whose selector matches acts: it refuses, goes on further down,
+//! or looks into a table. What the table says is final, unless it has no way, its route is a
+//! [`RouteKind::Throw`](crate::fib::RouteKind), or the rule suppresses routes with so short a
+//! prefix; then the next rule is asked.
 //!
-//! As long as there are no rules but the kernel's own, one table says everything: a look-up costs what a look-up in [`Fib`] costs, and a
-//! comparison.
+//! As long as there are no rules but the kernel's own, one table says everything: a look-up costs
+//! what a look-up in [`Fib`] costs, and a comparison.
 //!
-//! Complexity: with rules, one comparison of a selector for each rule gone through and one look-up for each table asked. No allocation.
+//! Complexity: with rules, one comparison of a selector for each rule gone through and one look-up
+//! for each table asked. No allocation.
 
 use core::net::IpAddr;
 
@@ -27,7 +30,8 @@ pub const MAIN_TABLE: TableId = 254;
 /// The table that is asked last; empty unless somebody fills it.
 pub const DEFAULT_TABLE: TableId = 253;
 
-/// Routes whose tree takes more than the nearer caches have: from which on it is worth its time to [read ahead](PolicyTables::read_ahead).
+/// Routes whose tree takes more than the nearer caches have: from which on it is worth its time to
+/// [read ahead](PolicyTables::read_ahead).
 pub const LARGE_TABLE: usize = 20_000;
 
 /// Where a packet comes from.
@@ -35,14 +39,16 @@ pub const LARGE_TABLE: usize = 20_000;
 pub enum Origin {
     /// A port that it was received by.
     Port(PortIndex),
-    /// This machine, because of a packet that came by this port: an answer, or what carries it on in a tunnel.
+    /// This machine, because of a packet that came by this port: an answer, or what carries it on
+    /// in a tunnel.
     Host(PortIndex),
 }
 
 /// What rules ask of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct LookupKey {
-    /// Addresses, protocol and ports. Ports are zero where the packet has none or is a fragment, as the kernel has it.
+    /// Addresses, protocol and ports. Ports are zero where the packet has none or is a fragment, as
+    /// the kernel has it.
     pub flow: FlowKey,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
@@ -161,7 +167,8 @@ pub enum Action {
         /// Routes with a prefix of this many bits or fewer do not count.
         suppress: Option<u8>,
     },
-    /// Looks into the table of the routing domain (VRF) that the packet's port is in; does not match ports in none.
+    /// Looks into the table of the routing domain (VRF) that the packet's port is in; does not
+    /// match ports in none.
     Domain {
         /// By port.
         tables: Vec<(PortIndex, TableId)>,
@@ -248,7 +255,8 @@ impl PolicyTables {
         below.iter().map(named).chain(main).chain(above.iter().map(named))
     }
 
-    /// Makes `route` the only one of a prefix in a table; `None`: there is none any more. A table that loses its last route gives its memory back.
+    /// Makes `route` the only one of a prefix in a table; `None`: there is none any more. A table
+    /// that loses its last route gives its memory back.
     pub fn set(&mut self, table: TableId, prefix: Prefix, route: Option<Route>) {
         if table == MAIN_TABLE {
             return self.main.set(prefix, route);
@@ -281,8 +289,8 @@ impl PolicyTables {
         self.rules.is_some()
     }
 
-    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses among several next hops; `key` is
-    /// only called where there are rules.
+    /// What to do with a packet to `destination`; `None`: no route leads there. `flow_hash` chooses
+    /// among several next hops; `key` is only called where there are rules.
     #[inline]
     #[must_use]
     pub fn lookup(
@@ -334,7 +342,9 @@ impl PolicyTables {
                 Action::Lookup { table, suppress } => (*table, *suppress),
                 Action::Domain { tables, suppress } => {
                     let (Origin::Port(port) | Origin::Host(port)) = key.origin;
-                    let Some((_, table)) = tables.iter().find(|(of, _)| *of == port) else { continue };
+                    let Some((_, table)) = tables.iter().find(|(of, _)| *of == port) else {
+                        continue;
+                    };
                     (*table, *suppress)
                 }
                 Action::Goto(to) => {
@@ -347,7 +357,8 @@ impl PolicyTables {
                 // What the kernel answers then is what it answers where there is no route.
                 Action::Unreachable => return Verdict::Nothing,
             };
-            let Some((len, routes)) = self.table(table).and_then(|fib| fib.longest(destination)) else {
+            let Some((len, routes)) = self.table(table).and_then(|fib| fib.longest(destination))
+            else {
                 continue;
             };
             let suppressed = !routes.refuses() && suppress.is_some_and(|longest| len <= longest);
@@ -358,7 +369,8 @@ impl PolicyTables {
         Verdict::Nothing
     }
 
-    /// Reads what the look-ups of a burst of destinations will read, side by side, in all tables that are larger than the nearer caches.
+    /// Reads what the look-ups of a burst of destinations will read, side by side, in all tables
+    /// that are larger than the nearer caches.
     pub fn read_ahead(&self, destinations: &[IpAddr]) {
         for (_, fib) in self.tables().filter(|(_, fib)| fib.len() >= LARGE_TABLE) {
             fib.read_ahead(destinations);

@@ -1,7 +1,9 @@
-//! Values by prefix, many of them equal: a table of a million routes has some hundred different ones.
+//! Values by prefix, many of them equal: a table of a million routes has some hundred different
+//! ones.
 //!
-//! Each different value is kept once and counted; a prefix costs its place in a tree bitmap (module `lpm`), some twenty bytes. Look-ups find the value of
-//! the longest prefix that an address lies in; those of a burst can be [read ahead](PrefixMap::read_ahead).
+//! Each different value is kept once and counted; a prefix costs its place in a tree bitmap (module
+//! `lpm`), some twenty bytes. Look-ups find the value of the longest prefix that an address lies
+//! in; those of a burst can be [read ahead](PrefixMap::read_ahead).
 
 use core::fmt;
 use core::hash::{BuildHasher, BuildHasherDefault, Hash};
@@ -118,7 +120,8 @@ impl<T: Clone + Eq + Hash> PrefixMap<T> {
         number.map(|number| self.value(number))
     }
 
-    /// Gives a prefix its value. True: it had another one, or the same. Takes what the tree takes, and hashing the value.
+    /// Gives a prefix its value. True: it had another one, or the same. Takes what the tree takes,
+    /// and hashing the value.
     pub fn insert(&mut self, prefix: Prefix, value: T) -> bool {
         let number = self.values.take(value);
         let before = match prefix.address() {
@@ -171,8 +174,9 @@ impl<T: Clone + Eq + Hash> PrefixMap<T> {
         Some((Prefix::new(address, len)?, self.value(number)))
     }
 
-    /// Reads what [`PrefixMap::longest`] of these addresses will read, so that it is in the cache by then. In tables larger than the cache the
-    /// look-ups of a burst then take a fraction of the time, because what different ones read is read side by side. Allocates nothing.
+    /// Reads what [`PrefixMap::longest`] of these addresses will read, so that it is in the cache
+    /// by then. In tables larger than the cache the look-ups of a burst then take a fraction of the
+    /// time, because what different ones read is read side by side. Allocates nothing.
     pub fn read_ahead(&self, addresses: &[IpAddr]) {
         for addresses in addresses.chunks(LANES) {
             let (mut v4, mut v6) = ([0; LANES], [0; LANES]);
@@ -203,10 +207,13 @@ impl<T: Clone + Eq + Hash> PrefixMap<T> {
 
     /// Every prefix with its value, by family and address, shorter before longer.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, &T)> {
-        let prefix =
-            |address, len| Prefix::new(address, len).expect("the tree keeps lengths that its family has");
-        let v4 = self.v4.iter().map(move |(bits, len, n)| (prefix(IpAddr::V4(bits.into()), len), n));
-        let v6 = self.v6.iter().map(move |(bits, len, n)| (prefix(IpAddr::V6(bits.into()), len), n));
+        let prefix = |address, len| {
+            Prefix::new(address, len).expect("the tree keeps lengths that its family has")
+        };
+        let v4 =
+            self.v4.iter().map(move |(bits, len, n)| (prefix(IpAddr::V4(bits.into()), len), n));
+        let v6 =
+            self.v6.iter().map(move |(bits, len, n)| (prefix(IpAddr::V6(bits.into()), len), n));
         v4.chain(v6).map(|(prefix, number)| (prefix, self.value(number)))
     }
 
@@ -236,7 +243,8 @@ impl<T: Clone + Eq + Hash> PrefixMap<T> {
     /// Bytes of memory that it has, what values own elsewhere left out.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let values = self.values.all.capacity() * size_of::<Kept<T>>() + self.values.by_hash.capacity() * 16;
+        let values =
+            self.values.all.capacity() * size_of::<Kept<T>>() + self.values.by_hash.capacity() * 16;
         self.v4.memory() + self.v6.memory() + values
     }
 }

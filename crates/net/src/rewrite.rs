@@ -6,11 +6,12 @@ use crate::MacAddr;
 use crate::checksum;
 use crate::frame::{Headers, IpVersion};
 
-/// Takes one off the time to live or hop limit, in the frame and in `headers`; IPv4's header checksum follows
-/// incrementally. Gives the new value, which is at least 1.
+/// Takes one off the time to live or hop limit, in the frame and in `headers`; IPv4's header
+/// checksum follows incrementally. Gives the new value, which is at least 1.
 ///
 /// # Errors
-/// [`Reason::TtlExpired`] if it is 0 or 1, [`Reason::Truncated`] if the frame is shorter than `headers` says. Nothing changed.
+/// [`Reason::TtlExpired`] if it is 0 or 1, [`Reason::Truncated`] if the frame is shorter than
+/// `headers` says. Nothing changed.
 #[inline]
 pub fn decrement_ttl(frame: &mut [u8], headers: &mut Headers) -> Result<u8, Reason> {
     headers.ttl = decrement_ttl_at(frame, headers.l3, headers.version)?;
@@ -58,8 +59,8 @@ pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) -> Resu
     Ok(())
 }
 
-/// Writes the differentiated services code point (its low 6 bits), in the frame and in `headers`; ECN stays, and IPv4's
-/// header checksum follows incrementally.
+/// Writes the differentiated services code point (its low 6 bits), in the frame and in `headers`;
+/// ECN stays, and IPv4's header checksum follows incrementally.
 ///
 /// # Errors
 /// [`Reason::Truncated`] if the frame is shorter than `headers` says. Nothing changed.

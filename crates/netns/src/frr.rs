@@ -1,4 +1,5 @@
-//! FRR's BGP daemon inside a namespace (Debian package `frr`), with nothing of it outside: files, sockets and processes go with their owner.
+//! FRR's BGP daemon inside a namespace (Debian package `frr`), with nothing of it outside: files,
+//! sockets and processes go with their owner.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,15 @@ impl Frr {
     /// Whether FRR is installed. If not, says why `test` is skipped.
     #[must_use]
     pub fn available(test: &str) -> bool {
-        testing::has_tool(test, "/usr/lib/frr/bgpd", "frr") && testing::has_tool(test, "vtysh", "frr")
+        testing::has_tool(test, "/usr/lib/frr/bgpd", "frr")
+            && testing::has_tool(test, "vtysh", "frr")
     }
 
     /// Starts both in the namespace of `node`; `bgp` is the configuration of the BGP daemon.
     ///
     /// # Errors
-    /// A file could not be written, or a daemon did not come up within ten seconds: with what it logged.
+    /// A file could not be written, or a daemon did not come up within ten seconds: with what it
+    /// logged.
     pub fn start(namespaces: &Namespaces, node: &str, bgp: &str) -> io::Result<Self> {
         for name in left_behind_in(&std::env::temp_dir()) {
             let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
@@ -43,7 +46,8 @@ impl Frr {
         shell::output(&["chown", "-R", "frr:frr", &path]).map_err(io::Error::other)?;
         for daemon in ["zebra", "bgpd"] {
             let line = format!(
-                "{DAEMONS}/{daemon} -f {path}/{daemon}.conf -z {path}/zserv -i {path}/{daemon}.pid --vty_socket {path} -P 0 --log file:{path}/{daemon}.log"
+                "{DAEMONS}/{daemon} -f {path}/{daemon}.conf -z {path}/zserv -i {path}/{daemon}.pid \
+                 --vty_socket {path} -P 0 --log file:{path}/{daemon}.log"
             );
             let mut command = namespaces.command(node, &line);
             frr.daemons.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
@@ -148,7 +152,8 @@ mod tests {
 
     #[test]
     fn values_are_found_in_what_frr_prints() {
-        let text = "{\n \"10.1.0.2\":{\n  \"bgpState\":\"Established\",\n  \"connectionsDropped\":0\n }\n}";
+        let text = "{\n \"10.1.0.2\":{\n  \"bgpState\":\"Established\",\n  \
+                    \"connectionsDropped\":0\n }\n}";
         assert_eq!(value(text, "bgpState"), Some("Established"));
         assert_eq!(value(text, "connectionsDropped"), Some("0"));
         assert_eq!(value(text, "uptime"), None);

@@ -1,14 +1,15 @@
 //! Network namespaces that go when their owner goes.
 //!
-//! [`Namespaces`] is a set of namespaces with a prefix of its own. Dropping it kills what still runs inside and removes them, also when a panic
-//! unwinds. An owner that was killed cannot do that; so the prefix holds its process number and start time, and [`sweep`] removes the
+//! [`Namespaces`] is a set of namespaces with a prefix of its own. Dropping it kills what still
+//! runs inside and removes them, also when a panic unwinds. An owner that was killed cannot do
+//! that; so the prefix holds its process number and start time, and [`sweep`] removes the
 //! namespaces of owners that are no longer there. Nothing else is ever touched.
 //!
-//! [`shell`] runs the system's own programs (`ip`, `ethtool`, `ping`), and [`testing`] is the same for tests: it panics
-//! where the rest gives errors, and sweeps first.
+//! [`shell`] runs the system's own programs (`ip`, `ethtool`, `ping`), and [`testing`] is the same
+//! for tests: it panics where the rest gives errors, and sweeps first.
 //!
-//! Everything goes through `ip netns`, so the namespaces can be looked at with it. Needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN) and the
-//! program `ip` (Debian package iproute2).
+//! Everything goes through `ip netns`, so the namespaces can be looked at with it. Needs root
+//! (CAP_SYS_ADMIN and CAP_NET_ADMIN) and the program `ip` (Debian package iproute2).
 #![forbid(unsafe_code)]
 
 pub mod frr;
@@ -26,8 +27,8 @@ pub use shell::ShellError;
 /// Where named namespaces are.
 const FOLDER: &str = "/run/netns";
 
-/// A set of namespaces with a prefix that nobody else has: `ekl<pid>-<start time>-<number>-`. Dropping it removes them, and whatever
-/// still runs inside.
+/// A set of namespaces with a prefix that nobody else has: `ekl<pid>-<start time>-<number>-`.
+/// Dropping it removes them, and whatever still runs inside.
 #[derive(Debug)]
 pub struct Namespaces {
     prefix: String,
@@ -48,7 +49,8 @@ impl Namespaces {
         Self { prefix: owner::prefix(NEXT.fetch_add(1, Ordering::Relaxed)), names: Vec::new() }
     }
 
-    /// The name that the namespace of `node` has or would have. A folder of that name elsewhere is found by [`left_behind_in`].
+    /// The name that the namespace of `node` has or would have. A folder of that name elsewhere is
+    /// found by [`left_behind_in`].
     #[must_use]
     pub fn name_of(&self, node: &str) -> String {
         format!("{}{node}", self.prefix)
@@ -110,13 +112,15 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Runs `ip` for a node, its arguments split at spaces, and returns what it printed: `address add 10.0.0.1/24 dev eth0`.
+    /// Runs `ip` for a node, its arguments split at spaces, and returns what it printed:
+    /// `address add 10.0.0.1/24 dev eth0`.
     ///
     /// # Errors
     /// `ip` could not be started, or refuses.
     pub fn ip(&self, node: &str, arguments: &str) -> Result<String, ShellError> {
         let name = self.name_of(node);
-        let words: Vec<&str> = ["ip", "-n", &name].into_iter().chain(arguments.split_whitespace()).collect();
+        let words: Vec<&str> =
+            ["ip", "-n", &name].into_iter().chain(arguments.split_whitespace()).collect();
         shell::output(&words)
     }
 
@@ -131,7 +135,8 @@ impl Namespaces {
         shell::output(&words)
     }
 
-    /// A command line inside a node, split at spaces, to be started by the caller. It is killed with the namespace, if not before.
+    /// A command line inside a node, split at spaces, to be started by the caller. It is killed
+    /// with the namespace, if not before.
     #[must_use]
     pub fn command(&self, node: &str, line: &str) -> Command {
         let name = self.name_of(node);
@@ -151,7 +156,8 @@ impl Drop for Namespaces {
     }
 }
 
-/// Ends what runs inside a namespace, then removes it. Errors are left alone: there is nobody to tell, and the next sweep tries again.
+/// Ends what runs inside a namespace, then removes it. Errors are left alone: there is nobody to
+/// tell, and the next sweep tries again.
 fn remove(name: &str) {
     if !Path::new(FOLDER).join(name).exists() {
         return;

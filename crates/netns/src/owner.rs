@@ -7,20 +7,23 @@ use std::path::Path;
 /// Head of the names of all namespaces.
 const HEAD: &str = "ekl";
 
-/// The head of the names of a set of this process: its number and start time (so that a reused process number is not taken for
-/// it), and the number of the set.
+/// The head of the names of a set of this process: its number and start time (so that a reused
+/// process number is not taken for it), and the number of the set.
 pub(crate) fn prefix(number: u32) -> String {
     let pid = std::process::id();
-    // Zero, where `/proc` is missing, is nobody's start time: the next sweep takes it for a dead one's.
+    // Zero, where `/proc` is missing, is nobody's start time: the next sweep takes it for a dead
+    // one's.
     let start = start_time(pid).unwrap_or(0);
     format!("{HEAD}{pid}-{start}-{number}-")
 }
 
-/// The entries of a folder that are named after owners that are no longer there: namespaces, and folders that were named like them.
+/// The entries of a folder that are named after owners that are no longer there: namespaces, and
+/// folders that were named like them.
 #[must_use]
 pub fn left_behind_in(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     left_behind(&names, start_time)
 }
 
@@ -52,7 +55,8 @@ fn owner(name: &str) -> Option<(u32, u64)> {
 /// When a process started, in clock ticks since boot; `None` if there is no such process.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything, so count from its end.
+    // The second field is the program's name in parentheses and may hold anything, so count from
+    // its end.
     let after = &stat[stat.rfind(')')? + 1..];
     after.split_whitespace().nth(19)?.parse().ok()
 }
@@ -79,7 +83,10 @@ mod tests {
             12 => Some(900),
             _ => None,
         };
-        assert_eq!(left_behind(&names, start_of), ["ekl11-500-0-h1", "ekl12-500-3-r-1", "ekl10-501-0-h1"]);
+        assert_eq!(
+            left_behind(&names, start_of),
+            ["ekl11-500-0-h1", "ekl12-500-3-r-1", "ekl10-501-0-h1"]
+        );
     }
 
     #[test]

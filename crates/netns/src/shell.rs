@@ -40,8 +40,10 @@ pub fn is_installed(program: &str) -> bool {
 #[must_use]
 pub fn command(words: &[&str]) -> Command {
     let (program, arguments) = words.split_first().expect("a command has at least its program");
-    let found =
-        ["/usr/sbin", "/sbin"].iter().map(|folder| Path::new(folder).join(program)).find(|p| p.is_file());
+    let found = ["/usr/sbin", "/sbin"]
+        .iter()
+        .map(|folder| Path::new(folder).join(program))
+        .find(|p| p.is_file());
     let mut command = Command::new(found.unwrap_or_else(|| program.into()));
     command.args(arguments);
     command
@@ -55,7 +57,10 @@ pub fn command(words: &[&str]) -> Command {
 /// # Panics
 /// If `words` is empty.
 pub fn output(words: &[&str]) -> Result<String, ShellError> {
-    let done = command(words).stdin(Stdio::null()).output().map_err(|source| start_error(words, source))?;
+    let done = command(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| start_error(words, source))?;
     finished(words, &done)
 }
 

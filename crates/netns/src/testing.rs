@@ -1,4 +1,5 @@
-//! Namespaces for tests and benches: what fails panics with what the program said, and what a killed run left is swept first.
+//! Namespaces for tests and benches: what fails panics with what the program said, and what a
+//! killed run left is swept first.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Namespaces, shell, sweep};
 
-/// Says why `test` is skipped and how to enable it: on standard error itself, because what a passing test prints is not shown.
+/// Says why `test` is skipped and how to enable it: on standard error itself, because what a
+/// passing test prints is not shown.
 ///
 /// # Panics
 /// If `EVENKEEL_NO_SKIP` is set: where everything is there, a skipped test is a failed one.
@@ -87,8 +89,9 @@ pub fn eventually_some<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T
 pub struct TestNet(Namespaces);
 
 impl TestNet {
-    /// Makes them; `nodes` are short names, and unique in the test only. Lines stay quiet: no router solicitations, no autoconfiguration, and no
-    /// duplicate address detection, which would make IPv6 addresses unusable for a second.
+    /// Makes them; `nodes` are short names, and unique in the test only. Lines stay quiet: no
+    /// router solicitations, no autoconfiguration, and no duplicate address detection, which would
+    /// make IPv6 addresses unusable for a second.
     ///
     /// # Panics
     /// If one cannot be made.
@@ -160,7 +163,8 @@ impl TestNet {
         self.0.command(node, line)
     }
 
-    /// Runs a command line inside a node to its end, which it must have by itself (bounded by `timeout`, 30 s).
+    /// Runs a command line inside a node to its end, which it must have by itself (bounded by
+    /// `timeout`, 30 s).
     ///
     /// # Panics
     /// If it cannot be started.

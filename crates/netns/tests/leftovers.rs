@@ -22,12 +22,16 @@ fn a_set_takes_its_namespaces_and_what_runs_inside_along() {
     net.wire(("a", "left"), ("b", "right"));
     net.ip("a", "address add 10.0.0.1/24 dev left");
     assert!(net.output("a", "ip address show dev left").contains("10.0.0.1/24"));
-    assert!(!net.try_output("b", "ip address show dev left").0, "the other end is in the other namespace");
+    assert!(
+        !net.try_output("b", "ip address show dev left").0,
+        "the other end is in the other namespace"
+    );
     let names = [net.name("a"), net.name("b")];
     assert!(names.iter().all(|name| path(name).exists()));
     let mut child = net.command("a", "sleep 1000").spawn().expect("it starts");
     eventually("sleep is inside", || {
-        let inside = Command::new("ip").args(["netns", "pids", &names[0]]).output().expect("ip runs");
+        let inside =
+            Command::new("ip").args(["netns", "pids", &names[0]]).output().expect("ip runs");
         !inside.stdout.is_empty()
     });
     drop(net);
@@ -72,8 +76,10 @@ fn what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not() {
         "what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_not",
     ]);
     let mut child = child.env(CHILD, "1").stdout(Stdio::piped()).spawn().expect("it starts");
-    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));
-    let name = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("made ").map(str::to_owned));
+    let lines =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("a pipe")));
+    let name =
+        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("made ").map(str::to_owned));
     let name = name.expect("it says what it made");
     let own = TestNet::new(&["own"]);
 

@@ -42,16 +42,18 @@ pub(crate) enum AttachType {
 
 /// `BPF_F_MMAPABLE`: the map's values can be mapped into memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
-/// `BPF_F_XDP_HAS_FRAGS`: the program copes with frames in several pieces, so the device's MTU may exceed a page.
+/// `BPF_F_XDP_HAS_FRAGS`: the program copes with frames in several pieces, so the device's MTU may
+/// exceed a page.
 pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
 
-/// The kernel takes a union; every command used here fits into these words, and unused ones are zero.
+/// The kernel takes a union; every command used here fits into these words, and unused ones are
+/// zero.
 type Attributes = [u64; 18];
 
 fn bpf(command: libc::c_int, attributes: &mut Attributes) -> io::Result<libc::c_int> {
-    // SAFETY: the attributes are longer than any command used here reads, zero where not set, and the addresses among them
-    // were made by the callers below from buffers that live until the call returns and are as long as the command
-    // reads (or, for the verifier's log, writes).
+    // SAFETY: the attributes are longer than any command used here reads, zero where not set, and
+    // the addresses among them were made by the callers below from buffers that live until the call
+    // returns and are as long as the command reads (or, for the verifier's log, writes).
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -75,8 +77,10 @@ fn address<T: ?Sized>(of: &T) -> u64 {
     std::ptr::from_ref(of).cast::<u8>() as u64
 }
 
-/// Old kernels answer as if a privilege were missing when the memory of maps may not be locked, to root as well.
-const CREATING: &str = "creating a BPF map (before Linux 5.11 that needs `ulimit -l unlimited`, too)";
+/// Old kernels answer as if a privilege were missing when the memory of maps may not be locked, to
+/// root as well.
+const CREATING: &str =
+    "creating a BPF map (before Linux 5.11 that needs `ulimit -l unlimited`, too)";
 
 /// A map; the kernel frees it with its last user.
 #[derive(Debug)]
@@ -141,7 +145,8 @@ impl Program {
     ) -> Result<Self, PortError> {
         let license = c"Dual MIT/GPL";
         let mut log = Vec::new();
-        // The log is asked for only after a failure: with it, loading is slower and can fail for want of room.
+        // The log is asked for only after a failure: with it, loading is slower and can fail for
+        // want of room.
         for attempt in 0..2 {
             let mut attributes: Attributes = [0; 18];
             attributes[0] = pair(kind as u32, instructions.len() as u32);
@@ -175,8 +180,8 @@ impl Program {
         unreachable!("the second attempt returns")
     }
 
-    /// Links the program to an interface of the calling thread's namespace. The link ends when its last descriptor is
-    /// closed, at the latest with the process.
+    /// Links the program to an interface of the calling thread's namespace. The link ends when its
+    /// last descriptor is closed, at the latest with the process.
     pub(crate) fn link(&self, ifindex: u32, to: AttachType, flags: u32) -> io::Result<Link> {
         let mut attributes: Attributes = [0; 18];
         attributes[0] = pair(self.fd.as_raw_fd() as u32, ifindex);
@@ -196,8 +201,9 @@ pub(crate) struct Link {
 }
 
 impl Drop for Link {
-    /// Closing the descriptor is not enough: where another thread is just starting a program, the new process holds a copy of it for a moment, and the program
-    /// would stay for so long. If it is gone with its interface there is nothing to detach.
+    /// Closing the descriptor is not enough: where another thread is just starting a program, the
+    /// new process holds a copy of it for a moment, and the program would stay for so long. If it
+    /// is gone with its interface there is nothing to detach.
     fn drop(&mut self) {
         let mut attributes: Attributes = [0; 18];
         attributes[0] = pair(self.fd.as_raw_fd() as u32, 0);
@@ -246,8 +252,10 @@ pub(crate) struct Assembler {
 impl Assembler {
     fn emit(&mut self, op: u8, dst: Reg, src: u8, offset: i16, immediate: i32) -> &mut Self {
         let (offset, immediate) = (offset.to_ne_bytes(), immediate.to_ne_bytes());
-        // The two registers share a byte as bit fields, whose order follows the byte order of the machine.
-        let registers = if cfg!(target_endian = "little") { src << 4 | dst.0 } else { dst.0 << 4 | src };
+        // The two registers share a byte as bit fields, whose order follows the byte order of the
+        // machine.
+        let registers =
+            if cfg!(target_endian = "little") { src << 4 | dst.0 } else { dst.0 << 4 | src };
         self.code.push(u64::from_ne_bytes([
             op,
             registers,
@@ -297,7 +305,13 @@ impl Assembler {
     }
 
     /// `*(base + offset) = src`
-    pub(crate) fn store_register(&mut self, width: Width, base: Reg, offset: i16, src: Reg) -> &mut Self {
+    pub(crate) fn store_register(
+        &mut self,
+        width: Width,
+        base: Reg,
+        offset: i16,
+        src: Reg,
+    ) -> &mut Self {
         self.emit(0x63 | width as u8, base, src.0, offset, 0)
     }
 
@@ -321,7 +335,8 @@ impl Assembler {
         self.emit(0x18, dst, 2, 0, map.as_fd().as_raw_fd()).emit(0, Reg(0), 0, 0, 0)
     }
 
-    /// Calls a helper of the kernel: arguments in registers 1 to 5, which are lost, the result in register 0.
+    /// Calls a helper of the kernel: arguments in registers 1 to 5, which are lost, the result in
+    /// register 0.
     pub(crate) fn call(&mut self, helper: i32) -> &mut Self {
         self.emit(0x85, Reg(0), 0, 0, helper)
     }
@@ -350,7 +365,13 @@ impl Assembler {
     }
 
     /// `if dst <condition> src goto label`
-    pub(crate) fn jump_if_register(&mut self, dst: Reg, condition: If, src: Reg, to: Label) -> &mut Self {
+    pub(crate) fn jump_if_register(
+        &mut self,
+        dst: Reg,
+        condition: If,
+        src: Reg,
+        to: Label,
+    ) -> &mut Self {
         self.jumps.push((self.code.len(), to));
         self.emit(0x0d | condition as u8, dst, src.0, 0, 0)
     }

@@ -1,5 +1,5 @@
-//! The part of our BPF programs that tells transit traffic from what the kernel itself must see: the same at the ingress of the stack
-//! ([`crate::guard`]) and in the driver ([`crate::af_xdp`]).
+//! The part of our BPF programs that tells transit traffic from what the kernel itself must see:
+//! the same at the ingress of the stack ([`crate::guard`]) and in the driver ([`crate::af_xdp`]).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,8 @@ use crate::error::PortError;
 /// The most addresses that a program knows as local.
 pub const MAX_LOCAL: usize = 4096;
 
-/// The helper that copies bytes of the frame, for programs on socket buffers; takes the same arguments as [`LOAD_XDP`].
+/// The helper that copies bytes of the frame, for programs on socket buffers; takes the same
+/// arguments as [`LOAD_XDP`].
 pub(crate) const LOAD_SKB: i32 = 26;
 /// That for programs in the driver (kernel 5.18).
 pub(crate) const LOAD_XDP: i32 = 189;
@@ -45,7 +46,8 @@ impl LocalAddresses {
         &self.map
     }
 
-    /// Makes the map hold exactly `addresses`; one that is in the old and in the new set is known throughout.
+    /// Makes the map hold exactly `addresses`; one that is in the old and in the new set is known
+    /// throughout.
     pub(crate) fn set(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         let wanted: BTreeSet<_> = addresses.iter().map(|address| key(*address)).collect();
         if wanted.len() > MAX_LOCAL {
@@ -79,7 +81,8 @@ impl LocalAddresses {
     }
 }
 
-/// The key under which an address stands in the map of local addresses: IPv6, or IPv4 mapped into it.
+/// The key under which an address stands in the map of local addresses: IPv6, or IPv4 mapped into
+/// it.
 fn key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -92,8 +95,8 @@ pub(crate) const fn half(bytes: [u8; 2]) -> i32 {
     u16::from_ne_bytes(bytes) as i32
 }
 
-/// Goes on if the frame is addressed to the station whose hardware address begins the value of `station`; else to `otherwise`. The program's
-/// argument is in register 6; 7 is used.
+/// Goes on if the frame is addressed to the station whose hardware address begins the value of
+/// `station`; else to `otherwise`. The program's argument is in register 6; 7 is used.
 pub(crate) fn addressed_to(asm: &mut Assembler, station: &Map, load: i32, otherwise: Label) {
     let (r1, r2, r3) = (Reg(1), Reg(2), Reg(3));
     fetch_at(asm, load, 0, STATION, 6, otherwise);
@@ -104,8 +107,8 @@ pub(crate) fn addressed_to(asm: &mut Assembler, station: &Map, load: i32, otherw
     asm.jump_if_register(r2, If::NotEqual, r3, otherwise);
 }
 
-/// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`. The program's argument is in register
-/// 6; 7 is used.
+/// Goes on if the frame is an IP packet that is not for the machine itself; else to `otherwise`.
+/// The program's argument is in register 6; 7 is used.
 pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: Label) {
     let (r0, r2) = (Reg(0), Reg(2));
     let tagged = asm.label();
@@ -134,7 +137,8 @@ pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: La
     asm.copy(r2, L3).add(r2, 16);
     fetch(asm, load, KEY + 12, 4, otherwise);
     asm.load(Width::B1, r2, FP, KEY + 12).and(r2, 0xf0).jump_if(r2, If::Equal, 0xe0, otherwise);
-    // 255.255.255.255 in halves: as a constant of four bytes it would be sign-extended, as a load it is not.
+    // 255.255.255.255 in halves: as a constant of four bytes it would be sign-extended, as a load
+    // it is not.
     let unicast = asm.label();
     asm.load(Width::B2, r2, FP, KEY + 12).jump_if(r2, If::NotEqual, 0xffff, unicast);
     asm.load(Width::B2, r2, FP, KEY + 14).jump_if(r2, If::Equal, 0xffff, otherwise);
@@ -169,12 +173,14 @@ fn map_prefix(asm: &mut Assembler) {
     asm.store(Width::B4, FP, KEY + 8, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
 }
 
-/// Looks the key up among the local addresses: register 0 is zero if it is none of them. Registers 1 to 5 are lost.
+/// Looks the key up among the local addresses: register 0 is zero if it is none of them. Registers
+/// 1 to 5 are lost.
 pub(crate) fn look(asm: &mut Assembler, local: &Map) {
     asm.map(Reg(1), local).copy(Reg(2), FP).add(Reg(2), i32::from(KEY)).call(MAP_LOOKUP);
 }
 
-/// Copies `len` bytes at the offset in register 2 to the stack; goes to `otherwise` if the frame ends before them.
+/// Copies `len` bytes at the offset in register 2 to the stack; goes to `otherwise` if the frame
+/// ends before them.
 fn fetch(asm: &mut Assembler, load: i32, to: i16, len: i32, otherwise: Label) {
     asm.copy(Reg(1), FRAME).copy(Reg(3), FP).add(Reg(3), i32::from(to)).set(Reg(4), len);
     asm.call(load).jump_if(Reg(0), If::NotEqual, 0, otherwise);

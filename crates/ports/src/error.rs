@@ -10,7 +10,8 @@ pub enum PortError {
     NoInterface(String),
     /// The interface is not Ethernet.
     #[error(
-        "interface {interface} is not Ethernet (hardware type {hardware_type}); only Ethernet ports are supported"
+        "interface {interface} is not Ethernet (hardware type {hardware_type}); only Ethernet \
+         ports are supported"
     )]
     NotEthernet {
         /// Name of the interface.
@@ -22,7 +23,9 @@ pub enum PortError {
     #[error("{0:?} cannot be an interface name: 1 to 15 bytes, no zero byte")]
     BadName(String),
     /// The process may not do it.
-    #[error("{what}: permission denied; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
+    #[error(
+        "{what}: permission denied; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+    )]
     Privilege {
         /// What was tried.
         what: String,
@@ -57,13 +60,15 @@ pub enum PortError {
     },
     /// Another program has the interface's driver hook.
     #[error(
-        "interface {0} has another XDP program already (`ip link show {0}` names it): detach it, or use io = \"af-packet\" for this port, which gets what that \
+        "interface {0} has another XDP program already (`ip link show {0}` names it): detach it, \
+         or use io = \"af-packet\" for this port, which gets what that \
          program lets pass"
     )]
     XdpTaken(String),
     /// Another socket has the receive queue.
     #[error(
-        "queue {queue} of interface {interface} belongs to another AF_XDP socket: end the program that has it (`ss --xdp --processes` names it), or use \
+        "queue {queue} of interface {interface} belongs to another AF_XDP socket: end the program \
+         that has it (`ss --xdp --processes` names it), or use \
          io = \"af-packet\" for this port"
     )]
     QueueTaken {
@@ -74,7 +79,8 @@ pub enum PortError {
     },
     /// The interface's packets do not fit the frame buffers.
     #[error(
-        "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to {longest}: {}lower the MTU, or use io = \"af-packet\" for this port",
+        "interface {interface} has an MTU of {mtu}; with AF_XDP these buffers take up to \
+         {longest}: {}lower the MTU, or use io = \"af-packet\" for this port",
         larger_buffers(*longest)
     )]
     MtuTooLong {
@@ -87,8 +93,10 @@ pub enum PortError {
     },
     /// The interface has another number of receive queues than was expected.
     #[error(
-        "interface {interface} has {has} receive queues, not {wanted}: `ethtool -L {interface} combined {wanted}` changes that where the driver can, \
-         `ethtool -l {interface}` shows them; else ask for {has}, or use io = \"af-packet\" for this port"
+        "interface {interface} has {has} receive queues, not {wanted}: `ethtool -L {interface} \
+         combined {wanted}` changes that where the driver can, \
+         `ethtool -l {interface}` shows them; else ask for {has}, or use io = \"af-packet\" for \
+         this port"
     )]
     QueueCount {
         /// The interface.
@@ -100,7 +108,9 @@ pub enum PortError {
     },
     /// The interface has too few queues for each worker to have one.
     #[error(
-        "interface {interface} has {has} receive and transmit queues for {workers} workers, and with AF_XDP each needs one: `ethtool -l {interface}` shows them, and `ethtool -L` makes more where the driver can; else use fewer workers, or io = \"af-packet\" for this port"
+        "interface {interface} has {has} receive and transmit queues for {workers} workers, and \
+         with AF_XDP each needs one: `ethtool -l {interface}` shows them, and `ethtool -L` makes \
+         more where the driver can; else use fewer workers, or io = \"af-packet\" for this port"
     )]
     FewQueues {
         /// The interface.
@@ -110,12 +120,14 @@ pub enum PortError {
         /// How many workers there are.
         workers: u32,
     },
-    /// A worker that is not the first one opens its port before that one has its program at the interface.
+    /// A worker that is not the first one opens its port before that one has its program at the
+    /// interface.
     #[error("the first worker has no program at interface {0} yet")]
     NotAttached(String),
     /// The kernel has no such sockets.
     #[error(
-        "interface {interface}: this kernel has no AF_XDP ({source}): boot one that has (Linux 5.18 or newer, CONFIG_XDP_SOCKETS), or use \
+        "interface {interface}: this kernel has no AF_XDP ({source}): boot one that has (Linux \
+         5.18 or newer, CONFIG_XDP_SOCKETS), or use \
          io = \"af-packet\" for this port"
     )]
     NoXdpSockets {
@@ -124,9 +136,11 @@ pub enum PortError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The interface takes no XDP program: neither in its driver nor behind it, or not where it was asked for.
+    /// The interface takes no XDP program: neither in its driver nor behind it, or not where it was
+    /// asked for.
     #[error(
-        "interface {interface} takes no XDP program {place} ({source}): another driver or a newer kernel may (Linux 5.18 or newer), or use \
+        "interface {interface} takes no XDP program {place} ({source}): another driver or a newer \
+         kernel may (Linux 5.18 or newer), or use \
          io = \"af-packet\" for this port"
     )]
     XdpRefused {
@@ -139,8 +153,10 @@ pub enum PortError {
     },
     /// The kernel may not lock the memory of the frame buffers.
     #[error(
-        "interface {interface}: the frame buffers take {} that must be locked, for each receive queue of each AF_XDP port anew, and this process may lock {} \
-         in all: raise that limit (`ulimit -l unlimited`, in a unit of systemd LimitMEMLOCK=infinity), give the process CAP_IPC_LOCK, lower `buffers` under \
+        "interface {interface}: the frame buffers take {} that must be locked, for each receive \
+         queue of each AF_XDP port anew, and this process may lock {} \
+         in all: raise that limit (`ulimit -l unlimited`, in a unit of systemd \
+         LimitMEMLOCK=infinity), give the process CAP_IPC_LOCK, lower `buffers` under \
          [router], or use io = \"af-packet\" for this port",
         kibibytes(*bytes),
         limit.map_or_else(|| "any amount, which the machine does not have".to_owned(), kibibytes)
@@ -188,7 +204,8 @@ pub enum BadCapture {
     Malformed(#[from] pcap_file::PcapError),
 }
 
-/// The remedy that larger buffers are, for an MTU beyond `longest`: as long as there are larger ones.
+/// The remedy that larger buffers are, for an MTU beyond `longest`: as long as there are larger
+/// ones.
 const fn larger_buffers(longest: u32) -> &'static str {
     if longest < 3822 { "set buffer_size = \"4096B\" under [router] (up to 3822), " } else { "" }
 }
@@ -198,17 +215,21 @@ fn kibibytes(bytes: u64) -> String {
 }
 
 impl PortError {
-    /// Wraps the error of a system call, telling missing privilege and missing kernel support from the rest.
+    /// Wraps the error of a system call, telling missing privilege and missing kernel support from
+    /// the rest.
     pub(crate) fn from_io(what: impl Into<String>, source: io::Error) -> Self {
         let what = what.into();
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::Privilege { what },
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOPROTOOPT) => Self::Unsupported { what, source },
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOPROTOOPT) => {
+                Self::Unsupported { what, source }
+            }
             _ => Self::Io { what, source },
         }
     }
 
-    /// Whether the interface itself cannot be a port, by whatever means: it is not there, or not Ethernet.
+    /// Whether the interface itself cannot be a port, by whatever means: it is not there, or not
+    /// Ethernet.
     #[must_use]
     pub const fn is_of_the_interface(&self) -> bool {
         matches!(self, Self::NoInterface(_) | Self::NotEthernet { .. } | Self::BadName(_))

@@ -44,7 +44,9 @@ pub(crate) fn queues(control: &Control, interface: &str) -> Result<Queues, PortE
     // struct ethtool_channels: command; maxima of rx, tx, other, combined; counts of the same.
     let mut data = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
     match control.ethtool(interface, &mut data) {
-        Ok(()) => Ok(Queues { receive: (data[5] + data[8]).max(1), transmit: (data[6] + data[8]).max(1) }),
+        Ok(()) => {
+            Ok(Queues { receive: (data[5] + data[8]).max(1), transmit: (data[6] + data[8]).max(1) })
+        }
         Err(PortError::Unsupported { .. }) => Ok(Queues { receive: 1, transmit: 1 }),
         Err(error) => Err(error),
     }
@@ -63,7 +65,8 @@ pub(crate) fn features(control: &Control, interface: &str) -> Result<Vec<Feature
     names[..3].copy_from_slice(&[GET_STRINGS, FEATURE_NAMES, count as u32]);
     control.ethtool(interface, &mut names)?;
 
-    // struct ethtool_gfeatures: command, size in blocks; per block available, requested, active, never changed.
+    // struct ethtool_gfeatures: command, size in blocks; per block available, requested, active,
+    // never changed.
     let blocks = count.div_ceil(32);
     let mut state = vec![0u32; 2 + 4 * blocks];
     state[..2].copy_from_slice(&[GET_FEATURES, blocks as u32]);
@@ -81,7 +84,8 @@ pub(crate) fn features(control: &Control, interface: &str) -> Result<Vec<Feature
         .collect())
 }
 
-/// Switches features on or off, as `wanted` says by name; for `None`, and what the device cannot change, stays as it is.
+/// Switches features on or off, as `wanted` says by name; for `None`, and what the device cannot
+/// change, stays as it is.
 pub(crate) fn set_features(
     control: &Control,
     interface: &str,

@@ -17,7 +17,8 @@ pub(crate) struct Interface {
     pub(crate) running: bool,
 }
 
-/// A socket for ioctls, which kind does not matter to them. It belongs for ever to the network namespace of the thread that opened it.
+/// A socket for ioctls, which kind does not matter to them. It belongs for ever to the network
+/// namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Control {
     fd: OwnedFd,
@@ -35,7 +36,8 @@ impl Control {
         let mut request = named(name)?;
         let failed = |error: io::Error| at_interface(name, "asking about", error);
         let ask = |request: &mut libc::ifreq, what| self.ioctl(what, request).map_err(failed);
-        let index = netdevice::name_to_index(&self.fd, name).map_err(|error| failed(error.into()))?;
+        let index =
+            netdevice::name_to_index(&self.fd, name).map_err(|error| failed(error.into()))?;
         ask(&mut request, libc::SIOCGIFHWADDR)?;
         // SAFETY: SIOCGIFHWADDR has filled this member.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
@@ -64,12 +66,14 @@ impl Control {
         netdevice::index_to_name(&self.fd, index).ok()
     }
 
-    /// What to say of a failure at an interface that was found before: if it is gone by now, that. How system calls fail then tells nothing.
+    /// What to say of a failure at an interface that was found before: if it is gone by now, that.
+    /// How system calls fail then tells nothing.
     pub(crate) fn unless_gone(&self, name: &str, index: u32, error: PortError) -> PortError {
         if self.name_of(index).is_some() { error } else { PortError::NoInterface(name.to_owned()) }
     }
 
-    /// One ethtool command; `data` begins with the command's number and is as long as the command says.
+    /// One ethtool command; `data` begins with the command's number and is as long as the command
+    /// says.
     pub(crate) fn ethtool(&self, name: &str, data: &mut [u32]) -> Result<(), PortError> {
         let mut request = named(name)?;
         request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
@@ -78,8 +82,8 @@ impl Control {
     }
 
     fn ioctl(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: every request used here takes an ifreq; that of SIOCETHTOOL points to a buffer which its caller sizes
-        // as the command demands.
+        // SAFETY: every request used here takes an ifreq; that of SIOCETHTOOL points to a buffer
+        // which its caller sizes as the command demands.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), what as _, request) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

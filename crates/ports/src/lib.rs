@@ -1,4 +1,5 @@
-//! Frames in and out: the Port trait, AF_PACKET, pcap and memory ports, wrappers; clocks, pollers and all of the project's unsafe code.
+//! Frames in and out: the Port trait, AF_PACKET, pcap and memory ports, wrappers; clocks, pollers
+//! and all of the project's unsafe code.
 //!
 //! | module | holds |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
 //! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
 //!
-//! Two rules hold everywhere: a frame that is not delivered is counted under a [`Reason`](evenkeel_core::Reason), and
-//! whatever a port changes in the kernel ends with the process, however it ends, or is undone by the next start.
+//! Two rules hold everywhere: a frame that is not delivered is counted under a
+//! [`Reason`](evenkeel_core::Reason), and whatever a port changes in the kernel ends with the
+//! process, however it ends, or is undone by the next start.
 
 pub mod af_packet;
 pub mod af_xdp;

@@ -1,8 +1,9 @@
-//! A pair of ports joined by two queues in memory: what goes into one comes out of the other, in order, unchanged.
+//! A pair of ports joined by two queues in memory: what goes into one comes out of the other, in
+//! order, unchanged.
 //!
-//! Deterministic: no clock, no thread, no randomness. The queues are bounded and their memory is taken once, so a
-//! pipeline between memory ports allocates nothing per packet. The two ends may live in different threads and use
-//! different pools; frames are copied from one into the other.
+//! Deterministic: no clock, no thread, no randomness. The queues are bounded and their memory is
+//! taken once, so a pipeline between memory ports allocates nothing per packet. The two ends may
+//! live in different threads and use different pools; frames are copied from one into the other.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -39,7 +40,8 @@ impl Wire {
         self.len == self.slots.len()
     }
 
-    /// A place of the ring; `at` is less than twice its length. A division would cost as much as a small copy.
+    /// A place of the ring; `at` is less than twice its length. A division would cost as much as a
+    /// small copy.
     #[inline]
     fn wrapped(&self, at: usize) -> usize {
         if at < self.slots.len() { at } else { at - self.slots.len() }
@@ -114,15 +116,20 @@ impl MemoryPort {
             state: PortState::Up,
             counters: PortCounters::default(),
         };
-        (end(left, left_mac, Arc::clone(&back), Arc::clone(&there)), end(right, right_mac, there, back))
+        (
+            end(left, left_mac, Arc::clone(&back), Arc::clone(&there)),
+            end(right, right_mac, there, back),
+        )
     }
 
-    /// Sends bytes as if they had been a frame: what a test's host does. False if the queue is full or the frame too long.
+    /// Sends bytes as if they had been a frame: what a test's host does. False if the queue is full
+    /// or the frame too long.
     pub fn inject(&mut self, frame: &[u8]) -> bool {
         self.inject_flagged(frame, false)
     }
 
-    /// Like [`MemoryPort::inject`], with the mark of a frame whose transport checksum is still to be completed.
+    /// Like [`MemoryPort::inject`], with the mark of a frame whose transport checksum is still to
+    /// be completed.
     pub fn inject_flagged(&mut self, frame: &[u8], partial_checksum: bool) -> bool {
         let mut wire = lock(&self.send);
         if wire.is_full() || frame.len() > wire.slot {
@@ -161,7 +168,13 @@ impl Port for MemoryPort {
         &self.name
     }
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         if self.state != PortState::Up {
             return 0;
         }

@@ -56,11 +56,13 @@ impl RouteSocket {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends a message and waits for the kernel's answer; gives the bodies of what came before its end (for a dump).
+    /// Sends a message and waits for the kernel's answer; gives the bodies of what came before its
+    /// end (for a dump).
     pub(crate) fn request(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = message.bytes;
         self.sequence += 1;
-        // A dump has an end of its own; the two bits that mean "dump" mean "replace" and "exclusive" elsewhere.
+        // A dump has an end of its own; the two bits that mean "dump" mean "replace" and
+        // "exclusive" elsewhere.
         let (flags, all) = (u16::from_ne_bytes([bytes[6], bytes[7]]), libc::NLM_F_DUMP as u16);
         let flags = if flags & all == all { flags } else { flags | libc::NLM_F_ACK as u16 };
         let length = bytes.len() as u32;
@@ -73,8 +75,9 @@ impl RouteSocket {
             let (answer, _) = self.socket.recv_from_full()?;
             let mut rest = answer.as_slice();
             while rest.len() >= HEADER {
-                let word =
-                    |at: usize| u32::from_ne_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
+                let word = |at: usize| {
+                    u32::from_ne_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]])
+                };
                 let length = word(0) as usize;
                 if length < HEADER || length > rest.len() {
                     return Err(io::ErrorKind::InvalidData.into());
@@ -89,7 +92,11 @@ impl RouteSocket {
                             .first_chunk()
                             .map(|code| i32::from_ne_bytes(*code))
                             .ok_or(io::ErrorKind::InvalidData)?;
-                        return if code == 0 { Ok(bodies) } else { Err(io::Error::from_raw_os_error(-code)) };
+                        return if code == 0 {
+                            Ok(bodies)
+                        } else {
+                            Err(io::Error::from_raw_os_error(-code))
+                        };
                     }
                     NLMSG_DONE => return Ok(bodies),
                     _ => bodies.push(body.to_vec()),

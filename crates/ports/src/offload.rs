@@ -1,18 +1,21 @@
 //! Switches off the offloads that hand over super-frames, and restores them.
 //!
-//! A router must see the frames that the wire carries. Three things glue them together before a packet socket sees them:
+//! A router must see the frames that the wire carries. Three things glue them together before a
+//! packet socket sees them:
 //!
 //! - *receive offloads* of the interface (GRO, LRO, GRO in hardware): switched off;
-//! - *the other end of a veth pair*, when it is a container or a namespace: its stack leaves segmentation (TSO, UDP segmentation) to the
-//!   "hardware", which is our end, and 64 KiB arrive as one frame, whatever our own offloads say. A driver-mode XDP
-//!   program at our end makes the kernel take segmentation away from the other end, since XDP programs want real
-//!   frames. So a program that passes everything is linked there; the link ends with the process, and the other end has
-//!   its offloads back.
-//! - *segmentation offloads of the interface itself* do nothing to what is received; they are switched off so that
-//!   what the machine itself sends there consists of frames too.
+//! - *the other end of a veth pair*, when it is a container or a namespace: its stack leaves
+//!   segmentation (TSO, UDP segmentation) to the "hardware", which is our end, and 64 KiB arrive as
+//!   one frame, whatever our own offloads say. A driver-mode XDP program at our end makes the
+//!   kernel take segmentation away from the other end, since XDP programs want real frames. So a
+//!   program that passes everything is linked there; the link ends with the process, and the other
+//!   end has its offloads back.
+//! - *segmentation offloads of the interface itself* do nothing to what is received; they are
+//!   switched off so that what the machine itself sends there consists of frames too.
 //!
-//! What was switched off is written to a file first. A stop restores it; after `kill -9` the next start finds the
-//! file and knows what was there originally, rather than taking the leftovers for it.
+//! What was switched off is written to a file first. A stop restores it; after `kill -9` the next
+//! start finds the file and knows what was there originally, rather than taking the leftovers for
+//! it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -55,9 +58,9 @@ pub struct Offloads {
 }
 
 impl Offloads {
-    /// Switches off what makes frames longer than the wire's on `interface`, in the network namespace of the calling
-    /// thread, and keeps in the directory `runtime` (made if missing) what it was, so that the next start can restore it should
-    /// this process be killed.
+    /// Switches off what makes frames longer than the wire's on `interface`, in the network
+    /// namespace of the calling thread, and keeps in the directory `runtime` (made if missing) what
+    /// it was, so that the next start can restore it should this process be killed.
     ///
     /// # Errors
     /// There is no such interface, the process lacks CAP_NET_ADMIN, or `runtime` cannot be written.
@@ -65,8 +68,9 @@ impl Offloads {
         Self::with_hook(interface, runtime, false)
     }
 
-    /// As [`Offloads::disable`], for an interface whose driver runs an XDP program already, which makes the other end of a veth pair segment:
-    /// that of an [`AfXdpPort`](crate::af_xdp::AfXdpPort) in native mode.
+    /// As [`Offloads::disable`], for an interface whose driver runs an XDP program already, which
+    /// makes the other end of a veth pair segment: that of an
+    /// [`AfXdpPort`](crate::af_xdp::AfXdpPort) in native mode.
     ///
     /// # Errors
     /// As [`Offloads::disable`].
@@ -84,21 +88,25 @@ impl Offloads {
             .filter(|name| makes_super_frames(name))
             .collect();
 
-        let written = |error| PortError::from_io(format!("writing to {}", runtime.display()), error);
+        let written =
+            |error| PortError::from_io(format!("writing to {}", runtime.display()), error);
         fs::create_dir_all(runtime).map_err(written)?;
-        let namespace = NetNs::current().and_then(|namespace| namespace.inode()).map_err(written)?;
+        let namespace =
+            NetNs::current().and_then(|namespace| namespace.inode()).map_err(written)?;
         let file = runtime.join(format!("offloads-{namespace}-{interface}"));
         let stamp = format!("boot {} interface {ifindex}", boot());
         let on = recall(&file, &stamp).unwrap_or(now_on);
         remember(&file, &stamp, &on).map_err(written)?;
 
-        let ours = if hooked { Ok(None) } else { segment_at_the_other_end(&control, interface, ifindex) };
+        let ours =
+            if hooked { Ok(None) } else { segment_at_the_other_end(&control, interface, ifindex) };
         let (peer, warning) = match ours {
             Ok(peer) => (peer, None),
             Err(error) => (
                 None,
                 Some(format!(
-                    "{interface}: {error}; super-frames of the other end will be dropped as frame_too_long \
+                    "{interface}: {error}; super-frames of the other end will be dropped as \
+                     frame_too_long \
                  unless they are switched off there (`ethtool -K <other end> tso off gso off`)"
                 )),
             ),
@@ -119,12 +127,14 @@ impl Offloads {
         Ok(this)
     }
 
-    /// What was on before and is restored at the end, by the kernel's names, as `ethtool -k` shows them.
+    /// What was on before and is restored at the end, by the kernel's names, as `ethtool -k` shows
+    /// them.
     pub fn switched_off(&self) -> impl Iterator<Item = &str> {
         self.on.iter().map(String::as_str)
     }
 
-    /// Whether the interface is an end of a veth pair whose other end was made to segment what it sends.
+    /// Whether the interface is an end of a veth pair whose other end was made to segment what it
+    /// sends.
     #[must_use]
     pub const fn other_end_segments(&self) -> bool {
         self.peer.is_some()
@@ -145,7 +155,9 @@ impl Offloads {
     }
 
     fn set(&self, on: impl Fn(&str) -> bool) -> Result<(), PortError> {
-        set_features(&self.control, &self.interface, |name| makes_super_frames(name).then(|| on(name)))
+        set_features(&self.control, &self.interface, |name| {
+            makes_super_frames(name).then(|| on(name))
+        })
     }
 
     fn undo(&mut self) -> Result<(), PortError> {
@@ -159,8 +171,8 @@ impl Offloads {
             Ok(found) if found.index == self.ifindex => self.set(|name| self.on.contains(name))?,
             _ => {}
         }
-        // The file may by now speak of an interface that took the place of ours. Should ours stay, the next start finds it
-        // and restores the same again.
+        // The file may by now speak of an interface that took the place of ours. Should ours stay,
+        // the next start finds it and restores the same again.
         if recall(&self.file, &self.stamp).is_some() {
             let _ = fs::remove_file(&self.file);
         }
@@ -174,7 +186,8 @@ impl Drop for Offloads {
     }
 }
 
-/// Links the program that makes the other end of a veth pair segment; `None` if the interface is of another kind.
+/// Links the program that makes the other end of a veth pair segment; `None` if the interface is of
+/// another kind.
 fn segment_at_the_other_end(
     control: &Control,
     interface: &str,
@@ -186,15 +199,17 @@ fn segment_at_the_other_end(
     let mut asm = Assembler::default();
     asm.set(Reg(0), XDP_PASS).exit();
     let code = asm.finish();
-    // With fragments allowed the interface may have any MTU; kernels before 6.3 do not know the flag or do not heed it.
+    // With fragments allowed the interface may have any MTU; kernels before 6.3 do not know the
+    // flag or do not heed it.
     let mut refused = None;
     for flags in [XDP_HAS_FRAGS, 0] {
-        let attached = Program::load(ProgramKind::Xdp, "evenkeel_pass", &code, flags).and_then(|program| {
-            let what = "making the other end of the veth pair segment by an XDP program";
-            program
-                .link(ifindex, AttachType::Xdp, DRIVER_MODE)
-                .map_err(|error| PortError::from_io(what, error))
-        });
+        let attached =
+            Program::load(ProgramKind::Xdp, "evenkeel_pass", &code, flags).and_then(|program| {
+                let what = "making the other end of the veth pair segment by an XDP program";
+                program
+                    .link(ifindex, AttachType::Xdp, DRIVER_MODE)
+                    .map_err(|error| PortError::from_io(what, error))
+            });
         match attached {
             Ok(link) => return Ok(Some(link)),
             Err(error) => {

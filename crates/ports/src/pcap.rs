@@ -21,7 +21,8 @@ use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 /// When the frames of a capture arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pace {
-    /// As they were captured: the first one at the time of the first call, the others as much later as in the file.
+    /// As they were captured: the first one at the time of the first call, the others as much later
+    /// as in the file.
     Captured,
     /// As fast as they are asked for.
     Fast,
@@ -41,11 +42,11 @@ struct Next {
     stamp: Nanos,
 }
 
-/// Reads a pcap or pcapng file of Ethernet frames, one frame ahead, so that a file larger than the memory is no trouble.
-/// What is sent into it is counted as sent and dropped.
+/// Reads a pcap or pcapng file of Ethernet frames, one frame ahead, so that a file larger than the
+/// memory is no trouble. What is sent into it is counted as sent and dropped.
 ///
-/// A frame that the capture holds only in part is dropped as [`Reason::Truncated`]. A file that turns out to be
-/// malformed ends there: [`PcapReadPort::error`] tells.
+/// A frame that the capture holds only in part is dropped as [`Reason::Truncated`]. A file that
+/// turns out to be malformed ends there: [`PcapReadPort::error`] tells.
 pub struct PcapReadPort {
     name: String,
     reader: Reader,
@@ -189,7 +190,8 @@ impl Reader {
     }
 }
 
-/// Ticks of a pcapng file in nanoseconds. The resolution is a negative power: of two with the highest bit set, else of ten.
+/// Ticks of a pcapng file in nanoseconds. The resolution is a negative power: of two with the
+/// highest bit set, else of ten.
 fn nanos(ticks: u128, resolution: u8) -> Nanos {
     let exponent = u32::from(resolution & 0x7f);
     let nanos = if resolution & 0x80 == 0 {
@@ -209,7 +211,13 @@ impl Port for PcapReadPort {
         &self.name
     }
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         if let (None, Some(first)) = (self.origin, &self.next) {
             self.origin = Some((now, first.stamp));
         }
@@ -293,8 +301,10 @@ mod tests {
     fn what_a_tap_writes_is_read_back_with_its_times() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tap.pcapng");
-        let (near, mut far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
-        let options = PcapTapOptions { clock: TxClock::LastReceive, epoch: Some(0), ..Default::default() };
+        let (near, mut far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let options =
+            PcapTapOptions { clock: TxClock::LastReceive, epoch: Some(0), ..Default::default() };
         let mut tap = PcapTap::create(near, &path, options).unwrap();
         let mut pool = FramePool::new(4);
         let mut out = Vec::new();

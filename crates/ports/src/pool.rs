@@ -1,11 +1,12 @@
 //! Frame buffers: one region, cut into buffers of one size, and handles to them.
 //!
-//! A [`Frame`] is not `Clone` and is consumed by [`FramePool::release`], so a buffer cannot be freed twice. A handle
-//! that is dropped instead of released leaks its buffer; nothing breaks, and [`FramePool::in_use`] shows it.
-//! Every buffer has headroom before the frame, so that headers can be put in front without moving the frame.
+//! A [`Frame`] is not `Clone` and is consumed by [`FramePool::release`], so a buffer cannot be
+//! freed twice. A handle that is dropped instead of released leaks its buffer; nothing breaks, and
+//! [`FramePool::in_use`] shows it. Every buffer has headroom before the frame, so that headers can
+//! be put in front without moving the frame.
 //!
-//! Taking and releasing a buffer is O(1) and allocates nothing; the buffer released last is taken first, because it
-//! is the one still in the cache.
+//! Taking and releasing a buffer is O(1) and allocates nothing; the buffer released last is taken
+//! first, because it is the one still in the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -23,7 +24,8 @@ pub const MAX_BUFFER: usize = 65_536;
 
 static NEXT_POOL: AtomicU16 = AtomicU16::new(0);
 
-/// A handle to a buffer that holds one frame, from the Ethernet header on, without the frame check sequence.
+/// A handle to a buffer that holds one frame, from the Ethernet header on, without the frame check
+/// sequence.
 #[derive(Debug)]
 #[must_use = "a frame that is dropped instead of released leaks its buffer"]
 pub struct Frame {
@@ -47,8 +49,8 @@ impl Frame {
         self.len == 0
     }
 
-    /// Whether the sender left the transport checksum for the hardware to complete: the field holds only the sum
-    /// over the pseudo header, and whoever sends the frame on must complete it.
+    /// Whether the sender left the transport checksum for the hardware to complete: the field holds
+    /// only the sum over the pseudo header, and whoever sends the frame on must complete it.
     #[must_use]
     pub const fn partial_checksum(&self) -> bool {
         self.partial_checksum
@@ -60,8 +62,8 @@ impl Frame {
     }
 }
 
-/// The memory of all buffers. The kernel may write into those that are lent to it, so there is never a reference to the whole: only to
-/// pieces that belong to one frame.
+/// The memory of all buffers. The kernel may write into those that are lent to it, so there is
+/// never a reference to the whole: only to pieces that belong to one frame.
 #[derive(Debug)]
 struct Region {
     memory: Arc<Mapping>,
@@ -73,7 +75,8 @@ impl Region {
     fn of(length: usize) -> Self {
         let memory = Mapping::anonymous(length.max(1)).unwrap_or_else(|_| {
             std::alloc::handle_alloc_error(
-                std::alloc::Layout::array::<u8>(length.max(1)).expect("less than half the address space"),
+                std::alloc::Layout::array::<u8>(length.max(1))
+                    .expect("less than half the address space"),
             )
         });
         Self { memory: Arc::new(memory), length }
@@ -81,8 +84,9 @@ impl Region {
 
     fn slice(&self, start: usize, length: usize) -> &[u8] {
         assert!(start + length <= self.length, "outside of the region");
-        // SAFETY: inside the mapping, as just checked, and initialised, since the kernel gives zeroed pages. A piece is asked for only by
-        // whoever holds the frame whose buffer it lies in, and such a buffer is not lent to the kernel.
+        // SAFETY: inside the mapping, as just checked, and initialised, since the kernel gives
+        // zeroed pages. A piece is asked for only by whoever holds the frame whose buffer it lies
+        // in, and such a buffer is not lent to the kernel.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(start), length) }
     }
 
@@ -96,7 +100,8 @@ impl Region {
     #[inline]
     fn prefetch(&self, at: usize) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: inside the mapping, as the caller has checked; a prefetch reads nothing that the program sees.
+        // SAFETY: inside the mapping, as the caller has checked; a prefetch reads nothing that the
+        // program sees.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(self.memory.start().add(at).cast::<i8>());
@@ -106,14 +111,20 @@ impl Region {
     }
 
     fn copy(&mut self, from: usize, to: usize, length: usize) {
-        assert!(from + length <= self.length && to + length <= self.length, "outside of the region");
+        assert!(
+            from + length <= self.length && to + length <= self.length,
+            "outside of the region"
+        );
         // SAFETY: both inside the mapping; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(self.memory.start().add(from), self.memory.start().add(to), length) };
+        unsafe {
+            std::ptr::copy(self.memory.start().add(from), self.memory.start().add(to), length);
+        };
     }
 }
 
-/// The memory of a pool's buffers as the kernel is told of it: where it lies and how long a buffer is. It stays mapped for as long as somebody
-/// has this. With it a port can be opened by whoever does not have the pool itself: another thread forwards with that.
+/// The memory of a pool's buffers as the kernel is told of it: where it lies and how long a buffer
+/// is. It stays mapped for as long as somebody has this. With it a port can be opened by whoever
+/// does not have the pool itself: another thread forwards with that.
 #[derive(Clone, Debug)]
 pub struct Umem {
     memory: Arc<Mapping>,
@@ -158,7 +169,8 @@ impl FramePool {
         Self::with_buffer_size(buffers, DEFAULT_BUFFER)
     }
 
-    /// A pool of `buffers` buffers for frames of up to `frame` bytes (jumbo frames: 9018), headroom added.
+    /// A pool of `buffers` buffers for frames of up to `frame` bytes (jumbo frames: 9018), headroom
+    /// added.
     ///
     /// # Panics
     /// If `frame` needs a buffer larger than [`MAX_BUFFER`].
@@ -167,10 +179,12 @@ impl FramePool {
         Self::with_buffer_size(buffers, (frame + HEADROOM).next_multiple_of(64).max(MIN_BUFFER))
     }
 
-    /// A pool of `buffers` buffers of `buffer` bytes each, of which [`HEADROOM`] lie before the frame.
+    /// A pool of `buffers` buffers of `buffer` bytes each, of which [`HEADROOM`] lie before the
+    /// frame.
     ///
     /// # Panics
-    /// If `buffer` is not within [`MIN_BUFFER`]..=[`MAX_BUFFER`], or there are 2^32 buffers or more.
+    /// If `buffer` is not within [`MIN_BUFFER`]..=[`MAX_BUFFER`], or there are 2^32 buffers or
+    /// more.
     #[must_use]
     pub fn with_buffer_size(buffers: usize, buffer: usize) -> Self {
         assert!((MIN_BUFFER..=MAX_BUFFER).contains(&buffer), "buffer size {buffer} out of range");
@@ -208,7 +222,8 @@ impl FramePool {
         self.buffers - self.free.len()
     }
 
-    /// Touches every page of the region, so that no later access has to wait for the kernel to provide one.
+    /// Touches every page of the region, so that no later access has to wait for the kernel to
+    /// provide one.
     pub fn prefault(&mut self) {
         for page in (0..self.region.length).step_by(4096) {
             let byte = &mut self.region.slice_mut(page, 1)[0];
@@ -220,10 +235,17 @@ impl FramePool {
     /// An empty frame, or `None` if no buffer is free.
     pub fn alloc(&mut self) -> Option<Frame> {
         let index = self.free.pop()?;
-        Some(Frame { index, len: 0, offset: HEADROOM as u16, pool: self.id, partial_checksum: false })
+        Some(Frame {
+            index,
+            len: 0,
+            offset: HEADROOM as u16,
+            pool: self.id,
+            partial_checksum: false,
+        })
     }
 
-    /// A frame that holds a copy of `bytes`; `None` if no buffer is free or if `bytes` does not fit.
+    /// A frame that holds a copy of `bytes`; `None` if no buffer is free or if `bytes` does not
+    /// fit.
     pub fn alloc_from(&mut self, bytes: &[u8]) -> Option<Frame> {
         if bytes.len() > self.max_frame() {
             return None;
@@ -268,8 +290,9 @@ impl FramePool {
         self.region.slice(start, frame.len as usize)
     }
 
-    /// Begins to read where the frame's headers are, without waiting for it: for all frames of a burst before the first is looked at. What another
-    /// core has written, as receiving kernels do, takes a hundred nanoseconds to come otherwise.
+    /// Begins to read where the frame's headers are, without waiting for it: for all frames of a
+    /// burst before the first is looked at. What another core has written, as receiving kernels do,
+    /// takes a hundred nanoseconds to come otherwise.
     #[inline]
     pub fn prefetch(&self, frame: &Frame) {
         let start = self.start(frame);
@@ -287,7 +310,8 @@ impl FramePool {
         self.region.slice_mut(start, frame.len as usize)
     }
 
-    /// Puts `bytes` behind the frame. False, and nothing changed, if the buffer has no room for them.
+    /// Puts `bytes` behind the frame. False, and nothing changed, if the buffer has no room for
+    /// them.
     #[must_use]
     pub fn append(&mut self, frame: &mut Frame, bytes: &[u8]) -> bool {
         match self.extend(frame, bytes.len()) {
@@ -299,8 +323,8 @@ impl FramePool {
         }
     }
 
-    /// Makes the frame `more` bytes longer and gives those bytes, whose contents are left over from earlier frames.
-    /// `None`, and nothing changed, if the buffer has no room for them.
+    /// Makes the frame `more` bytes longer and gives those bytes, whose contents are left over from
+    /// earlier frames. `None`, and nothing changed, if the buffer has no room for them.
     pub fn extend(&mut self, frame: &mut Frame, more: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
         let (old, offset) = (frame.len as usize, usize::from(frame.offset));
@@ -316,7 +340,8 @@ impl FramePool {
         frame.len = frame.len.min(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
-    /// Puts `bytes` before the frame, into the headroom. False, and nothing changed, if there is no room.
+    /// Puts `bytes` before the frame, into the headroom. False, and nothing changed, if there is no
+    /// room.
     #[must_use]
     pub fn prepend(&mut self, frame: &mut Frame, bytes: &[u8]) -> bool {
         if bytes.len() > usize::from(frame.offset) {
@@ -339,10 +364,15 @@ impl FramePool {
     /// The memory of the buffers, for ports that share it with the kernel.
     #[must_use]
     pub fn umem(&self) -> Umem {
-        Umem { memory: Arc::clone(&self.region.memory), length: self.region.length, buffer: self.buffer }
+        Umem {
+            memory: Arc::clone(&self.region.memory),
+            length: self.region.length,
+            buffer: self.buffer,
+        }
     }
 
-    /// A free buffer for the kernel to write into, by number. Until [`FramePool::returned`] or [`FramePool::adopt`] no frame refers to it.
+    /// A free buffer for the kernel to write into, by number. Until [`FramePool::returned`] or
+    /// [`FramePool::adopt`] no frame refers to it.
     pub(crate) fn lend(&mut self) -> Option<u32> {
         self.free.pop()
     }
@@ -353,7 +383,8 @@ impl FramePool {
         self.free.push(index);
     }
 
-    /// The frame that the kernel has written into a lent buffer. `None`, and the buffer is still lent, if it cannot lie there.
+    /// The frame that the kernel has written into a lent buffer. `None`, and the buffer is still
+    /// lent, if it cannot lie there.
     pub(crate) fn adopt(&self, index: u32, offset: usize, len: usize) -> Option<Frame> {
         let fits = (index as usize) < self.buffers && offset + len <= self.buffer;
         fits.then_some(Frame {
@@ -365,7 +396,8 @@ impl FramePool {
         })
     }
 
-    /// Lends the kernel the buffer of a frame that it is to send: number, and where in the region the frame begins.
+    /// Lends the kernel the buffer of a frame that it is to send: number, and where in the region
+    /// the frame begins.
     ///
     /// # Panics
     /// If the frame belongs to another pool.
@@ -373,9 +405,11 @@ impl FramePool {
         (frame.index, self.start(&frame))
     }
 
-    /// The `count` bytes before the frame, in the same buffer: metadata that the kernel may have put there.
+    /// The `count` bytes before the frame, in the same buffer: metadata that the kernel may have
+    /// put there.
     pub(crate) fn before(&self, frame: &Frame, count: usize) -> Option<&[u8]> {
-        (usize::from(frame.offset) >= count).then(|| self.region.slice(self.start(frame) - count, count))
+        (usize::from(frame.offset) >= count)
+            .then(|| self.region.slice(self.start(frame) - count, count))
     }
 
     /// The same, to be changed.

@@ -1,4 +1,5 @@
-//! What a port is: bursts of frames in, bursts of frames out, and everything that did not arrive counted.
+//! What a port is: bursts of frames in, bursts of frames out, and everything that did not arrive
+//! counted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,12 +13,14 @@ use crate::pool::{Frame, FramePool};
 /// A frame as it was received.
 #[derive(Debug)]
 pub struct RxFrame {
-    /// The frame, from the Ethernet header on. A VLAN tag that the kernel had taken out is back in its place.
+    /// The frame, from the Ethernet header on. A VLAN tag that the kernel had taken out is back in
+    /// its place.
     pub frame: Frame,
-    /// When it arrived, in the time of the `now` given to [`Port::rx_burst`], and never later than that `now`. The
-    /// kernel's receive stamp where the back end has one, else `now`.
+    /// When it arrived, in the time of the `now` given to [`Port::rx_burst`], and never later than
+    /// that `now`. The kernel's receive stamp where the back end has one, else `now`.
     pub arrival: Nanos,
-    /// Tag control information (priority, DEI, identifier) of the outermost 802.1Q tag, if the back end saw one.
+    /// Tag control information (priority, DEI, identifier) of the outermost 802.1Q tag, if the back
+    /// end saw one.
     pub vlan: Option<u16>,
 }
 
@@ -46,9 +49,9 @@ impl PortState {
 
 /// What a port has counted since it was opened; kept over [`Port::reopen`].
 ///
-/// `rx_frames` counts what was handed over, `tx_frames` what was sent. Frames that the port itself let fall are in
-/// `dropped` and in neither of the two. `ring_loss` are frames that the kernel could not put into the receive ring
-/// because it was full: their contents were never seen here.
+/// `rx_frames` counts what was handed over, `tx_frames` what was sent. Frames that the port itself
+/// let fall are in `dropped` and in neither of the two. `ring_loss` are frames that the kernel
+/// could not put into the receive ring because it was full: their contents were never seen here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PortCounters {
     /// Frames handed over by [`Port::rx_burst`].
@@ -119,7 +122,8 @@ macro_rules! port {
         )* }
         changes { $(
             $(#[$doc:meta])*
-            fn $change:ident(&mut self $(, $argument:ident: $kind:ty)*) -> $result:ty $(= $default:expr)?;
+            fn $change:ident(&mut self $(,
+                $argument:ident: $kind:ty)*) -> $result:ty $(= $default:expr)?;
         )* }
     ) => {
         $(#[$about])*
@@ -263,7 +267,8 @@ port! {
 
         /// Looks at the interface again: after a change that netlink reported, or to come back
         /// after it had vanished; called in the network namespace in which the port was opened.
-        /// Returns true if the descriptor of [`Port::fd`] is a new one and must be registered again.
+        /// Returns true if the descriptor of [`Port::fd`] is a new one and must be registered
+        /// again.
         ///
         /// # Errors
         /// The interface is not there (the state is then [`PortState::Gone`]), or it cannot be
@@ -297,7 +302,9 @@ impl<P: Port + ?Sized> PortWrapper for Box<P> {
 /// Tag control information of the outermost VLAN tag of a frame, if it has one.
 pub(crate) fn vlan_of(frame: &[u8]) -> Option<u16> {
     match frame.get(12..16)? {
-        [0x81, 0x00, high, low] | [0x88, 0xa8, high, low] => Some(u16::from_be_bytes([*high, *low])),
+        [0x81, 0x00, high, low] | [0x88, 0xa8, high, low] => {
+            Some(u16::from_be_bytes([*high, *low]))
+        }
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! The time-stamp counter: cycles for little, where it can be trusted.
 //!
-//! On x86-64 with an invariant counter that the kernel itself uses as its clock, reading it costs about 8 ns, against
-//! about 20 for the clock. Everywhere else the monotonic clock stands in, one cycle per nanosecond, and
-//! [`Tsc::source`] says so aloud.
+//! On x86-64 with an invariant counter that the kernel itself uses as its clock, reading it costs
+//! about 8 ns, against about 20 for the clock. Everywhere else the monotonic clock stands in, one
+//! cycle per nanosecond, and [`Tsc::source`] says so aloud.
 
 use evenkeel_core::{Cycles, Nanos};
 
@@ -25,7 +25,8 @@ pub struct Tsc {
 }
 
 impl Tsc {
-    /// Measures the counter against the clock for `span` (20 ms give about 10 parts per million; at least 1 ms).
+    /// Measures the counter against the clock for `span` (20 ms give about 10 parts per million; at
+    /// least 1 ms).
     #[must_use]
     pub fn calibrate(span: Nanos) -> Self {
         if let Some(reason) = distrust() {
@@ -35,8 +36,8 @@ impl Tsc {
         let (start, start_cycles) = simultaneous();
         std::thread::sleep(std::time::Duration::from_nanos(span.0));
         let (end, end_cycles) = simultaneous();
-        let hertz =
-            u128::from(end_cycles.wrapping_sub(start_cycles)) * 1_000_000_000 / u128::from((end - start).0);
+        let hertz = u128::from(end_cycles.wrapping_sub(start_cycles)) * 1_000_000_000
+            / u128::from((end - start).0);
         match u64::try_from(hertz) {
             Ok(hertz) if (100_000_000..=20_000_000_000).contains(&hertz) => {
                 Self { source: Source::Counter, hertz }
@@ -85,8 +86,8 @@ impl Tsc {
     }
 }
 
-/// The clock, and the counter at that moment: of several readings, the one that took least, since a reading that was
-/// interrupted is far off.
+/// The clock, and the counter at that moment: of several readings, the one that took least, since a
+/// reading that was interrupted is far off.
 fn simultaneous() -> (Nanos, u64) {
     (0..8)
         .map(|_| {
@@ -121,7 +122,8 @@ fn distrust() -> Option<&'static str> {
     not_trusted(invariant, || std::fs::read_to_string(path).unwrap_or_default())
 }
 
-/// Under some hypervisors the flag is hidden although the kernel found the counter good enough for its own clock.
+/// Under some hypervisors the flag is hidden although the kernel found the counter good enough for
+/// its own clock.
 #[cfg(target_arch = "x86_64")]
 fn not_trusted(invariant: bool, kernel_clock: impl Fn() -> String) -> Option<&'static str> {
     let trusted = invariant || kernel_clock().trim() == "tsc";

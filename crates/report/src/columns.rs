@@ -88,7 +88,8 @@ impl Columns {
         self.columns.iter().map(|(name, values)| (name.as_str(), values))
     }
 
-    /// Writes them as CSV (RFC 4180); numbers with as many digits as it takes to read the same number back.
+    /// Writes them as CSV (RFC 4180); numbers with as many digits as it takes to read the same
+    /// number back.
     ///
     /// # Errors
     /// Whatever `out` says.
@@ -120,7 +121,10 @@ impl Columns {
             match values {
                 Values::Text(values) => {
                     let bytes = |text: &String| ByteArray::from(text.as_str());
-                    write::<ByteArrayType>(&mut group, values.iter().map(|value| value.as_ref().map(bytes)))?;
+                    write::<ByteArrayType>(
+                        &mut group,
+                        values.iter().map(|value| value.as_ref().map(bytes)),
+                    )?;
                 }
                 Values::Whole(values) => write::<Int64Type>(&mut group, values.iter().copied())?,
                 Values::Number(values) => write::<DoubleType>(&mut group, values.iter().copied())?,
@@ -167,8 +171,8 @@ fn write<T: DataType>(
     column.close()
 }
 
-/// The samples of all runs of reports as columns: those of `samples.csv`, unrounded, which report they come from, and the calls of the same
-/// link and window.
+/// The samples of all runs of reports as columns: those of `samples.csv`, unrounded, which report
+/// they come from, and the calls of the same link and window.
 #[must_use]
 pub fn samples(reports: &[&Report]) -> Columns {
     let rows: Vec<Row> = reports.iter().copied().flat_map(Row::of).collect();

@@ -30,8 +30,9 @@ pub struct WorldResults {
     pub results: Vec<Report>,
 }
 
-/// Puts results that belong together into comparisons, in the order of their names. Of two results of the same scenario, world, seed
-/// and time scale the later in `reports` counts. Results of several runs (a demo) stay by themselves: second part.
+/// Puts results that belong together into comparisons, in the order of their names. Of two results
+/// of the same scenario, world, seed and time scale the later in `reports` counts. Results of
+/// several runs (a demo) stay by themselves: second part.
 #[must_use]
 pub fn group(reports: Vec<Report>) -> (Vec<Comparison>, Vec<Report>) {
     let mut comparisons: Vec<Comparison> = Vec::new();
@@ -59,8 +60,11 @@ pub fn group(reports: Vec<Report>) -> (Vec<Comparison>, Vec<Report>) {
                 "sim" => "simulation",
                 other => other,
             };
-            let label =
-                if scaled { format!("{label}, times × {}", report.time_scale) } else { label.to_owned() };
+            let label = if scaled {
+                format!("{label}, times × {}", report.time_scale)
+            } else {
+                label.to_owned()
+            };
             let time_scale = report.time_scale;
             worlds.push(WorldResults { label, world, time_scale, results: Vec::new() });
             worlds.len() - 1
@@ -82,7 +86,8 @@ pub fn group(reports: Vec<Report>) -> (Vec<Comparison>, Vec<Report>) {
     (comparisons, alone)
 }
 
-/// A quantity over time: at the middle of each window, in unscaled seconds, the estimate over all seeds.
+/// A quantity over time: at the middle of each window, in unscaled seconds, the estimate over all
+/// seeds.
 pub(crate) type Curve = Vec<(f64, Option<Estimate>)>;
 
 impl WorldResults {
@@ -119,20 +124,27 @@ impl WorldResults {
 
     /// The judgements of the expectation with this name, one for each seed.
     pub(crate) fn judgements(&self, name: &str) -> Vec<&Judgement> {
-        self.results.iter().flat_map(|report| &report.judgements).filter(|j| j.name == name).collect()
+        self.results
+            .iter()
+            .flat_map(|report| &report.judgements)
+            .filter(|j| j.name == name)
+            .collect()
     }
 
     /// An estimate over seeds of a number behind an expectation.
     pub(crate) fn term(&self, expectation: &str, text: &str) -> Option<Estimate> {
-        let value = |judgement: &Judgement| judgement.measured.iter().find(|term| term.text == text)?.value;
+        let value =
+            |judgement: &Judgement| judgement.measured.iter().find(|term| term.text == text)?.value;
         let values: Vec<f64> = self.judgements(expectation).into_iter().filter_map(value).collect();
         Estimate::of(&values)
     }
 
     /// An estimate over seeds of a quantity for which a number was published.
     pub(crate) fn published(&self, quantity: &str) -> Option<Estimate> {
-        let all = self.results.iter().flat_map(|report| &report.judgements).flat_map(|j| &j.published);
-        let values: Vec<f64> = all.filter(|p| p.quantity == quantity).filter_map(|p| p.measured).collect();
+        let all =
+            self.results.iter().flat_map(|report| &report.judgements).flat_map(|j| &j.published);
+        let values: Vec<f64> =
+            all.filter(|p| p.quantity == quantity).filter_map(|p| p.measured).collect();
         Estimate::of(&values)
     }
 
@@ -192,7 +204,13 @@ mod tests {
             sample.t_s *= time_scale;
             sample.window_s *= time_scale;
         }
-        Report { name: "x".to_owned(), seed: Some(seed), time_scale, runs: vec![run], ..Report::default() }
+        Report {
+            name: "x".to_owned(),
+            seed: Some(seed),
+            time_scale,
+            runs: vec![run],
+            ..Report::default()
+        }
     }
 
     #[test]
@@ -232,7 +250,10 @@ mod tests {
         let mut several = result("lab", 1, 1.0, 1);
         several.runs.push(fixture::two_steps());
         let (comparisons, alone) = group(vec![without, result("sim", 1, 1.0, 1), several]);
-        assert_eq!(comparisons.iter().map(Comparison::slug).collect::<Vec<_>>(), ["x", "x-without-a-ring"]);
+        assert_eq!(
+            comparisons.iter().map(Comparison::slug).collect::<Vec<_>>(),
+            ["x", "x-without-a-ring"]
+        );
         assert_eq!(alone.len(), 1);
     }
 }

@@ -2,11 +2,13 @@
 
 /// Upper 97.5 % points of Student's t distribution for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
 ];
 
-/// Further points: degrees of freedom, point. Between them the inverse of the degrees is interpolated.
+/// Further points: degrees of freedom, point. Between them the inverse of the degrees is
+/// interpolated.
 const BEYOND: [(f64, f64); 5] =
     [(30.0, 2.042), (40.0, 2.021), (60.0, 2.000), (120.0, 1.980), (f64::INFINITY, 1.960)];
 
@@ -15,14 +17,16 @@ const BEYOND: [(f64, f64); 5] =
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the interval; `None` for a single value, which says nothing about its spread.
+    /// Half the width of the interval; `None` for a single value, which says nothing about its
+    /// spread.
     pub half: Option<f64>,
     /// Values behind it.
     pub count: usize,
 }
 
 impl Estimate {
-    /// From independent values; `None` if there are none. Takes them for normally distributed about a common mean.
+    /// From independent values; `None` if there are none. Takes them for normally distributed about
+    /// a common mean.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len();

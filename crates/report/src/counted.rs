@@ -11,12 +11,17 @@ pub(crate) fn told() -> impl Iterator<Item = &'static Counter> {
     ClassCounters::COUNTERS.iter().filter(|counter| !counter.column.is_empty())
 }
 
-pub(crate) fn serialize<S: Serializer>(counts: &ClassCounters, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(
+    counts: &ClassCounters,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(told().map(|of| (of.column, counts.value(of.name))))
 }
 
 /// A counter that the result does not have, because it is older, has counted nothing.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ClassCounters, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ClassCounters, D::Error> {
     let fields = BTreeMap::<String, Value>::deserialize(deserializer)?;
     let mut counts = ClassCounters::default();
     for of in told() {

@@ -23,7 +23,11 @@ pub fn write_calls(out: &mut impl Write, report: &Report) -> io::Result<()> {
     write(out, &fields::calls(), rows)
 }
 
-fn write<R>(out: &mut impl Write, columns: &[Column<R>], rows: impl Iterator<Item = R>) -> io::Result<()> {
+fn write<R>(
+    out: &mut impl Write,
+    columns: &[Column<R>],
+    rows: impl Iterator<Item = R>,
+) -> io::Result<()> {
     let columns: Vec<_> = columns.iter().filter(|column| column.place != In::Parquet).collect();
     row(out, &columns.iter().map(|column| column.name).collect::<Vec<_>>())?;
     for of in rows {
@@ -66,12 +70,13 @@ mod tests {
         write_samples(&mut out, &Report { runs: vec![run], ..Report::default() }).unwrap();
         let text = String::from_utf8(out).unwrap();
         // Counters that are declared later stand between these; nothing else changes.
-        let known: Vec<&str> = "run,world,t_s,window_s,step,router,link,class,mean_delay_us,delay_p50_us,\
+        let known: Vec<&str> =
+            "run,world,t_s,window_s,step,router,link,class,mean_delay_us,delay_p50_us,\
              delay_p99_us,delay_max_us,offered,sent,sent_bytes,dropped,dropped_by,qlen,e2e_mean_us,\
              e2e_p50_us,e2e_p99_us,goodput_bytes,ci_delay,ci_loss,x_delay_us,cycles,passed,refused,\
              fair_cycles,flows,accept_mean_us,accept_max_us,accepted,waiting"
-            .split(',')
-            .collect();
+                .split(',')
+                .collect();
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().unwrap().split(',').collect();
         let named = header.iter().copied().filter(|name| known.contains(name));
@@ -81,7 +86,8 @@ mod tests {
         let cells: Vec<&str> = cells.map(|(_, cell)| cell).collect();
         assert_eq!(
             cells.join(","),
-            "test,1.000,1.000000,start,r1,sink,class1,100.0,100.0,100.0,100.0,1200,1000,1428000,200,\
+            "test,1.000,1.000000,start,r1,sink,class1,100.0,100.0,100.0,100.0,1200,1000,1428000,\
+             200,\
              queue_full=200,50,,,,,,,,,,,,,,,,"
         );
         assert_eq!(text.lines().count(), 1 + samples);
@@ -93,7 +99,10 @@ mod tests {
         let report = Report { runs: vec![fixture::two_steps()], ..Report::default() };
         write_calls(&mut out, &report).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text.lines().nth(1).unwrap(), ",test,1.000,1.000000,start,r1,sink,10,20,70,,,,,,");
+        assert_eq!(
+            text.lines().nth(1).unwrap(),
+            ",test,1.000,1.000000,start,r1,sink,10,20,70,,,,,,"
+        );
         assert!(text.lines().last().unwrap().contains(",x10,"));
     }
 }

@@ -1,11 +1,13 @@
-//! Where packets and cycles of a router went, step by step: what the demonstration of FairDrop shows, as numbers.
+//! Where packets and cycles of a router went, step by step: what the demonstration of FairDrop
+//! shows, as numbers.
 
 use crate::numbers::grouped;
 use crate::run::Run;
 use crate::stats::{ClassStats, StepStats};
 use crate::table::Table;
 
-/// A class loses something if it loses more than this part of what it offers: then it is backlogged.
+/// A class loses something if it loses more than this part of what it offers: then it is
+/// backlogged.
 const BACKLOGGED: f64 = 0.01;
 /// Classes whose packets differ by less than this factor in cost are all of one kind.
 const ALIKE: f64 = 1.5;
@@ -17,8 +19,9 @@ pub struct Account {
     pub step: String,
     /// Flows with cheap packets, and flows with dear ones if there are some.
     pub kinds: Vec<KindAccount>,
-    /// Jain's index of the cycles of the flows that lost packets; `None` if fewer than two did. Flows of a simulated core that are counted together
-    /// are told apart window by window: the index is never too good.
+    /// Jain's index of the cycles of the flows that lost packets; `None` if fewer than two did.
+    /// Flows of a simulated core that are counted together are told apart window by window: the
+    /// index is never too good.
     pub jain: Option<f64>,
     /// Cycles that the router has in a second.
     pub hertz: f64,
@@ -74,8 +77,9 @@ fn measured(step: &StepStats) -> impl Iterator<Item = (&ClassStats, f64)> {
     })
 }
 
-/// The classes whose packets are dear, as the step shows it in which costs differ most: they are on the far side of the middle, by ratio, between the
-/// cheapest and the dearest. (Where most packets are refused, what all share hides what tells them apart.)
+/// The classes whose packets are dear, as the step shows it in which costs differ most: they are on
+/// the far side of the middle, by ratio, between the cheapest and the dearest. (Where most packets
+/// are refused, what all share hides what tells them apart.)
 fn dear_classes(steps: &[StepStats]) -> Vec<&str> {
     let span = |step: &StepStats| {
         let each = measured(step).map(|(_, each)| each);
@@ -88,7 +92,10 @@ fn dear_classes(steps: &[StepStats]) -> Vec<&str> {
         .max_by(|(_, (a, b)), (_, (c, d))| (b / a).total_cmp(&(d / c)));
     let Some((step, (least, most))) = widest else { return Vec::new() };
     let limit = (least * most).sqrt();
-    measured(step).filter(|(_, each)| *each >= limit).map(|(class, _)| class.class.as_str()).collect()
+    measured(step)
+        .filter(|(_, each)| *each >= limit)
+        .map(|(class, _)| class.class.as_str())
+        .collect()
 }
 
 fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
@@ -111,11 +118,17 @@ fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
         if lost + cycles.refused > BACKLOGGED * offered {
             backlogged.flows += flows;
             backlogged.sum += cycles.spent;
-            backlogged.squares += class.core.map_or(cycles.spent * cycles.spent, |core| core.squares);
+            backlogged.squares +=
+                class.core.map_or(cycles.spent * cycles.spent, |core| core.squares);
         }
     }
     let kinds: Vec<_> = kinds.into_iter().filter(|kind| kind.flows > 0).collect();
-    (!kinds.is_empty()).then(|| Account { step: step.step.clone(), kinds, jain: backlogged.jain(), hertz })
+    (!kinds.is_empty()).then(|| Account {
+        step: step.step.clone(),
+        kinds,
+        jain: backlogged.jain(),
+        hertz,
+    })
 }
 
 /// Cycles per second of some flows.
@@ -212,7 +225,8 @@ mod tests {
         assert!((account.jain.unwrap() - 1.0).abs() < 1e-12, "{account:?}");
     }
 
-    /// A class of a simulated core is many flows: they are counted, and what is unfair among them shows.
+    /// A class of a simulated core is many flows: they are counted, and what is unfair among them
+    /// shows.
     #[test]
     fn flows_that_are_counted_together_are_told_apart() {
         let index = |shares: [[f64; 3]; 2]| {

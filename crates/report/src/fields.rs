@@ -47,8 +47,12 @@ impl<R> Column<R> {
             Value::Text(of) => of(row).unwrap_or_default(),
             Value::Whole(of) => of(row).map_or_else(String::new, |n| n.to_string()),
             Value::Number(0, of) => of(row).map_or_else(String::new, |n| n.round().to_string()),
-            Value::Number(decimals, of) => of(row).map_or_else(String::new, |n| format!("{n:.decimals$}")),
-            Value::Counter(counter, of) => of(row, counter.name).map_or_else(String::new, |n| n.to_string()),
+            Value::Number(decimals, of) => {
+                of(row).map_or_else(String::new, |n| format!("{n:.decimals$}"))
+            }
+            Value::Counter(counter, of) => {
+                of(row, counter.name).map_or_else(String::new, |n| n.to_string())
+            }
         }
     }
 }
@@ -86,7 +90,8 @@ impl<'r> Row<'r> {
     }
 }
 
-/// The scheduler calls of a sample's window. Rows of a run come in order of time, in its calls as in its samples.
+/// The scheduler calls of a sample's window. Rows of a run come in order of time, in its calls as
+/// in its samples.
 fn calls_of<'r>(run: &'r Run, sample: &Sample) -> Option<&'r CallsSample> {
     let from = run.calls.partition_point(|c| c.t_s < sample.t_s);
     let mut window = run.calls[from..].iter().take_while(|c| c.t_s == sample.t_s);
@@ -109,7 +114,8 @@ macro_rules! columns {
     };
 }
 
-/// The columns of samples: a row per class, link and window. Counters of classes stand behind what was offered.
+/// The columns of samples: a row per class, link and window. Counters of classes stand behind what
+/// was offered.
 #[must_use]
 pub fn samples<'r>() -> Vec<Column<Row<'r>>> {
     let mut columns = identity();
@@ -138,7 +144,8 @@ fn identity<'r>() -> Vec<Column<Row<'r>>> {
         Both world: Text |r| Some(r.run.world.clone()), "", "`sim` or `lab`";
         Both t_s: Number(3) |r| Some(r.sample.t_s), "s", "end of the window";
         Both window_s: Number(6) |r| Some(r.sample.window_s), "s", "its length";
-        Both step: Text |r| Some(r.run.step_of_window(r.sample.t_s, r.sample.window_s).to_owned()), "",
+        Both step: Text |r| Some(r.run.step_of_window(r.sample.t_s, r.sample.window_s).to_owned()),
+            "",
             "the step that it lies in for the most part";
         Both router: Text |r| Some(r.sample.router.clone()), "", "the router";
         Both link: Text |r| Some(r.sample.link.clone()), "", "the link: its port's name";
@@ -228,7 +235,8 @@ fn hosts_and_calls<'r>() -> Vec<Column<Row<'r>>> {
 }
 
 fn by_reason(sample: &Sample) -> String {
-    let by: Vec<String> = sample.dropped.iter().map(|(reason, n)| format!("{reason}={n}")).collect();
+    let by: Vec<String> =
+        sample.dropped.iter().map(|(reason, n)| format!("{reason}={n}")).collect();
     by.join(" ")
 }
 
@@ -251,7 +259,8 @@ pub fn calls<'r>() -> Vec<Column<CallsRow<'r>>> {
             "scheduler calls that found every queue empty";
         Csv one: Whole |(_, c)| Some(c.one), "calls", "those that found packets in one queue";
         Csv many: Whole |(_, c)| Some(c.many), "calls", "those that found packets in several";
-        Csv fair_rate_bps: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.fair_rate_bps), "bit/s",
+        Csv fair_rate_bps: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.fair_rate_bps),
+            "bit/s",
             "fair rate of the link's admission";
         Csv priority_load: Number(4) |(_, c)| c.admission.as_ref().map(|a| a.priority_load), "",
             "its priority load, a part of the link's rate";

@@ -14,8 +14,8 @@ pub(crate) fn delays(count: u64, each_us: u64) -> Delays {
     Delays { count, sum_ns: count * ns, max_ns: ns, buckets: vec![(ns, count)] }
 }
 
-/// Two classes, two steps of 4 s with windows of 1 s and 1 s of settling: in the first both get 1000 packets/s at 100 us,
-/// in the second class 3 gets 500 at 400 us and drops 700.
+/// Two classes, two steps of 4 s with windows of 1 s and 1 s of settling: in the first both get
+/// 1000 packets/s at 100 us, in the second class 3 gets 500 at 400 us and drops 700.
 pub(crate) fn two_steps() -> Run {
     let mut run = Run {
         world: "test".to_owned(),
@@ -24,7 +24,11 @@ pub(crate) fn two_steps() -> Run {
         duration_s: 8.0,
         steps: vec![
             StepMark { name: "start".to_owned(), at_s: 0.0, changes: vec![] },
-            StepMark { name: "x10".to_owned(), at_s: 4.0, changes: vec!["x_delay class3 10us".to_owned()] },
+            StepMark {
+                name: "x10".to_owned(),
+                at_s: 4.0,
+                changes: vec!["x_delay class3 10us".to_owned()],
+            },
         ],
         ..Run::default()
     };

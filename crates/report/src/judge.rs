@@ -65,8 +65,8 @@ impl Verdict {
         }
     }
 
-    /// Of a claim that `holds` (`None`: that could not be measured) in a run with its mechanism or `without`; `reproduced`: the scenario says that it
-    /// holds.
+    /// Of a claim that `holds` (`None`: that could not be measured) in a run with its mechanism or
+    /// `without`; `reproduced`: the scenario says that it holds.
     #[must_use]
     pub fn of(holds: Option<bool>, reproduced: bool, without: bool) -> Self {
         match holds {
@@ -160,8 +160,9 @@ impl PublishedValue {
     }
 }
 
-/// Judges the expectations of `scenario` on a run of it in `world`. If a mechanism was switched off ([`Scenario::without`]), only the
-/// expectations named by that ablation are judged, and they must fail.
+/// Judges the expectations of `scenario` on a run of it in `world`. If a mechanism was switched off
+/// ([`Scenario::without`]), only the expectations named by that ablation are judged, and they must
+/// fail.
 #[must_use]
 pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
     let without = scenario.without.as_deref();
@@ -191,9 +192,11 @@ pub fn judge(scenario: &Scenario, run: &Run, world: World) -> Vec<Judgement> {
             };
             if expectation.worlds.contains(&world) {
                 let evaluation = expectation.expr.eval(&Measured(&stats));
-                judgement.verdict = Verdict::of(evaluation.holds, expectation.reproduced, without.is_some());
+                judgement.verdict =
+                    Verdict::of(evaluation.holds, expectation.reproduced, without.is_some());
                 if evaluation.holds.is_none() {
-                    judgement.note = [judgement.note.as_str(), &evaluation.text].join(" ").trim().to_owned();
+                    judgement.note =
+                        [judgement.note.as_str(), &evaluation.text].join(" ").trim().to_owned();
                 }
                 judgement.measured = evaluation.terms;
             }

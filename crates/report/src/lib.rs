@@ -1,8 +1,10 @@
 //! Samples to tables, figures, judged expectations and one self-contained HTML page.
 //!
-//! A world (the lab, the simulator) fills a [`Run`]; this crate forms per-step statistics from it ([`stats`]), judges the
-//! scenario's expectations ([`judge`]), and writes CSV ([`csv`]), Parquet ([`columns`]), `summary.json` ([`summary`]), terminal tables
-//! ([`table`]), the report page ([`html`]) and the whole result ([`saved`]), from which pages on several worlds and seeds are made. It does not know which world made the samples.
+//! A world (the lab, the simulator) fills a [`Run`]; this crate forms per-step statistics from it
+//! ([`stats`]), judges the scenario's expectations ([`judge`]), and writes CSV ([`csv`]), Parquet
+//! ([`columns`]), `summary.json` ([`summary`]), terminal tables ([`table`]), the report page
+//! ([`html`]) and the whole result ([`saved`]), from which pages on several worlds and seeds are
+//! made. It does not know which world made the samples.
 #![forbid(unsafe_code)]
 
 pub mod columns;
@@ -31,8 +33,8 @@ use std::{fs, io};
 pub use html::Report;
 pub use judge::{Judgement, PublishedValue, Verdict};
 pub use run::{
-    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Parameter, Run, Sample,
-    StepMark, Topology, WireTotals,
+    AdmissionSample, CallsSample, ControlSample, CoreSample, CycleSample, Delays, Parameter, Run,
+    Sample, StepMark, Topology, WireTotals,
 };
 pub use stats::{AdmissionStats, ClassStats, LinkStats, StepStats};
 
@@ -46,8 +48,9 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json` and `report.html` into `folder`, which is made if it is missing.
-/// Returns the paths written, the page last.
+/// Writes `result.json`, `samples.csv`, `samples.parquet`, `calls.csv`, `summary.json` and
+/// `report.html` into `folder`, which is made if it is missing. Returns the paths written, the page
+/// last.
 ///
 /// # Errors
 /// The file that could not be written, and why.
@@ -57,8 +60,8 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
     let mut calls = Vec::new();
     csv::write_samples(&mut samples, report).expect("writing to memory does not fail");
     csv::write_calls(&mut calls, report).expect("writing to memory does not fail");
-    let mut summary =
-        serde_json::to_vec_pretty(&summary::summary(report)).expect("a JSON value can always be written");
+    let mut summary = serde_json::to_vec_pretty(&summary::summary(report))
+        .expect("a JSON value can always be written");
     summary.push(b'\n');
     let files = [
         (saved::FILE, saved::to_json(report)),
@@ -72,7 +75,8 @@ pub fn write_all(folder: &Path, report: &Report) -> Result<Vec<PathBuf>, WriteEr
         .into_iter()
         .map(|(name, content)| {
             let path = folder.join(name);
-            fs::write(&path, content).map_err(|source| WriteError { path: path.clone(), source })?;
+            fs::write(&path, content)
+                .map_err(|source| WriteError { path: path.clone(), source })?;
             Ok(path)
         })
         .collect()

@@ -2,10 +2,12 @@
 
 use evenkeel_scenario::Term;
 
-/// Between groups of thousands: a no-break space, so that tables and pages never wrap inside a number.
+/// Between groups of thousands: a no-break space, so that tables and pages never wrap inside a
+/// number.
 pub(crate) const GROUP: char = '\u{a0}';
 
-/// A rate or count with two significant digits or more, thousands grouped: `4 275`, `12`, `1.3`, `0.42`.
+/// A rate or count with two significant digits or more, thousands grouped: `4 275`, `12`, `1.3`,
+/// `0.42`.
 #[must_use]
 pub(crate) fn grouped(value: f64) -> String {
     let magnitude = value.abs();
@@ -36,7 +38,8 @@ pub(crate) fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Microseconds as milliseconds with two decimals, or with three where two would say little: `8.31`, `143.20`, `0.042`.
+/// Microseconds as milliseconds with two decimals, or with three where two would say little:
+/// `8.31`, `143.20`, `0.042`.
 #[must_use]
 pub(crate) fn micros(us: f64) -> String {
     let ms = us / 1e3;
@@ -60,7 +63,11 @@ pub(crate) fn measured(term: &Term) -> String {
 
 /// A number without a unit: as many decimals as say something.
 pub(crate) fn fraction(value: f64) -> String {
-    if value.fract() == 0.0 || value.abs() >= 99.95 { grouped(value) } else { format!("{value:.3}") }
+    if value.fract() == 0.0 || value.abs() >= 99.95 {
+        grouped(value)
+    } else {
+        format!("{value:.3}")
+    }
 }
 
 /// Round numbers that cover `0..=max` in about `count` steps; the last is at or above `max`.
@@ -69,8 +76,11 @@ pub fn linear_ticks(max: f64, count: usize) -> Vec<f64> {
     let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
     let raw = max / count.max(1) as f64;
     let power = 10f64.powf(raw.log10().floor());
-    let step =
-        [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= raw * 0.999).unwrap_or(raw);
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .map(|m| m * power)
+        .into_iter()
+        .find(|s| *s >= raw * 0.999)
+        .unwrap_or(raw);
     let steps = (max / step - 1e-9).ceil().max(1.0) as usize;
     (0..=steps).map(|i| i as f64 * step).collect()
 }

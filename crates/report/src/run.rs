@@ -1,6 +1,7 @@
 //! What a world hands over: the samples of one run, and what was run.
 //!
-//! These types are also the form on disk ([`crate::saved`]): a field that is renamed is a new version of that format.
+//! These types are also the form on disk ([`crate::saved`]): a field that is renamed is a new
+//! version of that format.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Times are seconds since the start of the run, after any time scaling.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Run {
-    /// Short name that tells this run from others in the same report: `LCT-UC`, or `no X_DELAY` for a run with a mechanism
-    /// switched off. Empty when the report holds one run.
+    /// Short name that tells this run from others in the same report: `LCT-UC`, or `no X_DELAY` for
+    /// a run with a mechanism switched off. Empty when the report holds one run.
     pub name: String,
     /// Which world made it: `lab`, `sim`. Printed only.
     pub world: String,
@@ -34,10 +35,12 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// One row per link and window.
     pub calls: Vec<CallsSample>,
-    /// What each direction of each wire with a rate, delay, jitter, loss or reordering has done, from the start to the end.
+    /// What each direction of each wire with a rate, delay, jitter, loss or reordering has done,
+    /// from the start to the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wires: Vec<WireTotals>,
-    /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded 1 002 311 packets".
+    /// Sentences the reader must know to judge the numbers: "the router, not the kernel, forwarded
+    /// 1 002 311 packets".
     pub notes: Vec<String>,
 }
 
@@ -92,7 +95,8 @@ pub struct Wire {
     pub label: String,
 }
 
-/// What one direction of a wire has done to packets: `sent` = `arrived` + `held` + `lost` + `overflowed`.
+/// What one direction of a wire has done to packets: `sent` = `arrived` + `held` + `lost` +
+/// `overflowed`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WireTotals {
     /// The node at which the direction begins.
@@ -114,7 +118,8 @@ pub struct WireTotals {
 }
 
 counters! {
-    /// Delays of the packets of one class in one window: exact count, sum and maximum, and their distribution.
+    /// Delays of the packets of one class in one window: exact count, sum and maximum, and their
+    /// distribution.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct Delays {
         /// Packets measured.
@@ -123,14 +128,15 @@ counters! {
         count sum_ns: u64, "ns";
         /// The largest, nanoseconds.
         most max_ns: u64, "ns";
-        /// Their distribution: (lowest delay of the bucket in ns, packets), ascending, as the router's snapshots and
-        /// `evenkeel_core::measure::Histogram` give it.
+        /// Their distribution: (lowest delay of the bucket in ns, packets), ascending, as the
+        /// router's snapshots and `evenkeel_core::measure::Histogram` give it.
         buckets buckets: Vec<(u64, u64)>, "ns";
     }
 }
 
 counters! {
-    /// What one class did on one link in one sampling window. Counts are packets in the window, not rates.
+    /// What one class did on one link in one sampling window. Counts are packets in the window, not
+    /// rates.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct Sample {
         /// End of the window, seconds.
@@ -145,7 +151,8 @@ counters! {
         key class: String;
         /// Packets the sources of this class sent; `None` where nobody counted.
         count offered: Option<u64>, "packets";
-        /// What the link counted of it in the window; in files each counter by the name of its column.
+        /// What the link counted of it in the window; in files each counter by the name of its
+        /// column.
         #[serde(flatten, with = "crate::counted")]
         part counts: ClassCounters;
         /// Packets dropped on the link, by reason; reasons with zero left out.
@@ -164,10 +171,12 @@ counters! {
         /// What the class took of its router's cycles; `None` where they are not measured.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each cycles: Option<CycleSample>;
-        /// How long the flows waited that got through for the first time in this window; `None` where nobody looked.
+        /// How long the flows waited that got through for the first time in this window; `None`
+        /// where nobody looked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each acceptance: Option<Delays>;
-        /// Flows that had sent packets and of which nothing had got through at the end of the window; `None` where nobody looked.
+        /// Flows that had sent packets and of which nothing had got through at the end of the
+        /// window; `None` where nobody looked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gauge waiting: Option<u64>, "flows";
         /// What water filling would have given it on a polled core; `None` elsewhere.

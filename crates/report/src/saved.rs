@@ -1,8 +1,8 @@
-//! Results on disk: `result.json` holds a whole [`Report`], every sample with its distribution of delays included, and is read
-//! back for pages on several worlds and seeds.
+//! Results on disk: `result.json` holds a whole [`Report`], every sample with its distribution of
+//! delays included, and is read back for pages on several worlds and seeds.
 //!
-//! The form is `{"format": "evenkeel-result", "version": 1, "report": {…}}`. Fields may be added within a version; what older
-//! programs need is neither renamed nor removed.
+//! The form is `{"format": "evenkeel-result", "version": 1, "report": {…}}`. Fields may be added
+//! within a version; what older programs need is neither renamed nor removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,8 @@ pub fn load(path: &Path) -> Result<Report, LoadError> {
     Ok(read.report)
 }
 
-/// Every result in or below the folders given, in order of their paths. A path may also name a `result.json` itself.
+/// Every result in or below the folders given, in order of their paths. A path may also name a
+/// `result.json` itself.
 ///
 /// # Errors
 /// A path that is not there, a result that cannot be read, a folder without any.
@@ -78,12 +79,15 @@ pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Report>, LoadError> {
     let mut reports = Vec::new();
     for path in paths {
         let mut files = Vec::new();
-        find(path, &mut files)
-            .map_err(|error| LoadError { path: path.clone(), what: format!("cannot read: {error}") })?;
+        find(path, &mut files).map_err(|error| LoadError {
+            path: path.clone(),
+            what: format!("cannot read: {error}"),
+        })?;
         files.sort();
         if files.is_empty() {
-            let what =
-                format!("holds no {FILE}: give a folder that `evenkeel sim` or `evenkeel lab` has written");
+            let what = format!(
+                "holds no {FILE}: give a folder that `evenkeel sim` or `evenkeel lab` has written"
+            );
             return Err(LoadError { path: path.clone(), what });
         }
         for file in files {
@@ -122,7 +126,10 @@ pub(crate) mod terms {
         unit: String,
     }
 
-    pub(crate) fn serialize<S: Serializer>(terms: &[Term], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        terms: &[Term],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let saved = terms.iter().map(|term| Saved {
             text: term.text.clone(),
             value: term.value,
@@ -131,9 +138,12 @@ pub(crate) mod terms {
         saved.collect::<Vec<_>>().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Term>, D::Error> {
-        let known =
-            |unit: &str| Metric::all().map(Metric::unit).find(|known| *known == unit).unwrap_or_default();
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Term>, D::Error> {
+        let known = |unit: &str| {
+            Metric::all().map(Metric::unit).find(|known| *known == unit).unwrap_or_default()
+        };
         let saved = Vec::<Saved>::deserialize(deserializer)?;
         Ok(saved
             .into_iter()
@@ -154,7 +164,11 @@ mod tests {
             name: "a".to_owned(),
             claim: "b".to_owned(),
             expression: "delay(class3)@x10 > 1".to_owned(),
-            measured: vec![Term { text: "delay(class3)@x10".to_owned(), value: Some(0.1 + 0.2), unit: "us" }],
+            measured: vec![Term {
+                text: "delay(class3)@x10".to_owned(),
+                value: Some(0.1 + 0.2),
+                unit: "us",
+            }],
             published: vec![],
             verdict: Verdict::NotReproduced,
             note: String::new(),
@@ -191,12 +205,18 @@ mod tests {
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let error = load(&path).unwrap_err().to_string();
         assert!(error.contains("result.json: no result of evenkeel (or cut off)"), "{error}");
-        fs::write(&path, String::from_utf8(whole).unwrap().replacen("\"version\":1", "\"version\":9", 1))
-            .unwrap();
+        fs::write(
+            &path,
+            String::from_utf8(whole).unwrap().replacen("\"version\":1", "\"version\":9", 1),
+        )
+        .unwrap();
         assert!(load(&path).unwrap_err().to_string().contains("version 9"));
         fs::remove_file(&path).unwrap();
         assert!(
-            load_all(&[folder.path().to_owned()]).unwrap_err().to_string().contains("holds no result.json")
+            load_all(&[folder.path().to_owned()])
+                .unwrap_err()
+                .to_string()
+                .contains("holds no result.json")
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Pages over a set of saved results: one for each scenario, with every world and seed in the same figures, and an index.
+//! Pages over a set of saved results: one for each scenario, with every world and seed in the same
+//! figures, and an index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,10 @@ pub struct Title {
 
 impl Default for Title {
     fn default() -> Self {
-        Self { title: "Published figures, simulated and measured".to_owned(), intro: INTRO.to_owned() }
+        Self {
+            title: "Published figures, simulated and measured".to_owned(),
+            intro: INTRO.to_owned(),
+        }
     }
 }
 
@@ -39,15 +43,19 @@ pub struct Drawing {
 }
 
 const INTRO: &str = "\
-Each card is one published figure or table, run again. The same scenario file runs in the simulator (virtual time) and, where it \
-says lab, on real packets between network namespaces of one Linux machine; the code of the scheduler is the same in both.
+Each card is one published figure or table, run again. The same scenario file runs in the \
+simulator (virtual time) and, where it \
+says lab, on real packets between network namespaces of one Linux machine; the code of the \
+scheduler is the same in both.
 
-A page shows the published number where there is one, the simulation as a line with its 95 % confidence band over several seeds, and \
-the lab run over it. Below the figures stand the claims of the paper as expectations with the numbers behind each. “As expected” means that every claim \
+A page shows the published number where there is one, the simulation as a line with its 95 % \
+confidence band over several seeds, and \
+the lab run over it. Below the figures stand the claims of the paper as expectations with the \
+numbers behind each. “As expected” means that every claim \
 came out as documented: a claim of the paper that is not reproduced says so on its page.";
 
-/// Writes the pages on `reports` and `drawings` into `folder`, which is made if it is missing: a page and its samples as CSV and Parquet for each scenario, and
-/// `index.html`. Returns the index.
+/// Writes the pages on `reports` and `drawings` into `folder`, which is made if it is missing: a
+/// page and its samples as CSV and Parquet for each scenario, and `index.html`. Returns the index.
 ///
 /// # Errors
 /// The file that could not be written, and why.
@@ -100,7 +108,8 @@ pub fn write(
     for drawing in drawings {
         let name = slug(&drawing.name);
         let file = format!("{name}.html");
-        let page = html::figure_page(&drawing.title, &drawing.notes, &name, &drawing.svg, &drawing.rows);
+        let page =
+            html::figure_page(&drawing.title, &drawing.notes, &name, &drawing.svg, &drawing.rows);
         put(&file, page.as_bytes())?;
         entries.push(IndexEntry {
             file,
@@ -117,7 +126,8 @@ fn entry(comparison: &Comparison, file: String) -> IndexEntry {
     let head = comparison.head();
     let worlds = comparison.worlds.iter().map(|world: &WorldResults| {
         let n = world.results.len();
-        let label = if n == 1 { world.label.clone() } else { format!("{}, {n} seeds", world.label) };
+        let label =
+            if n == 1 { world.label.clone() } else { format!("{}, {n} seeds", world.label) };
         (label, world.failed() == 0)
     });
     IndexEntry {
@@ -159,18 +169,27 @@ mod tests {
             title: "A <map>".to_owned(),
             notes: String::new(),
             svg: "<svg id=\"drawing\"></svg>".to_owned(),
-            rows: [["x", "<y>"], ["1", "2 ± 1"]].map(|row| row.map(str::to_owned).to_vec()).to_vec(),
+            rows: [["x", "<y>"], ["1", "2 ± 1"]]
+                .map(|row| row.map(str::to_owned).to_vec())
+                .to_vec(),
         };
-        let index =
-            write(&folder.path().join("a/b"), vec![result(1), result(2)], &[drawing], &Title::default())
-                .unwrap();
+        let index = write(
+            &folder.path().join("a/b"),
+            vec![result(1), result(2)],
+            &[drawing],
+            &Title::default(),
+        )
+        .unwrap();
         let below = index.parent().unwrap();
         let mut names: Vec<_> = fs::read_dir(below)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        assert_eq!(names, ["index.html", "lct-fig4.csv", "lct-fig4.html", "lct-fig4.parquet", "maps-a.html"]);
+        assert_eq!(
+            names,
+            ["index.html", "lct-fig4.csv", "lct-fig4.html", "lct-fig4.parquet", "maps-a.html"]
+        );
         let csv = fs::read_to_string(below.join("lct-fig4.csv")).unwrap();
         assert_eq!(csv.lines().count(), 1 + 2 * 16);
         assert!(csv.starts_with("scenario,without,seed,time_scale,run,world,"));

@@ -1,16 +1,20 @@
 //! Per-step statistics of a run, and the metrics that expectations name.
 //!
-//! A window counts for a step when it lies wholly after the step's settling time and before the next step. Means are
-//! formed over packets (sum of delays over count), quantiles over the merged distributions: never means of means.
+//! A window counts for a step when it lies wholly after the step's settling time and before the
+//! next step. Means are formed over packets (sum of delays over count), quantiles over the merged
+//! distributions: never means of means.
 
 use evenkeel_core::Nanos;
 use evenkeel_core::measure::{Histogram, Tally};
 use evenkeel_scenario::{Metric, Metrics, Subject};
 
 use crate::counted;
-use crate::run::{AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, Run, Sample, StepMark};
+use crate::run::{
+    AdmissionSample, CallsSample, ControlSample, CoreSample, Delays, Run, Sample, StepMark,
+};
 
-/// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is never exact.
+/// A window may overlap the neighbouring step by this fraction of its length: a sampler's clock is
+/// never exact.
 const SLACK: f64 = 0.05;
 
 /// The numbers of one step.
@@ -63,14 +67,16 @@ pub struct ClassStats {
     pub control: Option<ControlSample>,
     /// What it took of its router's cycles; `None` where they are not measured.
     pub cycles: Option<CycleStats>,
-    /// How long flows waited that got through for the first time; `None` if none did or nobody looked.
+    /// How long flows waited that got through for the first time; `None` if none did or nobody
+    /// looked.
     pub acceptance: Option<DelayStats>,
     /// Such flows per second; `None` if nobody looked.
     pub accepted: Option<f64>,
     /// Flows that waited at the ends of the windows, on average; `None` if nobody looked.
     pub waiting: Option<f64>,
-    /// Per second: what water filling would have given it on a polled core; `None` elsewhere. The squares are those of rates, and not too small: what
-    /// a flow gets in a step lies at or below the root of the mean square of its windows.
+    /// Per second: what water filling would have given it on a polled core; `None` elsewhere. The
+    /// squares are those of rates, and not too small: what a flow gets in a step lies at or below
+    /// the root of the mean square of its windows.
     pub core: Option<CoreSample>,
 }
 
@@ -104,7 +110,8 @@ pub struct DelayStats {
     pub count: u64,
 }
 
-/// Scheduler calls on one link during one step, as fractions of all calls, and how many there were per second.
+/// Scheduler calls on one link during one step, as fractions of all calls, and how many there were
+/// per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkStats {
     /// The router.
@@ -143,8 +150,10 @@ pub struct AdmissionStats {
 impl AdmissionStats {
     /// The mean over windows; `None` if no window tells.
     fn of(windows: &[&CallsSample]) -> Option<Self> {
-        let told: Vec<_> =
-            windows.iter().filter_map(|row| Some((row.admission.as_ref()?, row.window_s))).collect();
+        let told: Vec<_> = windows
+            .iter()
+            .filter_map(|row| Some((row.admission.as_ref()?, row.window_s)))
+            .collect();
         if told.is_empty() {
             return None;
         }
@@ -165,7 +174,8 @@ impl AdmissionStats {
 }
 
 impl Delays {
-    /// Mean and quantiles; `None` if nothing was measured. Quantiles are never above the largest delay.
+    /// Mean and quantiles; `None` if nothing was measured. Quantiles are never above the largest
+    /// delay.
     #[must_use]
     pub fn stats(&self) -> Option<DelayStats> {
         if self.count == 0 {
@@ -175,8 +185,9 @@ impl Delays {
         for &(lowest, packets) in &self.buckets {
             histogram.record_many(Nanos(lowest), packets);
         }
-        let quantile_us =
-            |q| histogram.quantile(q).map_or(self.max_ns, |delay| delay.0.min(self.max_ns)) as f64 / 1e3;
+        let quantile_us = |q| {
+            histogram.quantile(q).map_or(self.max_ns, |delay| delay.0.min(self.max_ns)) as f64 / 1e3
+        };
         Some(DelayStats {
             mean_us: self.sum_ns as f64 / self.count as f64 / 1e3,
             p50_us: quantile_us(0.5),
@@ -222,7 +233,8 @@ impl ClassSum {
 
     fn finish(self) -> ClassStats {
         let Self { windows, controlled, mut sum } = self;
-        let (seconds, windows, controlled) = (sum.window_s, f64::from(windows), f64::from(controlled));
+        let (seconds, windows, controlled) =
+            (sum.window_s, f64::from(windows), f64::from(controlled));
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         sum.dropped.sort_unstable();
         ClassStats {
@@ -230,7 +242,9 @@ impl ClassSum {
             offered: sum.offered.map(rate),
             sent: rate(sum.sent_packets),
             sent_bits: rate(sum.sent_bytes.0) * 8.0,
-            counted: counted::told().map(|of| rate(sum.counts.value(of.name).unwrap_or(0))).collect(),
+            counted: counted::told()
+                .map(|of| rate(sum.counts.value(of.name).unwrap_or(0)))
+                .collect(),
             dropped: rate(sum.dropped_total()),
             dropped_by: sum.dropped.iter().map(|(reason, n)| (reason.clone(), rate(*n))).collect(),
             qlen: sum.qlen as f64 / windows,
@@ -282,7 +296,8 @@ impl Run {
         t_s - window_s >= from_s - SLACK * window_s && t_s <= to_s + SLACK * window_s
     }
 
-    /// Statistics of every step, in order of time. A step shorter than its settling time has no rows.
+    /// Statistics of every step, in order of time. A step shorter than its settling time has no
+    /// rows.
     #[must_use]
     pub fn step_stats(&self) -> Vec<StepStats> {
         let end_of_run = self.samples.iter().map(|s| s.t_s).fold(self.duration_s, f64::max);
@@ -293,7 +308,8 @@ impl Run {
     fn stats_between(&self, step: &StepMark, to_s: f64) -> StepStats {
         let from_s = (step.at_s + self.settle_s).min(to_s);
         let mut classes: Vec<ClassSum> = Vec::new();
-        for sample in self.samples.iter().filter(|s| Self::counts(s.t_s, s.window_s, from_s, to_s)) {
+        for sample in self.samples.iter().filter(|s| Self::counts(s.t_s, s.window_s, from_s, to_s))
+        {
             match classes.iter_mut().find(|class| class.sum.is_same(sample)) {
                 Some(class) => class.add(sample),
                 None => classes.push(ClassSum::of(sample)),
@@ -301,7 +317,10 @@ impl Run {
         }
         let mut links: Vec<Vec<&CallsSample>> = Vec::new();
         for row in self.calls.iter().filter(|c| Self::counts(c.t_s, c.window_s, from_s, to_s)) {
-            match links.iter_mut().find(|rows| (&rows[0].router, &rows[0].link) == (&row.router, &row.link)) {
+            match links
+                .iter_mut()
+                .find(|rows| (&rows[0].router, &rows[0].link) == (&row.router, &row.link))
+            {
                 Some(rows) => rows.push(row),
                 None => links.push(vec![row]),
             }
@@ -319,7 +338,8 @@ impl Run {
 impl LinkStats {
     /// From the windows of one link in a step: at least one.
     fn of(rows: &[&CallsSample]) -> Self {
-        let sum = |calls: fn(&CallsSample) -> u64| rows.iter().map(|row| calls(row)).sum::<u64>() as f64;
+        let sum =
+            |calls: fn(&CallsSample) -> u64| rows.iter().map(|row| calls(row)).sum::<u64>() as f64;
         let (none, one, many) = (sum(|row| row.none), sum(|row| row.one), sum(|row| row.many));
         let total = none + one + many;
         let fraction = |calls: f64| if total > 0.0 { calls / total } else { 0.0 };
@@ -352,7 +372,9 @@ impl Metrics for Measured<'_> {
             step.links.iter().find(same).and_then(|l| l.admission.as_ref()).map(value)
         };
         let class = step.classes.iter().find(|c| {
-            c.router == subject.router && c.link == subject.link && Some(&c.class) == subject.class.as_ref()
+            c.router == subject.router
+                && c.link == subject.link
+                && Some(&c.class) == subject.class.as_ref()
         });
         let transit = class.and_then(|c| c.transit);
         let end_to_end = class.and_then(|c| c.end_to_end);
@@ -422,7 +444,10 @@ mod tests {
         assert_eq!(class.offered, Some(1200.0));
         assert_eq!(class.end_to_end, None);
         let delay = class.transit.unwrap();
-        assert_eq!((delay.mean_us, delay.p50_us, delay.max_us, delay.count), (400.0, 400.0, 400.0, 1500));
+        assert_eq!(
+            (delay.mean_us, delay.p50_us, delay.max_us, delay.count),
+            (400.0, 400.0, 400.0, 1500)
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `summary.json`: per-step statistics and judged expectations for programs.
 //!
-//! Times in seconds, delays in microseconds (keys end in `_us`), counts per second (`_per_s`), `null` where nothing was measured.
+//! Times in seconds, delays in microseconds (keys end in `_us`), counts per second (`_per_s`),
+//! `null` where nothing was measured.
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,9 @@ pub fn summary(report: &Report) -> Value {
             "verdict": j.verdict.name(),
             "bad": j.verdict.is_bad(),
             "note": j.note,
-            "measured": j.measured.iter().map(|t| json!({ "term": t.text, "value": t.value, "unit": t.unit })).collect::<Vec<_>>(),
+            "measured": j.measured.iter()
+                .map(|t| json!({ "term": t.text, "value": t.value, "unit": t.unit }))
+                    .collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
 }
@@ -41,7 +44,9 @@ fn run(run: &Run) -> Value {
         "duration_s": run.duration_s,
         "notes": run.notes,
         "wires": run.wires,
-        "parameters": run.parameters.iter().map(|p| json!({ "group": p.group, "name": p.name, "value": p.value })).collect::<Vec<_>>(),
+        "parameters": run.parameters.iter()
+            .map(|p| json!({ "group": p.group, "name": p.name, "value": p.value }))
+                .collect::<Vec<_>>(),
         "steps": run.steps.iter().zip(run.step_stats()).map(|(mark, stats)| json!({
             "name": mark.name,
             "at_s": mark.at_s,
@@ -64,7 +69,8 @@ fn class(class: &ClassStats) -> Value {
         "sent_per_s": class.sent,
         "sent_bit_per_s": class.sent_bits,
         "dropped_per_s": class.dropped,
-        "dropped_by": class.dropped_by.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "dropped_by": class.dropped_by.iter().cloned().collect::<std::collections::BTreeMap<_,
+            _>>(),
         "qlen": class.qlen,
         "goodput_bit_per_s": class.goodput,
         "transit_delay": class.transit.map(delay),
@@ -73,7 +79,8 @@ fn class(class: &ClassStats) -> Value {
 }
 
 fn delay(d: DelayStats) -> Value {
-    json!({ "mean_us": d.mean_us, "p50_us": d.p50_us, "p99_us": d.p99_us, "max_us": d.max_us, "packets": d.count })
+    json!({ "mean_us": d.mean_us, "p50_us": d.p50_us, "p99_us": d.p99_us, "max_us": d.max_us,
+        "packets": d.count })
 }
 
 fn link(link: &LinkStats) -> Value {
@@ -94,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_program_finds_every_number_of_a_step() {
-        let report = Report { runs: vec![fixture::two_steps()], time_scale: 1.0, ..Report::default() };
+        let report =
+            Report { runs: vec![fixture::two_steps()], time_scale: 1.0, ..Report::default() };
         let value = summary(&report);
         let step = &value["runs"][0]["steps"][1];
         assert_eq!(step["name"], "x10");

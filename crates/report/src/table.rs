@@ -94,11 +94,14 @@ fn is_number(cell: &str) -> bool {
 }
 
 fn delay_cells(delays: Option<DelayStats>) -> [String; 3] {
-    delays.map_or_else(|| ["–", "–", "–"].map(str::to_owned), |d| [d.mean_us, d.p50_us, d.p99_us].map(micros))
+    delays.map_or_else(
+        || ["–", "–", "–"].map(str::to_owned),
+        |d| [d.mean_us, d.p50_us, d.p99_us].map(micros),
+    )
 }
 
-/// Per-step numbers of a run: step, class, offered/s, sent/s, dropped/s, transit delay, end-to-end delay, queue. Delays in
-/// milliseconds. Links appear as a column only where there are several.
+/// Per-step numbers of a run: step, class, offered/s, sent/s, dropped/s, transit delay, end-to-end
+/// delay, queue. Delays in milliseconds. Links appear as a column only where there are several.
 #[must_use]
 pub fn steps(run: &Run) -> String {
     let steps = run.step_stats();
@@ -107,7 +110,16 @@ pub fn steps(run: &Run) -> String {
     if several {
         header.push("link");
     }
-    header.extend(["class", "offered/s", "sent/s", "dropped/s", "transit ms", "p50", "p99", "queue"]);
+    header.extend([
+        "class",
+        "offered/s",
+        "sent/s",
+        "dropped/s",
+        "transit ms",
+        "p50",
+        "p99",
+        "queue",
+    ]);
     let end_to_end = steps.iter().flat_map(|s| &s.classes).any(|c| c.end_to_end.is_some());
     if end_to_end {
         header.extend(["end-to-end ms", "p50", "p99"]);
@@ -141,8 +153,8 @@ pub(crate) fn several_links(steps: &[StepStats]) -> bool {
     links.any(|link| Some(link) != first)
 }
 
-/// One table across runs, for one step: per run and class what was sent, dropped and how long it took. What the demo prints.
-/// Runs without that step are left out. Delays in milliseconds.
+/// One table across runs, for one step: per run and class what was sent, dropped and how long it
+/// took. What the demo prints. Runs without that step are left out. Delays in milliseconds.
 #[must_use]
 pub fn compare(runs: &[Run], step: &str) -> String {
     let mut table = Table::new([
@@ -161,8 +173,10 @@ pub fn compare(runs: &[Run], step: &str) -> String {
     for run in runs {
         for stats in run.step_stats().iter().filter(|s| s.step == step) {
             for (i, class) in stats.classes.iter().enumerate() {
-                let mut row =
-                    vec![if i == 0 { run.name.clone() } else { String::new() }, class.class.clone()];
+                let mut row = vec![
+                    if i == 0 { run.name.clone() } else { String::new() },
+                    class.class.clone(),
+                ];
                 row.push(class.offered.map_or_else(|| "–".to_owned(), grouped));
                 row.extend([grouped(class.sent), grouped(class.dropped)]);
                 row.extend(delay_cells(class.transit));
@@ -175,7 +189,8 @@ pub fn compare(runs: &[Run], step: &str) -> String {
     table.render()
 }
 
-/// Expectations: verdict, name, claim, then the expression and the numbers measured on lines of their own.
+/// Expectations: verdict, name, claim, then the expression and the numbers measured on lines of
+/// their own.
 #[must_use]
 pub fn judgements(judgements: &[Judgement]) -> String {
     let width = judgements.iter().map(|j| j.verdict.text().chars().count()).max().unwrap_or(0);
@@ -187,12 +202,17 @@ pub fn judgements(judgements: &[Judgement]) -> String {
             text.push('\n');
         };
         let verdict = judgement.verdict.text();
-        let run = if judgement.run.is_empty() { String::new() } else { format!(" [{}]", judgement.run) };
-        line(&format!("{verdict:<width$}  "), &format!("{}{run}: {}", judgement.name, judgement.claim));
+        let run =
+            if judgement.run.is_empty() { String::new() } else { format!(" [{}]", judgement.run) };
+        line(
+            &format!("{verdict:<width$}  "),
+            &format!("{}{run}: {}", judgement.name, judgement.claim),
+        );
         for part in judgement.expression.lines() {
             line(&indent, part.trim());
         }
-        let numbers = judgement.measured.iter().map(|term| format!("{} = {}", term.text, measured(term)));
+        let numbers =
+            judgement.measured.iter().map(|term| format!("{} = {}", term.text, measured(term)));
         for part in wrapped(numbers, LINE.saturating_sub(indent.len())) {
             line(&indent, &part);
         }
@@ -237,7 +257,8 @@ mod tests {
         table.rule();
         assert_eq!(
             table.render(),
-            "class   sent/s\n──────────────\na        1\u{a0}000\nlonger       9\n──────────────\nb\n"
+            "class   sent/s\n──────────────\na        1\u{a0}000\nlonger       \
+             9\n──────────────\nb\n"
         );
     }
 
@@ -254,7 +275,18 @@ mod tests {
         let text = steps(&fixture::two_steps());
         assert_eq!(
             text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>(),
-            ["step", "class", "offered/s", "sent/s", "dropped/s", "transit", "ms", "p50", "p99", "queue"]
+            [
+                "step",
+                "class",
+                "offered/s",
+                "sent/s",
+                "dropped/s",
+                "transit",
+                "ms",
+                "p50",
+                "p99",
+                "queue"
+            ]
         );
         let last = text.lines().last().unwrap();
         assert_eq!(

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use evenkeel_core::measure::ClassCounters;
-use evenkeel_report::{CallsSample, Delays, Judgement, Report, Run, Sample, StepMark, Verdict, WriteError};
+use evenkeel_report::{
+    CallsSample, Delays, Judgement, Report, Run, Sample, StepMark, Verdict, WriteError,
+};
 use evenkeel_scenario::{Scenario, World};
 
 const SCENARIO: &str = r#"
@@ -92,7 +94,8 @@ fails = ["delay-grows", "calls"]
 "#;
 
 fn scenario() -> Scenario {
-    Scenario::parse(SCENARIO, "test.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"))
+    Scenario::parse(SCENARIO, "test.toml", Path::new("."))
+        .unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// Class 3 is served 400 us late in the second step, or `late_us` late.
@@ -162,7 +165,10 @@ fn every_kind_of_verdict_is_given_for_its_reason() {
     );
     let measured: Vec<(&str, Option<f64>)> =
         judgements[0].measured.iter().map(|term| (term.text.as_str(), term.value)).collect();
-    assert_eq!(measured, [("delay(class3)@x10", Some(400.0)), ("delay(class3)@start", Some(100.0))]);
+    assert_eq!(
+        measured,
+        [("delay(class3)@x10", Some(400.0)), ("delay(class3)@start", Some(100.0))]
+    );
 }
 
 #[test]
@@ -187,7 +193,14 @@ fn the_files_are_written_and_agree() {
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["result.json", "samples.csv", "samples.parquet", "calls.csv", "summary.json", "report.html"]
+        [
+            "result.json",
+            "samples.csv",
+            "samples.parquet",
+            "calls.csv",
+            "summary.json",
+            "report.html"
+        ]
     );
     let read = |i: usize| std::fs::read_to_string(&files[i]).unwrap();
     assert_eq!((read(1).lines().count(), read(3).lines().count()), (17, 9));
@@ -195,7 +208,10 @@ fn the_files_are_written_and_agree() {
     assert_eq!(summary["passed"], false);
     assert_eq!(summary["expectations"][3]["verdict"], "fails");
     let page = read(5);
-    assert!(page.contains("Two classes &lt;and&gt; a step") && page.contains("2 of 6 expectations did not"));
+    assert!(
+        page.contains("Two classes &lt;and&gt; a step")
+            && page.contains("2 of 6 expectations did not")
+    );
 }
 
 #[test]
@@ -203,6 +219,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error: WriteError = evenkeel_report::write_all(&file.join("sub"), &Report::default()).unwrap_err();
+    let error: WriteError =
+        evenkeel_report::write_all(&file.join("sub"), &Report::default()).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot write {}", file.join("sub").display())));
 }

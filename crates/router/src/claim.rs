@@ -1,7 +1,7 @@
 //! One router per interface: two that forward from the same one would send every packet twice.
 //!
-//! A claim is a socket in the abstract name space, which the kernel keeps apart by network namespace and gives up with
-//! the process, also after `kill -9`; no file is left behind.
+//! A claim is a socket in the abstract name space, which the kernel keeps apart by network
+//! namespace and gives up with the process, also after `kill -9`; no file is left behind.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;

@@ -13,7 +13,8 @@ const CALIBRATION: Nanos = Nanos::from_millis(20);
 pub(crate) struct TscClock(Tsc);
 
 impl TscClock {
-    /// Calibrates the counter; a machine without one that can be trusted gets the clock, and `report` is told so.
+    /// Calibrates the counter; a machine without one that can be trusted gets the clock, and
+    /// `report` is told so.
     pub(crate) fn calibrate(report: Option<fn(&str)>) -> Self {
         let clock = Self(Tsc::calibrate(CALIBRATION));
         if let (Some(report), Source::Clock(_)) = (report, clock.0.source()) {

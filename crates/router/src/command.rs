@@ -77,7 +77,8 @@ pub enum Command {
         /// What it gets.
         state: evenkeel_config::ForwarderState,
     },
-    /// Makes the running router as the file says. What cannot change while it runs is refused: [`CommandError::NeedsRestart`].
+    /// Makes the running router as the file says. What cannot change while it runs is refused:
+    /// [`CommandError::NeedsRestart`].
     Reload(Box<RouterConfig>),
 }
 

@@ -14,7 +14,10 @@ enum Read {
     Other(IgnoredAny),
 }
 
-pub(crate) fn serialize<T: Tally, S: Serializer>(counters: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<T: Tally, S: Serializer>(
+    counters: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(T::COUNTERS.iter().map(|of| (of.name, counters.value(of.name))))
 }
 

@@ -21,7 +21,8 @@ pub enum StartError {
     },
     /// Another router forwards from an interface of the configuration.
     #[error(
-        "port {port}: another evenkeel forwards from interface {interface} already: stop it first, or change it through its control socket"
+        "port {port}: another evenkeel forwards from interface {interface} already: stop it first, \
+         or change it through its control socket"
     )]
     Taken {
         /// The port's name.
@@ -39,7 +40,8 @@ pub enum StartError {
     },
     /// The kernel lacks something.
     #[error(
-        "the kernel does not offer {what}: {source}; Linux 5.5 or newer does (CONFIG_PACKET, CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_ACT, CONFIG_NET_CLS_BPF)"
+        "the kernel does not offer {what}: {source}; Linux 5.5 or newer does (CONFIG_PACKET, \
+         CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_ACT, CONFIG_NET_CLS_BPF)"
     )]
     NoKernelSupport {
         /// What it lacks.
@@ -98,14 +100,15 @@ impl StartError {
     #[must_use]
     pub fn port(&self) -> Option<(&str, &'static str)> {
         match self {
-            Self::MissingInterface { port, .. } | Self::NoXdp { port, .. } | Self::Taken { port, .. } => {
-                Some((port, "interface"))
-            }
+            Self::MissingInterface { port, .. }
+            | Self::NoXdp { port, .. }
+            | Self::Taken { port, .. } => Some((port, "interface")),
             _ => None,
         }
     }
 
-    /// The exit code a command should end with: 2 for bad input, 3 for missing privilege or kernel feature.
+    /// The exit code a command should end with: 2 for bad input, 3 for missing privilege or kernel
+    /// feature.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -156,7 +159,8 @@ pub enum CommandError {
     /// What was wanted could not be had: a port that cannot be opened, say.
     #[error("{0}")]
     NotPossible(Box<StartError>),
-    /// The worker did not answer in time: it is overloaded or hangs. The command may still be carried out.
+    /// The worker did not answer in time: it is overloaded or hangs. The command may still be
+    /// carried out.
     #[error("the router did not answer in time")]
     NoAnswer,
     /// The router has stopped or is stopping.

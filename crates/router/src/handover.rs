@@ -77,7 +77,8 @@ impl ReloadPlan {
     /// # Errors
     /// What differs cannot change while the router runs.
     pub(crate) fn between(old: &RouterConfig, new: &RouterConfig) -> Result<Self, CommandError> {
-        let restart = |key: &str, why| Err(CommandError::NeedsRestart { what: key.to_owned(), why });
+        let restart =
+            |key: &str, why| Err(CommandError::NeedsRestart { what: key.to_owned(), why });
         if lives_in_one_pipeline(old, new) {
             return Ok(Self::InPlace);
         }
@@ -114,7 +115,10 @@ fn lives_in_one_pipeline(old: &RouterConfig, new: &RouterConfig) -> bool {
 
 /// Name, interface and kind of socket of each port.
 fn sockets(config: &RouterConfig) -> impl Iterator<Item = (&str, &str, Io)> {
-    config.ports.iter().map(|port| (port.name.as_str(), port.interface.as_str(), config.io_of(port)))
+    config
+        .ports
+        .iter()
+        .map(|port| (port.name.as_str(), port.interface.as_str(), config.io_of(port)))
 }
 
 /// Whether both have workers with the same frame buffers.
@@ -130,7 +134,8 @@ impl HandoverPlan {
     fn between(old: &RouterConfig, new: &RouterConfig) -> Self {
         let kept = same_buffers(old, new);
         let old_port = |port: &PortConfig| {
-            let same = |known: &PortConfig| known.name == port.name && known.interface == port.interface;
+            let same =
+                |known: &PortConfig| known.name == port.name && known.interface == port.interface;
             old.ports.iter().position(same)
         };
         let old_ports: Vec<Option<usize>> = new.ports.iter().map(old_port).collect();

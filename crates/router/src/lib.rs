@@ -1,7 +1,8 @@
-//! The router: one worker's run-to-completion pipeline, the worker thread, and the mirror of the kernel's tables.
+//! The router: one worker's run-to-completion pipeline, the worker thread, and the mirror of the
+//! kernel's tables.
 //!
-//! - [`pipeline`] does everything a packet meets between two ports, without a socket and without a clock: tests, benches
-//!   and the simulator drive the same object as the router.
+//! - [`pipeline`] does everything a packet meets between two ports, without a socket and without a
+//!   clock: tests, benches and the simulator drive the same object as the router.
 //! - [`mirror`] follows the kernel's links, addresses, routes and neighbours through netlink.
 //! - [`Router::start`] puts both on real ports in a worker thread; the [`Handle`] talks to it.
 #![forbid(unsafe_code)]

@@ -5,7 +5,8 @@ use evenkeel_core::measure::Tally;
 use crate::command::{Command, Reply};
 use crate::snapshot::{FlowSnapshot, Snapshot};
 
-/// The answers of several workers to a question about flows, each of which one of them meets: all that they tell.
+/// The answers of several workers to a question about flows, each of which one of them meets: all
+/// that they tell.
 pub(crate) fn merged_replies(replies: Vec<Reply>, command: &Command) -> Reply {
     let (mut flows, mut text, mut sentences) = (Vec::new(), String::new(), false);
     for reply in replies {
@@ -26,14 +27,15 @@ pub(crate) fn merged_replies(replies: Vec<Reply>, command: &Command) -> Reply {
         (false, _) => Reply::Flows(flows),
         (true, false) => Reply::Text(text),
         (true, true) => Reply::Text(
-            "no worker remembers anything of it: its next packet is decided upon like that of a new flow\n"
+            "no worker remembers anything of it: its next packet is decided upon like that of a \
+             new flow\n"
                 .into(),
         ),
     }
 }
 
-/// The sum over the workers of a router, each as it was within the same milliseconds. What is not a count comes from the first, which
-/// looks after the interfaces. Of a single worker: its own.
+/// The sum over the workers of a router, each as it was within the same milliseconds. What is not a
+/// count comes from the first, which looks after the interfaces. Of a single worker: its own.
 pub(crate) fn merged(mut workers: Vec<Snapshot>) -> Snapshot {
     if workers.len() <= 1 {
         return workers.pop().unwrap_or_default();
@@ -44,7 +46,10 @@ pub(crate) fn merged(mut workers: Vec<Snapshot>) -> Snapshot {
     }
     if let Some(removed) = &mut all.removed {
         // Each worker had its part of every port.
-        let ports = workers.iter().filter_map(|worker| worker.removed.as_ref()).map(|removed| removed.ports);
+        let ports = workers
+            .iter()
+            .filter_map(|worker| worker.removed.as_ref())
+            .map(|removed| removed.ports);
         removed.ports = ports.max().unwrap_or(0);
     }
     all.workers = workers;

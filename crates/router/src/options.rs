@@ -14,17 +14,20 @@ use crate::own::Disciplines;
 pub struct Options {
     /// Where the state needed after a crash is kept (offloads to restore). Made if missing.
     pub runtime_dir: PathBuf,
-    /// Network namespace (a name under `/run/netns`) for the ports and the mirror; the caller's if `None`.
+    /// Network namespace (a name under `/run/netns`) for the ports and the mirror; the caller's if
+    /// `None`.
     pub netns: Option<String>,
     /// CPU to pin the only worker to.
     pub cpu: Option<usize>,
     /// How long [`Handle::send`](crate::Handle::send) waits for the worker.
     pub reply_timeout: Duration,
-    /// Told, from the worker's thread, what happens to ports while the router runs: an interface that vanished or is back.
+    /// Told, from the worker's thread, what happens to ports while the router runs: an interface
+    /// that vanished or is back.
     pub report: Option<fn(&str)>,
     /// The disciplines of `kind = "own"`.
     pub disciplines: Disciplines,
-    /// Ports (by name) whose frames, received and sent, are also written to a pcapng file. It costs a copy per frame.
+    /// Ports (by name) whose frames, received and sent, are also written to a pcapng file. It costs
+    /// a copy per frame.
     pub captures: BTreeMap<String, PathBuf>,
 }
 
@@ -61,8 +64,10 @@ impl Seeded {
 /// A router that is given no seed gets one that nobody outside can know.
 pub(crate) fn with_seed(config: RouterConfig) -> Seeded {
     let mut seeded = config.clone();
-    // The standard library seeds its hash tables from the system's source of randomness. A bit less, as the configuration's integers have:
-    // whoever wants to see the same choices again can write it there.
-    seeded.router.seed = config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish() >> 1));
+    // The standard library seeds its hash tables from the system's source of randomness. A bit
+    // less, as the configuration's integers have: whoever wants to see the same choices again can
+    // write it there.
+    seeded.router.seed =
+        config.router.seed.or_else(|| Some(RandomState::new().build_hasher().finish() >> 1));
     Seeded { config, seeded }
 }

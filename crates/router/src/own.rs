@@ -86,7 +86,8 @@ impl Disciplines {
         };
         let Some((_, build)) = self.known.iter().find(|(name, _)| *name == own.name) else {
             let names: Vec<_> = self.names().collect();
-            let message = format!("this program brings none of that name; {}", suggest(&own.name, &names));
+            let message =
+                format!("this program brings none of that name; {}", suggest(&own.name, &names));
             return Err(own.error(message));
         };
         let built = build(&Setup { classes, config: own });

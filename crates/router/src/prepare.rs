@@ -195,13 +195,16 @@ impl MirrorStart {
         let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
         let notifiers: Vec<_> = followers.iter().map(|(ready, _)| ready.clone()).collect();
         let (mirror, initial, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
-            .map_err(|source| denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source))?;
+            .map_err(|source| {
+                denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source)
+            })?;
         let followers = followers.into_iter().zip(views).collect();
         Ok(Self { access: MirrorAccess::Leader(mirror), ready, initial, followers })
     }
 
     fn follower(feed: &Receiver<MirrorFeed>) -> Result<Self, StartError> {
-        let MirrorFeed { view, ready, initial } = feed.recv().map_err(|_gone| StartError::NoLeader)?;
+        let MirrorFeed { view, ready, initial } =
+            feed.recv().map_err(|_gone| StartError::NoLeader)?;
         let access = MirrorAccess::Follower(view);
         Ok(Self { access, ready, initial, followers: Vec::new() })
     }
@@ -409,7 +412,11 @@ impl<'a> WorkerBuilder<'a> {
         }
     }
 
-    fn open_xdp(&mut self, port: &PortConfig, part: Option<XdpPart>) -> Result<AfXdpPort, PortError> {
+    fn open_xdp(
+        &mut self,
+        port: &PortConfig,
+        part: Option<XdpPart>,
+    ) -> Result<AfXdpPort, PortError> {
         let Worker { pipeline, config, local, .. } = &mut self.worker;
         let pool = pipeline.pool_mut();
         let interface = &port.interface;
@@ -419,7 +426,9 @@ impl<'a> WorkerBuilder<'a> {
         let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
         let options = AfXdpOptions { buffers, stamp_every, ..AfXdpOptions::default() };
         match (&self.umem, part) {
-            (Some(umem), part) => AfXdpPort::open_beside(interface, options, umem.clone(), local, part),
+            (Some(umem), part) => {
+                AfXdpPort::open_beside(interface, options, umem.clone(), local, part)
+            }
             (None, Some(part)) => AfXdpPort::open_part(interface, options, pool, local, part),
             (None, None) => AfXdpPort::open(interface, options, pool, local),
         }
@@ -492,7 +501,8 @@ pub(crate) fn system(what: &str) -> impl FnOnce(io::Error) -> StartError + use<>
     move |source| StartError::System { what, source }
 }
 
-/// What keeps a port from AF_XDP. Where neither the interface nor a privilege is what is missing, packet sockets would do.
+/// What keeps a port from AF_XDP. Where neither the interface nor a privilege is what is missing,
+/// packet sockets would do.
 fn xdp_error(port: &str, error: PortError) -> StartError {
     if error.is_of_the_interface()
         || matches!(error, PortError::Privilege { .. } | PortError::OutOfRange { .. })
@@ -511,10 +521,13 @@ fn port_error(port: &str, error: PortError) -> StartError {
             StartError::NoPrivilege { what, privilege: "CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF" }
         }
         PortError::Unsupported { what, source } => StartError::NoKernelSupport { what, source },
-        PortError::Io { what, source } => StartError::System { what: format!("port {port}: {what}"), source },
-        error if error.is_missing_privilege_or_feature() => {
-            StartError::NoKernelSupport { what: format!("port {port}"), source: io::Error::other(error) }
+        PortError::Io { what, source } => {
+            StartError::System { what: format!("port {port}: {what}"), source }
         }
+        error if error.is_missing_privilege_or_feature() => StartError::NoKernelSupport {
+            what: format!("port {port}"),
+            source: io::Error::other(error),
+        },
         source => StartError::Port { port: port.to_owned(), source },
     }
 }

@@ -1,7 +1,10 @@
-//! Everything the router counts, as plain data: what `ctl show` prints and what samples are made of.
+//! Everything the router counts, as plain data: what `ctl show` prints and what samples are made
+//! of.
 //!
-//! All counters run from the start of the router and never go back; rates and interval delays are differences of two
-//! snapshots ([`between`](crate::window::between)). How each adds up and what it is between two stands on its line. Times are nanoseconds of `CLOCK_MONOTONIC`, so stamps of processes on one machine compare.
+//! All counters run from the start of the router and never go back; rates and interval delays are
+//! differences of two snapshots ([`between`](crate::window::between)). How each adds up and what it
+//! is between two stands on its line. Times are nanoseconds of `CLOCK_MONOTONIC`, so stamps of
+//! processes on one machine compare.
 
 mod cluster;
 
@@ -34,7 +37,8 @@ counters! {
         state router: String;
         /// How long the router has been running, ns.
         state uptime_ns: u64, "ns";
-        /// The seed of its flow hash and flow tables: in its configuration it makes another start choose the same.
+        /// The seed of its flow hash and flow tables: in its configuration it makes another start
+        /// choose the same.
         #[serde(default)]
         state seed: u64;
         /// Routes in the forwarding table.
@@ -68,7 +72,8 @@ counters! {
         /// What the router does as a balancer; `None`: it is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each balancer: Option<BalancerSnapshot>;
-        /// What ports counted that the configuration has no more, so that sums over all ports and links never go back; `None`: none has been removed.
+        /// What ports counted that the configuration has no more, so that sums over all ports and
+        /// links never go back; `None`: none has been removed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         each removed: Option<RemovedSnapshot>;
         /// Of several workers each one's counters; the others are then their sums.
@@ -80,7 +85,8 @@ counters! {
 /// The kernel's policy routing as the router follows it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RoutingSnapshot {
-    /// Whether rules are asked for each packet; else the table `main` says everything, with the routes of `local` in it.
+    /// Whether rules are asked for each packet; else the table `main` says everything, with the
+    /// routes of `local` in it.
     pub by_rules: bool,
     /// The rules of the kernel in their order, in the words of `ip rule`.
     pub rules: Vec<String>,
@@ -103,7 +109,8 @@ pub struct TableSnapshot {
 }
 
 counters! {
-    /// The sums over the ports that were removed while the router ran, and over their links. They hold nothing.
+    /// The sums over the ports that were removed while the router ran, and over their links. They
+    /// hold nothing.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct RemovedSnapshot {
         /// How many.
@@ -118,7 +125,8 @@ counters! {
 counters! {
     /// Where the worker's cycles went. Idle polls are nobody's.
     ///
-    /// `busy = other + sum over classes of (cycles + refused_cycles)`, up to the rounding of what bursts share.
+    /// `busy = other + sum over classes of (cycles + refused_cycles)`, up to the rounding of what
+    /// bursts share.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct CycleSnapshot {
         /// What cycles are read from, in words.
@@ -285,7 +293,8 @@ counters! {
         count forwarded: u64, "packets";
         /// Received packets that were cut into fragments (they count in `forwarded` too).
         count fragmented: u64, "packets";
-        /// Packets made here because of packets received here (ICMP answers and fragments) and handed to an outgoing link.
+        /// Packets made here because of packets received here (ICMP answers and fragments) and
+        /// handed to an outgoing link.
         count originated: u64, "packets";
         /// Packets made here that wait for a neighbour to answer.
         #[serde(default)]
@@ -302,9 +311,10 @@ counters! {
 counters! {
     /// One port.
     ///
-    /// Conservation, at every instant: `rx_packets = to_host + exchange_received + forwarded + waiting + sum(dropped)`, where `forwarded`
-    /// counts packets handed to an outgoing link. Answers and fragments made here are `originated`, and per router:
-    /// `sum(forwarded) - fragmented + sum(originated) = sum over links and classes of in_packets`.
+    /// Conservation, at every instant: `rx_packets = to_host + exchange_received + forwarded +
+    /// waiting + sum(dropped)`, where `forwarded` counts packets handed to an outgoing link.
+    /// Answers and fragments made here are `originated`, and per router: `sum(forwarded) -
+    /// fragmented + sum(originated) = sum over links and classes of in_packets`.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct PortSnapshot {
         /// Name in the configuration.
@@ -329,7 +339,8 @@ counters! {
         part originated_dropped: Drops, "packets";
         /// Received packets dropped before any link, by reason.
         part dropped: Drops, "packets";
-        /// Frames that the kernel lost because the receive ring was full (they are not in `rx_packets`).
+        /// Frames that the kernel lost because the receive ring was full (they are not in
+        /// `rx_packets`).
         count ring_loss: u64, "frames";
         /// Frames that wait in the transmit queue of the port, behind the link.
         gauge tx_waiting: u64, "frames";
@@ -338,8 +349,8 @@ counters! {
         /// How frames are exchanged with the kernel, in words.
         #[serde(default)]
         state io: String;
-        /// What keeps the kernel from forwarding a second copy: `link` (a TCX program), `filter` (a classic filter), `xdp` (what we take never gets
-        /// to the kernel), empty for none.
+        /// What keeps the kernel from forwarding a second copy: `link` (a TCX program), `filter` (a
+        /// classic filter), `xdp` (what we take never gets to the kernel), empty for none.
         #[serde(default)]
         state guard: String;
         /// Frames that it has kept from the kernel since it was attached.
@@ -395,7 +406,8 @@ counters! {
         count delay_sum_ns: u64, "ns";
         /// Largest transit delay since the start, ns.
         most delay_max_ns: u64, "ns";
-        /// Transit delays: (lowest delay of the bucket in ns, packets), ascending, buckets without packets left out.
+        /// Transit delays: (lowest delay of the bucket in ns, packets), ascending, buckets without
+        /// packets left out.
         buckets delay_buckets: Vec<(u64, u64)>, "ns";
         /// What the link's control sees of it; `None` on links without.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -408,7 +420,8 @@ counters! {
     /// What the dynamic control of a link sees of a class, and what it makes of it.
     #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct ClassControl {
-        /// Congestion index for delay: 0 is normal, 1 the degradation threshold, at most 4. Of its last traffic if it has none now.
+        /// Congestion index for delay: 0 is normal, 1 the degradation threshold, at most 4. Of its
+        /// last traffic if it has none now.
         state ci_delay: f64;
         /// Congestion index for loss.
         state ci_loss: f64;
@@ -472,8 +485,8 @@ impl ClassSnapshot {
         (self.out_packets > 0).then(|| self.delay_sum_ns as f64 / self.out_packets as f64 / 1e3)
     }
 
-    /// Quantile `q` (0 to 1) of the transit delay, microseconds, to 3 % and never above the largest;
-    /// `None` if no packet left the queue.
+    /// Quantile `q` (0 to 1) of the transit delay, microseconds, to 3 % and never above the
+    /// largest; `None` if no packet left the queue.
     #[must_use]
     pub fn delay_quantile_us(&self, q: f64) -> Option<f64> {
         let mut histogram = Histogram::new();

@@ -16,7 +16,8 @@ use crate::workers::WorkerPool;
 pub struct Router;
 
 impl Router {
-    /// Opens the ports, mirrors the kernel's tables and starts the worker. Returns once packets are forwarded.
+    /// Opens the ports, mirrors the kernel's tables and starts the worker. Returns once packets are
+    /// forwarded.
     ///
     /// # Errors
     /// [`StartError`]; whatever had been changed was put back.
@@ -50,7 +51,8 @@ impl Handle {
     /// from the present ones; if they cannot have what they need, the present ones go on.
     ///
     /// # Errors
-    /// The router refuses the command, has stopped, or did not answer within [`Options::reply_timeout`].
+    /// The router refuses the command, has stopped, or did not answer within
+    /// [`Options::reply_timeout`].
     pub fn send(&self, command: Command) -> Result<Reply, CommandError> {
         self.pool.send(command, self.timeout)
     }

@@ -1,4 +1,5 @@
-//! What happened between two snapshots of the same router: differences of counters and of delay distributions.
+//! What happened between two snapshots of the same router: differences of counters and of delay
+//! distributions.
 //!
 //! Pure: no clock, no socket. `watch`, the worlds and later views form their rows here.
 
@@ -19,9 +20,9 @@ pub struct Window {
 
 /// What happened between `earlier` and `later`.
 ///
-/// When the router was started anew in between, everything counts from zero and the window begins with its start. Links and classes
-/// that `earlier` lacks, or whose counters went back, count from zero; those that `later` lacks are left out. Linear in the size
-/// of the snapshots.
+/// When the router was started anew in between, everything counts from zero and the window begins
+/// with its start. Links and classes that `earlier` lacks, or whose counters went back, count from
+/// zero; those that `later` lacks are left out. Linear in the size of the snapshots.
 #[must_use]
 pub fn between(earlier: &Snapshot, later: &Snapshot) -> Window {
     let elapsed = later.time_ns.saturating_sub(earlier.time_ns);
@@ -40,7 +41,8 @@ mod tests {
     use evenkeel_core::measure::{ClassCounters, Histogram};
     use evenkeel_core::{Bytes, Nanos};
 
-    /// Packets with these delays (us) have left one class called `bulk` on the link `wan`; one drop per 4 packets.
+    /// Packets with these delays (us) have left one class called `bulk` on the link `wan`; one drop
+    /// per 4 packets.
     fn snapshot(time_s: u64, uptime_s: u64, delays_us: &[u64]) -> Snapshot {
         let mut histogram = Histogram::new();
         for us in delays_us {
@@ -138,7 +140,10 @@ mod tests {
         assert_eq!(window.counted.links[0].calls, [1, 2, 3]);
         let mut before = snapshot(10, 10, &[100]);
         before.links.clear();
-        assert_eq!(between(&before, &snapshot(11, 11, &[300])).counted.links[0].classes[0].sent_packets, 1);
+        assert_eq!(
+            between(&before, &snapshot(11, 11, &[300])).counted.links[0].classes[0].sent_packets,
+            1
+        );
     }
 
     #[test]

@@ -199,7 +199,10 @@ impl Worker {
             self.pipeline.drain_requests(now, |request| view.ask(request));
             self.pipeline.drain_news(|text| self.report.iter().for_each(|report| report(text)));
             if now >= rest.beat_due {
-                self.attachments.iter().filter_map(|port| port.guard.as_ref()).for_each(Guard::beat);
+                self.attachments
+                    .iter()
+                    .filter_map(|port| port.guard.as_ref())
+                    .for_each(Guard::beat);
                 rest.beat_due = now + BEAT;
             }
             if round.received > 0 {
@@ -347,7 +350,9 @@ impl Worker {
             Command::SetWire { link, change } => pipeline.set_wire(now, &link, &change)?,
             Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
             Command::FairDrop(change) => pipeline.set_fairdrop(&change)?,
-            Command::SetAdmission { link, change } => pipeline.set_admission(now, &link, &change)?,
+            Command::SetAdmission { link, change } => {
+                pipeline.set_admission(now, &link, &change)?;
+            }
             Command::SwapAdmission { link, admission } => {
                 pipeline.swap_admission(now, &link, admission.map(|admission| *admission))?;
             }
@@ -358,7 +363,9 @@ impl Worker {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
             }
             Command::Forwarder { id, state } => pipeline.set_forwarder(id, state)?,
-            Command::SwapDiscipline { link, discipline } => pipeline.swap(now, &link, discipline)?,
+            Command::SwapDiscipline { link, discipline } => {
+                pipeline.swap(now, &link, discipline)?;
+            }
             // What it cannot do has been done otherwise.
             Command::Reload(config) => {
                 pipeline.reload(now, &config)?;

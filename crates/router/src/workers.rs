@@ -26,7 +26,8 @@ use crate::merge::{merged, merged_replies};
 use crate::options::{Options, Seeded};
 use crate::pipeline::{Buffers, WorkerShares};
 use crate::prepare::{
-    Handover, HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, configure_thread, prepare, system,
+    Handover, HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, configure_thread,
+    prepare, system,
 };
 use crate::snapshot::Snapshot;
 use crate::worker::{DrainRequest, Message, Request, Worker, WorkerExit};
@@ -62,7 +63,10 @@ impl WorkerHandle {
     }
 }
 
-fn wait(answer: &Receiver<Result<Reply, CommandError>>, timeout: Duration) -> Result<Reply, CommandError> {
+fn wait(
+    answer: &Receiver<Result<Reply, CommandError>>,
+    timeout: Duration,
+) -> Result<Reply, CommandError> {
     match answer.recv_timeout(timeout) {
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => Err(CommandError::NoAnswer),
@@ -381,7 +385,8 @@ impl WorkerPool {
             }
         };
         if plan.transitions.contains(&PortTransition::Reopened)
-            && let Some(error) = new.iter().find_map(|worker| worker.step(HandoverStep::OpenPorts).err())
+            && let Some(error) =
+                new.iter().find_map(|worker| worker.step(HandoverStep::OpenPorts).err())
         {
             abort_all(new);
             match members.resume(drained) {
@@ -505,7 +510,11 @@ impl Members {
     }
 
     /// Refuses a handover that cannot work, before anything is opened for it.
-    fn check_handover(&self, config: &RouterConfig, plan: &HandoverPlan) -> Result<(), CommandError> {
+    fn check_handover(
+        &self,
+        config: &RouterConfig,
+        plan: &HandoverPlan,
+    ) -> Result<(), CommandError> {
         self.options.disciplines.check(config)?;
         let captures = &self.options.captures;
         if let Some(name) = plan.captured(|port| captures.contains_key(port), config) {

@@ -1,8 +1,9 @@
 //! The scenario format: topology, routers, traffic, timed steps, samples and expectations.
 //!
-//! [`Scenario::load`] reads a file and reports *all* its errors at once, with file, line, key, valid range and nearest valid
-//! name; addresses, ports and routes of all nodes are worked out, the expectations are parsed, their names resolved. It runs
-//! nothing: the worlds (lab, simulator) do, and hand their numbers back through [`Metrics`] to have expectations judged.
+//! [`Scenario::load`] reads a file and reports *all* its errors at once, with file, line, key,
+//! valid range and nearest valid name; addresses, ports and routes of all nodes are worked out, the
+//! expectations are parsed, their names resolved. It runs nothing: the worlds (lab, simulator) do,
+//! and hand their numbers back through [`Metrics`] to have expectations judged.
 #![forbid(unsafe_code)]
 
 pub mod core_model;
@@ -17,8 +18,8 @@ mod vary;
 
 pub use expr::{Compared, Evaluation, Expr, Metric, Metrics, Subject, Term};
 pub use model::{
-    Ablation, AblationChange, Congestion, Expectation, FlowSizes, Host, Published, Router, Scenario,
-    ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
+    Ablation, AblationChange, Congestion, Expectation, FlowSizes, Host, Published, Router,
+    Scenario, ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
 pub use published::published_number;
 pub use reference::{reference_markdown, scenario_schema};

@@ -48,7 +48,8 @@ pub struct Scenario {
     pub core: Option<CoreModel>,
     /// Who sends what to whom.
     pub traffic: Vec<Traffic>,
-    /// Timed changes in order of time. The first is at 0 (named `start` unless the file names a step at 0).
+    /// Timed changes in order of time. The first is at 0 (named `start` unless the file names a
+    /// step at 0).
     pub steps: Vec<Step>,
     /// The claims.
     pub expectations: Vec<Expectation>,
@@ -68,8 +69,8 @@ pub struct Host {
 pub struct Router {
     /// Its name.
     pub name: String,
-    /// Its configuration. One port per wire, named after the node at the other end; so is the interface. `router.name` is
-    /// the router's name here.
+    /// Its configuration. One port per wire, named after the node at the other end; so is the
+    /// interface. `router.name` is the router's name here.
     pub config: RouterConfig,
 }
 
@@ -86,14 +87,15 @@ pub struct Traffic {
     pub kind: TrafficKind,
     /// What makes the packets.
     pub tool: Tool,
-    /// Bits of IP packets per second (while on, for on-off). Zero for [`TrafficKind::Tcp`], which has no rate of its own.
+    /// Bits of IP packets per second (while on, for on-off). Zero for [`TrafficKind::Tcp`], which
+    /// has no rate of its own.
     pub rate: BitRate,
     /// Length of each IP packet; of a full segment, for [`TrafficKind::Tcp`].
     pub size: Bytes,
     /// Random part of the spacing of constant-rate packets, 0 to 1.
     pub jitter: f64,
-    /// The class it falls into at every router on its path, as the class rules say; if the file says a class too, it is this
-    /// one.
+    /// The class it falls into at every router on its path, as the class rules say; if the file
+    /// says a class too, it is this one.
     pub class: Option<String>,
     /// First packet not before.
     pub start: Nanos,
@@ -111,7 +113,8 @@ pub struct Traffic {
     pub flows: u32,
     /// The capture file of [`TrafficKind::Replay`].
     pub recording: Option<PathBuf>,
-    /// Whether it is TCP: [`TrafficKind::Tcp`], [`TrafficKind::TcpFlows`], or `tool = "iperf3"` told so (then `rate` is an upper limit).
+    /// Whether it is TCP: [`TrafficKind::Tcp`], [`TrafficKind::TcpFlows`], or `tool = "iperf3"`
+    /// told so (then `rate` is an upper limit).
     pub tcp: bool,
     /// Where it stands: `file:line`, for messages.
     pub place: String,
@@ -144,7 +147,8 @@ pub enum TrafficKind {
     },
     /// The packets of [`Traffic::recording`], with their lengths and gaps.
     Replay,
-    /// TCP connections that come and go: `rate` is the payload they are asked to carry together. In virtual time only.
+    /// TCP connections that come and go: `rate` is the payload they are asked to carry together. In
+    /// virtual time only.
     TcpFlows {
         /// Their congestion control.
         congestion: Congestion,
@@ -153,8 +157,8 @@ pub enum TrafficKind {
         /// How the payloads are distributed.
         sizes: FlowSizes,
     },
-    /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real packets; in virtual time, the
-    /// simulator's own.
+    /// A TCP connection that always has something to send. Its tool is [`Tool::Iperf3`] on real
+    /// packets; in virtual time, the simulator's own.
     Tcp {
         /// Its congestion control.
         congestion: Congestion,
@@ -212,7 +216,8 @@ pub struct Step {
     pub name: String,
     /// When.
     pub at: Nanos,
-    /// Wires that go down, as indices into [`Scenario::wires`]: then every router has the routes that are left.
+    /// Wires that go down, as indices into [`Scenario::wires`]: then every router has the routes
+    /// that are left.
     pub down: Vec<usize>,
     /// Wires that come up again.
     pub up: Vec<usize>,
@@ -258,7 +263,8 @@ pub struct Expectation {
     pub expr: Expr,
     /// The worlds it is meant for.
     pub worlds: Vec<World>,
-    /// False: a published claim that is known not to be reproduced; judged and reported as such, fails nothing.
+    /// False: a published claim that is known not to be reproduced; judged and reported as such,
+    /// fails nothing.
     pub reproduced: bool,
     /// Why, and whatever else the reader must know; may be empty.
     pub note: String,
@@ -289,7 +295,8 @@ pub struct Ablation {
 pub struct AblationChange {
     /// What changes.
     pub set: SetChange,
-    /// The step in which it changes; `None`: from the start, and no later step changes the same knob back.
+    /// The step in which it changes; `None`: from the start, and no later step changes the same
+    /// knob back.
     pub at: Option<String>,
 }
 

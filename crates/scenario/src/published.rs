@@ -1,5 +1,6 @@
-//! Published entries: `published = "lct.toml#fig4"` names a key of a file in a folder `published/` beside or above the
-//! scenario, or, where there is none of that name, of one that this program brings along.
+//! Published entries: `published = "lct.toml#fig4"` names a key of a file in a folder `published/`
+//! beside or above the scenario, or, where there is none of that name, of one that this program
+//! brings along.
 
 use std::path::Path;
 
@@ -29,7 +30,8 @@ pub(crate) fn load(reader: &mut Reader, fields: &Fields, folder: &Path) -> Optio
     }
 }
 
-/// The number that `reference`, `"lct.toml#fig4"`, has at `path`, `weights[1]`; the file is looked for as a scenario in `folder` would.
+/// The number that `reference`, `"lct.toml#fig4"`, has at `path`, `weights[1]`; the file is looked
+/// for as a scenario in `folder` would.
 ///
 /// # Errors
 /// What is not there, in words.
@@ -56,8 +58,9 @@ fn find(name: &str, folder: &Path) -> Result<Published, String> {
             .map(|(_, text)| (*text).to_owned())
             .ok_or_else(|| format!("no file published/{file} beside or above the scenario"))?,
     };
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| format!("published/{file}: {}", error.message()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| format!("published/{file}: {}", error.message()))?;
     let keys: Vec<_> = table.keys().map(String::as_str).collect();
     let Some(toml::Value::Table(entry)) = table.get(key) else {
         return Err(format!("published/{file} has no entry {key:?}; {}", suggest(key, &keys)));
@@ -75,7 +78,10 @@ pub(crate) fn number(entry: &toml::Table, path: &str) -> Result<f64, String> {
             None => entry,
             Some(toml::Value::Table(table)) => table,
             Some(other) => {
-                return Err(format!("published.{path}: {key:?} is asked of a {}", other.type_str()));
+                return Err(format!(
+                    "published.{path}: {key:?} is asked of a {}",
+                    other.type_str()
+                ));
             }
         };
         let keys: Vec<_> = table.keys().map(String::as_str).collect();
@@ -84,11 +90,13 @@ pub(crate) fn number(entry: &toml::Table, path: &str) -> Result<f64, String> {
             .ok_or_else(|| format!("nothing published under {key:?}; {}", suggest(key, &keys)))?;
         for index in indices.split_terminator(']') {
             let index = index.strip_prefix('[').and_then(|index| index.parse::<usize>().ok());
-            let index = index.ok_or_else(|| format!("published.{path}: an index is a number in brackets"))?;
-            let list = value.as_array().ok_or_else(|| format!("published.{path}: {key:?} is no list"))?;
-            value = list
-                .get(index)
-                .ok_or_else(|| format!("published.{path}: {key:?} has {} items, from 0 on", list.len()))?;
+            let index = index
+                .ok_or_else(|| format!("published.{path}: an index is a number in brackets"))?;
+            let list =
+                value.as_array().ok_or_else(|| format!("published.{path}: {key:?} is no list"))?;
+            value = list.get(index).ok_or_else(|| {
+                format!("published.{path}: {key:?} has {} items, from 0 on", list.len())
+            })?;
         }
         here = Some(value);
     }

@@ -1,4 +1,5 @@
-//! The keys of a scenario: name, type, range, default, meaning. Everything else follows from these tables.
+//! The keys of a scenario: name, type, range, default, meaning. Everything else follows from these
+//! tables.
 
 mod core;
 
@@ -19,9 +20,14 @@ const MOMENT: Kind = Kind::Time { min: Nanos::ZERO, max: LONGEST };
 /// A whole scenario.
 pub static SCENARIO: Section = Section {
     heading: "scenario.toml",
-    doc: "One experiment: who is wired to whom, who sends what, what changes when, what must come out.",
+    doc: "One experiment: who is wired to whom, who sends what, what changes when, what must come \
+          out.",
     own: &[
-        Key::required("name", Kind::Text, "Its name, path-like: letters, digits, `-`, `_`, `.` and `/`."),
+        Key::required(
+            "name",
+            Kind::Text,
+            "Its name, path-like: letters, digits, `-`, `_`, `.` and `/`.",
+        ),
         Key::required("title", Kind::Text, "One line for headings."),
         Key::defaulted("source", Kind::Text, "\"\"", "What it reproduces: paper and figure."),
         Key::defaulted("notes", Kind::Text, "\"\"", "What the reader of the results must know."),
@@ -29,7 +35,8 @@ pub static SCENARIO: Section = Section {
             "published",
             Kind::Text,
             "nothing published",
-            "`\"file.toml#key\"`: published numbers, looked for in a folder `published/` beside or above the scenario. \
+            "`\"file.toml#key\"`: published numbers, looked for in a folder `published/` beside or \
+             above the scenario. \
                   Expectations use them as `published.…`.",
         ),
         Key::defaulted(
@@ -83,8 +90,10 @@ pub static SCENARIO: Section = Section {
             "core",
             Kind::Table(&core::CORE),
             "a network of hosts, routers and wires",
-            "One core that polls a ring of packets, in virtual time, in place of `[[host]]`, `[[router]]`, `[[wire]]` and `[[traffic]]`. \
-                  Expectations speak of its `[[core.flow]]` as classes; `cycles` and `fair_cycles` are measured besides packets.",
+            "One core that polls a ring of packets, in virtual time, in place of `[[host]]`, \
+             `[[router]]`, `[[wire]]` and `[[traffic]]`. \
+                  Expectations speak of its `[[core.flow]]` as classes; `cycles` and `fair_cycles` \
+                  are measured besides packets.",
         ),
         Key::optional(
             "step",
@@ -123,20 +132,23 @@ pub(crate) const ROUTER_CONFIG: &str = "what router.toml holds, without [[port]]
 /// `[[router]]`.
 pub static ROUTER: Section = Section {
     heading: "[[router]]",
-    doc: "A router. Its ports are made from the wires: one for each, named after the node at the other end.",
+    doc: "A router. Its ports are made from the wires: one for each, named after the node at the \
+          other end.",
     own: &[
         Key::required("name", NODE, "Its name. Unique among hosts and routers."),
         Key::optional(
             "config",
             Kind::Foreign(ROUTER_CONFIG),
             "every default",
-            "What `router.toml` holds, without `[[port]]`. Name the links' ports after the nodes at the other end.",
+            "What `router.toml` holds, without `[[port]]`. Name the links' ports after the nodes \
+             at the other end.",
         ),
         Key::optional(
             "file",
             Kind::Path,
             "none",
-            "A `router.toml` instead of `config`, relative to the scenario. Its `[[port]]` are left out.",
+            "A `router.toml` instead of `config`, relative to the scenario. Its `[[port]]` are \
+             left out.",
         ),
     ],
     parts: &[],
@@ -147,9 +159,12 @@ static NODE_KIND: Kind = NODE;
 /// `[[wire]]`.
 pub static WIRE: Section = Section {
     heading: "[[wire]]",
-    doc: "An Ethernet link between two nodes. The n-th wire has 10.n.0.0/24 and fd00:n::/64 (n in hexadecimal there); hosts have .1 and ::1, \
-          routers .254 and ::fe; of two nodes of a kind the second has .2 or .253. A wire with a rate, delay, jitter, loss or reordering treats IP packets \
-          so in both worlds; on real packets ARP and neighbour discovery pass untouched, and at most 16384 packets may be on their way.",
+    doc: "An Ethernet link between two nodes. The n-th wire has 10.n.0.0/24 and fd00:n::/64 (n in \
+          hexadecimal there); hosts have .1 and ::1, \
+          routers .254 and ::fe; of two nodes of a kind the second has .2 or .253. A wire with a \
+          rate, delay, jitter, loss or reordering treats IP packets \
+          so in both worlds; on real packets ARP and neighbour discovery pass untouched, and at \
+          most 16384 packets may be on their way.",
     own: &[
         Key::required(
             "ends",
@@ -167,13 +182,15 @@ pub static WIRE: Section = Section {
             "rate",
             Kind::Rate { min: BitRate(1_000), max: BitRate(1_000_000_000_000) },
             "packets take no time",
-            "Bits per second of each direction, on the wire (with Ethernet header, padding, check sequence, preamble and gap).",
+            "Bits per second of each direction, on the wire (with Ethernet header, padding, check \
+             sequence, preamble and gap).",
         ),
         Key::defaulted(
             "queue",
             Kind::Integer { min: 1, max: 1_000_000, unit: "packets" },
             "1000",
-            "Packets that may wait for a wire with a `rate`, the one on it included; more are lost.",
+            "Packets that may wait for a wire with a `rate`, the one on it included; more are \
+             lost.",
         ),
         Key::defaulted(
             "delay",
@@ -197,7 +214,8 @@ pub static WIRE: Section = Section {
             "reorder",
             Kind::Number { min: 0.0, max: 1.0 },
             "0",
-            "Part of the packets that take neither `delay` nor `jitter`, and so overtake those on their way.",
+            "Part of the packets that take neither `delay` nor `jitter`, and so overtake those on \
+             their way.",
         ),
     ],
     parts: &[],
@@ -216,17 +234,22 @@ pub static TRAFFIC: Section = Section {
             Kind::Choice(&[
                 ("cbr", "constant bit rate"),
                 ("poisson", "exponential spacing"),
-                ("on-off", "constant rate in exponential on-times, nothing in exponential off-times"),
+                (
+                    "on-off",
+                    "constant rate in exponential on-times, nothing in exponential off-times",
+                ),
                 ("greedy", "constant bit rate that keeps the wire of the sending host busy"),
                 ("flows", "flows that come and go, exponential gaps between their beginnings"),
                 ("replay", "the packets of a capture file, with their lengths and gaps"),
                 (
                     "tcp",
-                    "a TCP connection that sends what its congestion control lets it; iperf3 on real packets",
+                    "a TCP connection that sends what its congestion control lets it; iperf3 on \
+                     real packets",
                 ),
                 (
                     "tcp-flows",
-                    "TCP connections that come and go, exponential gaps between their beginnings; in virtual time only",
+                    "TCP connections that come and go, exponential gaps between their beginnings; \
+                     in virtual time only",
                 ),
             ]),
             "\"cbr\"",
@@ -246,18 +269,23 @@ pub static TRAFFIC: Section = Section {
             "rate",
             Kind::Rate { min: BitRate(1_000), max: BitRate(100_000_000_000) },
             "needed; for `greedy` that of the host's wire; `tcp` and `replay` have none",
-            "Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`. Of payload that all connections \
+            "Bits of IP packets per second; while on, for `on-off`; of all together, for `flows`. \
+             Of payload that all connections \
                   together are asked to carry, for `tcp-flows`.",
         ),
         Key::defaulted(
             "size",
             Kind::Size { min: Bytes(72), max: Bytes(9_000) },
             "\"1428B\"",
-            "Length of each IP packet, headers included; at most the MTU of every wire on the way. With `tcp`: of a full segment.",
+            "Length of each IP packet, headers included; at most the MTU of every wire on the way. \
+             With `tcp`: of a full segment.",
         ),
         Key::defaulted(
             "congestion",
-            Kind::Choice(&[("cubic", "RFC 9438"), ("reno", "RFC 5681, with the recovery of RFC 6675")]),
+            Kind::Choice(&[
+                ("cubic", "RFC 9438"),
+                ("reno", "RFC 5681, with the recovery of RFC 6675"),
+            ]),
             "\"cubic\"",
             "Congestion control of `tcp` and `tcp-flows`.",
         ),
@@ -271,7 +299,8 @@ pub static TRAFFIC: Section = Section {
             "jitter",
             Kind::Number { min: 0.0, max: 1.0 },
             "0.1",
-            "Random part of the spacing of constant-rate packets. Without any, flows of one rate fall into step and a \
+            "Random part of the spacing of constant-rate packets. Without any, flows of one rate \
+             fall into step and a \
                   full queue always drops the same one's packets.",
         ),
         Key::defaulted(
@@ -306,7 +335,8 @@ pub static TRAFFIC: Section = Section {
             "shape",
             Kind::Number { min: 0.0, max: 100.0 },
             "1.2 for `pareto`, 1 for `lognormal`",
-            "Shape of `distribution`: of `pareto` above 1 (up to 2 its variance is infinite), of `lognormal` at most 4.",
+            "Shape of `distribution`: of `pareto` above 1 (up to 2 its variance is infinite), of \
+             `lognormal` at most 4.",
         ),
         Key::defaulted(
             "peak",
@@ -318,30 +348,39 @@ pub static TRAFFIC: Section = Section {
             "file",
             Kind::Path,
             "needed for `replay`, otherwise none",
-            "Capture file (pcap, Ethernet) of `replay`, relative to the scenario. Times and IP lengths are taken from it; packets below 72 bytes get 72.",
+            "Capture file (pcap, Ethernet) of `replay`, relative to the scenario. Times and IP \
+             lengths are taken from it; packets below 72 bytes get 72.",
         ),
         Key::defaulted(
             "flows",
             Kind::Integer { min: 1, max: 1_000_000, unit: "flows" },
             "1",
-            "So many flows alike, each with the same rate and its own ports: source ports count up from `source_port`, after 64512 of \
+            "So many flows alike, each with the same rate and its own ports: source ports count up \
+             from `source_port`, after 64512 of \
                   them the destination port does. On real packets at most 64512, of iperf3 128.",
         ),
         Key::optional(
             "class",
             NAME,
             "what the class rules give",
-            "The class it is meant to fall into at every router on its way: an error if the class rules say otherwise.",
+            "The class it is meant to fall into at every router on its way: an error if the class \
+             rules say otherwise.",
         ),
         Key::defaulted("start", MOMENT, "\"0s\"", "No packet before."),
         Key::optional(
             "stop",
             MOMENT,
             "the end of the run",
-            "No packet at or after; of `tcp-flows` no connection begins at or after it, and those that have begun are finished.",
+            "No packet at or after; of `tcp-flows` no connection begins at or after it, and those \
+             that have begun are finished.",
         ),
         Key::defaulted("ipv6", Kind::Switch, "false", "IPv6 instead of IPv4."),
-        Key::defaulted("dscp", Kind::Integer { min: 0, max: 63, unit: "" }, "0", "DSCP of its packets."),
+        Key::defaulted(
+            "dscp",
+            Kind::Integer { min: 0, max: 63, unit: "" },
+            "0",
+            "DSCP of its packets.",
+        ),
         Key::optional(
             "port",
             Kind::Integer { min: 1024, max: 65_535, unit: "" },
@@ -377,7 +416,8 @@ pub static STEP: Section = Section {
             "down",
             Kind::List(&WIRE_ENDS),
             "none",
-            "Wires that go down, by their nodes: `\"r1/r2\"`. Their interfaces go down, and every router has the routes that are \
+            "Wires that go down, by their nodes: `\"r1/r2\"`. Their interfaces go down, and every \
+             router has the routes that are \
                   left, as a routing protocol would give it; then come the changes of `set`.",
         ),
         Key::optional("up", Kind::List(&WIRE_ENDS), "none", "Wires that come up again."),
@@ -413,7 +453,8 @@ pub static OVERRIDE: Section = Section {
             "at",
             NAME,
             "\"always\"",
-            "The step in which it is set in place of what the step sets; `\"always\"`: from the start, and no step changes the same \
+            "The step in which it is set in place of what the step sets; `\"always\"`: from the \
+             start, and no step changes the same \
                   knob of the same class.",
         ),
     ],
@@ -429,7 +470,8 @@ const SET_LINK: Key = Key::required(
 const SET_KNOB: Key = Key::required(
     "knob",
     Kind::Text,
-    "What changes: a setting that changes live, `discipline`, `control`, `admission` or a key of it \
+    "What changes: a setting that changes live, `discipline`, `control`, `admission` or a key of \
+     it \
      (see *What changes while a router runs* in the reference of router.toml).",
 );
 const SET_CLASS: Key = Key::optional(
@@ -441,7 +483,8 @@ const SET_CLASS: Key = Key::optional(
 const SET_VALUE: Key = Key::required(
     "value",
     Kind::Foreign("the value, as in `router.toml`"),
-    "The value, as in `router.toml`; an inline table for `ring` and `discipline`, `\"unpaced\"` for no rate.",
+    "The value, as in `router.toml`; an inline table for `ring` and `discipline`, `\"unpaced\"` \
+     for no rate.",
 );
 
 static WORLD: Kind = Kind::Choice(&[("lab", "real packets"), ("sim", "virtual time")]);
@@ -454,12 +497,18 @@ pub static EXPECT: Section = Section {
         Key::required("name", NAME, "Its name. Unique."),
         Key::required("claim", Kind::Text, "The claim in words."),
         Key::required("that", Kind::Text, "The claim in numbers: see Expressions."),
-        Key::defaulted("worlds", Kind::List(&WORLD), "[\"lab\", \"sim\"]", "The worlds it is meant for."),
+        Key::defaulted(
+            "worlds",
+            Kind::List(&WORLD),
+            "[\"lab\", \"sim\"]",
+            "The worlds it is meant for.",
+        ),
         Key::defaulted(
             "reproduced",
             Kind::Switch,
             "true",
-            "`false`: a published claim that is known not to be reproduced. It is judged and reported, and fails nothing. Needs `note`.",
+            "`false`: a published claim that is known not to be reproduced. It is judged and \
+             reported, and fails nothing. Needs `note`.",
         ),
         Key::defaulted("note", Kind::Text, "\"\"", "Whatever else the reader must know."),
     ],
@@ -474,7 +523,11 @@ pub static WITHOUT: Section = Section {
     doc: "A mechanism switched off.",
     own: &[
         Key::required("name", Kind::Text, "Its name. Unique."),
-        Key::required("set", Kind::Tables { section: &OVERRIDE, min: 1, max: 100 }, "The overrides."),
+        Key::required(
+            "set",
+            Kind::Tables { section: &OVERRIDE, min: 1, max: 100 },
+            "The overrides.",
+        ),
         Key::required("fails", Kind::List(&EXPECT_NAME), "The expectations that must fail then."),
     ],
     parts: &[],

@@ -49,7 +49,10 @@ impl Quality {
     #[must_use]
     pub fn is_perfect(&self) -> bool {
         let Self { rate, queue: _, delay, jitter, loss, reorder } = self;
-        rate.is_none() && *delay == Nanos::ZERO && *jitter == Nanos::ZERO && (*loss, *reorder) == (0, 0)
+        rate.is_none()
+            && *delay == Nanos::ZERO
+            && *jitter == Nanos::ZERO
+            && (*loss, *reorder) == (0, 0)
     }
 }
 
@@ -58,7 +61,8 @@ impl Quality {
 pub struct End {
     /// The node.
     pub node: String,
-    /// The network interface in the node, named after the node at the other end; for routers also the port's name.
+    /// The network interface in the node, named after the node at the other end; for routers also
+    /// the port's name.
     pub interface: String,
     /// Its IPv4 address.
     pub v4: Ipv4Addr,
@@ -98,7 +102,8 @@ pub struct Route {
     pub via: IpAddr,
     /// The interface that leads there.
     pub interface: String,
-    /// Other loop-free next hops and their interfaces, which the first is preferred to: where the router pins flows to paths.
+    /// Other loop-free next hops and their interfaces, which the first is preferred to: where the
+    /// router pins flows to paths.
     pub others: Vec<(IpAddr, String)>,
 }
 
@@ -125,7 +130,10 @@ impl Wire {
         let mask4 = u32::MAX.checked_shl(u32::from(32 - self.prefix4.min(32))).unwrap_or(0);
         let mask6 = u128::MAX.checked_shl(u32::from(128 - self.prefix6.min(128))).unwrap_or(0);
         let end = &self.ends[0];
-        (Ipv4Addr::from_bits(end.v4.to_bits() & mask4), Ipv6Addr::from_bits(end.v6.to_bits() & mask6))
+        (
+            Ipv4Addr::from_bits(end.v4.to_bits() & mask4),
+            Ipv6Addr::from_bits(end.v6.to_bits() & mask6),
+        )
     }
 }
 
@@ -149,8 +157,8 @@ impl Scenario {
         ends.collect()
     }
 
-    /// The routes a node needs to reach every subnet that is not its own: shortest paths through routers, the first wire of the file
-    /// among equals.
+    /// The routes a node needs to reach every subnet that is not its own: shortest paths through
+    /// routers, the first wire of the file among equals.
     #[must_use]
     pub fn routes(&self, node: &str) -> Vec<Route> {
         let reached = self.reach(node);
@@ -160,7 +168,8 @@ impl Scenario {
                 continue;
             }
             let Some(reach) = self.nearer_end(&reached, wire) else { continue };
-            let Some((near, far)) = self.wires.get(reach.first_wire).and_then(|wire| wire.from_node(node))
+            let Some((near, far)) =
+                self.wires.get(reach.first_wire).and_then(|wire| wire.from_node(node))
             else {
                 continue;
             };
@@ -187,22 +196,26 @@ impl Scenario {
         routes
     }
 
-    /// Where a router pins flows to paths: the other neighbours that lead to `wire` and not back (RFC 5286, inequality 1, all wires of equal
-    /// length), by near and far end; `best` is the way without.
+    /// Where a router pins flows to paths: the other neighbours that lead to `wire` and not back
+    /// (RFC 5286, inequality 1, all wires of equal length), by near and far end; `best` is the way
+    /// without.
     fn other_ways(&self, node: &str, wire: &Wire, best: &Reach) -> Vec<(&End, &End)> {
         let pins = |end: &End| {
             let router = self.router(node);
-            let port =
-                router.and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
-            let link =
-                router.zip(port).and_then(|(r, port)| r.config.links.iter().find(|l| l.port == port.name));
-            link.and_then(|link| link.admission.as_ref()).is_some_and(|admission| admission.pinning.on)
+            let port = router
+                .and_then(|r| r.config.ports.iter().find(|port| port.interface == end.interface));
+            let link = router
+                .zip(port)
+                .and_then(|(r, port)| r.config.links.iter().find(|l| l.port == port.name));
+            link.and_then(|link| link.admission.as_ref())
+                .is_some_and(|admission| admission.pinning.on)
         };
         let first = self.wires.get(best.first_wire).and_then(|wire| wire.from_node(node));
         if !first.is_some_and(|(near, _)| pins(near)) {
             return Vec::new();
         }
-        let all = self.wires.iter().enumerate().filter(|(at, way)| *at != best.first_wire && !way.down);
+        let all =
+            self.wires.iter().enumerate().filter(|(at, way)| *at != best.first_wire && !way.down);
         let ways = all.filter_map(|(_, way)| way.from_node(node));
         ways.filter(|(near, far)| {
             let reached = self.reach(&far.node);
@@ -220,7 +233,8 @@ impl Scenario {
         .collect()
     }
 
-    /// The same scenario as it is laid out during the step with this index: wires that are down then carry no routes.
+    /// The same scenario as it is laid out during the step with this index: wires that are down
+    /// then carry no routes.
     #[must_use]
     pub fn during(&self, step: usize) -> Self {
         let mut then = self.clone();
@@ -242,7 +256,8 @@ impl Scenario {
         self.steps.iter().any(Step::changes_layout)
     }
 
-    /// Whether it is worth measuring how long flows wait: a link has or gets an admission, or flows must find another way.
+    /// Whether it is worth measuring how long flows wait: a link has or gets an admission, or flows
+    /// must find another way.
     #[must_use]
     pub fn measures_acceptance(&self) -> bool {
         let mut links = self.routers.iter().flat_map(|router| &router.config.links);
@@ -252,13 +267,14 @@ impl Scenario {
             || changes.any(|set| matches!(set.change, Change::WholeAdmission(Some(_))))
     }
 
-    /// The paths from one host to another in the order of the steps in which they are used; each once. Where a router pins flows to paths, also
-    /// those by its other next hops.
+    /// The paths from one host to another in the order of the steps in which they are used; each
+    /// once. Where a router pins flows to paths, also those by its other next hops.
     #[must_use]
     pub fn paths_between(&self, from: &str, to: &str) -> Vec<Vec<String>> {
         let mut paths: Vec<Vec<String>> = Vec::new();
         let changed = self.steps.iter().enumerate().filter(|(_, step)| step.changes_layout());
-        let layouts = std::iter::once(self.clone()).chain(changed.map(|(index, _)| self.during(index)));
+        let layouts =
+            std::iter::once(self.clone()).chain(changed.map(|(index, _)| self.during(index)));
         for layout in layouts {
             let usual = layout.path_between(from, to).into_iter();
             for path in usual.chain(layout.other_paths(from, to)) {
@@ -273,13 +289,17 @@ impl Scenario {
     /// The paths that leave the usual one at a router that pins flows to paths.
     fn other_paths(&self, from: &str, to: &str) -> Vec<Vec<String>> {
         let target = self.wires.iter().find(|wire| wire.from_node(to).is_some());
-        let (Some(target), Some(usual)) = (target, self.path_between(from, to)) else { return Vec::new() };
+        let (Some(target), Some(usual)) = (target, self.path_between(from, to)) else {
+            return Vec::new();
+        };
         let mut paths = Vec::new();
         for (at, node) in usual.iter().enumerate().filter(|(_, node)| self.is_router(node)) {
             let Some(best) = self.nearest(node, target) else { continue };
             for (_, far) in self.other_ways(node, target, &best) {
                 let rest = self.path_between(&far.node, to);
-                paths.extend(rest.map(|rest| usual[..=at].iter().cloned().chain(rest).collect::<Vec<_>>()));
+                paths.extend(
+                    rest.map(|rest| usual[..=at].iter().cloned().chain(rest).collect::<Vec<_>>()),
+                );
             }
         }
         paths
@@ -292,8 +312,9 @@ impl Scenario {
         Some(if ipv6 { end.v6.into() } else { end.v4.into() })
     }
 
-    /// The nodes that packets from one host to another pass, both included, when they are sent to the address that
-    /// [`Scenario::address`] gives and follow [`Scenario::routes`]; `None` if no path leads there.
+    /// The nodes that packets from one host to another pass, both included, when they are sent to
+    /// the address that [`Scenario::address`] gives and follow [`Scenario::routes`]; `None` if no
+    /// path leads there.
     #[must_use]
     pub fn path_between(&self, from: &str, to: &str) -> Option<Vec<String>> {
         let target = self.wires.iter().position(|wire| wire.from_node(to).is_some())?;
@@ -327,14 +348,17 @@ impl Scenario {
     /// The nearer end; hosts do not forward, so only a router leads onto a wire.
     fn nearer_end(&self, reached: &BTreeMap<&str, Reach>, wire: &Wire) -> Option<Reach> {
         let ends = wire.ends.iter().filter(|end| self.is_router(&end.node));
-        ends.filter_map(|end| reached.get(end.node.as_str())).min_by_key(|reach| reach.distance).copied()
+        ends.filter_map(|end| reached.get(end.node.as_str()))
+            .min_by_key(|reach| reach.distance)
+            .copied()
     }
 
     fn is_router(&self, node: &str) -> bool {
         self.routers.iter().any(|router| router.name == node)
     }
 
-    /// How far every node is that can be reached through routers, and over which wire the way begins.
+    /// How far every node is that can be reached through routers, and over which wire the way
+    /// begins.
     fn reach(&self, from: &str) -> BTreeMap<&str, Reach> {
         let mut reached: BTreeMap<&str, Reach> = BTreeMap::new();
         let mut waiting = VecDeque::from([(from, None)]);
@@ -347,7 +371,9 @@ impl Scenario {
                 }
                 let reach = match here {
                     None => Reach { distance: 1, first_wire: index },
-                    Some(Reach { distance, first_wire }) => Reach { distance: distance + 1, first_wire },
+                    Some(Reach { distance, first_wire }) => {
+                        Reach { distance: distance + 1, first_wire }
+                    }
                 };
                 reached.insert(&far.node, reach);
                 if self.is_router(&far.node) {

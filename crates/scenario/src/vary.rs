@@ -10,11 +10,13 @@ use crate::model::{AblationChange, Scenario, ScenarioError, SetChange};
 use crate::tables::SHORTEST_SAMPLE;
 
 impl Scenario {
-    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run multiplied, and with them the intervals
-    /// of dynamic controls, whose steps are steps per interval. `X_DELAY`, rates, rings, queue limits and on- and off-times stay.
+    /// The same scenario with the times of steps, traffic, settling, sampling and the whole run
+    /// multiplied, and with them the intervals of dynamic controls, whose steps are steps per
+    /// interval. `X_DELAY`, rates, rings, queue limits and on- and off-times stay.
     ///
     /// # Errors
-    /// `scale` is not within 0.001 to 100, or shrinks the sampling window or the interval of a control below 10 ms.
+    /// `scale` is not within 0.001 to 100, or shrinks the sampling window or the interval of a
+    /// control below 10 ms.
     pub fn scaled(&self, scale: f64) -> Result<Self, ScenarioError> {
         let refused = |why: String| Err(ScenarioError::TimeScale { scale, why });
         if !(0.001..=100.0).contains(&scale) {
@@ -46,7 +48,8 @@ impl Scenario {
             if !INTERVAL_RANGE.contains(&after.0) {
                 let least = *INTERVAL_RANGE.start() as f64 / before.0 as f64;
                 return refused(format!(
-                    "the interval of a control would be {after}, and 10 ms to 60 s are valid; from {least} on"
+                    "the interval of a control would be {after}, and 10 ms to 60 s are valid; from \
+                     {least} on"
                 ));
             }
             *interval = after;
@@ -55,8 +58,9 @@ impl Scenario {
         Ok(scaled)
     }
 
-    /// The same scenario with a mechanism switched off. Overrides that hold always are put into the routers' configurations,
-    /// and steps no longer change those knobs; of a discipline put in always, steps no longer set knobs that it has not.
+    /// The same scenario with a mechanism switched off. Overrides that hold always are put into the
+    /// routers' configurations, and steps no longer change those knobs; of a discipline put in
+    /// always, steps no longer set knobs that it has not.
     ///
     /// # Errors
     /// There is no such ablation.

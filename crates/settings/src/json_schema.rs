@@ -1,7 +1,9 @@
-//! JSON Schema (2020-12) of a format, from the same tables that read it: for completion and checks in editors.
+//! JSON Schema (2020-12) of a format, from the same tables that read it: for completion and checks
+//! in editors.
 //!
-//! Quantities are texts with a unit; their ranges stand in the description, as a schema cannot compare them. The program's own check says
-//! more: what a schema accepts may still be refused with file and line.
+//! Quantities are texts with a unit; their ranges stand in the description, as a schema cannot
+//! compare them. The program's own check says more: what a schema accepts may still be refused with
+//! file and line.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +17,8 @@ pub type Foreign<'a> = &'a dyn Fn(&str) -> Option<Value>;
 pub fn document(title: &str, root: &Section, foreign: Foreign<'_>) -> String {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": "Generated from the table of keys; a test compares. Update: UPDATE_DOCS=1 cargo test reference",
+        "$comment": "Generated from the table of keys; a test compares. Update: UPDATE_DOCS=1 \
+                     cargo test reference",
         "title": title,
     });
     if let (Value::Object(schema), Value::Object(table)) = (&mut schema, section(root, foreign)) {
@@ -71,7 +74,12 @@ fn kind(of: &Kind, foreign: Foreign<'_>) -> Value {
     const RATE: &str = r"^ *[0-9_]+(\.[0-9_]+)? *(bit|kbit|Mbit|Gbit)/s *$";
     const SIZE: &str = r"^ *[0-9_]+(\.[0-9_]+)? *(B|KiB|MiB|GiB) *$";
     match of {
-        Kind::Text | Kind::Form(..) | Kind::Secret(..) | Kind::Path | Kind::Prefix | Kind::Address => {
+        Kind::Text
+        | Kind::Form(..)
+        | Kind::Secret(..)
+        | Kind::Path
+        | Kind::Prefix
+        | Kind::Address => {
             json!({ "type": "string" })
         }
         Kind::Name(most) => {
@@ -79,14 +87,18 @@ fn kind(of: &Kind, foreign: Foreign<'_>) -> Value {
         }
         Kind::Interface => json!({ "type": "string", "pattern": r"^[^/:\s]{1,15}$" }),
         Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Integer { min, max, .. } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+        Kind::Integer { min, max, .. } => {
+            json!({ "type": "integer", "minimum": min, "maximum": max })
+        }
         Kind::Number { min, max } => json!({ "type": "number", "minimum": min, "maximum": max }),
         Kind::Time { .. } => json!({ "type": "string", "pattern": TIME }),
         Kind::Rate { .. } => json!({ "type": "string", "pattern": RATE }),
         Kind::Size { .. } => json!({ "type": "string", "pattern": SIZE }),
         Kind::Choice(words) => {
-            let each: Vec<Value> =
-                words.iter().map(|(word, what)| json!({ "const": word, "description": what })).collect();
+            let each: Vec<Value> = words
+                .iter()
+                .map(|(word, what)| json!({ "const": word, "description": what }))
+                .collect();
             json!({ "oneOf": each })
         }
         Kind::Protocol => json!({ "type": ["string", "integer"], "minimum": 0, "maximum": 255 }),
@@ -97,7 +109,8 @@ fn kind(of: &Kind, foreign: Foreign<'_>) -> Value {
         }
         Kind::Table(of) => section(of, foreign),
         Kind::Tables { section: of, min, max } => {
-            json!({ "type": "array", "items": section(of, foreign), "minItems": min, "maxItems": max })
+            json!({ "type": "array", "items": section(of, foreign), "minItems": min,
+                "maxItems": max })
         }
         Kind::Variants(variants) => {
             let each: Vec<Value> = variants

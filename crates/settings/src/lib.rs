@@ -1,7 +1,7 @@
-//! Files of settings: TOML is read by declarations ([`evenkeel_core::settings::schema`]) with *all* its
-//! errors at once, each with file, line, key, what is wrong, the valid range and the nearest valid key.
-//! The same declarations give JSON schemas and reference pages, so that they cannot disagree.
-//! Nothing here knows what is set.
+//! Files of settings: TOML is read by declarations ([`evenkeel_core::settings::schema`]) with *all*
+//! its errors at once, each with file, line, key, what is wrong, the valid range and the nearest
+//! valid key. The same declarations give JSON schemas and reference pages, so that they cannot
+//! disagree. Nothing here knows what is set.
 #![forbid(unsafe_code)]
 
 pub mod diagnostic;

@@ -2,8 +2,9 @@
 
 use crate::tree::{Data, Entry, Table, document};
 
-/// The line, from 1, of a key of a table: `key_line(text, "router", None, "seed")`; with `name`, of the table of that name among those of `[[table]]`. Without the key,
-/// the line of the table. `None`: the text has no such table.
+/// The line, from 1, of a key of a table: `key_line(text, "router", None, "seed")`; with `name`, of
+/// the table of that name among those of `[[table]]`. Without the key, the line of the table.
+/// `None`: the text has no such table.
 #[must_use]
 pub fn key_line(text: &str, table: &str, name: Option<&str>, key: &str) -> Option<usize> {
     let (file, _errors) = document(text);
@@ -33,7 +34,8 @@ mod tests {
 
     #[test]
     fn keys_are_found_where_they_stand() {
-        let text = "[[port]]\nname = \"a\"\ninterface = \"x\"\n[[port]]\nname = \"b\"\n# what it is on\ninterface = \"x\"\n[router]\nseed = 1\n";
+        let text = "[[port]]\nname = \"a\"\ninterface = \"x\"\n[[port]]\nname = \"b\"\n# what it \
+                    is on\ninterface = \"x\"\n[router]\nseed = 1\n";
         assert_eq!(key_line(text, "router", None, "seed"), Some(9));
         assert_eq!(key_line(text, "router", None, "workers"), Some(8));
         assert_eq!(key_line(text, "port", Some("b"), "interface"), Some(7));

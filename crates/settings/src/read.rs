@@ -1,5 +1,6 @@
-//! Reads TOML by a declaration ([`evenkeel_core::settings::schema`]): every key is looked up, converted, checked against its range, and
-//! defaults are filled in. Whatever is wrong is collected, never the first error only.
+//! Reads TOML by a declaration ([`evenkeel_core::settings::schema`]): every key is looked up,
+//! converted, checked against its range, and defaults are filled in. Whatever is wrong is
+//! collected, never the first error only.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -65,7 +66,8 @@ pub struct Item {
     pub at: Span,
 }
 
-/// A table that was read by its declaration. Keys that were left out have their default, if they have one.
+/// A table that was read by its declaration. Keys that were left out have their default, if they
+/// have one.
 #[derive(Clone, Debug)]
 pub struct Fields {
     /// Where the table stands.
@@ -79,7 +81,8 @@ pub struct Fields {
     given: Vec<&'static str>,
 }
 
-/// Parses TOML. Syntax errors go to the reader; what could be understood is returned, so that its errors can be told too.
+/// Parses TOML. Syntax errors go to the reader; what could be understood is returned, so that its
+/// errors can be told too.
 #[must_use]
 pub fn parse_toml(text: &str, file: &str) -> (Table, Reader) {
     let mut lines = vec![0];
@@ -127,7 +130,11 @@ impl Reader {
     /// Where something stands: `file:line`; empty in a text that is not of a file.
     #[must_use]
     pub fn place(&self, at: &Span) -> String {
-        if self.file.is_empty() { String::new() } else { format!("{}:{}", self.file, self.line(at)) }
+        if self.file.is_empty() {
+            String::new()
+        } else {
+            format!("{}:{}", self.file, self.line(at))
+        }
     }
 
     fn line(&self, at: &Span) -> usize {
@@ -179,7 +186,13 @@ impl Reader {
     }
 
     /// Reads a table by its declaration.
-    pub fn table(&mut self, section: &'static Section, table: &Table, at: Span, path: &str) -> Fields {
+    pub fn table(
+        &mut self,
+        section: &'static Section,
+        table: &Table,
+        at: Span,
+        path: &str,
+    ) -> Fields {
         self.table_of(section, table, at, path, None)
     }
 
@@ -287,7 +300,9 @@ impl Reader {
                 let table = self.as_table(kind, value, path)?;
                 Value::Table(self.table(section, table, at.clone(), path))
             }
-            Kind::Tables { section, min, max } => self.tables(kind, section, *min..=*max, value, path)?,
+            Kind::Tables { section, min, max } => {
+                self.tables(kind, section, *min..=*max, value, path)?
+            }
             Kind::Variants(variants) => self.variant(kind, variants, value, path)?,
             Kind::ByClass(of, default) => match &value.data {
                 Data::Table(table) => {
@@ -362,14 +377,21 @@ impl Reader {
         Some(Value::List(items))
     }
 
-    fn variant(&mut self, kind: &Kind, variants: Variants, value: &Node, path: &str) -> Option<Value> {
+    fn variant(
+        &mut self,
+        kind: &Kind,
+        variants: Variants,
+        value: &Node,
+        path: &str,
+    ) -> Option<Value> {
         let table = self.as_table(kind, value, path)?;
         let Some(name) = table.get("kind") else {
             let message = format!("this required key is missing: {}", kind.range());
             self.fail(&value.at, join(path, "kind"), message);
             return None;
         };
-        let chosen = name.data.as_text().and_then(|name| variants.iter().find(|(kind, _)| *kind == name));
+        let chosen =
+            name.data.as_text().and_then(|name| variants.iter().find(|(kind, _)| *kind == name));
         let Some((chosen, section)) = chosen else {
             let names: Vec<_> = variants.iter().map(|(kind, _)| *kind).collect();
             let hint = suggest(name.data.as_text().unwrap_or(""), &names);
@@ -377,7 +399,13 @@ impl Reader {
             self.fail(&name.at, join(path, "kind"), message);
             return None;
         };
-        Some(Value::Table(self.table_of(section, table, value.at.clone(), path, Some((chosen, variants)))))
+        Some(Value::Table(self.table_of(
+            section,
+            table,
+            value.at.clone(),
+            path,
+            Some((chosen, variants)),
+        )))
     }
 }
 

@@ -8,7 +8,8 @@ use evenkeel_core::settings::schema::{Change, Kind, Presence, Section};
 #[must_use]
 pub fn markdown(title: &str, intro: &str, sections: &[&Section]) -> String {
     let mut page = format!(
-        "# {title}\n\n<!-- Generated from the table of keys; a test compares. Update: UPDATE_DOCS=1 cargo test reference -->\n\n\
+        "# {title}\n\n<!-- Generated from the table of keys; a test compares. Update: \
+         UPDATE_DOCS=1 cargo test reference -->\n\n\
          {intro}\n{UNITS}"
     );
     for section in sections {
@@ -18,8 +19,10 @@ pub fn markdown(title: &str, intro: &str, sections: &[&Section]) -> String {
 }
 
 const UNITS: &str = "\
-Units stand in the text and are never guessed: rates in `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s` (powers of ten), times in `ns`, `us`, \
-`ms`, `s`, sizes in `B`, `KiB`, `MiB`, `GiB` (powers of 1024). Decimals are allowed: `\"4.5us\"`.\n";
+Units stand in the text and are never guessed: rates in `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s` \
+(powers of ten), times in `ns`, `us`, \
+`ms`, `s`, sizes in `B`, `KiB`, `MiB`, `GiB` (powers of 1024). Decimals are allowed: \
+`\"4.5us\"`.\n";
 
 fn section_markdown(page: &mut String, section: &Section) {
     // Writing to a String cannot fail.
@@ -51,7 +54,8 @@ fn section_markdown(page: &mut String, section: &Section) {
                 let _ = write!(meaning, "<br>`\"{word}\"`: {}.", what.trim_end_matches('.'));
             }
         }
-        let cells = [format!("`{}`", key.name), key.kind.shape(), key.kind.range(), default, meaning];
+        let cells =
+            [format!("`{}`", key.name), key.kind.shape(), key.kind.range(), default, meaning];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));
         let _ = writeln!(page, "| {} |", cells.join(" | "));
     }

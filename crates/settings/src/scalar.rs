@@ -124,9 +124,14 @@ fn prefix(text: &str) -> Result<Value, String> {
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
     let (written, len) = Prefix::split(text).map_err(|error| match error {
         ParsePrefixError::Address => {
-            format!("expected {}, found {text:?}: {address:?} is no IP address", Kind::Prefix.expected())
+            format!(
+                "expected {}, found {text:?}: {address:?} is no IP address",
+                Kind::Prefix.expected()
+            )
         }
-        ParsePrefixError::Length { most } => format!("{length:?} is no prefix length; valid: 0 to {most}"),
+        ParsePrefixError::Length { most } => {
+            format!("{length:?} is no prefix length; valid: 0 to {most}")
+        }
     })?;
     let prefix = Prefix::new(written, len).ok_or_else(|| format!("{text:?} is no prefix"))?;
     if prefix.address() != written {
@@ -137,7 +142,9 @@ fn prefix(text: &str) -> Result<Value, String> {
 
 fn protocol(value: &Data) -> Option<u8> {
     match value {
-        Data::Text(text) => PROTOCOLS.iter().find(|(name, _)| name == text).map(|(_, number)| *number),
+        Data::Text(text) => {
+            PROTOCOLS.iter().find(|(name, _)| name == text).map(|(_, number)| *number)
+        }
         Data::Integer(number) => u8::try_from(*number).ok(),
         _ => None,
     }

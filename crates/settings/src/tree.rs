@@ -59,7 +59,8 @@ impl Table {
     }
 }
 
-/// A text as a tree, with the errors of its syntax. What could be understood is there also if there are errors.
+/// A text as a tree, with the errors of its syntax. What could be understood is there also if there
+/// are errors.
 #[must_use]
 pub fn document(text: &str) -> (Table, Vec<(Span, String)>) {
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -75,13 +76,19 @@ pub fn document(text: &str) -> (Table, Vec<(Span, String)>) {
 /// # Errors
 /// It is not the text of one TOML value; says why.
 pub fn single(text: &str) -> Result<Node, String> {
-    DeValue::parse(text).map(|value| node(&value)).map_err(|error| error.message().trim().to_owned())
+    DeValue::parse(text)
+        .map(|value| node(&value))
+        .map_err(|error| error.message().trim().to_owned())
 }
 
 fn table_of(table: &DeTable<'_>) -> Table {
     let mut entries: Vec<_> = table
         .iter()
-        .map(|(name, value)| Entry { name: name.get_ref().to_string(), at: name.span(), value: node(value) })
+        .map(|(name, value)| Entry {
+            name: name.get_ref().to_string(),
+            at: name.span(),
+            value: node(value),
+        })
         .collect();
     entries.sort_by_key(|entry| entry.at.start);
     Table { entries }
@@ -128,7 +135,8 @@ impl Data {
         }
     }
 
-    /// The value as the control protocol and the command line write it: TOML on one line, a text without its quotes.
+    /// The value as the control protocol and the command line write it: TOML on one line, a text
+    /// without its quotes.
     #[must_use]
     pub fn plain(&self) -> String {
         match self {
@@ -154,16 +162,23 @@ impl Data {
                 let entries: Vec<_> = table
                     .entries
                     .iter()
-                    .map(|entry| format!("{} = {}", key_text(&entry.name), entry.value.data.inline()))
+                    .map(|entry| {
+                        format!("{} = {}", key_text(&entry.name), entry.value.data.inline())
+                    })
                     .collect();
-                if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
+                if entries.is_empty() {
+                    "{}".to_owned()
+                } else {
+                    format!("{{ {} }}", entries.join(", "))
+                }
             }
         }
     }
 }
 
 fn key_text(name: &str) -> String {
-    let bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let bare =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if bare { name.to_owned() } else { toml::Value::String(name.to_owned()).to_string() }
 }
 
@@ -173,8 +188,8 @@ mod tests {
 
     #[test]
     fn one_line_is_read_back() {
-        let text =
-            "{ kind = \"lct\", x_delay = { \"a b\" = \"10us\" }, list = [1, 2.5, true], nothing = {} }";
+        let text = "{ kind = \"lct\", x_delay = { \"a b\" = \"10us\" }, list = [1, 2.5, true], \
+                    nothing = {} }";
         let tree = single(text).unwrap();
         assert_eq!(tree.data.inline(), text);
         assert_eq!(single("\"10us\"").unwrap().data.plain(), "10us");

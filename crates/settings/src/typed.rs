@@ -1,7 +1,9 @@
-//! Between files and structs of settings: what a table says is put into the struct that declares its
-//! keys, and what a struct holds is written as a file has it.
+//! Between files and structs of settings: what a table says is put into the struct that declares
+//! its keys, and what a struct holds is written as a file has it.
 
-use evenkeel_core::settings::{Change, KIND, Key, Kind, Section, SettingError, Settings, Value as Held};
+use evenkeel_core::settings::{
+    Change, KIND, Key, Kind, Section, SettingError, Settings, Value as Held,
+};
 
 use crate::diagnostic::Diagnostics;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
@@ -9,7 +11,11 @@ use crate::tree::{Data, Node, single};
 
 /// The settings that a table says, which was read by the declaration of `S`; the rest by default.
 /// `classes` are the names of the classes, in order. `None` after an error that `reader` has noted.
-pub fn settings_of<S: Settings>(reader: &mut Reader, fields: &Fields, classes: &[&str]) -> Option<S> {
+pub fn settings_of<S: Settings>(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &[&str],
+) -> Option<S> {
     let mut settings = S::default();
     let mut sound = true;
     let given: Vec<&Key> = S::SECTION.keys().filter(|key| fields.given(key.name)).collect();
@@ -17,7 +23,8 @@ pub fn settings_of<S: Settings>(reader: &mut Reader, fields: &Fields, classes: &
         // A value of the wrong type has been told already.
         let Some(item) = fields.item(key.name) else { continue };
         sound &= put(reader, fields, &mut settings, key, item, classes);
-        if let Some(rival) = key.instead_of.filter(|rival| key.name < *rival && fields.given(rival)) {
+        if let Some(rival) = key.instead_of.filter(|rival| key.name < *rival && fields.given(rival))
+        {
             let message = format!("only one of `{}` and `{rival}` is possible", key.name);
             reader.fail(&item.at, fields.path_of(key.name), message);
             sound = false;
@@ -81,8 +88,8 @@ fn held_by_class(reader: &mut Reader, path: &str, value: &Value, classes: &[&str
     sound.then(|| Held::PerClass { rest: rest.into(), own })
 }
 
-/// A change of a setting of `section` as a command line says it: the value as in a file, a text without its
-/// quotes. `classes` are the names of the classes.
+/// A change of a setting of `section` as a command line says it: the value as in a file, a text
+/// without its quotes. `classes` are the names of the classes.
 ///
 /// # Errors
 /// No such setting, or a value that is not of its type or range.
@@ -95,7 +102,11 @@ pub fn change_of(
     let (_, mut reader) = parse_toml("", "");
     let Some(known) = section.key(key) else {
         let names: Vec<_> = section.keys().map(|key| key.name).collect();
-        reader.fail(&(0..0), "", format!("{} has no {key:?}; {}", section.name(), suggest(key, &names)));
+        reader.fail(
+            &(0..0),
+            "",
+            format!("{} has no {key:?}; {}", section.name(), suggest(key, &names)),
+        );
         return reader.finish(None);
     };
     let node = node(&known.kind, text.trim());
@@ -108,9 +119,11 @@ pub fn change_of(
 fn node(kind: &Kind, text: &str) -> Node {
     let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
     let is_text = match kind {
-        Kind::Switch | Kind::Integer { .. } | Kind::Number { .. } | Kind::Table(_) | Kind::Variants(_) => {
-            false
-        }
+        Kind::Switch
+        | Kind::Integer { .. }
+        | Kind::Number { .. }
+        | Kind::Table(_)
+        | Kind::Variants(_) => false,
         Kind::List(_) => !text.starts_with('['),
         Kind::ByClass(_, _) if text.starts_with('{') => false,
         Kind::ByClass(of, _) => return node(of, text),
@@ -202,8 +215,8 @@ pub struct Changed {
     pub is: String,
 }
 
-/// The settings that two have differently, in the order of their declaration. `classes`: the names of
-/// the classes, which both have in common. What a secret is, is not told.
+/// The settings that two have differently, in the order of their declaration. `classes`: the names
+/// of the classes, which both have in common. What a secret is, is not told.
 pub fn changes<S: Settings>(old: &S, new: &S, classes: &[&str]) -> Vec<Changed> {
     let of = |settings: &S, key: &Key| {
         let value = settings.applies(key).then(|| settings.get(key.name)).flatten();

@@ -37,7 +37,12 @@ pub(crate) fn add(
     let TrafficKind::Tcp { congestion, bytes } = traffic.kind else {
         return Err(TrafficError::TcpAtRate.of(traffic));
     };
-    let job = Job { congestion, bytes: bytes.map(|bytes| bytes.0), start: traffic.start, stop: traffic.stop };
+    let job = Job {
+        congestion,
+        bytes: bytes.map(|bytes| bytes.0),
+        start: traffic.start,
+        stop: traffic.stop,
+    };
     connect(engine, scenario, number, traffic, flow, job)
 }
 
@@ -84,25 +89,37 @@ fn connect(
         tcp::Addresses { source: there.source, destination: there.destination, dscp: traffic.dscp };
     let sender = SenderConfig { mss, congestion, bytes: job.bytes, isn, ..SenderConfig::default() };
     let receiver = ReceiverConfig { mss, isn: peer_isn, ..ReceiverConfig::default() };
-    let end = |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
-        let (direction, ethernet) =
-            if opens { (direction, there.ethernet) } else { (direction_back, back.ethernet) };
-        let host = host_number(scenario, host)?;
-        let key = (host, near.port(), far.port(), address_key(far.ip()), traffic.ipv6);
-        Ok::<_, SimError>(End {
-            endpoint,
-            traffic: number,
-            opens,
-            direction,
-            ethernet,
-            key,
-            wake: Nanos::MAX,
-        })
-    };
+    let end =
+        |endpoint: Box<dyn Endpoint>, opens, host: &str, near: SocketAddr, far: SocketAddr| {
+            let (direction, ethernet) =
+                if opens { (direction, there.ethernet) } else { (direction_back, back.ethernet) };
+            let host = host_number(scenario, host)?;
+            let key = (host, near.port(), far.port(), address_key(far.ip()), traffic.ipv6);
+            Ok::<_, SimError>(End {
+                endpoint,
+                traffic: number,
+                opens,
+                direction,
+                ethernet,
+                key,
+                wake: Nanos::MAX,
+            })
+        };
     let (near, far) = (there.source, there.destination);
-    engine.add_end(end(Box::new(TcpReceiver::new(receiver, &addresses)), false, &traffic.to, far, near)?);
-    let opening =
-        engine.add_end(end(Box::new(TcpSender::new(sender, &addresses)), true, &traffic.from, near, far)?);
+    engine.add_end(end(
+        Box::new(TcpReceiver::new(receiver, &addresses)),
+        false,
+        &traffic.to,
+        far,
+        near,
+    )?);
+    let opening = engine.add_end(end(
+        Box::new(TcpSender::new(sender, &addresses)),
+        true,
+        &traffic.from,
+        near,
+        far,
+    )?);
     engine.queue.push(job.start, Event::Begin(opening));
     engine.queue.push(job.stop, Event::End(opening));
     Ok(())

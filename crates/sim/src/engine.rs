@@ -1,8 +1,9 @@
 //! Nodes, wires and the loop that lets things happen in the order of time.
 //!
-//! Everything of one instant happens in two turns: first the events of the queue, which put frames into the receive queues of routers;
-//! then one round of each router that got frames or was due, in the order in which they became so. Wires that take no time hand frames
-//! over in the same instant; so a packet passes three routers whose links are free without a single event in the queue.
+//! Everything of one instant happens in two turns: first the events of the queue, which put frames
+//! into the receive queues of routers; then one round of each router that got frames or was due, in
+//! the order in which they became so. Wires that take no time hand frames over in the same instant;
+//! so a packet passes three routers whose links are free without a single event in the queue.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -91,12 +92,17 @@ pub(crate) struct Engine {
     /// Frames that hosts sent and received.
     pub(crate) hosts_sent: u64,
     pub(crate) hosts_received: u64,
-    /// Frames that hosts received and that no flow had sent to them: answers of routers, packets of forgotten conversations.
+    /// Frames that hosts received and that no flow had sent to them: answers of routers, packets of
+    /// forgotten conversations.
     pub(crate) hosts_others: u64,
 }
 
 impl Engine {
-    pub(crate) fn new(routers: Vec<SimRouter>, directions: Vec<Direction>, tallies: Vec<Tally>) -> Self {
+    pub(crate) fn new(
+        routers: Vec<SimRouter>,
+        directions: Vec<Direction>,
+        tallies: Vec<Tally>,
+    ) -> Self {
         Self {
             now: Nanos::ZERO,
             queue: EventQueue::default(),
@@ -196,12 +202,15 @@ impl Engine {
                     self.with_end(number, |endpoint, now, out| endpoint.wake(now, out));
                 }
             }
-            Event::Begin(number) => self.with_end(number, |endpoint, now, out| endpoint.start(now, out)),
+            Event::Begin(number) => {
+                self.with_end(number, |endpoint, now, out| endpoint.start(now, out));
+            }
             Event::End(number) => self.with_end(number, |endpoint, now, _| endpoint.stop(now)),
         }
     }
 
-    /// Calls an endpoint, sends what it says, notes when it wants to be called again; forgets it when it is done.
+    /// Calls an endpoint, sends what it says, notes when it wants to be called again; forgets it
+    /// when it is done.
     fn with_end(&mut self, number: u32, call: impl FnOnce(&mut dyn Endpoint, Nanos, &mut Outbox)) {
         let mut outbox = std::mem::take(&mut self.outbox);
         let Some(end) = self.ends[number as usize].as_mut() else {
@@ -209,7 +218,8 @@ impl Engine {
             return;
         };
         call(&mut *end.endpoint, self.now, &mut outbox);
-        let (direction, ethernet, traffic, opens) = (end.direction, end.ethernet, end.traffic, end.opens);
+        let (direction, ethernet, traffic, opens) =
+            (end.direction, end.ethernet, end.traffic, end.opens);
         if opens
             && !outbox.packets.is_empty()
             && let Some(acceptance) = &mut self.tallies[traffic as usize].acceptance
@@ -307,13 +317,16 @@ impl Engine {
     fn collect(&mut self, router: u32) {
         for nth in 0.. {
             let node = &mut self.routers[router as usize];
-            let Some(port) = node.pipeline.senders().get(nth).map(|port| usize::from(*port)) else { return };
+            let Some(port) = node.pipeline.senders().get(nth).map(|port| usize::from(*port)) else {
+                return;
+            };
             let direction = node.outward[port];
             let mut sent = std::mem::take(&mut node.ports[port].tx);
             for frame in sent.drain(..) {
                 self.send(direction, &frame);
             }
-            // A frame never comes back to the same queue within this call: routers take their turns one after another.
+            // A frame never comes back to the same queue within this call: routers take their turns
+            // one after another.
             self.routers[router as usize].ports[port].tx = sent;
         }
     }
@@ -327,7 +340,8 @@ impl Engine {
         };
         let stamp = read.stamp_at.and_then(|at| Stamp::read(&frame.bytes[at..]));
         if !read.tcp {
-            let tally = stamp.and_then(|stamp| Some((stamp, self.tallies.get_mut(stamp.flow as usize)?)));
+            let tally =
+                stamp.and_then(|stamp| Some((stamp, self.tallies.get_mut(stamp.flow as usize)?)));
             match tally.filter(|(_, tally)| tally.to == host) {
                 Some((stamp, tally)) => count(tally, &read, Some(stamp), self.now),
                 None => self.hosts_others += 1,

@@ -88,7 +88,8 @@ pub(crate) fn framed(
     let mut bytes = [0; FRAME_HEAD];
     bytes[..ETHERNET].copy_from_slice(&ethernet);
     bytes[ETHERNET..ETHERNET + head.len()].copy_from_slice(head);
-    let mut frame = SimFrame { bytes, head: (ETHERNET + head.len()) as u16, len: ip_len + ETHERNET as u32 };
+    let mut frame =
+        SimFrame { bytes, head: (ETHERNET + head.len()) as u16, len: ip_len + ETHERNET as u32 };
     if let Some(at) = read(&frame).and_then(|packet| packet.stamp_at) {
         Stamp { flow: traffic, seq: 0, at: now }.write(&mut frame.bytes[at..]);
         frame.head = frame.head.max((at + payload::LENGTH) as u16);
@@ -112,7 +113,8 @@ pub(crate) struct Read {
     pub(crate) ip_len: u32,
 }
 
-/// Reads a frame that a host of the simulation made; `None` for whatever else (answers of routers, fragments).
+/// Reads a frame that a host of the simulation made; `None` for whatever else (answers of routers,
+/// fragments).
 pub(crate) fn read(frame: &SimFrame) -> Option<Read> {
     let bytes = &frame.bytes;
     let ipv6 = match bytes[12..14] {

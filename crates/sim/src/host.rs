@@ -1,18 +1,23 @@
-//! What lives on a host: one end of a conversation, as a state machine without sockets and without a clock.
+//! What lives on a host: one end of a conversation, as a state machine without sockets and without
+//! a clock.
 //!
-//! The engine owns the hosts. It gives an [`Endpoint`] the IP packets that arrive for it, calls it when the time it asked for has come, and
-//! sends what it puts into its [`Outbox`]. Packets are *heads*: headers as bytes, and a length. What a payload contains is nobody's business
-//! in a simulation, so it is not made, copied or checked; only as many bytes as [`HEAD`] travel. Transport checksums may be left zero.
+//! The engine owns the hosts. It gives an [`Endpoint`] the IP packets that arrive for it, calls it
+//! when the time it asked for has come, and sends what it puts into its [`Outbox`]. Packets
+//! are *heads*: headers as bytes, and a length. What a payload contains is nobody's business in a
+//! simulation, so it is not made, copied or checked; only as many bytes as [`HEAD`] travel.
+//! Transport checksums may be left zero.
 
 use evenkeel_core::Nanos;
 
-/// Bytes of an IP packet that travel: all headers (IPv6 40, TCP with every option 60), and a little for measuring.
+/// Bytes of an IP packet that travel: all headers (IPv6 40, TCP with every option 60), and a little
+/// for measuring.
 pub const HEAD: usize = 106;
 
 /// An IP packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct IpPacket<'a> {
-    /// Its bytes from the IP header on, [`HEAD`] at most. What stands behind the transport header means nothing.
+    /// Its bytes from the IP header on, [`HEAD`] at most. What stands behind the transport header
+    /// means nothing.
     pub head: &'a [u8],
     /// The length of all of it, as in its IP header.
     pub ip_len: u32,
@@ -39,8 +44,8 @@ impl Outbox {
         Self::default()
     }
 
-    /// Sends an IP packet of `ip_len` bytes that begins with `head` (IP and transport header). False, and nothing sent, if the head is longer
-    /// than [`HEAD`] or than the packet.
+    /// Sends an IP packet of `ip_len` bytes that begins with `head` (IP and transport header).
+    /// False, and nothing sent, if the head is longer than [`HEAD`] or than the packet.
     pub fn send(&mut self, head: &[u8], ip_len: u32) -> bool {
         if head.len() > HEAD || head.len() > ip_len as usize {
             return false;
@@ -51,9 +56,12 @@ impl Outbox {
         true
     }
 
-    /// What waits to be sent, as it will arrive at the other end: for tests of endpoints, and to join two without a network.
+    /// What waits to be sent, as it will arrive at the other end: for tests of endpoints, and to
+    /// join two without a network.
     pub fn packets(&self) -> impl Iterator<Item = IpPacket<'_>> {
-        self.packets.iter().map(|p| IpPacket { head: &p.head[..usize::from(p.head_len)], ip_len: p.ip_len })
+        self.packets
+            .iter()
+            .map(|p| IpPacket { head: &p.head[..usize::from(p.head_len)], ip_len: p.ip_len })
     }
 
     /// Forgets what waits to be sent.
@@ -79,9 +87,11 @@ pub struct EndpointCounters {
 
 /// One end of a conversation between two hosts.
 ///
-/// `now` is virtual time and never goes back. Whatever the call, packets go into `out`; they leave at `now`, in their order.
+/// `now` is virtual time and never goes back. Whatever the call, packets go into `out`; they leave
+/// at `now`, in their order.
 pub trait Endpoint {
-    /// The conversation begins: the end that opens it is called once, when its traffic starts. Others are not called.
+    /// The conversation begins: the end that opens it is called once, when its traffic starts.
+    /// Others are not called.
     fn start(&mut self, now: Nanos, out: &mut Outbox);
 
     /// A packet for this end has arrived: its addresses, protocol and ports fit.
@@ -90,13 +100,16 @@ pub trait Endpoint {
     /// The time that [`next_wake`](Self::next_wake) named has come, or a later one.
     fn wake(&mut self, now: Nanos, out: &mut Outbox);
 
-    /// When to call [`wake`](Self::wake) although nothing arrives; asked after each call. A time in the past means at once.
+    /// When to call [`wake`](Self::wake) although nothing arrives; asked after each call. A time in
+    /// the past means at once.
     fn next_wake(&self) -> Option<Nanos>;
 
-    /// Nothing new to be sent from `now` on: the traffic stops. What is on its way may be finished or left.
+    /// Nothing new to be sent from `now` on: the traffic stops. What is on its way may be finished
+    /// or left.
     fn stop(&mut self, now: Nanos);
 
-    /// Whether it has nothing more to do: all it had to send is acknowledged and it waits for nothing. The engine then forgets it.
+    /// Whether it has nothing more to do: all it had to send is acknowledged and it waits for
+    /// nothing. The engine then forgets it.
     fn is_done(&self) -> bool;
 
     /// What it has done.

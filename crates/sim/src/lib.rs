@@ -1,8 +1,10 @@
 //! Scenarios in virtual time.
 //!
-//! One thread, one queue of events, one seed: the same scenario and seed give the same bytes of output on every machine. Routers are the
-//! router's own [`Pipeline`](evenkeel_router::pipeline::Pipeline)s, driven through ports in memory; wires are
-//! [`Emulator`](evenkeel_traffic::emulate::Emulator)s; hosts hold the sources of `evenkeel-traffic` and [`Endpoint`]s such as TCP.
+//! One thread, one queue of events, one seed: the same scenario and seed give the same bytes of
+//! output on every machine. Routers are the router's own
+//! [`Pipeline`](evenkeel_router::pipeline::Pipeline)s, driven through ports in memory; wires are
+//! [`Emulator`](evenkeel_traffic::emulate::Emulator)s; hosts hold the sources of `evenkeel-traffic`
+//! and [`Endpoint`]s such as TCP.
 #![forbid(unsafe_code)]
 
 pub mod cluster;

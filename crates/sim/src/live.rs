@@ -1,5 +1,5 @@
-//! Live cluster scenarios in virtual time: the forwarders' engines at a modelled switch. There are no balancers, flows or strangers; what they are
-//! expected to do is left to the lab.
+//! Live cluster scenarios in virtual time: the forwarders' engines at a modelled switch. There are
+//! no balancers, flows or strangers; what they are expected to do is left to the lab.
 
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_core::Nanos;
@@ -31,17 +31,21 @@ pub fn run_live(
             continue;
         };
         let invalid = |source| SimError::Cluster { part: format!("step {}", step.name), source };
-        let warm_up = ModelConfig { duration: model.duration.saturating_sub(time), ..model.clone() };
+        let warm_up =
+            ModelConfig { duration: model.duration.saturating_sub(time), ..model.clone() };
         let (before, after) = (warm_up.run().map_err(invalid)?, model.run().map_err(invalid)?);
         let of = step_of(&scenario, &before, &after, cycle_ms);
         cycle_ms = of.number("cycle_ms");
         measured.steps.push(of);
     }
-    measured.notes.push("In virtual time: the forwarders' engines at a modelled switch.".to_owned());
+    measured
+        .notes
+        .push("In virtual time: the forwarders' engines at a modelled switch.".to_owned());
     Ok(report(&scenario, &measured, without))
 }
 
-/// What goes by before a step is measured, besides its `settle`: a cluster waits three times its longest cycle before the first.
+/// What goes by before a step is measured, besides its `settle`: a cluster waits three times its
+/// longest cycle before the first.
 const WARM_UP: Nanos = Nanos::from_secs(5);
 
 fn model(scenario: &LiveScenario, step: &LiveStep, time: Nanos, seed: u64) -> Option<ModelConfig> {
@@ -53,7 +57,8 @@ fn model(scenario: &LiveScenario, step: &LiveStep, time: Nanos, seed: u64) -> Op
     // Not the paper's machines.
     model.cluster.timing = timing;
     let forwarders = scenario.nodes[1];
-    (model.per_packet, model.per_exchange, model.per_decision) = (Nanos(5_000), Nanos(10_000), Nanos(1_000));
+    (model.per_packet, model.per_exchange, model.per_decision) =
+        (Nanos(5_000), Nanos(10_000), Nanos(1_000));
     model.broadcast = Nanos::from_micros(100);
     model.loss = (step.loss * 4_294_967_296.0) as u32;
     model.sizes = vec![(u16::try_from(scenario.size.0).unwrap_or(u16::MAX), 1)];
@@ -63,7 +68,8 @@ fn model(scenario: &LiveScenario, step: &LiveStep, time: Nanos, seed: u64) -> Op
     };
     model.holds = (1..=forwarders).map(holds).collect();
     if step.offer < 1.0 {
-        let bits = (scenario.size.0 + 14) as f64 * 8.0 * (forwarders * scenario.classes.len()) as f64;
+        let bits =
+            (scenario.size.0 + 14) as f64 * 8.0 * (forwarders * scenario.classes.len()) as f64;
         model.interval = Some(Nanos((bits / (scenario.rate.0 as f64 * step.offer) * 1e9) as u64));
     }
     let begin = WARM_UP + step.settle;
@@ -87,7 +93,8 @@ fn step_of(
         (0..scenario.classes.len()).map(of).collect()
     });
     let time = after.time - before.time;
-    let cycles = |outcome: &Outcome| outcome.nodes.iter().map(|node| node.cycles).max().unwrap_or(0);
+    let cycles =
+        |outcome: &Outcome| outcome.nodes.iter().map(|node| node.cycles).max().unwrap_or(0);
     let cycle_ms = time.as_secs_f64() * 1e3 / (cycles(after) - cycles(before)).max(1) as f64;
     let missing = |outcome: &Outcome| outcome.nodes.iter().map(|node| node.missing).sum::<u64>();
     let silence = after.longest_pause.as_secs_f64() * 1e3;
@@ -104,8 +111,9 @@ fn step_of(
 /// Without a cluster the links carry what they can, each class as much.
 fn unscheduled(scenario: &LiveScenario, step: &LiveStep, time: Nanos) -> StepMeasured {
     let size = scenario.size.0;
-    let packets =
-        scenario.rate.0 as f64 / ((size + 14) * 8) as f64 * step.offer.min(1.0) * time.as_secs_f64();
+    let packets = scenario.rate.0 as f64 / ((size + 14) * 8) as f64
+        * step.offer.min(1.0)
+        * time.as_secs_f64();
     let each = (packets / scenario.classes.len() as f64) as u64;
     let link = vec![(each, each * size); scenario.classes.len()];
     StepMeasured { time, arrived: vec![link; scenario.nodes[2]], numbers: Vec::new() }

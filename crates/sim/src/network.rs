@@ -36,7 +36,11 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
     for traffic in &scenario.traffic {
         // Elsewhere nobody looks: it costs a look-up for each packet.
         let acceptance = scenario.measures_acceptance().then(Box::default);
-        tallies.push(Tally { to: host_number(scenario, &traffic.to)?, acceptance, ..Tally::default() });
+        tallies.push(Tally {
+            to: host_number(scenario, &traffic.to)?,
+            acceptance,
+            ..Tally::default()
+        });
     }
     let mut engine = Engine::new(routers, directions, tallies);
     for (number, traffic) in scenario.traffic.iter().enumerate() {
@@ -56,8 +60,10 @@ fn target(
     let ports = &scenario.routers[router].config.ports;
     let port = ports.iter().position(|port| port.interface == end.interface);
     let port = port.filter(|port| *port < routers[router].ports.len());
-    let port =
-        port.ok_or_else(|| SimError::NoPort { node: end.node.clone(), interface: end.interface.clone() })?;
+    let port = port.ok_or_else(|| SimError::NoPort {
+        node: end.node.clone(),
+        interface: end.interface.clone(),
+    })?;
     Ok(Target::Router(router as u32, port as u32))
 }
 
@@ -74,14 +80,19 @@ fn add_traffic(
         // The first flow of each has the stream that the lab's has.
         let stream = u64::from(number) + flow * FLOW_STREAMS;
         let schedule = match source_of(scenario, traffic, stream, Nanos::ZERO) {
-            SourceKind::Flow(config) => Schedule::Flow(Box::new(Source::new(config).map_err(invalid)?)),
+            SourceKind::Flow(config) => {
+                Schedule::Flow(Box::new(Source::new(config).map_err(invalid)?))
+            }
             SourceKind::Flows(config) => {
                 Schedule::Flows(Box::new(FlowArrivals::new(config).map_err(invalid)?))
             }
             SourceKind::Recording => {
-                let path =
-                    traffic.recording.as_deref().ok_or_else(|| TrafficError::NoRecording.of(traffic))?;
-                let packets = recording::read(path).map_err(|error| TrafficError::from(error).of(traffic))?;
+                let path = traffic
+                    .recording
+                    .as_deref()
+                    .ok_or_else(|| TrafficError::NoRecording.of(traffic))?;
+                let packets =
+                    recording::read(path).map_err(|error| TrafficError::from(error).of(traffic))?;
                 Schedule::Replay(Replay::new(packets, traffic.start, traffic.stop))
             }
             SourceKind::Tcp => {

@@ -30,7 +30,8 @@ impl Default for SimOptions {
 pub struct FlowTotals {
     /// Name of the traffic.
     pub name: String,
-    /// IP packets that its sending host put on the wire (with TCP: segments with payload and without).
+    /// IP packets that its sending host put on the wire (with TCP: segments with payload and
+    /// without).
     pub sent_packets: u64,
     /// IP packets of them that arrived at its receiving host.
     pub received_packets: u64,
@@ -49,7 +50,8 @@ pub struct Outcome {
     pub run: Run,
     /// The expectations meant for the simulator, judged.
     pub judgements: Vec<Judgement>,
-    /// Counters that do not add up, of a router, a link, its admission or all of them together: a mistake of this program.
+    /// Counters that do not add up, of a router, a link, its admission or all of them together: a
+    /// mistake of this program.
     pub warnings: Vec<String>,
     /// The flows in the order of the scenario.
     pub flows: Vec<FlowTotals>,

@@ -1,7 +1,8 @@
 //! A port of a simulated router: two queues in the same thread, frames as heads.
 //!
-//! Only the first bytes of a frame travel ([`SimFrame`]): headers, and what sinks measure by. The buffers of a router get frames of their
-//! full length, whose payloads are whatever the buffer held before; nothing reads them.
+//! Only the first bytes of a frame travel ([`SimFrame`]): headers, and what sinks measure by. The
+//! buffers of a router get frames of their full length, whose payloads are whatever the buffer held
+//! before; nothing reads them.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -34,7 +35,8 @@ impl SimFrame {
         &self.bytes[..usize::from(self.head)]
     }
 
-    /// What it takes on a wire: with Ethernet header, padding, frame check sequence, preamble and gap.
+    /// What it takes on a wire: with Ethernet header, padding, frame check sequence, preamble and
+    /// gap.
     pub(crate) fn wire_len(&self) -> Bytes {
         let payload = Bytes(u64::from(self.len).saturating_sub(ETHERNET as u64));
         payload.max(ETHERNET_MIN_PAYLOAD) + ETHERNET_WIRE_OVERHEAD
@@ -70,7 +72,13 @@ impl SimPort {
         self.mtu
     }
 
-    fn receive(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn receive(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         let mut taken = 0;
         while taken < max
             && let Some(arrived) = self.rx.pop_front()
@@ -100,7 +108,13 @@ impl Port for SimPort {
     }
 
     #[inline]
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         // Every port is asked in every round, and few have something.
         if self.rx.is_empty() { 0 } else { self.receive(pool, now, out, max) }
     }

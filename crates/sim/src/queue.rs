@@ -1,10 +1,13 @@
-//! The events to come, in the order of their times; those of one instant in the order in which they were told.
+//! The events to come, in the order of their times; those of one instant in the order in which they
+//! were told.
 //!
-//! A timing wheel of wheels (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, 1987) that jumps to what comes next instead of turning. Since time
-//! never goes back, an event need not be compared with others when it is told: it is put aside by the highest digit, to base 64, in which
-//! its time differs from the present. When that digit's turn comes, what lies there is put aside again by its lower digits. So an event is moved
-//! once per digit at most, mostly once or twice in all. Moves keep the order, so that events of one instant stay in the order in which
-//! they were told without a number of their own.
+//! A timing wheel of wheels (Varghese, Lauck: Hashed and Hierarchical Timing Wheels, 1987) that
+//! jumps to what comes next instead of turning. Since time never goes back, an event need not be
+//! compared with others when it is told: it is put aside by the highest digit, to base 64, in which
+//! its time differs from the present. When that digit's turn comes, what lies there is put aside
+//! again by its lower digits. So an event is moved once per digit at most, mostly once or twice in
+//! all. Moves keep the order, so that events of one instant stay in the order in which they were
+//! told without a number of their own.
 
 use std::collections::VecDeque;
 
@@ -13,7 +16,8 @@ use evenkeel_core::Nanos;
 /// What happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Event {
-    /// A frame comes out of a direction of a wire: the direction, and the frame's place in the store.
+    /// A frame comes out of a direction of a wire: the direction, and the frame's place in the
+    /// store.
     Arrival(u32, u32),
     /// A router asked to be called.
     Router(u32),
@@ -40,8 +44,9 @@ pub(crate) struct EventQueue {
     now: Nanos,
     /// Events of the present.
     due: VecDeque<Event>,
-    /// Later events: by the highest digit in which they differ from the present, and by that digit. Those of a wheel have the higher digits of
-    /// the present, and there is none whose digit is the present's or below.
+    /// Later events: by the highest digit in which they differ from the present, and by that digit.
+    /// Those of a wheel have the higher digits of the present, and there is none whose digit is the
+    /// present's or below.
     slots: Vec<Vec<(Nanos, Event)>>,
     /// Which slots of a wheel are not empty, and which wheels.
     filled: [u64; WHEELS],
@@ -119,7 +124,8 @@ impl EventQueue {
         for (at, event) in spread.drain(..) {
             self.put(at, event);
         }
-        // The memory of many events is not kept for a turn that may be far: with many flows that would be most of the queue's.
+        // The memory of many events is not kept for a turn that may be far: with many flows that
+        // would be most of the queue's.
         if spread.capacity() <= SLOTS {
             self.slots[wheel * SLOTS + slot as usize] = spread;
         }
@@ -158,7 +164,8 @@ mod tests {
         /// Against a sorted list, with events told while others are taken.
         #[test]
         fn it_is_a_stable_sort_by_time(
-            told in prop::collection::vec((prop_oneof![0u64..4, 0u64..5_000, 0u64..u64::MAX / 4], 0u8..3), 1..200),
+            told in prop::collection::vec((prop_oneof![0u64..4, 0u64..5_000, 0u64..u64::MAX / 4],
+                0u8..3), 1..200),
         ) {
             let (mut queue, mut expected) = (EventQueue::default(), Vec::new());
             let (mut now, mut taken) = (Nanos::ZERO, Vec::new());
@@ -173,7 +180,8 @@ mod tests {
                         prop_assert_eq!(queue.pop_until(Nanos(earliest.0 - 1)), None);
                     }
                     let Some((at, Event::Source(n))) = queue.pop_until(Nanos::MAX) else { break };
-                    let first = expected.iter().enumerate().min_by_key(|(_, told)| **told).map(|(i, _)| i);
+                    let first = expected.iter().enumerate().min_by_key(|(_, told)| **told)
+                        .map(|(i, _)| i);
                     prop_assert_eq!(first.map(|i| expected.remove(i)), Some((at, n)));
                     now = at;
                     taken.push(n);

@@ -1,4 +1,5 @@
-//! A simulated router: the router's own pipeline, its tables filled as the mirror of a kernel's would fill them.
+//! A simulated router: the router's own pipeline, its tables filled as the mirror of a kernel's
+//! would fill them.
 
 use std::net::IpAddr;
 
@@ -36,12 +37,19 @@ pub(crate) struct SimRouter {
 }
 
 impl SimRouter {
-    /// The router called `name`, all its links up, its routes those of [`Scenario::routes`], every neighbour known.
-    pub(crate) fn new(scenario: &Scenario, name: &str, disciplines: &Disciplines) -> Result<Self, SimError> {
+    /// The router called `name`, all its links up, its routes those of [`Scenario::routes`], every
+    /// neighbour known.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        name: &str,
+        disciplines: &Disciplines,
+    ) -> Result<Self, SimError> {
         let config = scenario.router(name).map(|router| &router.config);
         let config = config.ok_or_else(|| SimError::NoNode(name.to_owned()))?;
-        let mut pipeline = Pipeline::with_disciplines(config, Nanos::ZERO, disciplines.clone())
-            .map_err(|error| SimError::Router { router: name.to_owned(), source: Box::new(error) })?;
+        let mut pipeline =
+            Pipeline::with_disciplines(config, Nanos::ZERO, disciplines.clone()).map_err(
+                |error| SimError::Router { router: name.to_owned(), source: Box::new(error) },
+            )?;
         let interfaces = scenario.interfaces(name);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut outward = Vec::with_capacity(config.ports.len());
@@ -67,7 +75,8 @@ impl SimRouter {
             outward.push((2 * interface.wire + near) as u32);
         }
         for route in scenario.routes(name) {
-            let place = |interface: &str| config.ports.iter().position(|port| port.interface == interface);
+            let place =
+                |interface: &str| config.ports.iter().position(|port| port.interface == interface);
             tell(ways(&route, place));
         }
         let receiving = Vec::with_capacity(ports.len());
@@ -92,30 +101,38 @@ impl SimRouter {
         round
     }
 
-    /// Tells what the mirror of a kernel would when wires went down or came up and a routing protocol made up for it: `before` and `then` are the
-    /// scenario's layouts.
+    /// Tells what the mirror of a kernel would when wires went down or came up and a routing
+    /// protocol made up for it: `before` and `then` are the scenario's layouts.
     pub(crate) fn lay_out(&mut self, now: Nanos, name: &str, before: &Scenario, then: &Scenario) {
         let pipeline = &mut self.pipeline;
-        let ports: Vec<_> = self.ports.iter().map(|port| (port.interface().to_owned(), port.mtu())).collect();
+        let ports: Vec<_> =
+            self.ports.iter().map(|port| (port.interface().to_owned(), port.mtu())).collect();
         let place = |interface: &str| ports.iter().position(|(known, _)| known == interface);
         for interface in then.interfaces(name) {
             let down = then.wires[interface.wire].down;
-            let Some(index) = place(&interface.name).filter(|_| down != before.wires[interface.wire].down)
+            let Some(index) =
+                place(&interface.name).filter(|_| down != before.wires[interface.wire].down)
             else {
                 continue;
             };
             let near = usize::from(then.wires[interface.wire].ends[0].node != name);
             let mac = mac(interface.wire, near);
             let port = PortIndex(index as u16);
-            let link = MirroredLink { index: index as u32 + 1, mac, mtu: ports[index].1, up: !down };
+            let link =
+                MirroredLink { index: index as u32 + 1, mac, mtu: ports[index].1, up: !down };
             pipeline.apply(now, MirrorEvent::Link { port, link: Some(link) });
-            for (address, prefix_len) in
-                [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)]
-            {
+            for (address, prefix_len) in [
+                (IpAddr::V4(interface.v4), interface.prefix4),
+                (IpAddr::V6(interface.v6), interface.prefix6),
+            ] {
                 let hop = MirroredNextHop { port: Some(port), gateway: None, weight: 1 };
                 pipeline.apply(
                     now,
-                    if down { gone(address, prefix_len) } else { unicast(address, prefix_len, hop) },
+                    if down {
+                        gone(address, prefix_len)
+                    } else {
+                        unicast(address, prefix_len, hop)
+                    },
                 );
             }
         }
@@ -158,13 +175,28 @@ impl SimRouter {
 
 /// What the kernel knows of an interface with these addresses.
 fn addresses(interface: &Interface, port: PortIndex, tell: &mut impl FnMut(MirrorEvent)) {
-    let own = [(IpAddr::V4(interface.v4), interface.prefix4), (IpAddr::V6(interface.v6), interface.prefix6)];
+    let own = [
+        (IpAddr::V4(interface.v4), interface.prefix4),
+        (IpAddr::V6(interface.v6), interface.prefix6),
+    ];
     for (address, prefix_len) in own {
         tell(MirrorEvent::Local { address, prefix_len, port: Some(port), present: true });
-        let local =
-            MirroredRoute { kind: KernelRouteKind::Local, metric: 0, mtu: None, next_hops: [].into() };
-        tell(MirrorEvent::Route { table: MAIN_TABLE, prefix: Prefix::host(address), route: Some(local) });
-        tell(unicast(address, prefix_len, MirroredNextHop { port: Some(port), gateway: None, weight: 1 }));
+        let local = MirroredRoute {
+            kind: KernelRouteKind::Local,
+            metric: 0,
+            mtu: None,
+            next_hops: [].into(),
+        };
+        tell(MirrorEvent::Route {
+            table: MAIN_TABLE,
+            prefix: Prefix::host(address),
+            route: Some(local),
+        });
+        tell(unicast(
+            address,
+            prefix_len,
+            MirroredNextHop { port: Some(port), gateway: None, weight: 1 },
+        ));
     }
 }
 
@@ -194,7 +226,11 @@ fn ways(route: &Route, place: impl Fn(&str) -> Option<usize>) -> MirrorEvent {
 fn several(destination: IpAddr, prefix_len: u8, next_hops: Vec<MirroredNextHop>) -> MirrorEvent {
     // The scenario's prefixes are no longer than their addresses.
     let prefix = Prefix::new(destination, prefix_len).unwrap_or_else(|| Prefix::host(destination));
-    let route =
-        MirroredRoute { kind: KernelRouteKind::Unicast, metric: 0, mtu: None, next_hops: next_hops.into() };
+    let route = MirroredRoute {
+        kind: KernelRouteKind::Unicast,
+        metric: 0,
+        mtu: None,
+        next_hops: next_hops.into(),
+    };
     MirrorEvent::Route { table: MAIN_TABLE, prefix, route: Some(route) }
 }

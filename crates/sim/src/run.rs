@@ -45,9 +45,11 @@ pub fn run(scenario: &Scenario, options: &SimOptions) -> Result<Outcome, SimErro
     };
     simulation.go()?;
     let engine = &mut simulation.engine;
-    let flows = scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
+    let flows =
+        scenario.traffic.iter().enumerate().map(|(n, traffic)| totals(engine, n, &traffic.name));
     let flows = flows.collect();
-    let judgements: Vec<Judgement> = evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
+    let judgements: Vec<Judgement> =
+        evenkeel_report::judge::judge(&scenario, &simulation.run, World::Sim);
     Ok(Outcome {
         run: simulation.run,
         judgements,
@@ -95,7 +97,8 @@ impl Simulation<'_> {
             let now = self.counters();
             let hosts = self.host_window(&last, &now);
             for (earlier, later) in last.routers.iter().zip(&now.routers) {
-                let (samples, calls) = sampling::rows(earlier, later, Nanos::ZERO, &self.places, &hosts);
+                let (samples, calls) =
+                    sampling::rows(earlier, later, Nanos::ZERO, &self.places, &hosts);
                 self.run.samples.extend(samples);
                 self.run.calls.extend(calls);
             }
@@ -114,7 +117,8 @@ impl Simulation<'_> {
             self.lay_out(step);
         }
         for change in &step.set {
-            let router = self.scenario.routers.iter().position(|router| router.name == change.router);
+            let router =
+                self.scenario.routers.iter().position(|router| router.name == change.router);
             let router = router.ok_or_else(|| SimError::NoRouter {
                 step: step.name.clone(),
                 router: change.router.clone(),
@@ -130,7 +134,8 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// Wires go down or come up, and every router has the routes that are left. All flows knock anew.
+    /// Wires go down or come up, and every router has the routes that are left. All flows knock
+    /// anew.
     fn lay_out(&mut self, step: &evenkeel_scenario::Step) {
         let now = self.engine.now;
         let index = self.scenario.step(&step.name).unwrap_or_default();
@@ -204,11 +209,14 @@ fn unexplained(engine: &Engine, routers: &[Snapshot]) -> Vec<String> {
     for direction in &engine.directions {
         into += direction.sent;
         out += direction.arrived;
-        lost += direction.emulator.as_ref().map_or(0, |e| e.counters().lost + e.counters().overflowed);
+        lost +=
+            direction.emulator.as_ref().map_or(0, |e| e.counters().lost + e.counters().overflowed);
     }
     if into != out + lost + engine.on_wires() {
         let on = engine.on_wires();
-        found.push(format!("wires: {into} frames in != {out} out + {lost} lost + {on} on their way"));
+        found.push(format!(
+            "wires: {into} frames in != {out} out + {lost} lost + {on} on their way"
+        ));
     }
     let (mut received, mut sent) = (0, 0);
     for router in routers {
@@ -231,7 +239,8 @@ fn unexplained(engine: &Engine, routers: &[Snapshot]) -> Vec<String> {
     }
     if into != engine.hosts_sent + sent || out != engine.hosts_received + received {
         found.push(format!(
-            "hosts sent {} and received {}, routers {sent} and {received}, but wires carried {into} and {out}",
+            "hosts sent {} and received {}, routers {sent} and {received}, but wires carried \
+             {into} and {out}",
             engine.hosts_sent, engine.hosts_received
         ));
     }

@@ -52,7 +52,8 @@ pub(crate) fn flow_key(source_port: u16, destination_port: u16) -> u64 {
 /// The addresses of flow number `flow` among many alike: other ports, from the first flow's on.
 pub(crate) fn numbered(addresses: Addresses, flow: u64) -> Addresses {
     let mut numbered = addresses;
-    let (source, destination) = ports_of_flow(addresses.source.port(), addresses.destination.port(), flow);
+    let (source, destination) =
+        ports_of_flow(addresses.source.port(), addresses.destination.port(), flow);
     numbered.source.set_port(source);
     numbered.destination.set_port(destination);
     numbered
@@ -70,7 +71,8 @@ impl Sender {
         Self { traffic, direction, schedule, addresses, frame, stamp_at, due: (size, 0), sent: 0 }
     }
 
-    /// When the next packet is due; `None`: there is none. To be called again after its frame was taken.
+    /// When the next packet is due; `None`: there is none. To be called again after its frame was
+    /// taken.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
         let (at, ip_len, flow) = match &mut self.schedule {
             Schedule::Flow(source) => source.next(now).map(|e| (e.at, e.ip_len, 0))?,
@@ -93,7 +95,8 @@ impl Sender {
 
     /// The frame of the packet that is due, sent at `now`.
     pub(crate) fn frame(&mut self, now: Nanos) -> SimFrame {
-        Stamp { flow: self.traffic, seq: self.sent, at: now }.write(&mut self.frame.bytes[self.stamp_at..]);
+        Stamp { flow: self.traffic, seq: self.sent, at: now }
+            .write(&mut self.frame.bytes[self.stamp_at..]);
         self.sent += 1;
         self.frame
     }

@@ -10,7 +10,11 @@ use crate::router::mac;
 use crate::source::Addresses;
 
 /// How a host reaches another: direction of a wire, and addresses of what it sends.
-pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<(u32, Addresses), SimError> {
+pub(crate) fn way(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    back: bool,
+) -> Result<(u32, Addresses), SimError> {
     let lost = || TrafficError::Unreachable.of(traffic);
     let (from, to) = if back { (&traffic.to, &traffic.from) } else { (&traffic.from, &traffic.to) };
     let path = scenario.path_between(from, to).ok_or_else(lost)?;
@@ -29,7 +33,8 @@ pub(crate) fn way(scenario: &Scenario, traffic: &Traffic, back: bool) -> Result<
     Ok(((2 * wire + near) as u32, addresses))
 }
 
-/// What tells hosts apart when conversations are looked for: a number that no two hosts of a scenario share, within one family.
+/// What tells hosts apart when conversations are looked for: a number that no two hosts of a
+/// scenario share, within one family.
 pub(crate) fn address_key(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(a) => a.to_bits(),

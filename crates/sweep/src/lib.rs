@@ -1,9 +1,11 @@
 //! Sweeps: a scenario over a grid of parameters and seeds, in the simulator.
 //!
-//! [`Sweep::load`] reads a `sweep.toml` and checks every point of its grid before anything runs. [`run`] simulates the points on all cores, one
-//! single-threaded simulation per task; each finished task is one file that appears at once or not at all, so that a sweep which was interrupted, or
-//! whose disk was full, goes on where it stopped, and so that parts of it can run on different machines ([`Shard`]). [`merge()`] puts the files of one
-//! or several folders together into tables and, where the file asks for them, a map and charts.
+//! [`Sweep::load`] reads a `sweep.toml` and checks every point of its grid before anything runs.
+//! [`run`] simulates the points on all cores, one single-threaded simulation per task; each
+//! finished task is one file that appears at once or not at all, so that a sweep which was
+//! interrupted, or whose disk was full, goes on where it stopped, and so that parts of it can run
+//! on different machines ([`Shard`]). [`merge()`] puts the files of one or several folders together
+//! into tables and, where the file asks for them, a map and charts.
 #![forbid(unsafe_code)]
 
 mod axis;
@@ -30,8 +32,10 @@ use evenkeel_settings::Diagnostics;
 /// Why a sweep could not be run or merged.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// A file could not be written: the disk is full, or the folder is not ours. Everything finished before is kept.
-    #[error("cannot write {path}: {source}; what was finished before is kept, run the same command again to go on", path = path.display())]
+    /// A file could not be written: the disk is full, or the folder is not ours. Everything
+    /// finished before is kept.
+    #[error("cannot write {path}: {source}; what was finished before is kept, run the same command \
+             again to go on", path = path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -57,7 +61,7 @@ pub enum SweepError {
         /// The router.
         router: String,
         /// What is wrong with it.
-        source: BuildError,
+        source: Box<BuildError>,
     },
     /// There is nothing to merge.
     #[error("no folder to merge")]
@@ -65,7 +69,8 @@ pub enum SweepError {
     /// Folders that do not belong together.
     #[error(
         "{} and {} are of different sweeps, or of versions of one: {} with {} tasks and {} with {}",
-        folders[0].display(), folders[1].display(), sweeps[0].0, sweeps[0].1, sweeps[1].0, sweeps[1].1
+        folders[0].display(), folders[1].display(), sweeps[0].0, sweeps[0].1, sweeps[1].0,
+            sweeps[1].1
     )]
     DifferentSweeps {
         /// The folders.

@@ -42,11 +42,16 @@ pub(crate) fn draw(
         panels.map_or_else(|| vec![None], |at| axes[at].values.iter().map(Some).collect());
     let (columns, rows) = (axes[x].values.len(), axes[y].values.len());
     let (wide, tall) = (columns as f64 * CELL.0, rows as f64 * CELL.1);
-    let width =
-        LEFT + 14.0 + panel_values.len() as f64 * (wide + GAP) + (panel_values.len() - 1) as f64 * LEFT;
+    let width = LEFT
+        + 14.0
+        + panel_values.len() as f64 * (wide + GAP)
+        + (panel_values.len() - 1) as f64 * LEFT;
     let height = TOP + tall + BOTTOM;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"map\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"map\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" \
+         fill=\"#ffffff\"/>\n",
         escaped(&spec.label)
     );
     legend(&mut svg, spec, line.is_some());
@@ -93,11 +98,14 @@ pub(crate) fn draw(
 
 /// Every rule is of this drawing alone: pages and other drawings have their own.
 const STYLE: &str = "\
-.map text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 11px; fill: #444444; } \
+.map text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 11px; fill: \
+#444444; } \
 .map .panel { font-size: 12.5px; font-weight: 650; fill: #1b1d21; } \
-.map .cell { font-size: 10px; text-anchor: middle; } .map .dark { fill: #ffffff; } .map .light { fill: #1b1d21; } \
+.map .cell { font-size: 10px; text-anchor: middle; } .map .dark { fill: #ffffff; } .map .light { \
+fill: #1b1d21; } \
 .map .rule { fill: none; stroke: #c23b00; stroke-width: 2.6; stroke-linejoin: round; } \
-.map .halo { fill: none; stroke: #ffffff; stroke-width: 5; stroke-linejoin: round; stroke-opacity: .8; }";
+.map .halo { fill: none; stroke: #ffffff; stroke-width: 5; stroke-linejoin: round; stroke-opacity: \
+.8; }";
 
 /// Where a value lies between the ends of the colours, 0 to 1.
 fn place(value: f64, spec: &MapSpec) -> f64 {
@@ -108,8 +116,8 @@ fn colour(place: f64) -> String {
     let scaled = place * (STOPS.len() - 1) as f64;
     let below = (scaled as usize).min(STOPS.len() - 2);
     let part = scaled - below as f64;
-    let [red, green, blue] =
-        [0, 1, 2].map(|i| (STOPS[below][i] + (STOPS[below + 1][i] - STOPS[below][i]) * part + 0.5) as u8);
+    let [red, green, blue] = [0, 1, 2]
+        .map(|i| (STOPS[below][i] + (STOPS[below + 1][i] - STOPS[below][i]) * part + 0.5) as u8);
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
@@ -118,7 +126,8 @@ fn cell(svg: &mut String, (x, y): (f64, f64), value: Option<f64>, spec: &MapSpec
     let Some(value) = value else {
         let _ = write!(
             svg,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"none\" stroke=\"#d6d9de\"/>"
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"none\" \
+             stroke=\"#d6d9de\"/>"
         );
         return;
     };
@@ -129,7 +138,8 @@ fn cell(svg: &mut String, (x, y): (f64, f64), value: Option<f64>, spec: &MapSpec
     let class = if place > 0.55 { "dark" } else { "light" };
     let _ = write!(
         svg,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"{}\"/><text class=\"cell {class}\" x=\"{}\" y=\"{}\">{text}</text>",
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" fill=\"{}\"/><text class=\"cell \
+         {class}\" x=\"{}\" y=\"{}\">{text}</text>",
         colour(place),
         x + w / 2.0,
         y + h / 2.0 + 3.5
@@ -168,13 +178,15 @@ fn ticks(svg: &mut String, left: f64, x: &Axis, y: &Axis, first: bool) {
         let middle = TOP + rows as f64 * CELL.1 / 2.0;
         let _ = write!(
             svg,
-            "<text transform=\"translate(12 {middle}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            "<text transform=\"translate(12 {middle}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
             escaped(&y.label)
         );
     }
 }
 
-/// The line runs below the first cell of each column whose y is at least the height there: all cells above it obey the rule.
+/// The line runs below the first cell of each column whose y is at least the height there: all
+/// cells above it obey the rule.
 fn rule(svg: &mut String, left: f64, heights: &[Option<f64>], y: &Axis) {
     let rows = y.values.len();
     let mut path = String::new();
@@ -205,7 +217,8 @@ fn legend(svg: &mut String, spec: &MapSpec, line: bool) {
     }
     let _ = write!(
         svg,
-        "<text x=\"{left}\" y=\"50\">{}</text><text x=\"{}\" y=\"50\" text-anchor=\"end\">{}</text>",
+        "<text x=\"{left}\" y=\"50\">{}</text><text x=\"{}\" y=\"50\" \
+         text-anchor=\"end\">{}</text>",
         spec.low,
         left + wide,
         spec.high
@@ -254,7 +267,8 @@ mod tests {
         };
         let mut svg = String::new();
         rule(&mut svg, 0.0, &[Some(5.0), Some(20.0), Some(21.0), Some(99.0)], &y);
-        let levels: Vec<f64> = [0, 1, 2, 3].map(|below| TOP + f64::from(3 - below) * CELL.1).to_vec();
+        let levels: Vec<f64> =
+            [0, 1, 2, 3].map(|below| TOP + f64::from(3 - below) * CELL.1).to_vec();
         let w = CELL.0;
         let expected = format!(
             "M0 {a}L{w} {a}L{w} {b}L{} {b}L{} {c}L{} {c}L{} {d}L{} {d}",

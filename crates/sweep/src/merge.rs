@@ -27,8 +27,10 @@ pub struct Merged {
     pub missing: Vec<usize>,
 }
 
-/// Puts the results in `folders` together: `results.csv`/`.parquet` (a row for each task, step, link and class), `measures.csv`/`.parquet` (a row for
-/// each task) and, if the sweep has them, `map.svg` and `map.html`, `chart-NAME.svg` and `chart-NAME.html`, into `out`. Tasks that are there twice count once.
+/// Puts the results in `folders` together: `results.csv`/`.parquet` (a row for each task, step,
+/// link and class), `measures.csv`/`.parquet` (a row for each task) and, if the sweep has them,
+/// `map.svg` and `map.html`, `chart-NAME.svg` and `chart-NAME.html`, into `out`. Tasks that are
+/// there twice count once.
 ///
 /// # Errors
 /// A folder is no sweep's, the folders are of different sweeps, or a file cannot be written.
@@ -65,7 +67,8 @@ pub fn merge(folders: &[PathBuf], out: &Path) -> Result<Merged, SweepError> {
         files.push(path);
         Ok::<_, SweepError>(())
     };
-    for (name, table) in [("results", rows(&manifest, &results)), ("measures", measures(&manifest, &results))]
+    for (name, table) in
+        [("results", rows(&manifest, &results)), ("measures", measures(&manifest, &results))]
     {
         let mut csv = Vec::new();
         table.write_csv(&mut csv).expect("writing to memory does not fail");
@@ -168,7 +171,9 @@ fn column<'v>(values: impl Iterator<Item = Option<&'v Value>>) -> Values {
     let values: Vec<Option<&Value>> = values.collect();
     let known = || values.iter().flatten();
     if known().all(|value| value.is_integer()) {
-        return Values::Whole(values.iter().map(|value| value.and_then(Value::as_integer)).collect());
+        return Values::Whole(
+            values.iter().map(|value| value.and_then(Value::as_integer)).collect(),
+        );
     }
     if known().all(|value| value.is_integer() || value.is_float()) {
         return Values::Number(values.iter().map(|value| value.and_then(number)).collect());
@@ -177,8 +182,10 @@ fn column<'v>(values: impl Iterator<Item = Option<&'v Value>>) -> Values {
 }
 
 fn rows(manifest: &Manifest, results: &[&TaskResult]) -> Columns {
-    let rows: Vec<(&TaskResult, &Row)> =
-        results.iter().flat_map(|result| result.rows.iter().map(move |row| (*result, row))).collect();
+    let rows: Vec<(&TaskResult, &Row)> = results
+        .iter()
+        .flat_map(|result| result.rows.iter().map(move |row| (*result, row)))
+        .collect();
     let tasks: Vec<&TaskResult> = rows.iter().map(|(result, _)| *result).collect();
     let mut table = key(&manifest.axes, &tasks);
     let each = || rows.iter().map(|(_, row)| *row);

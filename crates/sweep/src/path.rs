@@ -155,7 +155,9 @@ mod tests {
     use super::*;
 
     fn scenario() -> Table {
-        "[[router]]\nname = \"r1\"\n[[router.config.link]]\nport = \"sink\"\nlimit = 5\n".parse().unwrap()
+        "[[router]]\nname = \"r1\"\n[[router.config.link]]\nport = \"sink\"\nlimit = 5\n"
+            .parse()
+            .unwrap()
     }
 
     #[test]
@@ -172,7 +174,8 @@ mod tests {
 
     #[test]
     fn wrong_paths_say_what_there_is() {
-        let refused = |path: &str| put(&mut scenario(), path, Value::Integer(1)).unwrap_err().to_string();
+        let refused =
+            |path: &str| put(&mut scenario(), path, Value::Integer(1)).unwrap_err().to_string();
         assert!(refused("router[r2].x").ends_with("there is no \"r2\"; there are: r1"));
         assert!(refused("router.config").contains("router is a list; say which: router[name]"));
         assert!(refused("router[r1].name.x").contains("name is a string, not a table"));

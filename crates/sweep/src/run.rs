@@ -33,8 +33,9 @@ impl Shard {
     /// # Errors
     /// It is not so written, or the part is not within 1 to the number of parts.
     pub fn parse(text: &str) -> Result<Self, ShardError> {
-        let parts =
-            text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
         match parts {
             Some((number, of)) if (1..=of).contains(&number) => Ok(Self { number, of }),
             _ => Err(ShardError(text.to_owned())),
@@ -73,8 +74,8 @@ pub struct Finished {
     pub failed: Vec<String>,
 }
 
-/// Runs what is not yet there, into `folder`. `progress` is called with the number of tasks done and of all, those found done
-/// first.
+/// Runs what is not yet there, into `folder`. `progress` is called with the number of tasks done
+/// and of all, those found done first.
 ///
 /// # Errors
 /// The first file that could not be written. Nothing that was finished is lost.
@@ -84,14 +85,15 @@ pub fn run(
     options: &RunOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Finished, SweepError> {
-    let all: Vec<Task> = (0..sweep.tasks()).map(|index| sweep.task(index)).collect::<Result<_, _>>()?;
+    let all: Vec<Task> =
+        (0..sweep.tasks()).map(|index| sweep.task(index)).collect::<Result<_, _>>()?;
     let first = all.first().map(|task| sweep.scenario(task)).transpose()?;
     for router in first.iter().flat_map(|scenario| &scenario.routers) {
         // A discipline that this program does not know would fail every task.
         options.disciplines.check(&router.config).map_err(|source| SweepError::Discipline {
             sweep: sweep.name.clone(),
             router: router.name.clone(),
-            source,
+            source: Box::new(source),
         })?;
     }
     let tasks_folder = folder.join(store::TASKS);
@@ -120,7 +122,9 @@ pub fn run(
                         break;
                     }
                 }
-                Err(why) => lock(&failures).tasks.push((task.index, format!("{}: {why}", sweep.words(task)))),
+                Err(why) => lock(&failures)
+                    .tasks
+                    .push((task.index, format!("{}: {why}", sweep.words(task)))),
             }
             progress(finished.fetch_add(1, Ordering::Relaxed) + 1, mine.len());
         }
@@ -168,13 +172,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn simulate(sweep: &Sweep, task: &Task, disciplines: &Disciplines) -> Result<TaskResult, TaskError> {
+fn simulate(
+    sweep: &Sweep,
+    task: &Task,
+    disciplines: &Disciplines,
+) -> Result<TaskResult, TaskError> {
     let scenario = sweep.scenario(task)?;
     let options = SimOptions { disciplines: disciplines.clone(), ..SimOptions::default() };
     let outcome = evenkeel_sim::run(&scenario, &options)?;
     let stats = outcome.run.step_stats();
     let measure = |(name, _): &(String, String)| {
-        let expectation = scenario.expectations.iter().find(|expectation| expectation.name == *name)?;
+        let expectation =
+            scenario.expectations.iter().find(|expectation| expectation.name == *name)?;
         expectation.expr.sides(&Measured(&stats)).first().copied().flatten()
     };
     let measures = sweep.measures.iter().map(measure).collect();
@@ -183,7 +192,8 @@ fn simulate(sweep: &Sweep, task: &Task, disciplines: &Disciplines) -> Result<Tas
 }
 
 fn row(step: &StepStats, class: &ClassStats) -> Row {
-    let link = step.links.iter().find(|link| link.router == class.router && link.link == class.link);
+    let link =
+        step.links.iter().find(|link| link.router == class.router && link.link == class.link);
     Row {
         step: step.step.clone(),
         router: class.router.clone(),
@@ -207,7 +217,8 @@ mod tests {
     fn shards_share_the_tasks_out_without_rest_or_overlap() {
         for of in 1..=7 {
             for index in 0..50 {
-                let takers = (1..=of).filter(|number| Shard { number: *number, of }.takes(index)).count();
+                let takers =
+                    (1..=of).filter(|number| Shard { number: *number, of }.takes(index)).count();
                 assert_eq!(takers, 1);
             }
         }
@@ -217,7 +228,10 @@ mod tests {
     fn parts_are_counted_from_one() {
         assert_eq!(Shard::parse("3/8"), Ok(Shard { number: 3, of: 8 }));
         for wrong in ["0/8", "9/8", "3", "a/b", "3/0", ""] {
-            assert!(Shard::parse(wrong).unwrap_err().to_string().contains("counted from 1"), "{wrong}");
+            assert!(
+                Shard::parse(wrong).unwrap_err().to_string().contains("counted from 1"),
+                "{wrong}"
+            );
         }
     }
 }

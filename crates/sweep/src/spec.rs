@@ -122,8 +122,12 @@ impl Sweep {
             rest /= axis.values.len();
         }
         places.reverse();
-        let values: Vec<Value> =
-            self.axes.iter().zip(&places).map(|(axis, place)| axis.values[*place].clone()).collect();
+        let values: Vec<Value> = self
+            .axes
+            .iter()
+            .zip(&places)
+            .map(|(axis, place)| axis.values[*place].clone())
+            .collect();
         let mut table = self.base.clone();
         for key in ["expect", "without", "published"] {
             table.remove(key);
@@ -202,7 +206,8 @@ impl Sweep {
             return reader.fail(&fields.span("vary"), "vary", message);
         }
         for point in 0..self.points() {
-            let made = self.task(point * self.seeds.len()).and_then(|task| self.scenario(&task).map(drop));
+            let made =
+                self.task(point * self.seeds.len()).and_then(|task| self.scenario(&task).map(drop));
             if let Err(error) = made {
                 return reader.fail(&fields.span("vary"), "vary", error.to_string());
             }
@@ -228,11 +233,14 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
         }
     };
     let axes: Vec<Axis> = fields.tables("vary").filter_map(|vary| axis(reader, vary)).collect();
-    let mut fixed = entries(reader, fields, "fixed", |data| value(data).ok_or("a date is no value"));
+    let mut fixed =
+        entries(reader, fields, "fixed", |data| value(data).ok_or("a date is no value"));
     if fields.given("duration") {
         let node = fields.time("duration")?;
-        fixed
-            .push(("duration".to_owned(), Value::String(evenkeel_core::settings::quantity::time_text(node))));
+        fixed.push((
+            "duration".to_owned(),
+            Value::String(evenkeel_core::settings::quantity::time_text(node)),
+        ));
     }
     let measures = entries(reader, fields, "measure", |data| {
         data.as_text().map(str::to_owned).ok_or("expected an expression in quotes")
@@ -286,7 +294,9 @@ fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
         );
         return None;
     };
-    let put = vary.foreign("put").map_or(Some(Vec::new()), |node| puts(reader, vary, node, values.len()))?;
+    let put = vary
+        .foreign("put")
+        .map_or(Some(Vec::new()), |node| puts(reader, vary, node, values.len()))?;
     Some(Axis {
         label: vary.text("label").unwrap_or(&name).to_owned(),
         name,
@@ -297,11 +307,18 @@ fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
 }
 
 /// What each of so many values puts.
-fn puts(reader: &mut Reader, vary: &Fields, node: &Node, values: usize) -> Option<Vec<Vec<(String, Value)>>> {
+fn puts(
+    reader: &mut Reader,
+    vary: &Fields,
+    node: &Node,
+    values: usize,
+) -> Option<Vec<Vec<(String, Value)>>> {
     let table = |item: &Node| match &item.data {
-        Data::Table(table) => {
-            table.entries.iter().map(|entry| Some((entry.name.clone(), value(&entry.value.data)?))).collect()
-        }
+        Data::Table(table) => table
+            .entries
+            .iter()
+            .map(|entry| Some((entry.name.clone(), value(&entry.value.data)?)))
+            .collect(),
         _ => None,
     };
     let each: Option<Vec<_>> = match &node.data {
@@ -309,8 +326,9 @@ fn puts(reader: &mut Reader, vary: &Fields, node: &Node, values: usize) -> Optio
         _ => None,
     };
     if each.is_none() {
-        let message =
-            format!("expected a list of {values} tables, one for each value: paths in quotes, and values");
+        let message = format!(
+            "expected a list of {values} tables, one for each value: paths in quotes, and values"
+        );
         reader.fail(&node.at, vary.path_of("put"), message);
     }
     each
@@ -338,7 +356,12 @@ fn entries<T>(
     found
 }
 
-fn map(reader: &mut Reader, table: &Fields, axes: &[Axis], measures: &[(String, String)]) -> Option<MapSpec> {
+fn map(
+    reader: &mut Reader,
+    table: &Fields,
+    axes: &[Axis],
+    measures: &[(String, String)],
+) -> Option<MapSpec> {
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     let measure_names: Vec<&str> = measures.iter().map(|(name, _)| name.as_str()).collect();
     let mut known = |key: &str, names: &[&str]| {
@@ -372,5 +395,7 @@ fn map(reader: &mut Reader, table: &Fields, axes: &[Axis], measures: &[(String, 
 /// FNV-1a, 64 bits: tells whether something changed, no more.
 pub(crate) fn fnv(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

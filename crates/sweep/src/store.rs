@@ -47,7 +47,8 @@ pub(crate) struct Row {
     pub(crate) calls: Option<[f64; 3]>,
 }
 
-/// What a sweep is: written beside the tasks, so that they can be put together without the sweep's file.
+/// What a sweep is: written beside the tasks, so that they can be put together without the sweep's
+/// file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Manifest {
     format: String,
@@ -103,7 +104,8 @@ impl Manifest {
         let path = folder.join(MANIFEST);
         let fail = |what: String| SweepError::Read { path: path.clone(), what };
         let text = fs::read(&path).map_err(|error| fail(error.to_string()))?;
-        let manifest: Self = serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
+        let manifest: Self =
+            serde_json::from_slice(&text).map_err(|error| fail(error.to_string()))?;
         if manifest.format != "evenkeel-sweep" || manifest.version != VERSION {
             return Err(fail(format!(
                 "{} version {}; this program reads version {VERSION}",
@@ -119,7 +121,8 @@ impl Manifest {
     }
 }
 
-/// Begins with the number, so that folders list in order; ends with what stands for its content, so that a changed sweep takes nothing over.
+/// Begins with the number, so that folders list in order; ends with what stands for its content, so
+/// that a changed sweep takes nothing over.
 pub(crate) fn file_name(task: &Task) -> String {
     format!("{:06}-{:016x}.json", task.index, task.hash)
 }
@@ -130,7 +133,8 @@ pub(crate) fn read(path: &Path) -> Option<TaskResult> {
     (result.format == FORMAT && result.version == VERSION).then_some(result)
 }
 
-/// Writes a file so that it is there wholly or not at all, also if the machine stops or the disk is full.
+/// Writes a file so that it is there wholly or not at all, also if the machine stops or the disk is
+/// full.
 pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), SweepError> {
     let mut bytes = serde_json::to_vec(content).expect("plain data can be written as JSON");
     bytes.push(b'\n');

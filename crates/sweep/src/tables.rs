@@ -8,7 +8,8 @@ static SEED: Kind = Kind::Integer { min: 0, max: i64::MAX as u64, unit: "" };
 /// A whole sweep.
 pub static SWEEP: Section = Section {
     heading: "sweep.toml",
-    doc: "A scenario over a grid of parameters and seeds. Expectations and `without` entries of the scenario are left out; what is measured is said here.",
+    doc: "A scenario over a grid of parameters and seeds. Expectations and `without` entries of \
+          the scenario are left out; what is measured is said here.",
     own: &[
         Key::required("name", Kind::Text, "Its name, path-like."),
         Key::required("title", Kind::Text, "One line for headings."),
@@ -25,7 +26,8 @@ pub static SWEEP: Section = Section {
             "fixed",
             Kind::Foreign("a table: paths in the scenario and their values"),
             "nothing",
-            "What differs from the scenario in every run: paths in quotes, as in `vary.set`, and values as in the scenario. `step = []` takes all steps away.",
+            "What differs from the scenario in every run: paths in quotes, as in `vary.set`, and \
+             values as in the scenario. `step = []` takes all steps away.",
         ),
         Key::required(
             "vary",
@@ -36,14 +38,16 @@ pub static SWEEP: Section = Section {
             "measure",
             Kind::Foreign("a table: names and expressions"),
             "nothing but the rows of every class",
-            "Numbers formed of each run: expressions as in a scenario's `that`, without a comparison; `{ring}` stands for the value of the axis `ring`.",
+            "Numbers formed of each run: expressions as in a scenario's `that`, without a \
+             comparison; `{ring}` stands for the value of the axis `ring`.",
         ),
         Key::optional("map", Kind::Table(&MAP), "no map is drawn", "A heat map of a measure."),
         Key::optional(
             "chart",
             Kind::Tables { section: &CHART, min: 0, max: 20 },
             "no chart is drawn",
-            "Curves of a measure with 95 % intervals over seeds, and a table beside published values.",
+            "Curves of a measure with 95 % intervals over seeds, and a table beside published \
+             values.",
         ),
     ],
     parts: &[],
@@ -64,19 +68,23 @@ pub static VARY: Section = Section {
             "set",
             Kind::List(&Kind::Text),
             "nothing",
-            "What it sets: a path of keys in the scenario, `[name]` choosing from a list by name or port: \
-                  `router[r1].config.link[sink].ring.slots`, `traffic[from-h1].rate`. Several paths get the same value.",
+            "What it sets: a path of keys in the scenario, `[name]` choosing from a list by name \
+             or port: \
+                  `router[r1].config.link[sink].ring.slots`, `traffic[from-h1].rate`. Several \
+                  paths get the same value.",
         ),
         Key::required(
             "values",
             Kind::Foreign("a list of values as in the scenario"),
-            "Its values, as in the scenario; with `put`, or where only what is measured differs, any names or numbers.",
+            "Its values, as in the scenario; with `put`, or where only what is measured differs, \
+             any names or numbers.",
         ),
         Key::optional(
             "put",
             Kind::Foreign("a list of tables: paths in the scenario and their values"),
             "nothing",
-            "What each value stands for: a table for each, of paths in quotes, as in `set`, and values as in the scenario.",
+            "What each value stands for: a table for each, of paths in quotes, as in `set`, and \
+             values as in the scenario.",
         ),
     ],
     parts: &[],
@@ -89,7 +97,12 @@ pub static MAP: Section = Section {
     own: &[
         Key::required("x", Kind::Name(40), "The axis that runs to the right."),
         Key::required("y", Kind::Name(40), "The axis that runs up."),
-        Key::optional("panels", Kind::Name(40), "one panel", "The axis with a panel for each value."),
+        Key::optional(
+            "panels",
+            Kind::Name(40),
+            "one panel",
+            "The axis with a panel for each value.",
+        ),
         Key::required("value", Kind::Name(40), "The measure that is drawn."),
         Key::optional("label", Kind::Text, "the measure's name", "What the drawing calls it."),
         Key::defaulted(
@@ -98,7 +111,12 @@ pub static MAP: Section = Section {
             "0",
             "The value at the light end of the colours.",
         ),
-        Key::defaulted("high", Kind::Number { min: -1e12, max: 1e12 }, "1", "The value at the dark end."),
+        Key::defaulted(
+            "high",
+            Kind::Number { min: -1e12, max: 1e12 },
+            "1",
+            "The value at the dark end.",
+        ),
         Key::optional(
             "line",
             Kind::Name(40),
@@ -113,17 +131,33 @@ pub static MAP: Section = Section {
 /// `[[chart]]`.
 pub static CHART: Section = Section {
     heading: "[[chart]]",
-    doc: "A curve of a measure for each value of an axis, with the mean over seeds, its 95 % interval after Student, and each seed as a dot.",
+    doc: "A curve of a measure for each value of an axis, with the mean over seeds, its 95 % \
+          interval after Student, and each seed as a dot.",
     own: &[
-        Key::required("name", Kind::Name(40), "Names the files: `chart-NAME.svg`, `chart-NAME.html`."),
+        Key::required(
+            "name",
+            Kind::Name(40),
+            "Names the files: `chart-NAME.svg`, `chart-NAME.html`.",
+        ),
         Key::required("title", Kind::Text, "One line for headings."),
-        Key::defaulted("notes", Kind::Text, "\"\"", "What the reader must know, besides the sweep's notes."),
+        Key::defaulted(
+            "notes",
+            Kind::Text,
+            "\"\"",
+            "What the reader must know, besides the sweep's notes.",
+        ),
         Key::required(
             "x",
             Kind::Name(40),
-            "The axis that runs to the right: at its place if all its values are numbers, else side by side.",
+            "The axis that runs to the right: at its place if all its values are numbers, else \
+             side by side.",
         ),
-        Key::optional("curves", Kind::Name(40), "one curve", "The axis with a curve for each value."),
+        Key::optional(
+            "curves",
+            Kind::Name(40),
+            "one curve",
+            "The axis with a curve for each value.",
+        ),
         Key::optional(
             "show",
             Kind::List(&Kind::Text),
@@ -168,9 +202,14 @@ pub static MARK: Section = Section {
         Key::required(
             "from",
             Kind::Text,
-            "The entry, as a scenario names it: `cross_protect.toml#fig4a`, in a folder `published/` beside or above this file.",
+            "The entry, as a scenario names it: `cross_protect.toml#fig4a`, in a folder \
+             `published/` beside or above this file.",
         ),
-        Key::required("number", Kind::Text, "The number in the entry: `weights[1]`, `standard.mean`."),
+        Key::required(
+            "number",
+            Kind::Text,
+            "The number in the entry: `weights[1]`, `standard.mean`.",
+        ),
         Key::optional(
             "half",
             Kind::Text,
@@ -205,7 +244,8 @@ pub static ALL: &[&Section] = &[&SWEEP, &VARY, &MAP, &CHART, &MARK];
 /// The reference of sweeps as Markdown.
 #[must_use]
 pub fn reference_markdown() -> String {
-    let intro = "Every key that a `sweep.toml` can hold. Every point of the grid is checked before anything runs. How sweeps are run, on one machine and on many: \
+    let intro = "Every key that a `sweep.toml` can hold. Every point of the grid is checked before \
+                 anything runs. How sweeps are run, on one machine and on many: \
                  [sweeps](sweeps.md).\n";
     evenkeel_settings::reference::markdown("Reference: sweep.toml", intro, ALL)
 }

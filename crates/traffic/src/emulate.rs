@@ -1,4 +1,5 @@
-//! A wire that is slow, long, lossy and untidy: rate, queue, propagation delay, jitter, loss, reordering.
+//! A wire that is slow, long, lossy and untidy: rate, queue, propagation delay, jitter, loss,
+//! reordering.
 //!
 //! ```text
 //!  send ─▶ loss ─▶ queue (bounded) ─▶ rate ─▶ delay + jitter ─▶ (some overtake) ─▶ arrival
@@ -13,8 +14,8 @@
 //! | loss | this part of the packets, drawn independently, never arrives |
 //! | reorder | this part of the packets, drawn independently, takes neither delay nor jitter, and so overtakes what is on its way |
 //!
-//! Integer arithmetic throughout. The element holds no packets: it tells when each arrives. Cost of a packet: constant, amortised; no
-//! allocation after construction.
+//! Integer arithmetic throughout. The element holds no packets: it tells when each arrives. Cost of
+//! a packet: constant, amortised; no allocation after construction.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -31,7 +32,8 @@ pub const WHOLE: u32 = 1_000_000_000;
 pub struct EmulatorConfig {
     /// Bits per second, 1 kbit/s to 1 Tbit/s; `None`: no packet takes time or waits.
     pub rate: Option<BitRate>,
-    /// Packets that may wait or be on the wire at once where there is a rate, 1 to 1 000 000; 0 stands for [`DEFAULT_QUEUE`].
+    /// Packets that may wait or be on the wire at once where there is a rate, 1 to 1 000 000; 0
+    /// stands for [`DEFAULT_QUEUE`].
     pub queue: u32,
     /// Propagation delay, up to an hour.
     pub delay: Nanos,
@@ -63,7 +65,9 @@ impl fmt::Display for EmulatorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate(rate) => write!(f, "rate {rate} is out of range: 1 kbit/s to 1 Tbit/s"),
-            Self::Queue(queue) => write!(f, "a queue of {queue} packets is out of range: 1 to 1000000"),
+            Self::Queue(queue) => {
+                write!(f, "a queue of {queue} packets is out of range: 1 to 1000000")
+            }
             Self::Delay(delay) => write!(f, "a delay of {delay} is out of range: 0 to 1 hour"),
             Self::Fraction(parts) => write!(f, "{parts} parts of {WHOLE} are more than all"),
         }
@@ -123,7 +127,9 @@ impl Emulator {
     /// # Errors
     /// A value outside of its range.
     pub fn new(config: EmulatorConfig, seed: u64, stream: u64) -> Result<Self, EmulatorError> {
-        if let Some(rate) = config.rate.filter(|rate| !(1_000..=1_000_000_000_000).contains(&rate.0)) {
+        if let Some(rate) =
+            config.rate.filter(|rate| !(1_000..=1_000_000_000_000).contains(&rate.0))
+        {
             return Err(EmulatorError::Rate(rate));
         }
         if config.queue > 1_000_000 {
@@ -132,12 +138,14 @@ impl Emulator {
         if let Some(time) = [config.delay, config.jitter].into_iter().find(|time| *time > HOUR) {
             return Err(EmulatorError::Delay(time));
         }
-        if let Some(parts) = [config.loss, config.reorder].into_iter().find(|parts| *parts > WHOLE) {
+        if let Some(parts) = [config.loss, config.reorder].into_iter().find(|parts| *parts > WHOLE)
+        {
             return Err(EmulatorError::Fraction(parts));
         }
         let queue = if config.queue == 0 { DEFAULT_QUEUE } else { config.queue };
         let config = EmulatorConfig { queue, ..config };
-        let departures = VecDeque::with_capacity(if config.rate.is_some() { queue as usize } else { 0 });
+        let departures =
+            VecDeque::with_capacity(if config.rate.is_some() { queue as usize } else { 0 });
         Ok(Self {
             config,
             dice: Dice::new(seed, stream),
@@ -149,7 +157,8 @@ impl Emulator {
         })
     }
 
-    /// A packet that takes `wire_len` on the wire is sent at `now`, which is not before that of an earlier call.
+    /// A packet that takes `wire_len` on the wire is sent at `now`, which is not before that of an
+    /// earlier call.
     pub fn send(&mut self, now: Nanos, wire_len: Bytes) -> Fate {
         self.counters.sent += 1;
         if self.happens(self.config.loss) {
@@ -167,7 +176,8 @@ impl Emulator {
         }
         let mut at = left.saturating_add(self.config.delay);
         if self.config.jitter > Nanos::ZERO {
-            at = at.saturating_add(Nanos(self.dice.within(0..self.config.jitter.0.saturating_add(1))));
+            at = at
+                .saturating_add(Nanos(self.dice.within(0..self.config.jitter.0.saturating_add(1))));
         }
         self.latest = self.latest.max(at);
         Fate::Arrives(self.latest)
@@ -202,7 +212,8 @@ impl Emulator {
             self.free = now;
             self.owed = 0;
         }
-        // What the last packet was told too late is taken off this one. Frames are shorter than 2^31 bytes, and what is owed is below the rate.
+        // What the last packet was told too late is taken off this one. Frames are shorter than
+        // 2^31 bytes, and what is owed is below the rate.
         let bits = wire_len.0.saturating_mul(BYTE);
         let time = bits.saturating_sub(self.owed).div_ceil(rate.0);
         self.owed = (time * rate.0 + self.owed).saturating_sub(bits);
@@ -237,7 +248,8 @@ mod tests {
     fn the_rate_is_exact_and_the_queue_bounded() {
         // 64 bytes at 3 Gbit/s: 170.666... ns.
         let rate = Some(BitRate(3_000_000_000));
-        let mut wire = wire(EmulatorConfig { rate, queue: 3_000, delay: Nanos(1_000), ..Default::default() });
+        let mut wire =
+            wire(EmulatorConfig { rate, queue: 3_000, delay: Nanos(1_000), ..Default::default() });
         for n in 1..=3_000u64 {
             assert_eq!(arrival(wire.send(Nanos::ZERO, Bytes(64))), 1_000 + (n * 512).div_ceil(3));
         }
@@ -254,7 +266,8 @@ mod tests {
     fn jitter_keeps_order_and_reordering_does_not() {
         let (delay, jitter) = (Nanos::from_millis(5), Nanos::from_millis(2));
         let mut tidy = wire(EmulatorConfig { delay, jitter, ..Default::default() });
-        let times: Vec<_> = (0..2_000).map(|n| arrival(tidy.send(Nanos(n * 100_000), Bytes(100)))).collect();
+        let times: Vec<_> =
+            (0..2_000).map(|n| arrival(tidy.send(Nanos(n * 100_000), Bytes(100)))).collect();
         assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
         let late: Vec<_> = times.iter().zip(0..).map(|(at, n)| at - n * 100_000).collect();
         assert!(late.iter().all(|late| (5_000_000..=7_000_000).contains(late)));

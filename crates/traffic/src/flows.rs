@@ -1,4 +1,5 @@
-//! Flows that come and go: exponential gaps between them, sizes of a distribution, each sent at its own constant rate.
+//! Flows that come and go: exponential gaps between them, sizes of a distribution, each sent at its
+//! own constant rate.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -20,7 +21,8 @@ use crate::source::SourceError;
 /// What [`FlowArrivals`] are made from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlowsConfig {
-    /// Bits of IP packets per second that all flows offer together, on average: 1 bit/s to 1 Tbit/s.
+    /// Bits of IP packets per second that all flows offer together, on average: 1 bit/s to 1
+    /// Tbit/s.
     pub load: BitRate,
     /// Mean of the flows' sizes, in bytes of IP packets, 1 to 2^40.
     pub mean_size: Bytes,
@@ -55,8 +57,8 @@ pub struct FlowEmission {
     pub last: bool,
 }
 
-/// When flows begin and how long they are: what [`FlowArrivals`] sends as packets, and others as connections. Of the configuration,
-/// `peak`, `ip_len` and `min_len` do not matter here.
+/// When flows begin and how long they are: what [`FlowArrivals`] sends as packets, and others as
+/// connections. Of the configuration, `peak`, `ip_len` and `min_len` do not matter here.
 #[derive(Clone, Debug)]
 pub struct Beginnings {
     config: FlowsConfig,
@@ -84,7 +86,9 @@ impl Beginnings {
     /// # Errors
     /// A value outside of its range.
     pub fn new(config: FlowsConfig) -> Result<Self, SourceError> {
-        if let Some(rate) = [config.load, config.peak].into_iter().find(|r| r.0 == 0 || r.0 > MAX_RATE) {
+        if let Some(rate) =
+            [config.load, config.peak].into_iter().find(|r| r.0 == 0 || r.0 > MAX_RATE)
+        {
             return Err(SourceError::Rate(rate));
         }
         if config.ip_len.0 == 0 || config.ip_len.0 > 65_535 || config.min_len > config.ip_len {
@@ -106,7 +110,8 @@ impl Beginnings {
         // Below 2^73 times a variate that is below 2^40 with a probability of all but e^-256.
         let sum = self.rest + gap.saturating_mul(u128::from(self.dice.exponential()));
         self.rest = sum % parts;
-        self.begins = self.begins.saturating_add(Nanos(u64::try_from(sum / parts).unwrap_or(u64::MAX)));
+        self.begins =
+            self.begins.saturating_add(Nanos(u64::try_from(sum / parts).unwrap_or(u64::MAX)));
     }
 }
 
@@ -233,12 +238,16 @@ mod tests {
     #[test]
     fn short_rests_are_filled_up_and_ranges_kept() {
         let rest = FlowsConfig { mean_size: Bytes(2_010), ..config() };
-        let lengths: Vec<_> = all(rest).iter().filter(|p| p.flow == 5).map(|p| p.ip_len.0).collect();
+        let lengths: Vec<_> =
+            all(rest).iter().filter(|p| p.flow == 5).map(|p| p.ip_len.0).collect();
         assert_eq!(lengths, [1_000, 1_000, 72]);
         assert!(FlowArrivals::new(FlowsConfig { load: BitRate(0), ..config() }).is_err());
         assert!(
-            FlowArrivals::new(FlowsConfig { sizes: Sizes::Pareto { shape_milli: 1_000 }, ..config() })
-                .is_err()
+            FlowArrivals::new(FlowsConfig {
+                sizes: Sizes::Pareto { shape_milli: 1_000 },
+                ..config()
+            })
+            .is_err()
         );
     }
 }

@@ -1,10 +1,12 @@
 //! Traffic sources as state machines: when to send what, without sockets.
 //!
-//! A [`Source`] says when the next packet of a flow is due and how long it is. It reads no clock and opens no socket:
-//! real senders sleep until [`Emission::at`], simulated ones put it into their event list, and both send the same packets.
+//! A [`Source`] says when the next packet of a flow is due and how long it is. It reads no clock
+//! and opens no socket: real senders sleep until [`Emission::at`], simulated ones put it into their
+//! event list, and both send the same packets.
 //!
-//! All arithmetic is in integers, including the exponential variates ([`random::Dice::exponential`]), so a schedule
-//! follows from its seed alone and is the same, bit for bit, on every machine.
+//! All arithmetic is in integers, including the exponential variates
+//! ([`random::Dice::exponential`]), so a schedule follows from its seed alone and is the same, bit
+//! for bit, on every machine.
 //!
 //! ```
 //! use evenkeel_core::{BitRate, Bytes, Nanos};

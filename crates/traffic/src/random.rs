@@ -5,10 +5,12 @@
 //! | U, uniform on [0, 1) | 64-bit fraction, value / 2^64 | – |
 //! | E, exponential with mean 1 | `u64`, 32 bits before and 32 after the point | – |
 //!
-//! Exponential variates come from von Neumann's comparison method (J. von Neumann, "Various techniques used in connection
-//! with random digits", 1951, the last section): it only compares uniform numbers, so no logarithm is taken and nothing depends on a platform's
-//! mathematical library. Let u1 > u2 > ... > un be the longest falling run at the head of a series of uniforms; if n is odd, the answer is u1 plus the number of
-//! tries that failed before; else the try has failed. On average 4.3 uniforms per variate.
+//! Exponential variates come from von Neumann's comparison method (J. von Neumann, "Various
+//! techniques used in connection with random digits", 1951, the last section): it only compares
+//! uniform numbers, so no logarithm is taken and nothing depends on a platform's mathematical
+//! library. Let u1 > u2 > ... > un be the longest falling run at the head of a series of uniforms;
+//! if n is odd, the answer is u1 plus the number of tries that failed before; else the try has
+//! failed. On average 4.3 uniforms per variate.
 
 use core::ops::Range;
 
@@ -23,7 +25,8 @@ pub const ONE: u64 = 1 << 32;
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The numbers of `seed` on `stream`. Streams of one seed are independent: give each source its own.
+    /// The numbers of `seed` on `stream`. Streams of one seed are independent: give each source its
+    /// own.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -36,7 +39,8 @@ impl Dice {
         self.0.next_u64()
     }
 
-    /// A whole number of `range`, uniform within 2^-64 of `range`'s length; `range.start` if it is empty.
+    /// A whole number of `range`, uniform within 2^-64 of `range`'s length; `range.start` if it is
+    /// empty.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         let length = range.end.saturating_sub(range.start);
         range.start + ((u128::from(self.fraction()) * u128::from(length)) >> 64) as u64

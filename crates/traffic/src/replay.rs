@@ -16,8 +16,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Sends `packets` (time, IP length) with the gaps they were recorded with, the first at `start`, none at `stop` or after. Where the
-    /// recording goes back in time, packets go at once.
+    /// Sends `packets` (time, IP length) with the gaps they were recorded with, the first at
+    /// `start`, none at `stop` or after. Where the recording goes back in time, packets go at once.
     #[must_use]
     pub fn new(packets: Vec<(Nanos, Bytes)>, start: Nanos, stop: Nanos) -> Self {
         let first = packets.first().map_or(Nanos::ZERO, |(at, _)| *at);

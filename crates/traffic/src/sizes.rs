@@ -5,9 +5,11 @@
 //! | Pareto, shape α | m exp(E / α), E exponential: the inverse of its distribution function | m α / (α − 1) |
 //! | lognormal, shape σ | m exp(σ N), N normal | m exp(σ² / 2) |
 //!
-//! The scale m follows from the mean asked for. E is exact ([`Dice::exponential`]). |N| is drawn by rejection from E, accepted if a second exponential
-//! exceeds (E − 1)² / 2 (H. Kahn, "Applications of Monte Carlo", RAND RM-1237, 1956): exact, too. exp is 2^x in fixed point: the whole part is a
-//! shift, each bit of the fraction a multiplication by a constant 2^(2^-k) that is found by integer square roots. Relative error below 2^-30.
+//! The scale m follows from the mean asked for. E is exact ([`Dice::exponential`]). |N| is drawn by
+//! rejection from E, accepted if a second exponential exceeds (E − 1)² / 2 (H. Kahn, "Applications
+//! of Monte Carlo", RAND RM-1237, 1956): exact, too. exp is 2^x in fixed point: the whole part is a
+//! shift, each bit of the fraction a multiplication by a constant 2^(2^-k) that is found by integer
+//! square roots. Relative error below 2^-30.
 
 use evenkeel_core::Bytes;
 
@@ -20,8 +22,8 @@ pub enum Sizes {
     Fixed,
     /// Pareto: few flows carry most bytes.
     Pareto {
-        /// Shape α in thousandths, 1 001 to 100 000. Up to 2 the variance is infinite; near 1 the mean of any sample is far below that
-        /// of the distribution.
+        /// Shape α in thousandths, 1 001 to 100 000. Up to 2 the variance is infinite; near 1 the
+        /// mean of any sample is far below that of the distribution.
         shape_milli: u32,
     },
     /// Lognormal.
@@ -50,12 +52,14 @@ impl Sizes {
                 let shape = i128::from(shape_milli);
                 let exponent = i128::from(dice.exponential()) * 1_000 / shape;
                 // Two factors of at most 2^48 and 2^64.
-                let scale = u128::from(mean.0) * (u128::from(shape_milli) - 1_000) / u128::from(shape_milli);
+                let scale = u128::from(mean.0) * (u128::from(shape_milli) - 1_000)
+                    / u128::from(shape_milli);
                 scale * u128::from(exp(exponent))
             }
             Self::Lognormal { shape_milli } => {
                 let shape = i128::from(shape_milli);
-                let exponent = normal(dice) * shape / 1_000 - i128::from(ONE) * shape * shape / 2_000_000;
+                let exponent =
+                    normal(dice) * shape / 1_000 - i128::from(ONE) * shape * shape / 2_000_000;
                 u128::from(mean.0) * u128::from(exp(exponent))
             }
         };

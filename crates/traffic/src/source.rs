@@ -18,7 +18,8 @@ use crate::sizes::Sizes;
 /// One packet to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Emission {
-    /// When. Never before the one before it. In the past if the caller has fallen behind: then send at once.
+    /// When. Never before the one before it. In the past if the caller has fallen behind: then send
+    /// at once.
     pub at: Nanos,
     /// Length of the IP packet, header included.
     pub ip_len: Bytes,
@@ -31,8 +32,9 @@ pub struct Emission {
 pub enum Process {
     /// Constant bit rate.
     Cbr {
-        /// Each packet comes up to this much of the spacing late, in millionths (0 to 1 000 000). Breaks the phase effects by
-        /// which one of two equal sources takes a whole drop-tail queue.
+        /// Each packet comes up to this much of the spacing late, in millionths (0 to 1 000 000).
+        /// Breaks the phase effects by which one of two equal sources takes a whole drop-tail
+        /// queue.
         jitter_ppm: u32,
     },
     /// A Poisson process.
@@ -59,15 +61,16 @@ pub struct SourceConfig {
     pub start: Nanos,
     /// No packet at or after.
     pub stop: Nanos,
-    /// Whether the first packet comes at a random part of the spacing after `start` rather than at `start`
-    /// (constant bit rate and on-off).
+    /// Whether the first packet comes at a random part of the spacing after `start` rather than at
+    /// `start` (constant bit rate and on-off).
     pub random_phase: bool,
-    /// A packet that is this much overdue when [`Source::next`] is called is left out, not sent in a burst with all others.
-    /// `Nanos::MAX`: all are sent.
+    /// A packet that is this much overdue when [`Source::next`] is called is left out, not sent in
+    /// a burst with all others. `Nanos::MAX`: all are sent.
     pub catch_up: Nanos,
     /// Seed of the run.
     pub seed: u64,
-    /// Number of this source within the run; sources of one seed with different numbers are independent.
+    /// Number of this source within the run; sources of one seed with different numbers are
+    /// independent.
     pub stream: u64,
 }
 
@@ -100,7 +103,8 @@ pub enum SourceError {
     Jitter(u32),
     /// Bursts of an on-off source have no length.
     NoBurst,
-    /// The mean size of flows is not within 1 byte to 1 TiB, or the shape of their distribution is out of its range.
+    /// The mean size of flows is not within 1 byte to 1 TiB, or the shape of their distribution is
+    /// out of its range.
     FlowSize(Bytes, Sizes),
 }
 
@@ -108,14 +112,17 @@ impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate(rate) => write!(f, "rate {rate} is out of range: 1 bit/s to 1000 Gbit/s"),
-            Self::Length(length) => write!(f, "packet length {length} is out of range: 1 to 65535 B"),
+            Self::Length(length) => {
+                write!(f, "packet length {length} is out of range: 1 to 65535 B")
+            }
             Self::Jitter(ppm) => {
                 write!(f, "jitter of {ppm} millionths of the spacing is out of range: 0 to 1000000")
             }
             Self::FlowSize(mean, sizes) => {
                 write!(
                     f,
-                    "flows of {mean} on average, {sizes:?}: the mean is 1 B to 1 TiB, shapes of Pareto 1.001 to 100, of lognormal 0 to 4"
+                    "flows of {mean} on average, {sizes:?}: the mean is 1 B to 1 TiB, shapes of \
+                     Pareto 1.001 to 100, of lognormal 0 to 4"
                 )
             }
             Self::NoBurst => f.write_str("an on-off source needs a mean on time above zero"),
@@ -125,10 +132,12 @@ impl fmt::Display for SourceError {
 
 impl core::error::Error for SourceError {}
 
-/// Highest rate of a source: bits times nanoseconds per second stay far from the end of the number range.
+/// Highest rate of a source: bits times nanoseconds per second stay far from the end of the number
+/// range.
 const MAX_RATE: u64 = 1_000_000_000_000;
 
-/// A point in time that advances by fractions of a nanosecond which are never lost: `nanos + rest / parts`.
+/// A point in time that advances by fractions of a nanosecond which are never lost:
+/// `nanos + rest / parts`.
 #[derive(Clone, Copy, Debug)]
 struct ExactClock {
     nanos: u64,
@@ -181,7 +190,8 @@ impl Source {
             Process::OnOff { mean_on: Nanos::ZERO, .. } => return Err(SourceError::NoBurst),
             _ => {}
         }
-        // Times are counted in 1 / (rate x 2^32) ns: both L / r and its product with an exponential variate are whole numbers there.
+        // Times are counted in 1 / (rate x 2^32) ns: both L / r and its product with an exponential
+        // variate are whole numbers there.
         let parts = u128::from(config.rate.0) << 32;
         let spacing = (u128::from(config.ip_len.0) * 8 * 1_000_000_000) << 32;
         let mut source = Self {
@@ -208,8 +218,9 @@ impl Source {
 
     /// The next packet; `None` when the source has stopped, and from then on.
     ///
-    /// `now` only matters to a caller that has fallen behind: packets overdue by more than `catch_up` are left out and counted
-    /// by [`Source::skipped`]. A caller that is never late gets the same packets whatever `now` it gives.
+    /// `now` only matters to a caller that has fallen behind: packets overdue by more than
+    /// `catch_up` are left out and counted by [`Source::skipped`]. A caller that is never late gets
+    /// the same packets whatever `now` it gives.
     pub fn next(&mut self, now: Nanos) -> Option<Emission> {
         while !self.stopped {
             let at = self.due_time();
@@ -263,7 +274,8 @@ impl Source {
                         let off = self.exponential_time(mean_off);
                         self.silence = self.silence.saturating_add(off);
                     }
-                    // A burst that rounds to nothing would be drawn again for ever at the end of time.
+                    // A burst that rounds to nothing would be drawn again for ever at the end of
+                    // time.
                     let on = self.exponential_time(mean_on).max(Nanos(1));
                     self.burst_end = self.burst_end.saturating_add(on);
                     if self.burst_end == Nanos::MAX {

@@ -5,7 +5,10 @@ use evenkeel_traffic::{Process, Source, SourceConfig, SourceError};
 use proptest::prelude::*;
 
 fn cbr(rate: u64, ip_len: u64, jitter_ppm: u32, seed: u64) -> SourceConfig {
-    SourceConfig { seed, ..SourceConfig::new(Process::Cbr { jitter_ppm }, BitRate(rate), Bytes(ip_len)) }
+    SourceConfig {
+        seed,
+        ..SourceConfig::new(Process::Cbr { jitter_ppm }, BitRate(rate), Bytes(ip_len))
+    }
 }
 
 fn times(config: SourceConfig, count: usize) -> Vec<u64> {
@@ -48,7 +51,8 @@ fn poisson_packets_come_at_the_mean_rate_with_exponential_gaps() {
     let times = times(config, 200_001);
     let mean = times[200_000] as f64 / 200_001.0;
     assert!((mean / 100_000.0 - 1.0).abs() < 0.01, "mean gap {mean} ns");
-    // Of an exponential distribution 63.2 % of the gaps are below the mean; of constant spacing with jitter about half.
+    // Of an exponential distribution 63.2 % of the gaps are below the mean; of constant spacing
+    // with jitter about half.
     let below = times.windows(2).filter(|w| w[1] - w[0] < 100_000).count() as f64 / 200_000.0;
     assert!((below - 0.632).abs() < 0.005, "{below}");
 }
@@ -56,7 +60,10 @@ fn poisson_packets_come_at_the_mean_rate_with_exponential_gaps() {
 #[test]
 fn bursts_run_at_the_full_rate_and_the_average_follows_the_duty_cycle() {
     let config = SourceConfig {
-        process: Process::OnOff { mean_on: Nanos::from_millis(10), mean_off: Nanos::from_millis(30) },
+        process: Process::OnOff {
+            mean_on: Nanos::from_millis(10),
+            mean_off: Nanos::from_millis(30),
+        },
         ..cbr(100_000_000, 1250, 0, 5)
     };
     let times = times(config, 400_000);
@@ -70,8 +77,11 @@ fn bursts_run_at_the_full_rate_and_the_average_follows_the_duty_cycle() {
 
 #[test]
 fn a_caller_that_slept_leaves_out_what_is_too_old_and_counts_it() {
-    let config =
-        SourceConfig { random_phase: false, catch_up: Nanos::from_millis(1), ..cbr(80_000_000, 1000, 0, 1) };
+    let config = SourceConfig {
+        random_phase: false,
+        catch_up: Nanos::from_millis(1),
+        ..cbr(80_000_000, 1000, 0, 1)
+    };
     let mut source = Source::new(config).expect("a valid source"); // every 100 us
     let first = source.next(Nanos::ZERO).expect("it never stops");
     assert_eq!((first.at, first.seq), (Nanos::ZERO, 0));
@@ -90,7 +100,10 @@ fn wrong_values_are_refused_with_their_range() {
     let fast = BitRate(1_000_000_000_001);
     assert_eq!(refused(SourceConfig { rate: fast, ..good }), SourceError::Rate(fast));
     assert_eq!(refused(SourceConfig { ip_len: Bytes(0), ..good }), SourceError::Length(Bytes(0)));
-    assert_eq!(refused(SourceConfig { ip_len: Bytes(65_536), ..good }), SourceError::Length(Bytes(65_536)));
+    assert_eq!(
+        refused(SourceConfig { ip_len: Bytes(65_536), ..good }),
+        SourceError::Length(Bytes(65_536))
+    );
     let process = Process::Cbr { jitter_ppm: 1_000_001 };
     assert_eq!(refused(SourceConfig { process, ..good }), SourceError::Jitter(1_000_001));
     let process = Process::OnOff { mean_on: Nanos::ZERO, mean_off: Nanos::ZERO };
@@ -111,7 +124,8 @@ proptest! {
     /// At any time the bits sent are those of the rate, to within a packet: counted, not averaged.
     #[test]
     fn constant_rate_is_exact_at_every_packet(
-        rate in 1_000u64..=1_000_000_000_000, ip_len in 1u64..=65_535, jitter_ppm in 0u32..=1_000_000,
+        rate in 1_000u64..=1_000_000_000_000, ip_len in 1u64..=65_535,
+            jitter_ppm in 0u32..=1_000_000,
         seed: u64, phase: bool, count in 2usize..400,
     ) {
         let config = SourceConfig { random_phase: phase, ..cbr(rate, ip_len, jitter_ppm, seed) };
@@ -120,15 +134,18 @@ proptest! {
         for (k, at) in times.iter().enumerate() {
             let nominal = k as f64 * spacing;
             let ahead = nominal - *at as f64;
-            // Phase and jitter add up to less than two spacings; flooring takes at most a nanosecond.
+            // Phase and jitter add up to less than two spacings; flooring takes at most a
+            // nanosecond.
             prop_assert!(ahead <= 1.0 + nominal * 1e-12, "packet {k} is {ahead} ns early");
-            prop_assert!(ahead >= -2.0 * spacing - 1.0 - nominal * 1e-12, "packet {k} is {ahead} ns late");
+            prop_assert!(ahead >= -2.0 * spacing - 1.0 - nominal * 1e-12, "packet {k} is {ahead} \
+                                                            ns late");
         }
     }
 
     #[test]
     fn order_numbers_limits_and_repetition(
-        process in processes(), rate in 1_000_000u64..=1_000_000_000, ip_len in 20u64..=9_000, seed: u64,
+        process in processes(), rate in 1_000_000u64..=1_000_000_000, ip_len in 20u64..=9_000,
+            seed: u64,
         start in 0u64..1_000_000_000, length in 0u64..20_000_000,
     ) {
         let config = SourceConfig {

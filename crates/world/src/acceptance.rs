@@ -1,8 +1,11 @@
-//! Acceptance delays, as the sources of flows see them: how long a flow knocks before the first of its packets gets through.
+//! Acceptance delays, as the sources of flows see them: how long a flow knocks before the first of
+//! its packets gets through.
 //!
-//! The delay of a flow is the time from its first packet to the first packet that arrives, both as they were *sent*: what the network does to
-//! a packet that it lets in does not count, and a flow whose first packet gets through has waited for nothing. Its resolution is the spacing
-//! of the flow's packets. When the layout of the network changes every flow knocks anew; what is measured then is its switchover time.
+//! The delay of a flow is the time from its first packet to the first packet that arrives, both as
+//! they were *sent*: what the network does to a packet that it lets in does not count, and a flow
+//! whose first packet gets through has waited for nothing. Its resolution is the spacing of the
+//! flow's packets. When the layout of the network changes every flow knocks anew; what is measured
+//! then is its switchover time.
 
 use std::collections::HashMap;
 
@@ -13,7 +16,8 @@ use crate::HostDelays;
 /// The flows of one `[[traffic]]`, told apart by a number that their ports give.
 #[derive(Clone, Debug, Default)]
 pub struct Acceptance {
-    /// When a flow's first packet was sent; `None`: one has got through. Looked up only, so that its order does not matter.
+    /// When a flow's first packet was sent; `None`: one has got through. Looked up only, so that
+    /// its order does not matter.
     flows: HashMap<u64, Option<Nanos>>,
     waiting: u64,
     delays: HostDelays,

@@ -17,7 +17,8 @@ pub struct Arrived {
     pub repeated: u64,
     /// From the sender's stamp to the kernel of the receiving host.
     pub delays: HostDelays,
-    /// Flows that got through for the first time, or anew, and how long they waited; `None` where nobody looked.
+    /// Flows that got through for the first time, or anew, and how long they waited; `None` where
+    /// nobody looked.
     pub accepted: Option<HostDelays>,
     /// Flows of which nothing has got through at the end of the window.
     pub waiting: u64,
@@ -51,7 +52,8 @@ impl HostDelays {
 
     /// As results carry them.
     pub fn told(&self) -> Delays {
-        let buckets = self.histogram.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect();
+        let buckets =
+            self.histogram.buckets().map(|(index, n)| (Histogram::bounds(index).0.0, n)).collect();
         Delays { count: self.count, sum_ns: self.sum.0, max_ns: self.max.0, buckets }
     }
 }

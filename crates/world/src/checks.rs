@@ -8,7 +8,11 @@ pub fn conservation(snapshot: &Snapshot) -> Vec<String> {
     let ports = snapshot.ports.iter().filter_map(port_identity);
     let links = snapshot.links.iter().filter_map(link_identity);
     let admissions = snapshot.links.iter().flat_map(admission_identities);
-    ports.chain(links).chain(admissions).map(|text| format!("router {}: {text}", snapshot.router)).collect()
+    ports
+        .chain(links)
+        .chain(admissions)
+        .map(|text| format!("router {}: {text}", snapshot.router))
+        .collect()
 }
 
 fn port_identity(port: &PortSnapshot) -> Option<String> {
@@ -32,14 +36,16 @@ fn link_identity(link: &LinkSnapshot) -> Option<String> {
     }
     (offered != sent + dropped + queued + link.in_ring).then(|| {
         format!(
-            "link {}: in {offered} != sent {sent} + dropped {dropped} + queued {queued} + in the ring {}",
+            "link {}: in {offered} != sent {sent} + dropped {dropped} + queued {queued} + in the \
+             ring {}",
             link.port, link.in_ring
         )
     })
 }
 
-/// What the admission of a link decided upon it let pass, sent elsewhere or refused; and what it refused its classes dropped, reason by reason. They
-/// may have dropped more: counters of an admission begin anew when it is replaced.
+/// What the admission of a link decided upon it let pass, sent elsewhere or refused; and what it
+/// refused its classes dropped, reason by reason. They may have dropped more: counters of an
+/// admission begin anew when it is replaced.
 fn admission_identities(link: &LinkSnapshot) -> Vec<String> {
     let Some(admission) = &link.admission else { return Vec::new() };
     let passed: u64 = admission.passed.values().sum();
@@ -47,27 +53,37 @@ fn admission_identities(link: &LinkSnapshot) -> Vec<String> {
     let mut wrong = Vec::new();
     if admission.packets != passed + refused + admission.diverted_packets {
         wrong.push(format!(
-            "link {}: admission decided upon {} != passed {passed} + refused {refused} + diverted {}",
+            "link {}: admission decided upon {} != passed {passed} + refused {refused} + diverted \
+             {}",
             link.port, admission.packets, admission.diverted_packets
         ));
     }
     for (reason, refused) in &admission.refused {
         let dropped: u64 = link.classes.iter().filter_map(|class| class.dropped.get(reason)).sum();
         if dropped < *refused {
-            wrong.push(format!("link {}: refused {refused} as {reason}, but dropped {dropped}", link.port));
+            wrong.push(format!(
+                "link {}: refused {refused} as {reason}, but dropped {dropped}",
+                link.port
+            ));
         }
     }
     wrong
 }
 
-/// Everything that a router dropped or lost between two snapshots, whatever the reason and wherever.
+/// Everything that a router dropped or lost between two snapshots, whatever the reason and
+/// wherever.
 pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
     let total = |snapshot: &Snapshot| {
         let ports = snapshot.ports.iter().map(|port| {
-            port.ring_loss + port.dropped.values().sum::<u64>() + port.tx_dropped.values().sum::<u64>()
+            port.ring_loss
+                + port.dropped.values().sum::<u64>()
+                + port.tx_dropped.values().sum::<u64>()
         });
-        let links =
-            snapshot.links.iter().flat_map(|link| &link.classes).map(|c| c.dropped.values().sum::<u64>());
+        let links = snapshot
+            .links
+            .iter()
+            .flat_map(|link| &link.classes)
+            .map(|c| c.dropped.values().sum::<u64>());
         ports.chain(links).sum::<u64>()
     };
     total(later).saturating_sub(total(earlier))
@@ -87,8 +103,12 @@ mod tests {
             queued_packets: 6,
             ..ClassSnapshot::default()
         };
-        let link =
-            LinkSnapshot { port: "sink".into(), in_ring: 4, classes: vec![class], ..LinkSnapshot::default() };
+        let link = LinkSnapshot {
+            port: "sink".into(),
+            in_ring: 4,
+            classes: vec![class],
+            ..LinkSnapshot::default()
+        };
         let port = PortSnapshot {
             counts: PortCounts {
                 rx_packets: 110,
@@ -104,7 +124,11 @@ mod tests {
         assert_eq!(conservation(&good), Vec::<String>::new());
         let mut bad = good.clone();
         bad.links[0].in_ring = 3;
-        assert!(conservation(&bad)[0].contains("link sink: in 100 != sent 80"), "{:?}", conservation(&bad));
+        assert!(
+            conservation(&bad)[0].contains("link sink: in 100 != sent 80"),
+            "{:?}",
+            conservation(&bad)
+        );
         let mut bad = good.clone();
         bad.ports[0].counts.rx_packets = 111;
         assert!(conservation(&bad)[0].contains("received 111"));
@@ -124,7 +148,10 @@ mod tests {
         admission.refused.insert("fair_rate_low".to_owned(), 8);
         let told = conservation(&refusing);
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("decided upon 107 != passed 99 + refused 8 + diverted 1"), "{told:?}");
+        assert!(
+            told[0].contains("decided upon 107 != passed 99 + refused 8 + diverted 1"),
+            "{told:?}"
+        );
         assert!(told[1].contains("refused 8 as fair_rate_low, but dropped 7"), "{told:?}");
     }
 }

@@ -1,7 +1,9 @@
-//! Demonstrations, and the first of them: the testbed of the LCT papers, the same load through several disciplines.
+//! Demonstrations, and the first of them: the testbed of the LCT papers, the same load through
+//! several disciplines.
 //!
-//! A demo is a set of scenario files, built in; each can also be run by itself with `evenkeel lab` and `evenkeel sim`. What both worlds show of it, and
-//! how, is here; what tells one demo from another is `Show`. The [other](crate::fairdrop_demo) is of FairDrop.
+//! A demo is a set of scenario files, built in; each can also be run by itself with `evenkeel lab`
+//! and `evenkeel sim`. What both worlds show of it, and how, is here; what tells one demo from
+//! another is `Show`. The [other](crate::fairdrop_demo) is of FairDrop.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +27,11 @@ pub(crate) struct BuiltIn {
 /// The file of the repository as a [`BuiltIn`] of this name.
 macro_rules! built_in {
     ($name:literal, $file:literal) => {
-        $crate::demo::BuiltIn { name: $name, file: $file, text: include_str!(concat!("../../../", $file)) }
+        $crate::demo::BuiltIn {
+            name: $name,
+            file: $file,
+            text: include_str!(concat!("../../../", $file)),
+        }
     };
 }
 pub(crate) use built_in;
@@ -153,7 +159,8 @@ impl Demo {
         self.runs.push(run);
     }
 
-    /// Prints the table on standard output, with what is to be seen in it unless `quiet`, and writes the report into `folder`.
+    /// Prints the table on standard output, with what is to be seen in it unless `quiet`, and
+    /// writes the report into `folder`.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -191,8 +198,14 @@ impl Demo {
 /// What is offered, and what each discipline was told.
 fn introduction(scenarios: &[(&str, Scenario)], world: World) -> String {
     let mut text = match world {
-        World::Lab => "Three hosts send to a sink through a router. Each is a network namespace of this machine; the packets are real.\n",
-        World::Sim => "Three hosts send to a sink through a router. All of it is simulated, in virtual time; the router's code is that of the real one.\n",
+        World::Lab => {
+            "Three hosts send to a sink through a router. Each is a network namespace of \
+                       this machine; the packets are real.\n"
+        }
+        World::Sim => {
+            "Three hosts send to a sink through a router. All of it is simulated, in \
+                       virtual time; the router's code is that of the real one.\n"
+        }
     }
     .to_owned();
     for traffic in &scenarios[0].1.traffic {
@@ -224,15 +237,18 @@ fn sentences(runs: &[Run], rate: BitRate) -> Vec<String> {
     let p50 = |run, name| Some(class(run, name)?.end_to_end?.p50_us / 1e3);
     let all = || -> Option<Vec<String>> {
         let mut said = vec![format!(
-            "FIFO knows no classes: video and bulk get {}, and voice loses {} of its packets although it sends so little.",
+            "FIFO knows no classes: video and bulk get {}, and voice loses {} of its packets \
+             although it sends so little.",
             shares(ratio(0)?),
             percent(loss(0, "voice")?)
         )];
         let (large, small) = (ratio(1)?, ratio(2)?);
         said.push(if alike(large) && !alike(small) {
             format!(
-                "WFQ/ALTQ with weights of 10 to 1 and queues of 50 packets changes nothing for video ({}, {} lost): at each refill the transmit ring of 128 \
-                 takes all that the queues hold. The same weights behind a ring of 4 give {} and {} lost: it was the ring.",
+                "WFQ/ALTQ with weights of 10 to 1 and queues of 50 packets changes nothing for \
+                 video ({}, {} lost): at each refill the transmit ring of 128 \
+                 takes all that the queues hold. The same weights behind a ring of 4 give {} and \
+                 {} lost: it was the ring.",
                 shares(large),
                 percent(loss(1, "video")?),
                 shares(small),
@@ -240,13 +256,15 @@ fn sentences(runs: &[Run], rate: BitRate) -> Vec<String> {
             )
         } else {
             format!(
-                "WFQ/ALTQ with weights of 10 to 1 gives video and bulk {} behind a ring of 128 and {} behind a ring of 4.",
+                "WFQ/ALTQ with weights of 10 to 1 gives video and bulk {} behind a ring of 128 and \
+                 {} behind a ring of 4.",
                 shares(large),
                 shares(small)
             )
         });
         said.push(format!(
-            "LCT-UC behind the same ring of 128 gives {}: video loses {} and takes {:.1} ms from host to host (WFQ/ALTQ there: {:.1} ms), because bulk may send only once per X_DELAY. \
+            "LCT-UC behind the same ring of 128 gives {}: video loses {} and takes {:.1} ms from \
+             host to host (WFQ/ALTQ there: {:.1} ms), because bulk may send only once per X_DELAY. \
              The price: the link is busy {} of the time.",
             shares(ratio(3)?),
             percent(loss(3, "video")?),
@@ -264,7 +282,8 @@ fn busy(run: &Run, rate: BitRate) -> f64 {
     let steps = run.step_stats();
     let classes = steps.iter().filter(|step| step.step == STEP).flat_map(|step| &step.classes);
     let overhead = ETHERNET_WIRE_OVERHEAD.0 as f64 * 8.0;
-    classes.map(|class| class.sent_bits + class.sent * overhead).sum::<f64>() / (rate.0 as f64).max(1.0)
+    classes.map(|class| class.sent_bits + class.sent * overhead).sum::<f64>()
+        / (rate.0 as f64).max(1.0)
 }
 
 /// Part of the packets that reached the link and were dropped there.
@@ -296,7 +315,8 @@ mod tests {
     fn the_built_in_scenarios_offer_the_same_load_for_less_than_a_minute() {
         let demo = Demo::disciplines(World::Lab).expect("they are checked");
         let scenarios = demo.scenarios();
-        let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
+        let seconds: f64 =
+            scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
         assert!(seconds <= 40.0, "{seconds} s of measuring leave no time for the rest of a minute");
         // All but where it stands.
         let offered = |scenario: &Scenario| {
@@ -314,9 +334,13 @@ mod tests {
             assert!(!scenario.expectations.is_empty(), "{name}: what is shown is checked");
         }
         let text = demo.introduction();
-        for told in
-            ["60 Mbit/s", "weight: bulk 100, video 1000", "x_delay: bulk 400us", "slots 128", "slots 4"]
-        {
+        for told in [
+            "60 Mbit/s",
+            "weight: bulk 100, video 1000",
+            "x_delay: bulk 400us",
+            "slots 128",
+            "slots 4",
+        ] {
             assert!(text.contains(told), "{told} in:\n{text}");
         }
     }
@@ -363,7 +387,11 @@ mod tests {
         assert!(said[0].contains("get the same, and voice loses 25 %"), "{}", said[0]);
         assert!(said[1].contains("changes nothing for video (the same, 20 % lost)"), "{}", said[1]);
         assert!(said[1].contains("ring of 4 give 1.7 to 1 and 0 % lost"), "{}", said[1]);
-        assert!(said[2].contains("gives 2.5 to 1: video loses 0 % and takes 0.2 ms"), "{}", said[2]);
+        assert!(
+            said[2].contains("gives 2.5 to 1: video loses 0 % and takes 0.2 ms"),
+            "{}",
+            said[2]
+        );
         // (2000 + 5000 + 600) packets of 1466 bytes on the wire.
         assert!(said[2].contains("busy 89 % of the time"), "{}", said[2]);
     }

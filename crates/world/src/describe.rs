@@ -7,7 +7,9 @@ use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::settings::{Settings, Value};
 use evenkeel_report::run::{TopologyNode, Wire};
 use evenkeel_report::{Parameter, Run, Topology};
-use evenkeel_scenario::{FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind};
+use evenkeel_scenario::{
+    FlowSizes, Quality, Scenario, SetChange, Step, Tool, Traffic, TrafficKind,
+};
 
 use crate::arrived::packet_rate;
 
@@ -38,7 +40,9 @@ pub fn change(change: &SetChange) -> String {
 pub fn changes(scenario: &Scenario, step: &Step) -> Vec<String> {
     let wires = |wires: &[usize], what: &str| -> Vec<String> {
         let named = wires.iter().filter_map(|wire| scenario.wires.get(*wire));
-        named.map(|wire| format!("wire {}/{} {what}", wire.ends[0].node, wire.ends[1].node)).collect()
+        named
+            .map(|wire| format!("wire {}/{} {what}", wire.ends[0].node, wire.ends[1].node))
+            .collect()
     };
     let mut all = wires(&step.down, "down");
     all.extend(wires(&step.up, "up"));
@@ -79,11 +83,12 @@ fn parameters(scenario: &Scenario) -> Vec<Parameter> {
             value,
         })
     });
-    let wires = scenario.wires.iter().filter(|wire| !wire.quality.is_perfect()).map(|wire| Parameter {
-        group: "wires".into(),
-        name: format!("{} to {}, each way", wire.ends[0].node, wire.ends[1].node),
-        value: quality(&wire.quality),
-    });
+    let wires =
+        scenario.wires.iter().filter(|wire| !wire.quality.is_perfect()).map(|wire| Parameter {
+            group: "wires".into(),
+            name: format!("{} to {}, each way", wire.ends[0].node, wire.ends[1].node),
+            value: quality(&wire.quality),
+        });
     traffic.chain(links).chain(wires).collect()
 }
 
@@ -101,14 +106,16 @@ fn quality(quality: &Quality) -> String {
     told.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant rate`.
+/// What a flow offers: `h1 to sink, class1: 100 Mbit/s in packets of 1428 B (8754/s), constant
+/// rate`.
 pub fn offered(traffic: &Traffic) -> String {
     let Traffic { from, to, rate, size, .. } = traffic;
     let class = traffic.class.as_ref().map(|class| format!(", {class}")).unwrap_or_default();
     let kind = match (traffic.tool, traffic.kind) {
         (_, TrafficKind::TcpFlows { congestion, mean_size, sizes }) => {
             return format!(
-                "{from} to {to}{class}: TCP connections ({}) that come and go, {rate} of payload together, {mean_size} each on average ({}), full segments of {size}",
+                "{from} to {to}{class}: TCP connections ({}) that come and go, {rate} of payload \
+                 together, {mean_size} each on average ({}), full segments of {size}",
                 congestion.name(),
                 distribution(sizes)
             );
@@ -116,7 +123,9 @@ pub fn offered(traffic: &Traffic) -> String {
         (_, TrafficKind::Tcp { congestion, bytes }) => {
             let amount = bytes.map(|bytes| format!(", {bytes}")).unwrap_or_default();
             let congestion = congestion.name();
-            return format!("{from} to {to}{class}: TCP ({congestion}){amount}, full segments of {size}");
+            return format!(
+                "{from} to {to}{class}: TCP ({congestion}){amount}, full segments of {size}"
+            );
         }
         (Tool::Iperf3, _) if traffic.tcp => "iperf3, TCP".to_owned(),
         (Tool::Iperf3, _) => "iperf3, UDP".to_owned(),
@@ -148,8 +157,8 @@ fn distribution(sizes: FlowSizes) -> String {
     }
 }
 
-/// Names and values of what a link is told to be: what differs from the defaults of its wire, and all
-/// of its discipline.
+/// Names and values of what a link is told to be: what differs from the defaults of its wire, and
+/// all of its discipline.
 pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'static str, String)> {
     let classes = config.class_names();
     let rate = link.core.rate.map_or_else(|| "unpaced".to_owned(), |rate| rate.to_string());
@@ -168,8 +177,13 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
     }
     if let Some(admission) = &link.admission {
         let given = evenkeel_settings::changes(&AdmissionConfig::default(), admission, &[]);
-        let given: Vec<_> = given.iter().map(|given| format!("{} {}", given.name, given.is)).collect();
-        let text = if given.is_empty() { "all knobs at their defaults".to_owned() } else { given.join(", ") };
+        let given: Vec<_> =
+            given.iter().map(|given| format!("{} {}", given.name, given.is)).collect();
+        let text = if given.is_empty() {
+            "all knobs at their defaults".to_owned()
+        } else {
+            given.join(", ")
+        };
         all.push(("admission", text));
     }
     all
@@ -178,9 +192,12 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
 /// A value without quotes; `voice 10ms, bulk 0s` where classes have their own.
 fn in_words(value: &Value, classes: &[&str]) -> String {
     match value {
-        Value::PerClass { rest, own } if own.iter().all(|one| *one == **rest) => rest.plain(classes),
+        Value::PerClass { rest, own } if own.iter().all(|one| *one == **rest) => {
+            rest.plain(classes)
+        }
         Value::PerClass { .. } => {
-            let of = |(at, class): (usize, &&str)| format!("{class} {}", value.of_class(at).plain(&[]));
+            let of =
+                |(at, class): (usize, &&str)| format!("{class} {}", value.of_class(at).plain(&[]));
             classes.iter().enumerate().map(of).collect::<Vec<_>>().join(", ")
         }
         Value::Table(entries) => {
@@ -206,14 +223,16 @@ fn topology(scenario: &Scenario) -> Topology {
     let used = used_links(scenario);
     let routers = scenario.routers.iter().map(|router| {
         let own = used.iter().filter(|(name, ..)| *name == router.name);
-        let labels = own.map(|(.., link)| format!("{} to {}", link.discipline.name(), link.port)).collect();
+        let labels =
+            own.map(|(.., link)| format!("{} to {}", link.discipline.name(), link.port)).collect();
         TopologyNode { name: router.name.clone(), router: true, labels }
     });
     let wires = scenario.wires.iter().map(|wire| {
         let [a, b] = &wire.ends;
         let label = used.iter().find_map(|(router, _, link)| {
-            let ours =
-                [(a, b), (b, a)].iter().any(|(end, _)| end.node == *router && end.interface == link.port);
+            let ours = [(a, b), (b, a)]
+                .iter()
+                .any(|(end, _)| end.node == *router && end.interface == link.port);
             let rate = link.core.rate.filter(|_| ours)?;
             Some(format!("{rate}, ring {}", link.core.ring.slots))
         });

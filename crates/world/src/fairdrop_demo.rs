@@ -1,6 +1,8 @@
-//! The demonstration of FairDrop: two heavy flows and eighteen light ones on one core, first without and then with it.
+//! The demonstration of FairDrop: two heavy flows and eighteen light ones on one core, first
+//! without and then with it.
 //!
-//! On real packets both halves are steps of one scenario each: the paper's ratio of costs by burning cycles, and real encryption.
+//! On real packets both halves are steps of one scenario each: the paper's ratio of costs by
+//! burning cycles, and real encryption.
 
 use evenkeel_report::Run;
 use evenkeel_report::cycles::{Account, accounts, table};
@@ -27,7 +29,10 @@ const SHOW: Show = Show {
     title: "Two heavy flows on one core, without and with FairDrop",
     introduction,
     table: |runs| {
-        runs.iter().map(|run| format!("{}\n{}", run.name, table(run))).collect::<Vec<_>>().join("\n")
+        runs.iter()
+            .map(|run| format!("{}\n{}", run.name, table(run)))
+            .collect::<Vec<_>>()
+            .join("\n")
     },
     seen: |_, runs| runs.iter().filter_map(sentence).collect(),
 };
@@ -44,10 +49,12 @@ pub fn demo(world: World) -> Result<Demo, Diagnostics> {
 fn introduction(scenarios: &[(&str, Scenario)], world: World) -> String {
     let mut text = match world {
         World::Lab => {
-            "20 flows through one worker of a router. Each host is a network namespace of this machine; the packets are real.\n"
+            "20 flows through one worker of a router. Each host is a network namespace of this \
+             machine; the packets are real.\n"
         }
         World::Sim => {
-            "20 flows through one polled core, in virtual time, with the rates and costs that were published.\n"
+            "20 flows through one polled core, in virtual time, with the rates and costs that were \
+             published.\n"
         }
     }
     .to_owned();
@@ -71,7 +78,8 @@ fn sentence(run: &Run) -> Option<String> {
         format!("; Jain's index of the cycles of all flows that want more is {jain:.3}")
     });
     Some(format!(
-        "{}: a heavy packet costs {:.1} times a light one. Without FairDrop the {} flows take {:.0} % of the cycles, with it {:.0} %{jain}. \
+        "{}: a heavy packet costs {:.1} times a light one. Without FairDrop the {} flows take \
+         {:.0} % of the cycles, with it {:.0} %{jain}. \
          Light flows get {:.2} times as much through.",
         run.name,
         heavy.1.each() / light.1.each().max(1e-9),
@@ -92,7 +100,8 @@ mod tests {
         for world in [World::Lab, World::Sim] {
             let demo = demo(world).expect("they are checked");
             let scenarios = demo.scenarios();
-            let seconds: f64 = scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
+            let seconds: f64 =
+                scenarios.iter().map(|(_, scenario)| scenario.duration.as_secs_f64()).sum();
             assert!(seconds <= 30.0, "{seconds} s");
             assert!(scenarios.iter().all(|(_, scenario)| !scenario.expectations.is_empty()));
         }
@@ -129,7 +138,8 @@ mod tests {
         };
         let said = sentence(&run).expect("two steps");
         assert!(
-            said.contains("costs 10.0 times") && said.contains("take 91 % of the cycles, with it 50 %"),
+            said.contains("costs 10.0 times")
+                && said.contains("take 91 % of the cycles, with it 50 %"),
             "{said}"
         );
         assert!(said.contains("is 1.000") && said.contains("2.00 times as much"), "{said}");

@@ -109,7 +109,8 @@ pub(crate) fn parse(text: &str) -> Scenario {
     Scenario::parse(text, "row.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A capture file of UDP packets over IPv4: (microseconds since the second 1000, IP length), an ARP frame before them.
+/// A capture file of UDP packets over IPv4: (microseconds since the second 1000, IP length), an ARP
+/// frame before them.
 pub(crate) fn capture(packets: &[(u32, u16)]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_c3d4u32.to_le_bytes());

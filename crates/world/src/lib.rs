@@ -1,8 +1,11 @@
-//! What the two worlds, lab and simulator, share: everything between a scenario and its rows that does not depend on how packets travel.
+//! What the two worlds, lab and simulator, share: everything between a scenario and its rows that
+//! does not depend on how packets travel.
 //!
-//! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots and what hosts measured;
+//! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots
+//!   and what hosts measured;
 //! - [`describe`] puts a scenario into words, parameters and a drawing;
-//! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what sinks measure;
+//! - [`payload`] is what sources write into packets so that sinks can measure; [`Arrived`] what
+//!   sinks measure;
 //! - [`wires`] makes what a wire does to packets, [`recording`] reads schedules from capture files;
 //! - [`live`] are scenarios of a whole cluster at one switch;
 //! - [`demo`] is what `evenkeel demo` shows in both;

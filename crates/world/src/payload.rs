@@ -6,8 +6,8 @@
 //!  | "EKL1" |  flow  |    sequence    |     stamp      |  zeros
 //!  +--------+--------+----------------+----------------+----------
 //! ```
-//! Big-endian. `stamp` is `CLOCK_MONOTONIC` in nanoseconds just before the packet was given to the kernel; hosts are namespaces of one
-//! machine and share that clock.
+//! Big-endian. `stamp` is `CLOCK_MONOTONIC` in nanoseconds just before the packet was given to the
+//! kernel; hosts are namespaces of one machine and share that clock.
 
 use std::net::IpAddr;
 

@@ -23,7 +23,8 @@ pub enum RecordingError {
     NoPackets(PathBuf),
 }
 
-/// When the IP packets of a capture came, from the first on, and how long they were. Whatever else it holds is left out.
+/// When the IP packets of a capture came, from the first on, and how long they were. Whatever else
+/// it holds is left out.
 ///
 /// # Errors
 /// It cannot be read, is no capture, or holds no IP packet.
@@ -56,7 +57,8 @@ mod tests {
 
     #[test]
     fn times_and_lengths_of_ip_packets_are_read() {
-        let path = std::env::temp_dir().join(format!("evenkeel-recording-{}.pcap", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("evenkeel-recording-{}.pcap", std::process::id()));
         std::fs::write(&path, crate::fixture::capture(&[(500, 100), (2_500, 300)])).unwrap();
         let packets = read(&path);
         std::fs::remove_file(&path).unwrap();

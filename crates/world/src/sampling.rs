@@ -76,7 +76,8 @@ impl Places {
         Ok(places)
     }
 
-    /// The same where every flow's hosts are the world's own, whatever tool real packets would come from.
+    /// The same where every flow's hosts are the world's own, whatever tool real packets would come
+    /// from.
     #[must_use]
     pub fn all_measured(mut self) -> Self {
         self.measured.fill(true);
@@ -88,7 +89,8 @@ impl Places {
         &self.by_flow[flow]
     }
 
-    /// Whether a router on its path encrypts a flow: then nothing of it arrives that its sink could read.
+    /// Whether a router on its path encrypts a flow: then nothing of it arrives that its sink could
+    /// read.
     pub fn is_encrypted(&self, flow: usize) -> bool {
         self.encrypted[flow]
     }
@@ -127,7 +129,9 @@ fn follow(scenario: &Scenario, traffic: &Traffic, path: &[String]) -> Vec<ClassA
 
 /// Whether the class of a place is sent through an ESP tunnel.
 fn encrypts(scenario: &Scenario, place: &ClassAtLink) -> bool {
-    let Some(config) = scenario.router(&place.router).map(|router| &router.config) else { return false };
+    let Some(config) = scenario.router(&place.router).map(|router| &router.config) else {
+        return false;
+    };
     let class = config.classes.iter().find(|class| class.name == place.class);
     let service = class.and_then(|class| config.services.get(usize::from(class.service?)));
     service.is_some_and(|service| matches!(service.work, Work::Esp(_)))
@@ -135,8 +139,10 @@ fn encrypts(scenario: &Scenario, place: &ClassAtLink) -> bool {
 
 /// Addresses, ports and protocol of a flow's packets.
 pub fn flow_key(scenario: &Scenario, traffic: &Traffic) -> Option<FlowKey> {
-    let (source, destination) =
-        (scenario.address(&traffic.from, traffic.ipv6)?, scenario.address(&traffic.to, traffic.ipv6)?);
+    let (source, destination) = (
+        scenario.address(&traffic.from, traffic.ipv6)?,
+        scenario.address(&traffic.to, traffic.ipv6)?,
+    );
     let protocol = if traffic.tcp { 6 } else { 17 };
     Some(FlowKey {
         source,
@@ -157,8 +163,8 @@ pub struct HostWindow {
     pub arrived: Vec<Arrived>,
 }
 
-/// The rows of one window of one router: for the links that flows pass, and the classes there that flows or other packets were
-/// in. `start` is the beginning of the run.
+/// The rows of one window of one router: for the links that flows pass, and the classes there that
+/// flows or other packets were in. `start` is the beginning of the run.
 pub fn rows(
     earlier: &Snapshot,
     later: &Snapshot,
@@ -191,22 +197,28 @@ pub fn rows(
             }),
         });
         for class in &link.classes {
-            let place =
-                ClassAtLink { router: router.clone(), link: link.port.clone(), class: class.name.clone() };
-            let quiet =
-                later.link(&link.port).and_then(|l| l.class(&class.name)).is_none_or(|c| c.in_packets == 0);
+            let place = ClassAtLink {
+                router: router.clone(),
+                link: link.port.clone(),
+                class: class.name.clone(),
+            };
+            let quiet = later
+                .link(&link.port)
+                .and_then(|l| l.class(&class.name))
+                .is_none_or(|c| c.in_packets == 0);
             if quiet && !places.by_place.contains_key(&place) {
                 continue;
             }
             let flows = places.measured_flows(&place);
-            let readable = flows.filter(|flows| !flows.iter().any(|flow| places.is_encrypted(*flow)));
+            let readable =
+                flows.filter(|flows| !flows.iter().any(|flow| places.is_encrypted(*flow)));
             let end_to_end = readable.map(|flows| {
                 let mut all = HostDelays::default();
                 flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
                 all.told()
             });
-            let knocked =
-                flows.filter(|flows| flows.iter().all(|flow| hosts.arrived[*flow].accepted.is_some()));
+            let knocked = flows
+                .filter(|flows| flows.iter().all(|flow| hosts.arrived[*flow].accepted.is_some()));
             let acceptance = knocked.map(|flows| {
                 let mut all = HostDelays::default();
                 flows
@@ -241,7 +253,8 @@ pub fn rows(
                 }),
                 cycles: cycles(&window.counted, &class.name),
                 acceptance,
-                waiting: knocked.map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
+                waiting: knocked
+                    .map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
                 core: None,
             });
         }
@@ -318,14 +331,18 @@ mod tests {
     fn a_window_is_the_difference_of_two_snapshots_beside_what_the_hosts_saw() {
         let scenario = fixture::scenario();
         let places = Places::new(&scenario).expect("paths exist");
-        let (earlier, later) = (snapshot(5_000_000_000, 100, 90, 10), snapshot(5_500_000_000, 160, 130, 25));
+        let (earlier, later) =
+            (snapshot(5_000_000_000, 100, 90, 10), snapshot(5_500_000_000, 160, 130, 25));
         let mut arrived = vec![Arrived::default(); 3];
         arrived[0].bytes = 40 * 500;
         let hosts = HostWindow { sent: vec![61, 7, 0], arrived };
         let (samples, calls) = rows(&earlier, &later, Nanos::from_secs(4), &places, &hosts);
 
         assert_eq!(calls.len(), 1, "links that no flow passes have no rows");
-        assert_eq!((calls[0].link.as_str(), calls[0].none, calls[0].one, calls[0].many), ("r2", 15, 30, 45));
+        assert_eq!(
+            (calls[0].link.as_str(), calls[0].none, calls[0].one, calls[0].many),
+            ("r2", 15, 30, 45)
+        );
         assert_eq!(samples.len(), 1, "a class that nothing was in has no rows");
         let sample = &samples[0];
         assert_eq!(
@@ -333,7 +350,10 @@ mod tests {
             ("r1", "r2", "rest")
         );
         assert!((sample.t_s - 1.5).abs() < 1e-9 && (sample.window_s - 0.5).abs() < 1e-9);
-        assert_eq!((sample.offered, sample.sent_packets, sample.sent_bytes), (Some(61), 40, Bytes(20_000)));
+        assert_eq!(
+            (sample.offered, sample.sent_packets, sample.sent_bytes),
+            (Some(61), 40, Bytes(20_000))
+        );
         assert_eq!(sample.dropped, [("queue_full".to_owned(), 20)]);
         assert_eq!((sample.qlen, sample.goodput_bytes), (4, Some(20_000)));
         assert_eq!((sample.transit.count, sample.transit.sum_ns), (40, 80_000));

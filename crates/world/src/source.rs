@@ -21,7 +21,8 @@ pub enum SourceKind {
     TcpFlows(FlowsConfig),
 }
 
-/// Streams of randomness: each flow of a `[[traffic]]` has one of its own, the traffic's number and that of the flow times this.
+/// Streams of randomness: each flow of a `[[traffic]]` has one of its own, the traffic's number and
+/// that of the flow times this.
 pub const FLOW_STREAMS: u64 = 1 << 32;
 
 /// Source ports that flows are given one after another.
@@ -29,8 +30,8 @@ pub const SOURCE_PORTS: u64 = 65_536 - FIRST_PORT;
 /// The first of them.
 const FIRST_PORT: u64 = 1_024;
 
-/// Source and destination port of flow number `flow` among many alike, of which the first has the given ones: source ports count up, and
-/// where they are through, the destination port does.
+/// Source and destination port of flow number `flow` among many alike, of which the first has the
+/// given ones: source ports count up, and where they are through, the destination port does.
 #[must_use]
 pub const fn ports_of_flow(source: u16, destination: u16, flow: u64) -> (u16, u16) {
     const fn shifted(port: u16, by: u64) -> u16 {

@@ -8,11 +8,16 @@ use evenkeel_traffic::{Emulator, EmulatorConfig, EmulatorError};
 /// Streams of randomness of wires begin here; below are those of sources.
 const STREAMS_OF_WIRES: u64 = 1 << 63;
 
-/// What the direction of wire number `wire` that begins at its end `near` (0 or 1) does to packets; `None`: nothing.
+/// What the direction of wire number `wire` that begins at its end `near` (0 or 1) does to packets;
+/// `None`: nothing.
 ///
 /// # Errors
 /// A value outside of the element's range.
-pub fn emulator(scenario: &Scenario, wire: usize, near: usize) -> Result<Option<Emulator>, EmulatorError> {
+pub fn emulator(
+    scenario: &Scenario,
+    wire: usize,
+    near: usize,
+) -> Result<Option<Emulator>, EmulatorError> {
     let quality = &scenario.wires[wire].quality;
     if quality.is_perfect() {
         return Ok(None);
@@ -50,7 +55,8 @@ pub fn totals(
 pub fn told(wire: &WireTotals) -> String {
     let WireTotals { from, to, sent, arrived, held, lost, overflowed, overtaking } = wire;
     format!(
-        "Wire {from} to {to}: {sent} packets in, {arrived} out ({overtaking} of them overtook), {lost} lost, {overflowed} met a full queue, {held} on their way."
+        "Wire {from} to {to}: {sent} packets in, {arrived} out ({overtaking} of them overtook), \
+         {lost} lost, {overflowed} met a full queue, {held} on their way."
     )
 }
 

@@ -51,7 +51,10 @@ fn settings_of_a_step_override_those_of_the_file_and_last_until_others() {
     assert_eq!(variant("p-ds"), (Variant::Pipelined, 24, 12));
     assert_eq!(section("lossy"), section("p-ds"));
     assert_eq!(variant("l-ds"), (Variant::Lazy, 800, 0));
-    assert_eq!((section("l-ds").config.timing.overhead, section("p-ds").config.timing.overhead), (0, 14));
+    assert_eq!(
+        (section("l-ds").config.timing.overhead, section("p-ds").config.timing.overhead),
+        (0, 14)
+    );
     assert_eq!(section("kill"), section("p-ds"));
     assert_eq!((&step("p-ds").weights, &step("off").weights), (&vec![1, 3], &vec![1, 1]));
     assert_eq!(section("p-ds").config.members, [1, 2, 3].map(NodeId));
@@ -114,7 +117,10 @@ fn claims_follow_the_numbers() {
     };
     let run = |of: &[(String, StepMeasured)]| {
         let steps = scenario.steps.iter().map(|step| {
-            of.iter().find(|(name, _)| *name == step.name).map(|(_, of)| of.clone()).unwrap_or_default()
+            of.iter()
+                .find(|(name, _)| *name == step.name)
+                .map(|(_, of)| of.clone())
+                .unwrap_or_default()
         });
         let measured = Measured { world: "lab", steps: steps.collect(), notes: Vec::new() };
         let judged = judge(&scenario, &measured, false);
@@ -129,7 +135,10 @@ fn claims_follow_the_numbers() {
         step("kill", [100, 100], vec![("silence_ms", 80.0), ("lost_elsewhere", 0.0)]),
     ]);
     assert!(
-        good("shares").0 && good("throughput").0 && good("takeover-time").0 && good("kill-loses-its-own").0
+        good("shares").0
+            && good("throughput").0
+            && good("takeover-time").0
+            && good("kill-loses-its-own").0
     );
     assert_eq!(good("takeover"), (false, None), "what was not measured does not hold");
     let bad = run(&[
@@ -138,7 +147,10 @@ fn claims_follow_the_numbers() {
         step("kill", [100, 100], vec![("silence_ms", 501.0), ("lost_elsewhere", 1.0)]),
     ]);
     assert!(
-        !bad("shares").0 && !bad("throughput").0 && !bad("takeover-time").0 && !bad("kill-loses-its-own").0
+        !bad("shares").0
+            && !bad("throughput").0
+            && !bad("takeover-time").0
+            && !bad("kill-loses-its-own").0
     );
     // 311 of 1161 is 7.15 % more than a quarter.
     assert!((bad("shares").1.unwrap() - 7.15).abs() < 0.01, "{:?}", bad("shares"));

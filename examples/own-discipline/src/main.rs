@@ -51,7 +51,10 @@ impl<P: Packet> StrictPriority<P> {
             order.push(class);
         }
         if order.len() < setup.classes().len() {
-            return Err(format!("settings.order: name all classes: {}", setup.classes().join(", ")));
+            return Err(format!(
+                "settings.order: name all classes: {}",
+                setup.classes().join(", ")
+            ));
         }
         let live = Live { limit: settings.limit };
         live.check().map_err(|error| error.to_string())?;
@@ -136,7 +139,7 @@ impl<P: Packet> Scheduler<P> for StrictPriority<P> {
 }
 
 fn main() -> ExitCode {
-    let own =
-        Disciplines::default().with("strict-priority", |setup| Ok(Box::new(StrictPriority::new(setup)?)));
+    let own = Disciplines::default()
+        .with("strict-priority", |setup| Ok(Box::new(StrictPriority::new(setup)?)));
     evenkeel::main(own)
 }

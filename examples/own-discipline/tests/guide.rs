@@ -45,7 +45,8 @@ fn the_guide_shows_the_files_that_are_compiled() {
     for (info, shown) in &blocks {
         let Some((_, file)) = info.split_once(" title=") else { continue };
         let file = file.trim_matches('"');
-        let real = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let real =
+            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         assert!(*shown == real, "docs/write-a-discipline.md does not show {file} as it is");
         files += 1;
     }
@@ -59,7 +60,8 @@ fn the_commands_of_the_guide_work() {
         let arguments: Vec<_> =
             line.strip_prefix("cargo run -p own-discipline -- ").unwrap().split(' ').collect();
         let output = run(&arguments, "guide");
-        let is_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
+        let is_root =
+            std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
         if arguments[0] == "lab" && output.status.code() == Some(3) && !is_root {
             println!("skipped: {line}: {}", text(&output));
             continue;
@@ -79,14 +81,24 @@ fn it_is_the_own_discipline_that_runs() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_its_line() {
-    let good = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("strict.toml")).unwrap();
-    let line = 1 + good.lines().position(|line| line.contains("[router.config.link.discipline]")).unwrap();
+    let good =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("strict.toml")).unwrap();
+    let line =
+        1 + good.lines().position(|line| line.contains("[router.config.link.discipline]")).unwrap();
     for (from, to, message) in [
-        ("\"voice\", \"video\"", "\"voice\", \"vido\"", "no class \"vido\"; did you mean \"video\"?"),
+        (
+            "\"voice\", \"video\"",
+            "\"voice\", \"vido\"",
+            "no class \"vido\"; did you mean \"video\"?",
+        ),
         ("\"voice\", \"video\"", "\"voice\", \"voice\"", "\"voice\" is there twice"),
         ("limit = 50", "limit = 0", "limit 0 packets is out of range: 1 to 65536 packets"),
         ("limit = 50", "limt = 50", "unknown field `limt`"),
-        ("name = \"strict-priority\"\nsettings", "name = \"strict\"\nsettings", "there are: strict-priority"),
+        (
+            "name = \"strict-priority\"\nsettings",
+            "name = \"strict\"\nsettings",
+            "there are: strict-priority",
+        ),
     ] {
         assert!(good.contains(from));
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wrong.toml");

@@ -1,5 +1,6 @@
-//! A cluster of processes on a real Ethernet segment: a kernel bridge as switch, a balancer, three forwarders, three next hops, each in a
-//! namespace of its own. Needs root; says so and passes otherwise.
+//! A cluster of processes on a real Ethernet segment: a kernel bridge as switch, a balancer, three
+//! forwarders, three next hops, each in a namespace of its own. Needs root; says so and passes
+//! otherwise.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -17,20 +18,24 @@ const LINKS: usize = 3;
 const FLOWS: u16 = 40;
 
 fn ports_and_classes() -> &'static str {
-    "[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n\
+    "[[port]]\nname = \"switch\"\ninterface = \"eth0\"\n[[class]]\nname = \
+     \"rest\"\n[[class]]\nname = \"voice\"\n\
      match = [{ protocol = \"udp\", destination_port = 5001 }]\n"
 }
 
 fn forwarder(id: usize, seed: u64, membership: &str) -> String {
     let mut text = format!(
-        "[router]\nname = \"f{id}\"\n{}[cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\n\
-         key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\nt_br = \"4ms\"\nl = 24\np = 12\nlimit = 400\nseed = {seed}\n",
+        "[router]\nname = \"f{id}\"\n{}[cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \
+         \"switch\"\nrate = \"10Mbit/s\"\n\
+         key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\nt_br = \"4ms\"\nl = \
+         24\np = 12\nlimit = 400\nseed = {seed}\n",
         ports_and_classes()
     );
     for link in 0..LINKS {
         let _ = write!(
             text,
-            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = [\"10.7.0.{}\"]\n",
+            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = \
+             [\"10.7.0.{}\"]\n",
             21 + link
         );
     }
@@ -38,7 +43,8 @@ fn forwarder(id: usize, seed: u64, membership: &str) -> String {
 }
 
 fn balancer(membership: &str) -> String {
-    let mut text = format!("[router]\nname = \"b\"\n{}[balancer]\nport = \"switch\"\n", ports_and_classes());
+    let mut text =
+        format!("[router]\nname = \"b\"\n{}[balancer]\nport = \"switch\"\n", ports_and_classes());
     for id in 1..=3 {
         let _ = write!(text, "[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
     }
@@ -59,7 +65,8 @@ struct Cluster {
     sent: Arc<AtomicU64>,
     /// Microseconds between two bursts of the source, one packet of each link and class.
     pause: Arc<AtomicU64>,
-    /// Longest pause of arrivals at all sinks together since it was last set to zero, and the last arrival, in microseconds since `begin`.
+    /// Longest pause of arrivals at all sinks together since it was last set to zero, and the last
+    /// arrival, in microseconds since `begin`.
     gap: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -145,8 +152,12 @@ impl Cluster {
 
     fn ctl(&self, node: &str, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        let output =
-            command.args(["ctl", "--socket"]).arg(self.socket(node)).args(arguments).output().unwrap();
+        let output = command
+            .args(["ctl", "--socket"])
+            .arg(self.socket(node))
+            .args(arguments)
+            .output()
+            .unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -173,11 +184,13 @@ impl Cluster {
             for class in 0..2_u16 {
                 let sink = Arc::new(Sink::default());
                 self.sinks.push(Arc::clone(&sink));
-                let (stop, gap, last) = (Arc::clone(&self.stop), Arc::clone(&self.gap), Arc::clone(&last));
+                let (stop, gap, last) =
+                    (Arc::clone(&self.stop), Arc::clone(&self.gap), Arc::clone(&last));
                 let namespace = self.net.name(&format!("n{link}"));
                 self.threads.push(std::thread::spawn(move || {
                     sys::enter_netns(&namespace).unwrap();
-                    let socket = UdpSocket::bind((format!("10.{}.0.1", 100 + link), 5000 + class)).unwrap();
+                    let socket =
+                        UdpSocket::bind((format!("10.{}.0.1", 100 + link), 5000 + class)).unwrap();
                     socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
                     let mut buffer = [0; 2048];
                     while !stop.load(Ordering::Relaxed) {
@@ -191,12 +204,14 @@ impl Cluster {
                 }));
             }
         }
-        let (stop, sent, pause) = (Arc::clone(&self.stop), Arc::clone(&self.sent), Arc::clone(&self.pause));
+        let (stop, sent, pause) =
+            (Arc::clone(&self.stop), Arc::clone(&self.sent), Arc::clone(&self.pause));
         let namespace = self.net.name("src");
         self.threads.push(std::thread::spawn(move || {
             sys::enter_netns(&namespace).unwrap();
-            let sockets: Vec<_> =
-                (0..FLOWS).map(|flow| UdpSocket::bind(("10.7.0.9", 20_000 + flow)).unwrap()).collect();
+            let sockets: Vec<_> = (0..FLOWS)
+                .map(|flow| UdpSocket::bind(("10.7.0.9", 20_000 + flow)).unwrap())
+                .collect();
             let mut turn = 0;
             let mut due = Instant::now();
             while !stop.load(Ordering::Relaxed) {
@@ -209,7 +224,8 @@ impl Cluster {
                 for link in 0..LINKS {
                     for class in 0..2_u16 {
                         let to = (format!("10.{}.0.1", 100 + link), 5000 + class);
-                        let done = sockets[turn % sockets.len()].send_to(&[0; 972], (to.0.as_str(), to.1));
+                        let done =
+                            sockets[turn % sockets.len()].send_to(&[0; 972], (to.0.as_str(), to.1));
                         sent.fetch_add(u64::from(done.is_ok()), Ordering::Relaxed);
                     }
                 }
@@ -241,7 +257,9 @@ impl Cluster {
         for link in 0..LINKS {
             let (rest, voice) = (counts[2 * link] as f64, counts[2 * link + 1] as f64);
             let share = voice / (rest + voice);
-            println!("{what}: link {link}: {rest} and {voice} packets, voice has {share:.4} of {part}");
+            println!(
+                "{what}: link {link}: {rest} and {voice} packets, voice has {share:.4} of {part}"
+            );
             assert!((share / part - 1.0).abs() <= tolerance, "{what}: {counts:?}");
         }
     }
@@ -284,7 +302,13 @@ fn three_processes_behind_a_bridge_are_one_router() {
     assert!(sent() > 1_000);
     let balancer = &cluster.show("lb")["balancer"];
     assert_eq!(balancer["moved"], 0);
-    assert!(balancer["forwarders"].as_array().unwrap().iter().all(|one| one["packets"].as_u64() > Some(0)));
+    assert!(
+        balancer["forwarders"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["packets"].as_u64() > Some(0))
+    );
 
     // More than the links carry.
     cluster.offer(Duration::from_micros(600));
@@ -304,14 +328,19 @@ fn three_processes_behind_a_bridge_are_one_router() {
     std::thread::sleep(Duration::from_millis(500));
     let pause = cluster.gap.load(Ordering::Relaxed);
     let after = cluster.show("f2")["cluster"]["cycle"].as_u64().unwrap();
-    println!("no packet for {} ms after the master was killed; cycles {before} to {after}", pause / 1_000);
+    println!(
+        "no packet for {} ms after the master was killed; cycles {before} to {after}",
+        pause / 1_000
+    );
     assert!(pause < 2_000_000, "service stopped for {pause} us");
     assert!(cluster.show("lb")["balancer"]["moved"].as_u64() > Some(0));
     assert!(cluster.log("f2").contains("node 1 is silent"), "{}", cluster.log("f2"));
 
     // It comes back with another configuration: refused, and named.
     cluster.start("f1", &forwarder(1, 7, ""));
-    eventually("node 1 is named", || cluster.log("f2").contains("node 1 has another configuration"));
+    eventually("node 1 is named", || {
+        cluster.log("f2").contains("node 1 has another configuration")
+    });
     assert_eq!(master(&cluster, "f3"), Some(2));
     let refused = &cluster.show("f2")["cluster"]["refused"];
     assert!(refused["other_configuration"].as_u64() > Some(0), "{refused}");
@@ -320,7 +349,8 @@ fn three_processes_behind_a_bridge_are_one_router() {
 #[cfg(not(feature = "etcd"))]
 #[test]
 fn etcd_leads_and_is_not_missed() {
-    let how = "this build has no etcd: cargo test -p evenkeel --features etcd --test alone cluster:: (Debian packages protobuf-compiler, libprotobuf-dev, etcd-server)";
+    let how = "this build has no etcd: cargo test -p evenkeel --features etcd --test alone \
+               cluster:: (Debian packages protobuf-compiler, libprotobuf-dev, etcd-server)";
     evenkeel_netns::testing::skip("etcd_leads_and_is_not_missed", how);
 }
 
@@ -335,7 +365,8 @@ mod etcd {
     const AT: &str = "10.7.0.2:2379";
 
     fn base64(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        const DIGITS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut text = String::new();
         for three in bytes.chunks(3) {
             let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
@@ -362,7 +393,9 @@ mod etcd {
                 "error",
             ]);
             command.args(["--listen-peer-urls", "http://127.0.0.1:2380", "--data-dir"]);
-            command.arg(self.folder.path().join("etcd")).env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
+            command
+                .arg(self.folder.path().join("etcd"))
+                .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             sys::die_with_parent(&mut command);
             sys::spawn_in_netns(&mut command, &self.net.name("ed")).unwrap();
@@ -373,12 +406,16 @@ mod etcd {
         fn put(&self, pairs: &[(&str, &str)]) {
             let one = |(key, value): &(&str, &str)| {
                 let key = base64(format!("/evenkeel/{key}").as_bytes());
-                format!("{{\"requestPut\":{{\"key\":\"{key}\",\"value\":\"{}\"}}}}", base64(value.as_bytes()))
+                format!(
+                    "{{\"requestPut\":{{\"key\":\"{key}\",\"value\":\"{}\"}}}}",
+                    base64(value.as_bytes())
+                )
             };
             let all: Vec<String> = pairs.iter().map(one).collect();
             let body = format!("{{\"success\":[{}]}}", all.join(","));
             let request = format!(
-                "POST /v3/kv/txn HTTP/1.1\r\nHost: {AT}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                "POST /v3/kv/txn HTTP/1.1\r\nHost: {AT}\r\nContent-Length: {}\r\nConnection: \
+                 close\r\n\r\n{body}",
                 body.len()
             );
             let namespace = self.net.name("ed");
@@ -396,7 +433,8 @@ mod etcd {
             done.join().unwrap();
         }
 
-        /// Waits until voice has this part of each link for a while, and at least so many packets arrive in that time; how many did.
+        /// Waits until voice has this part of each link for a while, and at least so many packets
+        /// arrive in that time; how many did.
         fn settles(&self, what: &str, part: f64, least: u64) -> u64 {
             let mut counts = Vec::new();
             for _ in 0..8 {
@@ -415,7 +453,9 @@ mod etcd {
         }
 
         fn configurations(&self) -> Vec<String> {
-            let of = |node: &&str| self.show(node)["cluster"]["configuration"].as_str().unwrap().to_owned();
+            let of = |node: &&str| {
+                self.show(node)["cluster"]["configuration"].as_str().unwrap().to_owned()
+            };
             ["f1", "f2", "f3"].iter().map(of).collect()
         }
 
@@ -462,10 +502,13 @@ mod etcd {
         assert_eq!(cluster.configurations(), [equal.as_str(); 3]);
 
         // etcd dies: after more than a lease, everything is as it was.
-        let abstained = |cluster: &Cluster| cluster.show("f2")["cluster"]["abstained"].as_u64().unwrap();
+        let abstained =
+            |cluster: &Cluster| cluster.show("f2")["cluster"]["abstained"].as_u64().unwrap();
         let abstained_before = abstained(&cluster);
         cluster.kill("ed");
-        eventually("its death is told", || cluster.log("f2").contains("the router goes on with what it has"));
+        eventually("its death is told", || {
+            cluster.log("f2").contains("the router goes on with what it has")
+        });
         std::thread::sleep(Duration::from_millis(1_500));
         // How many packets there are is also a matter of what else the machine does.
         cluster.settles("without etcd", 0.5, before / 3);

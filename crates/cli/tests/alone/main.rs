@@ -1,5 +1,5 @@
-//! The command on real interfaces, where what is measured needs both cores: one test at a time. Needs root; says so and
-//! passes otherwise.
+//! The command on real interfaces, where what is measured needs both cores: one test at a time.
+//! Needs root; says so and passes otherwise.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

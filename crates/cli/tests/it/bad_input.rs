@@ -127,7 +127,11 @@ fn a_file_that_cannot_be_read_is_named() {
     ] {
         let output = evenkeel(&arguments);
         assert_eq!(code(&output), 2, "{arguments:?}: {}", errors(&output));
-        assert!(errors(&output).contains(arguments.last().unwrap()), "{arguments:?}: {}", errors(&output));
+        assert!(
+            errors(&output).contains(arguments.last().unwrap()),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
     }
     let binary = folder.path().join("binary.toml");
     fs::write(&binary, b"\xff\xfe\x00name").unwrap();
@@ -150,7 +154,10 @@ fn a_missing_interface_is_bad_input_where_routing_is_allowed() {
     match code(&output) {
         2 => {
             let place = format!("{}:4: port.interface: ", file.display());
-            assert!(said.contains(&place) && said.contains("ek-not-there") && said.contains("lo"), "{said}");
+            assert!(
+                said.contains(&place) && said.contains("ek-not-there") && said.contains("lo"),
+                "{said}"
+            );
         }
         3 => assert!(said.contains("CAP_"), "{said}"),
         other => panic!("exit code {other}: {said}"),
@@ -166,7 +173,8 @@ fn a_good_file_is_explained() {
     let output = evenkeel(&["check", file]);
     assert_eq!(code(&output), 0, "{}", errors(&output));
     let said = text(&output);
-    for part in ["wan", "ek-not-there", "100Mbit/s", "lct", "x_delay.rest 200us", "voice", "1 rule"] {
+    for part in ["wan", "ek-not-there", "100Mbit/s", "lct", "x_delay.rest 200us", "voice", "1 rule"]
+    {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }
     let other = folder.write("new.toml", &GOOD.replace("200us", "300us"));
@@ -225,7 +233,10 @@ fn a_scenario_with_errors_is_refused_before_anything_runs() {
         let output = evenkeel(&arguments);
         assert_eq!(code(&output), 2, "{arguments:?}");
         let said = errors(&output);
-        assert!(said.contains(&format!("{}:2: titel", file.display())) && said.contains("title"), "{said}");
+        assert!(
+            said.contains(&format!("{}:2: titel", file.display())) && said.contains("title"),
+            "{said}"
+        );
     }
 }
 

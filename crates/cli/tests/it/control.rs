@@ -22,7 +22,8 @@ port = "wan"
 kind = "lct"
 "#;
 
-/// Every time it is asked, a second has passed and class `rest` has sent 7 more packets at 100 us each.
+/// Every time it is asked, a second has passed and class `rest` has sent 7 more packets at 100 us
+/// each.
 #[derive(Default)]
 struct Ticking {
     asked: Mutex<u64>,
@@ -42,7 +43,11 @@ impl Target for Ticking {
             time_ns: *asked * 1_000_000_000,
             uptime_ns: *asked * 1_000_000_000,
             router: "r1".to_owned(),
-            ports: vec![PortSnapshot { name: "wan".to_owned(), up: true, ..PortSnapshot::default() }],
+            ports: vec![PortSnapshot {
+                name: "wan".to_owned(),
+                up: true,
+                ..PortSnapshot::default()
+            }],
             links: vec![LinkSnapshot {
                 port: "wan".to_owned(),
                 discipline: "lct".to_owned(),
@@ -124,7 +129,8 @@ fn show_is_readable_and_json() {
     let setup = Setup::new();
     let shown = text(&setup.ctl(&["show"]));
     assert!(shown.contains("link wan: lct, 100Mbit/s"), "{shown}");
-    let value: serde_json::Value = serde_json::from_str(&text(&setup.ctl(&["--json", "show"]))).unwrap();
+    let value: serde_json::Value =
+        serde_json::from_str(&text(&setup.ctl(&["--json", "show"]))).unwrap();
     assert_eq!(value["links"][0]["classes"][0]["name"], "rest");
 }
 

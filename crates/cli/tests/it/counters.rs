@@ -1,4 +1,5 @@
-//! Counters are declared once: everything that shows them shows all of them, and their reference is up to date.
+//! Counters are declared once: everything that shows them shows all of them, and their reference is
+//! up to date.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,7 +22,8 @@ fn counts(times: u64) -> ClassCounters {
 }
 
 fn snapshot(time_s: u64, times: u64) -> Snapshot {
-    let class = ClassSnapshot { name: "rest".into(), counts: counts(times), ..ClassSnapshot::default() };
+    let class =
+        ClassSnapshot { name: "rest".into(), counts: counts(times), ..ClassSnapshot::default() };
     let link = LinkSnapshot { port: "wan".into(), classes: vec![class], ..LinkSnapshot::default() };
     let time_ns = time_s * 1_000_000_000;
     Snapshot { time_ns, uptime_ns: time_ns, links: vec![link], ..Snapshot::default() }
@@ -43,7 +45,10 @@ fn report() -> Report {
     };
     let steps = vec![StepMark { name: "start".into(), at_s: 0.0, changes: Vec::new() }];
     let samples = vec![sample(1.0), sample(2.0)];
-    Report { runs: vec![Run { duration_s: 2.0, steps, samples, ..Run::default() }], ..Report::default() }
+    Report {
+        runs: vec![Run { duration_s: 2.0, steps, samples, ..Run::default() }],
+        ..Report::default()
+    }
 }
 
 #[test]
@@ -90,11 +95,17 @@ fn every_counter_of_a_class_is_told_everywhere() {
         let (_, values) = parquet.iter().find(|(known, _)| *known == column).expect(column);
         let twice = vec![Some(value as i64); 2];
         assert_eq!(*values, columns::Values::Whole(twice), "{column}: samples.parquet");
-        assert_eq!(result["report"]["runs"][0]["samples"][0][column], value, "{column}: result.json");
+        assert_eq!(
+            result["report"]["runs"][0]["samples"][0][column], value,
+            "{column}: result.json"
+        );
         let metric = Metric::all().find(|metric| metric.name() == column).expect(column);
         let measured = evenkeel_report::stats::Measured(&stats).value(metric, &subject, 0);
         assert_eq!(measured, Some(value as f64), "{column}: metric of expectations");
-        assert!(page.contains(&format!("| `{column}` | {} | ", counter.unit)), "{column}: reference");
+        assert!(
+            page.contains(&format!("| `{column}` | {} | ", counter.unit)),
+            "{column}: reference"
+        );
         if counter.is_shown() {
             assert_eq!(row[column], value, "{column}: ctl watch");
         }
@@ -118,23 +129,28 @@ fn the_reference_of_counters_is_up_to_date_reference() {
 
 const INTRO: &str = "# Reference: counters and columns
 
-<!-- Generated from the declarations of counters; a test compares. Update: UPDATE_DOCS=1 cargo test reference -->
+<!-- Generated from the declarations of counters; a test compares. Update: UPDATE_DOCS=1 cargo \
+test reference -->
 
-Every counter of the router, and every column that is made of them. A *count* never goes back: it adds up over workers, and
-what happened in a window is the difference of two readings. A *gauge* adds up over workers and is told as it is at the end of a
+Every counter of the router, and every column that is made of them. A *count* never goes back: it \
+adds up over workers, and
+what happened in a window is the difference of two readings. A *gauge* adds up over workers and is \
+told as it is at the end of a
 window; a *maximum* or *minimum* is that of all workers; a *state* is as it is.
 ";
 
 fn page() -> String {
     let mut page = INTRO.to_owned();
-    page += "\n## samples.csv, samples.parquet\n\nOne row per class, link and window. Empty: not measured.\n";
+    page += "\n## samples.csv, samples.parquet\n\nOne row per class, link and window. Empty: not \
+             measured.\n";
     table(&mut page, &fields::samples());
     page += "\n## calls.csv\n\nOne row per link and window.\n";
     table(&mut page, &fields::calls());
     let columns: Vec<String> = watch::columns().iter().map(|name| format!("`{name}`")).collect();
     let _ = write!(
         page,
-        "\n## evenkeel ctl watch\n\nOne row per class and window: {}. They mean what they mean in `samples.csv`.\n",
+        "\n## evenkeel ctl watch\n\nOne row per class and window: {}. They mean what they mean in \
+         `samples.csv`.\n",
         columns.join(", ")
     );
     section(&mut page, "evenkeel ctl show --json", Snapshot::COUNTERS, &mut Vec::new());
@@ -149,16 +165,25 @@ fn table<R>(page: &mut String, columns: &[Column<R>]) {
             In::Parquet => "parquet",
             In::Both => "both",
         };
-        let _ = writeln!(page, "| `{}` | {} | {} | {file} |", column.name, column.unit, column.help);
+        let _ =
+            writeln!(page, "| `{}` | {} | {} | {file} |", column.name, column.unit, column.help);
     }
 }
 
-/// A table of counters, then those of their parts, each kind once. Parts called `counts` stand in JSON beside the others.
-fn section(page: &mut String, heading: &str, counters: &[Counter], told: &mut Vec<&'static [Counter]>) {
-    let _ = write!(page, "\n## {heading}\n\n| field | unit | what it is | kind |\n|---|---|---|---|\n");
+/// A table of counters, then those of their parts, each kind once. Parts called `counts` stand in
+/// JSON beside the others.
+fn section(
+    page: &mut String,
+    heading: &str,
+    counters: &[Counter],
+    told: &mut Vec<&'static [Counter]>,
+) {
+    let _ =
+        write!(page, "\n## {heading}\n\n| field | unit | what it is | kind |\n|---|---|---|---|\n");
     let mut parts = Vec::new();
     for counter in counters {
-        let beside = if counter.name == "counts" { counter.parts } else { std::slice::from_ref(counter) };
+        let beside =
+            if counter.name == "counts" { counter.parts } else { std::slice::from_ref(counter) };
         for Counter { name, unit, kind, help, parts: inside, .. } in beside {
             let kind = if *kind == Kind::Part && inside.is_empty() { Kind::Count } else { *kind };
             let _ = writeln!(page, "| `{name}` | {unit} | {help} | {} |", kind.name());
@@ -169,7 +194,11 @@ fn section(page: &mut String, heading: &str, counters: &[Counter], told: &mut Ve
         }
     }
     for (name, inside) in parts {
-        let path = if counters == Snapshot::COUNTERS { name.to_owned() } else { format!("{heading}.{name}") };
+        let path = if counters == Snapshot::COUNTERS {
+            name.to_owned()
+        } else {
+            format!("{heading}.{name}")
+        };
         section(page, &path, inside, told);
     }
 }

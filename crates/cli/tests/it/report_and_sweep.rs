@@ -40,7 +40,11 @@ fn seeds_become_one_page_and_saved_results_an_index() {
     assert_eq!(reported.status.code(), Some(0), "{}", text(&reported.stderr));
     let page = fs::read_to_string(site.join("wfq-altq-fig3.html")).unwrap();
     assert!(page.contains("2 seeds") && page.contains("class=\"area a0\""));
-    assert!(fs::read_to_string(site.join("index.html")).unwrap().contains("href=\"wfq-altq-fig3.html\""));
+    assert!(
+        fs::read_to_string(site.join("index.html"))
+            .unwrap()
+            .contains("href=\"wfq-altq-fig3.html\"")
+    );
 
     let empty = evenkeel(&["report", &site.display().to_string()]);
     assert_eq!(empty.status.code(), Some(2));
@@ -53,13 +57,15 @@ fn sweep_of(limits: &str) -> String {
         "name = \"a/b\"\ntitle = \"T\"\nscenario = {:?}\nseeds = [1]\nduration = \"500ms\"\n\
          [fixed]\nstep = []\nsettle = \"0s\"\nsample = \"100ms\"\n\
          \"traffic[from-h1].stop\" = \"500ms\"\n\"traffic[from-h3].stop\" = \"500ms\"\n\
-         [[vary]]\nname = \"limit\"\nset = \"router[r1].config.link[sink].discipline.limit\"\nvalues = {limits}\n",
+         [[vary]]\nname = \"limit\"\nset = \
+         \"router[r1].config.link[sink].discipline.limit\"\nvalues = {limits}\n",
         scenario("wfq-altq/fig3.toml")
     )
 }
 
-/// On a file system of its own that only this script sees: runs the sweep until the disk is full, looks at what is there, makes room, and
-/// runs it again. Arguments: the command, sweep.toml, the folder to mount over, and where copies go.
+/// On a file system of its own that only this script sees: runs the sweep until the disk is full,
+/// looks at what is there, makes room, and runs it again. Arguments: the command, sweep.toml, the
+/// folder to mount over, and where copies go.
 const FULL_DISK: &str = r#"
 mount -t tmpfs -o size=64k none "$3" || exit 99
 "$1" sweep "$2" --out "$3/results" --jobs 2 --quiet; echo "first $?"
@@ -76,18 +82,25 @@ fn a_full_disk_costs_a_sweep_the_runs_in_flight_and_no_more() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("sweep.toml"), sweep_of(&format!("{:?}", (10..40).collect::<Vec<_>>()))).unwrap();
+    fs::write(path("sweep.toml"), sweep_of(&format!("{:?}", (10..40).collect::<Vec<_>>())))
+        .unwrap();
     fs::create_dir(path("disk")).unwrap();
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", FULL_DISK, "sh", env!("CARGO_BIN_EXE_evenkeel")]);
-    let output = command.args([path("sweep.toml"), path("disk"), folder.path().into()]).output().unwrap();
+    let output =
+        command.args([path("sweep.toml"), path("disk"), folder.path().into()]).output().unwrap();
     let (said, complained) = (text(&output.stdout), text(&output.stderr));
     assert!(said.contains("first 1\n") && said.contains("second 0\n"), "{said}{complained}");
-    assert!(complained.contains("cannot write") && complained.contains("No space left"), "{complained}");
+    assert!(
+        complained.contains("cannot write") && complained.contains("No space left"),
+        "{complained}"
+    );
 
     let tasks = |of: &str| -> Vec<PathBuf> {
-        let mut files: Vec<_> =
-            fs::read_dir(path(of).join("tasks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut files: Vec<_> = fs::read_dir(path(of).join("tasks"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         files.sort();
         files
     };
@@ -97,13 +110,18 @@ fn a_full_disk_costs_a_sweep_the_runs_in_flight_and_no_more() {
     // Nothing half written is left, and nothing that was there is run again.
     for file in &first {
         let name = file.file_name().unwrap();
-        assert_eq!(fs::read(file).unwrap(), fs::read(path("second/tasks").join(name)).unwrap(), "{name:?}");
+        assert_eq!(
+            fs::read(file).unwrap(),
+            fs::read(path("second/tasks").join(name)).unwrap(),
+            "{name:?}"
+        );
     }
     assert!(
         said.contains(&format!("{} there before, {} new, 0 failed", first.len(), 30 - first.len())),
         "{said}"
     );
-    // 64 KiB are 16 pages. The folders take none, the sweep's own file one, each run in flight one besides its own.
+    // 64 KiB are 16 pages. The folders take none, the sweep's own file one, each run in flight one
+    // besides its own.
     assert!(first.len() >= 12, "{} of at most 15", first.len());
 }
 

@@ -1,4 +1,5 @@
-//! `evenkeel sim` and the demo in the simulator: exit codes, files, the same bytes for the same seed.
+//! `evenkeel sim` and the demo in the simulator: exit codes, files, the same bytes for the same
+//! seed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,8 +19,8 @@ fn simulate(folder: &Path, more: &[&str]) -> (Option<i32>, String) {
     let mut arguments = vec!["sim", file, "--time-scale", "0.25", "--out", folder];
     arguments.extend(more);
     let output = evenkeel(&arguments);
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     (output.status.code(), text)
 }
 

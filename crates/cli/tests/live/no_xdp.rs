@@ -1,5 +1,6 @@
-//! What can stand in the way of AF_XDP, met by the command on real interfaces: it is told with interface, cause and remedy, `io = "af-xdp"` ends with exit code 3,
-//! and `io = "auto"` forwards by packet sockets and says why. Needs root; says so and passes otherwise.
+//! What can stand in the way of AF_XDP, met by the command on real interfaces: it is told with
+//! interface, cause and remedy, `io = "af-xdp"` ends with exit code 3, and `io = "auto"` forwards
+//! by packet sockets and says why. Needs root; says so and passes otherwise.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -86,7 +87,8 @@ impl Bed {
     fn run(&self, io: &str) -> Run {
         let Self { section, .. } = self;
         let config = format!(
-            "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n[router]\nio = \"{io}\"\n{section}\n"
+            "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \
+             \"wan\"\n[router]\nio = \"{io}\"\n{section}\n"
         );
         std::fs::write(self.path("router.toml"), config).unwrap();
         let evenkeel = env!("CARGO_BIN_EXE_evenkeel");
@@ -128,7 +130,10 @@ impl Bed {
         let show = || {
             let mut ctl = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
             let output = ctl.args(["ctl", "--socket", &socket, "show", "--json"]).output().unwrap();
-            output.status.success().then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())
+            output
+                .status
+                .success()
+                .then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())
         };
         let show = eventually_some("the router to answer", show);
         [0, 1].map(|at| show["ports"][at]["io"].as_str().unwrap().to_owned())
@@ -151,7 +156,8 @@ impl Bed {
         let status = refused.ended();
         let said = refused.said();
         assert_eq!(status.code(), Some(3), "{said}");
-        let place = format!("{}:3: port.interface: port lan: interface lan", self.path("router.toml"));
+        let place =
+            format!("{}:3: port.interface: port lan: interface lan", self.path("router.toml"));
         assert!(said.starts_with(&place), "{said}");
         complete(&said);
         assert!(said.contains("io = \"af-packet\" for this port"), "{said}");
@@ -182,7 +188,10 @@ impl Bed {
 fn a_kernel_without_af_xdp() {
     let Some(mut bed) = Bed::new("no_af_xdp", [1, 1]) else { return };
     bed.start = Start::WithoutXdpSockets;
-    bed.told_and_got_round(&["this kernel has no AF_XDP", "Linux 5.18 or newer, CONFIG_XDP_SOCKETS"], false);
+    bed.told_and_got_round(
+        &["this kernel has no AF_XDP", "Linux 5.18 or newer, CONFIG_XDP_SOCKETS"],
+        false,
+    );
 }
 
 #[test]
@@ -213,7 +222,10 @@ fn an_interface_that_another_xdp_program_has() {
     let none: &[IpAddr] = &[];
     let open = || AfXdpPort::open_beside("lan", AfXdpOptions::default(), pool.umem(), none, None);
     let other = in_netns(&bed.net.name("r"), open).unwrap().unwrap();
-    bed.told_and_got_round(&["has another XDP program already", "`ip link show lan`", "detach it"], true);
+    bed.told_and_got_round(
+        &["has another XDP program already", "`ip link show lan`", "detach it"],
+        true,
+    );
     drop(other);
     let run = bed.run("af-xdp");
     eventually("AF_XDP at last", || bed.io().iter().all(|io| io.starts_with("AF_XDP")));

@@ -1,5 +1,5 @@
-//! The command itself on real interfaces under load: `run`, `ctl`, SIGHUP, SIGTERM and `kill -9`. Needs root; says so and
-//! passes otherwise.
+//! The command itself on real interfaces under load: `run`, `ctl`, SIGHUP, SIGTERM and `kill -9`.
+//! Needs root; says so and passes otherwise.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -69,7 +69,10 @@ impl Live {
 
     /// As [`Live::with`]; the router is one that has ended.
     fn prepared(test: &str, config: &str, queues: u16) -> Option<Self> {
-        if !available(test) || !has_tool(test, "iperf3", "iperf3") || !has_tool(test, "tcpdump", "tcpdump") {
+        if !available(test)
+            || !has_tool(test, "iperf3", "iperf3")
+            || !has_tool(test, "tcpdump", "tcpdump")
+        {
             return None;
         }
         let net = TestNet::new(&["a", "r", "b"]);
@@ -108,18 +111,22 @@ impl Live {
 
     fn show(&self) -> Value {
         let output = self.ctl(&["show", "--json"]);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output)))
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output)))
     }
 
     /// A number of class `bulk` on the link to `b`.
     fn bulk(&self, number: &str) -> u64 {
         let show = self.show();
-        let link = show["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
-        let class = link["classes"].as_array().unwrap().iter().find(|class| class["name"] == "bulk");
+        let link =
+            show["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
+        let class =
+            link["classes"].as_array().unwrap().iter().find(|class| class["name"] == "bulk");
         class.unwrap()[number].as_u64().unwrap()
     }
 
-    /// 10 Mbit/s of `bulk` packets from `a` to `b` until the child is killed, at most for half a minute.
+    /// 10 Mbit/s of `bulk` packets from `a` to `b` until the child is killed, at most for half a
+    /// minute.
     fn load(&self) -> (Child, Child) {
         let mut server = self.net.command("b", "iperf3 -s -1 -p 5002");
         let server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -132,7 +139,8 @@ impl Live {
     }
 
     fn signal(&self, name: &str) {
-        let done = Command::new("kill").arg(name).arg(self.router.id().to_string()).status().unwrap();
+        let done =
+            Command::new("kill").arg(name).arg(self.router.id().to_string()).status().unwrap();
         assert!(done.success());
     }
 
@@ -165,7 +173,8 @@ fn end(mut child: Child) {
 
 /// One row of `ctl watch` for class `bulk`, as (mean delay in microseconds, packets sent).
 fn watched(live: &Live) -> (f64, f64) {
-    let output = live.ctl(&["watch", "--count", "1", "--interval", "500ms", "--link", "wan", "--json"]);
+    let output =
+        live.ctl(&["watch", "--count", "1", "--interval", "500ms", "--link", "wan", "--json"]);
     let rows = text(&output);
     let row = rows
         .lines()
@@ -250,8 +259,12 @@ fn links(live: &Live) -> Vec<(u64, String)> {
     let show = live.show();
     let workers = show["workers"].as_array().unwrap();
     let of = |worker: &Value| {
-        let link = worker["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
-        (link["rate_bps"].as_u64().unwrap() / 1_000_000, link["discipline"].as_str().unwrap().to_owned())
+        let link =
+            worker["links"].as_array().unwrap().iter().find(|link| link["port"] == "wan").unwrap();
+        (
+            link["rate_bps"].as_u64().unwrap() / 1_000_000,
+            link["discipline"].as_str().unwrap().to_owned(),
+        )
     };
     workers.iter().map(of).collect()
 }
@@ -262,7 +275,10 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     let (server, client) = live.load();
     let show = live.show();
     for worker in show["workers"].as_array().unwrap() {
-        assert!(worker["ports"][1]["io"].as_str().unwrap().contains("2 of 4 receive queues"), "{worker}");
+        assert!(
+            worker["ports"][1]["io"].as_str().unwrap().contains("2 of 4 receive queues"),
+            "{worker}"
+        );
     }
     let shown = text(&live.ctl(&["show"]));
     assert!(shown.contains("worker  received"), "{shown}");
@@ -279,7 +295,9 @@ fn two_workers_are_changed_under_load_and_killed_and_the_kernel_goes_on() {
     let fifo = TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "fifo\"");
     std::fs::write(&file, fifo).unwrap();
     live.signal("-HUP");
-    eventually("both have the discipline and the rate of the file", || links(&live) == both(20, "fifo"));
+    eventually("both have the discipline and the rate of the file", || {
+        links(&live) == both(20, "fifo")
+    });
     for (wrong, says) in [
         (
             TWO_WORKERS.replace("wfq-altq\", weight = { rest = 100, bulk = 200 }", "lct\""),
@@ -330,6 +348,7 @@ fn too_few_queues_for_the_workers_are_told_with_the_line_of_the_interface() {
         .unwrap();
     let said = text(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    let wanted = "router.toml:7: port.interface: port lan: interface lan has 1 receive and transmit queues for 2 workers";
+    let wanted = "router.toml:7: port.interface: port lan: interface lan has 1 receive and \
+                  transmit queues for 2 workers";
     assert!(said.contains(wanted), "{said}");
 }

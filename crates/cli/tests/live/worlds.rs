@@ -1,4 +1,5 @@
-//! One scenario in both worlds by the command: real packets meet the same wires as simulated ones. Needs root, else skipped.
+//! One scenario in both worlds by the command: real packets meet the same wires as simulated ones.
+//! Needs root, else skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,13 +45,16 @@ fn run(world: &str, file: &Path, out: &Path) -> Value {
 
 #[test]
 fn wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_time() {
-    if !available("wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_time") {
+    if !available(
+        "wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_time",
+    ) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("steady.pcap"), capture(250)).unwrap();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/examples/long-wires.toml");
-    let recording = "[[traffic]]\nname = \"recorded\"\nfrom = \"far\"\nto = \"b\"\nkind = \"replay\"\nfile = \"steady.pcap\"\n\n[[expect]]";
+    let recording = "[[traffic]]\nname = \"recorded\"\nfrom = \"far\"\nto = \"b\"\nkind = \
+                     \"replay\"\nfile = \"steady.pcap\"\n\n[[expect]]";
     let example = std::fs::read_to_string(example).unwrap().replacen("[[expect]]", recording, 1);
     let file = folder.path().join("both.toml");
     std::fs::write(&file, example).unwrap();
@@ -64,14 +68,20 @@ fn wires_many_flows_and_recordings_are_the_same_on_real_packets_and_in_virtual_t
         assert_eq!((&sim["from"], &sim["to"]), (&lab["from"], &lab["to"]));
         let of = |wire: &Value, what: &str| wire[what].as_u64().unwrap();
         for wire in [sim, lab] {
-            let out =
-                ["arrived", "held", "lost", "overflowed"].map(|what| of(wire, what)).iter().sum::<u64>();
+            let out = ["arrived", "held", "lost", "overflowed"]
+                .map(|what| of(wire, what))
+                .iter()
+                .sum::<u64>();
             assert_eq!(of(wire, "sent"), out, "{name}: nothing disappears");
         }
         for what in ["sent", "lost", "overflowed", "overtaking"] {
             let (sim, lab) = (of(sim, what), of(lab, what));
-            // The same random numbers, for all but those few packets that a busy machine leaves out or lets meet a full queue.
-            assert!(sim.abs_diff(lab) <= 5 + sim / 50, "{name}, {what}: {sim} simulated, {lab} real");
+            // The same random numbers, for all but those few packets that a busy machine leaves out
+            // or lets meet a full queue.
+            assert!(
+                sim.abs_diff(lab) <= 5 + sim / 50,
+                "{name}, {what}: {sim} simulated, {lab} real"
+            );
         }
     }
     let recorded = lab.iter().find(|wire| wire["from"] == "r1" && wire["to"] == "b").unwrap();

@@ -1,7 +1,8 @@
 //! The flows that were seen lately: a bounded table, four places to a bucket.
 //!
-//! A flow is known by its 64-bit hash: two flows with equal hashes go to the same forwarder, which does no harm. A bucket that is full of flows
-//! that are not idle takes no more: those flows follow the Maglev table and may move when it changes.
+//! A flow is known by its 64-bit hash: two flows with equal hashes go to the same forwarder, which
+//! does no harm. A bucket that is full of flows that are not idle takes no more: those flows follow
+//! the Maglev table and may move when it changes.
 
 use evenkeel_core::Nanos;
 
@@ -15,7 +16,8 @@ const MOST: usize = 1 << 24;
 struct Connection {
     /// 0: free.
     hash: u64,
-    /// In 2^-10 of 2^30 ns, about a millisecond each; wraps after 49 days, so that a flow that old may be taken for one that is not idle.
+    /// In 2^-10 of 2^30 ns, about a millisecond each; wraps after 49 days, so that a flow that old
+    /// may be taken for one that is not idle.
     seen: u32,
     node: u16,
 }
@@ -62,7 +64,10 @@ impl Connections {
         let (now, idle, key) = (ticks(now), self.idle, hash | 1);
         let bucket = self.bucket(hash);
         let old = |entry: &Connection| entry.hash == 0 || now.wrapping_sub(entry.seen) > idle;
-        let place = bucket.iter().position(|entry| entry.hash == key).or_else(|| bucket.iter().position(old));
+        let place = bucket
+            .iter()
+            .position(|entry| entry.hash == key)
+            .or_else(|| bucket.iter().position(old));
         let Some(place) = place else { return false };
         bucket[place] = Connection { hash: key, seen: now, node: node.0 };
         true

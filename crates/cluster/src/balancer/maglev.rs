@@ -1,7 +1,8 @@
 //! Maglev hashing: a table that spreads evenly and changes little.
 //!
-//! Each forwarder has a permutation of the places, offset + n·skip mod T; they take turns to claim their next free place (a forwarder with a
-//! smaller weight sits out turns in proportion). Shares of forwarders with equal weights differ by at most one place.
+//! Each forwarder has a permutation of the places, offset + n·skip mod T; they take turns to claim
+//! their next free place (a forwarder with a smaller weight sits out turns in proportion). Shares
+//! of forwarders with equal weights differ by at most one place.
 
 use crate::mix::mix64;
 use crate::types::NodeId;
@@ -74,7 +75,8 @@ impl Maglev {
     /// Places of each forwarder, by ascending id.
     #[must_use]
     pub fn shares(&self) -> Vec<(NodeId, usize)> {
-        let count = |index: usize| self.places.iter().filter(|place| usize::from(**place) == index).count();
+        let count =
+            |index: usize| self.places.iter().filter(|place| usize::from(**place) == index).count();
         self.nodes.iter().enumerate().map(|(index, id)| (*id, count(index))).collect()
     }
 }

@@ -1,11 +1,13 @@
 //! Which forwarder gets a flow: the balancer's stage, as a pure structure.
 //!
-//! Source: Maglev (Eisenbud et al., NSDI 2016), spec 12. [`Maglev`] is the table that all balancers with the same members compute alike;
-//! [`Balancer`] adds a bounded table of connections, so that flows that are established stay where they are when forwarders join or drain.
+//! Source: Maglev (Eisenbud et al., NSDI 2016), spec 12. [`Maglev`] is the table that all balancers
+//! with the same members compute alike; [`Balancer`] adds a bounded table of connections, so that
+//! flows that are established stay where they are when forwarders join or drain.
 //!
-//! Look-up: one read of the connection table's bucket (4 places), one of the Maglev table. A new table costs O(T·log T) on average and is
-//! made at human speed. With *load feedback* a forwarder's part of the table follows a weight that its load is turned into
-//! ([`weight_for_load`]); established flows stay.
+//! Look-up: one read of the connection table's bucket (4 places), one of the Maglev table. A new
+//! table costs O(T·log T) on average and is made at human speed. With *load feedback* a forwarder's
+//! part of the table follows a weight that its load is turned into ([`weight_for_load`]);
+//! established flows stay.
 
 mod connections;
 mod maglev;
@@ -79,8 +81,8 @@ counters! {
 }
 
 impl Balancer {
-    /// All balancers of a router have the same `seed`. `flows` is rounded up to a power of two, at most 2^24; 16 bytes each. A flow idle for
-    /// `idle` may be forgotten (spec 12.3: 60 s).
+    /// All balancers of a router have the same `seed`. `flows` is rounded up to a power of two, at
+    /// most 2^24; 16 bytes each. A flow idle for `idle` may be forgotten (spec 12.3: 60 s).
     #[must_use]
     pub fn new(seed: u64, flows: usize, idle: Nanos) -> Self {
         Self {
@@ -113,8 +115,8 @@ impl Balancer {
         Ok(())
     }
 
-    /// Changes who takes part. Flows in the table of connections stay where they are if their forwarder is still among `targets`, draining
-    /// ones included.
+    /// Changes who takes part. Flows in the table of connections stay where they are if their
+    /// forwarder is still among `targets`, draining ones included.
     ///
     /// # Errors
     /// The targets cannot be; then nothing changes.
@@ -129,8 +131,8 @@ impl Balancer {
         Ok(())
     }
 
-    /// The forwarder of a flow; `hash` is that of its five-tuple (fragments: of its addresses), seeded alike on all balancers. `None` if no
-    /// forwarder takes new flows and this one is new.
+    /// The forwarder of a flow; `hash` is that of its five-tuple (fragments: of its addresses),
+    /// seeded alike on all balancers. `None` if no forwarder takes new flows and this one is new.
     pub fn pick(&mut self, now: Nanos, hash: u64) -> Option<Target> {
         let known = self.connections.find(now, hash);
         if let Some(target) = known.and_then(|id| self.target(id)) {
@@ -169,13 +171,15 @@ impl Balancer {
     }
 }
 
-/// Load feedback: the weight of a forwarder with this load, where `mean` is the mean of all (any unit, for instance bytes per second). Half the
-/// correction that would make loads equal, so that two rounds of feedback do not swing; never below an eighth of the full weight.
+/// Load feedback: the weight of a forwarder with this load, where `mean` is the mean of all (any
+/// unit, for instance bytes per second). Half the correction that would make loads equal, so that
+/// two rounds of feedback do not swing; never below an eighth of the full weight.
 #[must_use]
 pub fn weight_for_load(weight: u16, load: u64, mean: u64) -> u16 {
     if load == 0 || mean == 0 {
         return weight.clamp(FULL / 8, FULL);
     }
-    let ideal = (u128::from(weight) * u128::from(mean) / u128::from(load)).min(u128::from(FULL)) as u16;
+    let ideal =
+        (u128::from(weight) * u128::from(mean) / u128::from(load)).min(u128::from(FULL)) as u16;
     weight.midpoint(ideal).clamp(FULL / 8, FULL)
 }

@@ -1,13 +1,17 @@
-//! Another configuration while the cluster runs: members, weights, and all that is no matter of wires.
+//! Another configuration while the cluster runs: members, weights, and all that is no matter of
+//! wires.
 //!
-//! Each node is [handed](Engine::prepare) the next configuration at its own time and goes on with the old one; its state frames carry the next one's
-//! hash ("ready"). When the master has heard so from all members that are alive and stay, it opens its next cycle under the new configuration: that
-//! frame, known by its hash, is the boundary. Who hears it and is ready changes before it answers; the clocks come along, so that shares go on where
-//! they were. Who misses it changes on a later frame of the master, out of step, and has its clocks set. Nothing is sent by two configurations at
-//! once, except by nodes that are not ready and cannot hear those that are.
+//! Each node is [handed](Engine::prepare) the next configuration at its own time and goes on with
+//! the old one; its state frames carry the next one's hash ("ready"). When the master has heard so
+//! from all members that are alive and stay, it opens its next cycle under the new configuration:
+//! that frame, known by its hash, is the boundary. Who hears it and is ready changes before it
+//! answers; the clocks come along, so that shares go on where they were. Who misses it changes on a
+//! later frame of the master, out of step, and has its clocks set. Nothing is sent by two
+//! configurations at once, except by nodes that are not ready and cannot hear those that are.
 //!
-//! A master that is not a member any more is left behind: the lowest that stays opens the first new cycle. A change that some living member was not
-//! told of waits for it, for as long as it takes: [`View::waits_for`](super::View::waits_for).
+//! A master that is not a member any more is left behind: the lowest that stays opens the first new
+//! cycle. A change that some living member was not told of waits for it, for as long as it takes:
+//! [`View::waits_for`](super::View::waits_for).
 
 use evenkeel_core::Nanos;
 
@@ -18,12 +22,13 @@ use crate::matching::members;
 use crate::types::{Event, Forwarder, NodeId};
 
 impl Engine {
-    /// The configuration to change to as soon as all members are ready to. The running one again: the change is called off. Allocates; what was
-    /// prepared before is forgotten.
+    /// The configuration to change to as soon as all members are ready to. The running one again:
+    /// the change is called off. Allocates; what was prepared before is forgotten.
     ///
     /// # Errors
-    /// It is not valid, this node is not a member of it, or it differs in what cannot change while a cluster runs: links, the number of classes,
-    /// version, VLAN, ethertype and key. The running configuration and what was prepared stay.
+    /// It is not valid, this node is not a member of it, or it differs in what cannot change while
+    /// a cluster runs: links, the number of classes, version, VLAN, ethertype and key. The running
+    /// configuration and what was prepared stay.
     pub fn prepare(&mut self, config: &ClusterConfig, now: Nanos) -> Result<(), ConfigError> {
         let fixed = |config: &ClusterConfig| {
             let framing = config.framing;
@@ -59,7 +64,8 @@ impl Engine {
     /// Members of this configuration that stay in the next.
     fn stay(&self) -> u64 {
         let Some(next) = &self.next else { return 0 };
-        let stays = |(index, id): (usize, &NodeId)| u64::from(next.config.index_of(*id).is_some()) << index;
+        let stays =
+            |(index, id): (usize, &NodeId)| u64::from(next.config.index_of(*id).is_some()) << index;
         self.config.members.iter().enumerate().map(stays).fold(0, |all, one| all | one)
     }
 
@@ -68,7 +74,8 @@ impl Engine {
         self.stay() & self.alive() & !self.ready & !(1 << self.me)
     }
 
-    /// Whether all are ready and it is for this node to open the first cycle of the next configuration.
+    /// Whether all are ready and it is for this node to open the first cycle of the next
+    /// configuration.
     pub(super) fn leads_change(&self) -> bool {
         if self.next.is_none() || self.not_ready() != 0 {
             return false;
@@ -86,7 +93,8 @@ impl Engine {
         }
     }
 
-    /// A frame of the next configuration, refused by the running one. `true`: it was the master's, and this node has changed.
+    /// A frame of the next configuration, refused by the running one. `true`: it was the master's,
+    /// and this node has changed.
     pub(super) fn follow_change<F: Forwarder>(
         &mut self,
         now: Nanos,
@@ -137,7 +145,8 @@ impl Engine {
             let (new, old) = (&mut next.peers[new], &self.peers[old]);
             (new.mac, new.heard_at, new.silent) = (old.mac, old.heard_at, old.silent);
         }
-        next.master = self.master.and_then(|old| places.iter().position(|place| *place == Some(old)));
+        next.master =
+            self.master.and_then(|old| places.iter().position(|place| *place == Some(old)));
         next.cycle = self.cycle;
         next.trigger = self.trigger;
         (next.window_begin, next.window_end) = (self.window_begin, self.window_end);

@@ -6,7 +6,8 @@ use evenkeel_core::measure::Tally;
 use crate::frame::FrameError;
 
 counters! {
-    /// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`, or a count of frames not used.
+    /// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`, or a
+    /// count of frames not used.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Counters {
         /// Frames handed in.

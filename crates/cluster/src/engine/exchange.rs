@@ -115,10 +115,17 @@ impl Engine {
     }
 
     /// A state frame.
-    pub(super) fn on_state<F: Forwarder>(&mut self, now: Nanos, parsed: &Parsed<'_>, forwarder: &mut F) {
+    pub(super) fn on_state<F: Forwarder>(
+        &mut self,
+        now: Nanos,
+        parsed: &Parsed<'_>,
+        forwarder: &mut F,
+    ) {
         let Parsed { header, member, .. } = *parsed;
         self.hear(now, member, forwarder);
-        let Some(cycle) = self.follow(now, header.cycle, member, header.master, forwarder) else { return };
+        let Some(cycle) = self.follow(now, header.cycle, member, header.master, forwarder) else {
+            return;
+        };
         // Before this node says anything in this cycle: then it can say that it is out of step.
         let opens = self.cycle != Some(cycle);
         if opens && self.phase != Phase::Idle {
@@ -165,17 +172,24 @@ impl Engine {
         }
     }
 
-    /// Sets the clocks of those out of step, if that is for this node to do: the lowest in step does it.
+    /// Sets the clocks of those out of step, if that is for this node to do: the lowest in step
+    /// does it.
     fn help<F: Forwarder>(&mut self, cycle: u64, forwarder: &mut F) {
         let lower = (1_u64 << self.me) - 1;
         let able = self.alive() & lower & !self.flagged;
         let asked = self.flagged & !(1 << self.me) != 0;
-        if asked && able == 0 && self.flagged >> self.me & 1 == 0 && self.in_step && !self.clock_sent {
+        if asked
+            && able == 0
+            && self.flagged >> self.me & 1 == 0
+            && self.in_step
+            && !self.clock_sent
+        {
             self.send_clock(cycle, false, forwarder);
         }
     }
 
-    /// A clock frame: used by a node out of step, and by all if a master declares its clocks to be everybody's.
+    /// A clock frame: used by a node out of step, and by all if a master declares its clocks to be
+    /// everybody's.
     pub(super) fn on_clock<F: Forwarder>(&mut self, parsed: &Parsed<'_>, forwarder: &mut F) {
         let Parsed { header, member, .. } = *parsed;
         let current = self.cycle.filter(|_| self.phase != Phase::Idle);
@@ -276,7 +290,8 @@ impl Engine {
             self.waiting = self.waiting.saturating_add(1);
             let nobody_else =
                 members(self.alive() & !(1 << self.me)).all(|node| self.flagged >> node & 1 == 1);
-            self.declare = self.is_master() && (nobody_else && self.waiting > 1 || self.waiting > 3);
+            self.declare =
+                self.is_master() && (nobody_else && self.waiting > 1 || self.waiting > 3);
         }
         self.window_begin = begin;
         self.window_end = begin + length;

@@ -1,8 +1,9 @@
 //! The cycle of one node: frames and timers in; broadcasts, grants and the next timer out.
 //!
-//! Source: the paper's section IV; spec sections 4 and 7.3. A cycle has an exchange (this module and `exchange`), a decision
-//! ([`crate::scheduler`]) and a window in which what was granted is sent. Two things may be going on at once: with P-DS the exchange of cycle
-//! c + 1 runs during the window of cycle c.
+//! Source: the paper's section IV; spec sections 4 and 7.3. A cycle has an exchange (this module
+//! and `exchange`), a decision ([`crate::scheduler`]) and a window in which what was granted is
+//! sent. Two things may be going on at once: with P-DS the exchange of cycle c + 1 runs during the
+//! window of cycle c.
 //!
 //! ```text
 //!            master's trigger        T_br                                 trigger of c + 1
@@ -11,19 +12,23 @@
 //!                                                  |—— exchange c + 1 ——|
 //! ```
 //!
-//! **Out of step.** A node that misses what it needs cannot know what the others decide. It sends nothing in that cycle (abstains), and its next
-//! state frame carries the resync flag, which says two things: what was charged to me in the last cycle was not sent, take it back; and set my
-//! clocks. The lowest member in step answers at once with a clock frame, so that one lost frame costs one node one cycle. Clocks that differ
-//! unnoticed are found by the checksum that the master sends now and then. If nobody is in step, the master declares its own clocks to be
-//! everybody's.
+//! **Out of step.** A node that misses what it needs cannot know what the others decide. It sends
+//! nothing in that cycle (abstains), and its next state frame carries the resync flag, which says
+//! two things: what was charged to me in the last cycle was not sent, take it back; and set my
+//! clocks. The lowest member in step answers at once with a clock frame, so that one lost frame
+//! costs one node one cycle. Clocks that differ unnoticed are found by the checksum that the master
+//! sends now and then. If nobody is in step, the master declares its own clocks to be everybody's.
 //!
-//! **Master.** The lowest member. A node that has heard no lower one for three cycles and its index times T_br opens cycles itself; it steps
-//! back when it hears a lower master. Cycle numbers are the master's: on a new master's word a node jumps to its number, out of step.
+//! **Master.** The lowest member. A node that has heard no lower one for three cycles and its index
+//! times T_br opens cycles itself; it steps back when it hears a lower master. Cycle numbers are
+//! the master's: on a new master's word a node jumps to its number, out of step.
 //!
-//! **Time.** If the caller's clock goes backwards, engine time stands still instead; if it jumps ahead, timers are due early: a slave may then
-//! open a cycle, and steps back when it hears the master.
+//! **Time.** If the caller's clock goes backwards, engine time stands still instead; if it jumps
+//! ahead, timers are due early: a slave may then open a cycle, and steps back when it hears the
+//! master.
 //!
-//! Not implemented: a cluster without any frame loss detection (the checksum cannot be switched off), more than 64 members.
+//! Not implemented: a cluster without any frame loss detection (the checksum cannot be switched
+//! off), more than 64 members.
 
 mod change;
 mod counters;
@@ -35,7 +40,9 @@ pub use counters::{Counters, Unused};
 use evenkeel_core::Nanos;
 
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Variant, Version};
-use crate::frame::{Auth, Builder, FrameError, FrameKind, Parser, clock_bytes, most_refunds, state_bytes};
+use crate::frame::{
+    Auth, Builder, FrameError, FrameKind, Parser, clock_bytes, most_refunds, state_bytes,
+};
 use crate::scheduler::Scheduler;
 use crate::types::{Event, Forwarder, NodeId, Record};
 
@@ -88,7 +95,12 @@ struct Inbox {
 
 impl Inbox {
     fn new(body: usize, fragments: u16) -> Self {
-        Self { body: vec![0; body], got: vec![0; usize::from(fragments).div_ceil(64)], parts: 0, length: 0 }
+        Self {
+            body: vec![0; body],
+            got: vec![0; usize::from(fragments).div_ceil(64)],
+            parts: 0,
+            length: 0,
+        }
     }
 
     fn clear(&mut self) {
@@ -177,8 +189,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The node `me`, whose port has the address `mac`, starting at `now`. `first_counter` is the first counter of its authentication: above
-    /// all that it ever used (see [`Auth::new`]); without a key it does not matter.
+    /// The node `me`, whose port has the address `mac`, starting at `now`. `first_counter` is the
+    /// first counter of its authentication: above all that it ever used (see [`Auth::new`]);
+    /// without a key it does not matter.
     ///
     /// # Errors
     /// The configuration is not valid, or `me` is not a member.
@@ -202,10 +215,13 @@ impl Engine {
             refused: false,
         };
         let timing = &config.timing;
-        let longest = timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
+        let longest =
+            timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
         let round = longest.saturating_add(timing.decision).saturating_add(timing.guard);
-        let packets = config.burst().map_or(1, |burst| u64::from(burst).div_ceil(u64::from(LAZY_PACKET)));
-        let window = Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets));
+        let packets =
+            config.burst().map_or(1, |burst| u64::from(burst).div_ceil(u64::from(LAZY_PACKET)));
+        let window =
+            Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets));
         let scratch = match config.variant {
             Variant::Lazy => config.l.into(),
             Variant::Single | Variant::Multiple | Variant::Pipelined => config.depth(),
@@ -285,7 +301,8 @@ impl Engine {
         self.close_early(now, forwarder);
     }
 
-    /// Time passed: to be called at [`next_timer`](Self::next_timer). Calls at other times do no harm.
+    /// Time passed: to be called at [`next_timer`](Self::next_timer). Calls at other times do no
+    /// harm.
     pub fn on_timer<F: Forwarder>(&mut self, now: Nanos, forwarder: &mut F) {
         let now = self.engine_time(now);
         if let Phase::Exchange { deadline } = self.phase
@@ -293,7 +310,8 @@ impl Engine {
         {
             self.close(now, forwarder);
         }
-        // A change may make this node the master. A master that is left behind does not wait: this must come before its next cycle.
+        // A change may make this node the master. A master that is left behind does not wait: this
+        // must come before its next cycle.
         if self.phase == Phase::Idle && (!self.is_master() || now >= self.next_open) {
             self.change_if_ready(now, forwarder);
         }
@@ -304,7 +322,8 @@ impl Engine {
         }
     }
 
-    /// When [`on_timer`](Self::on_timer) wants to be called, by the caller's clock. May be in the past.
+    /// When [`on_timer`](Self::on_timer) wants to be called, by the caller's clock. May be in the
+    /// past.
     #[must_use]
     pub fn next_timer(&self) -> Nanos {
         let timer = match self.phase {

@@ -39,7 +39,8 @@ impl Engine {
         }
     }
 
-    /// The cycle of a state frame if it is to be used in it: the open one, or one to be opened now. Counts it otherwise.
+    /// The cycle of a state frame if it is to be used in it: the open one, or one to be opened now.
+    /// Counts it otherwise.
     ///
     /// Only the master's word opens any cycle but the next one.
     pub(super) fn follow<F: Forwarder>(

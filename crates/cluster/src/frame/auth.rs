@@ -1,8 +1,9 @@
 //! Frames that only holders of the key can make, each of which is accepted once.
 //!
-//! SipHash-2-4 with 128-bit results is a keyed pseudorandom function for short messages (Aumasson, Bernstein 2012). The counter of
-//! a sender only grows: a frame whose counter is not above the last accepted one is a replay. A receiver that has just started has
-//! heard no counter and takes the first.
+//! SipHash-2-4 with 128-bit results is a keyed pseudorandom function for short messages (Aumasson,
+//! Bernstein 2012). The counter of a sender only grows: a frame whose counter is not above the last
+//! accepted one is a replay. A receiver that has just started has heard no counter and takes the
+//! first.
 
 use core::hash::Hasher;
 
@@ -20,13 +21,17 @@ pub struct Auth {
 
 impl core::fmt::Debug for Auth {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Auth").field("next", &self.next).field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("Auth")
+            .field("next", &self.next)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
     }
 }
 
 impl Auth {
-    /// For `members` nodes. `first` is this node's first counter: above all that it has ever used, also before a restart. Microseconds since
-    /// 1970 will do, as no node sends a million frames a second.
+    /// For `members` nodes. `first` is this node's first counter: above all that it has ever used,
+    /// also before a restart. Microseconds since 1970 will do, as no node sends a million frames a
+    /// second.
     #[must_use]
     pub fn new(key: [u8; 16], first: u64, members: usize) -> Self {
         Self { key, next: first.max(1), last: vec![0; members] }
@@ -51,11 +56,18 @@ impl Auth {
     }
 
     /// The counter of a frame whose trailer is genuine.
-    pub(crate) fn verify(&self, source: &[u8], content: &[u8], trailer: &[u8]) -> Result<u64, FrameError> {
-        let counter: [u8; 8] = trailer[..8].try_into().map_err(|_wrong_length| FrameError::Forged)?;
+    pub(crate) fn verify(
+        &self,
+        source: &[u8],
+        content: &[u8],
+        trailer: &[u8],
+    ) -> Result<u64, FrameError> {
+        let counter: [u8; 8] =
+            trailer[..8].try_into().map_err(|_wrong_length| FrameError::Forged)?;
         let expected = self.tag(source, content, &counter);
         // All bytes are looked at: how long it takes does not tell how many are right.
-        let differs = expected.iter().zip(&trailer[8..]).fold(0, |differs, (a, b)| differs | (a ^ b));
+        let differs =
+            expected.iter().zip(&trailer[8..]).fold(0, |differs, (a, b)| differs | (a ^ b));
         if differs == 0 { Ok(u64::from_be_bytes(counter)) } else { Err(FrameError::Forged) }
     }
 

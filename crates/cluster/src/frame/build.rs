@@ -23,7 +23,8 @@ impl Builder {
     #[must_use]
     pub fn new(config: &ClusterConfig, mac: [u8; 6]) -> Self {
         let framing = &config.framing;
-        let mut frame = Vec::with_capacity(ETHERNET + TAG + usize::from(framing.mtu).max(MIN_PAYLOAD));
+        let mut frame =
+            Vec::with_capacity(ETHERNET + TAG + usize::from(framing.mtu).max(MIN_PAYLOAD));
         frame.extend([0xff; 6]);
         frame.extend(mac);
         if framing.vlan > 0 {
@@ -34,7 +35,14 @@ impl Builder {
         frame.extend((framing.ethertype + u16::from(!v1)).to_be_bytes());
         let begin = frame.len();
         let chunk = if v1 { usize::from(framing.mtu) } else { fragment_bytes(config) };
-        Self { version: framing.version, config: config.clone(), hash: config.hash(), chunk, frame, begin }
+        Self {
+            version: framing.version,
+            config: config.clone(),
+            hash: config.hash(),
+            chunk,
+            frame,
+            begin,
+        }
     }
 
     /// Frames that a body of so many bytes takes.
@@ -46,7 +54,8 @@ impl Builder {
         }
     }
 
-    /// Writes `body` as one or several frames and hands each to `send`. `fragment`, `fragments` of `header` are set here.
+    /// Writes `body` as one or several frames and hands each to `send`. `fragment`, `fragments` of
+    /// `header` are set here.
     pub fn build(
         &mut self,
         header: &Header,
@@ -85,7 +94,8 @@ impl Builder {
         let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6;
         self.frame.extend([header.cycle as u8, flags | id]);
         self.frame.extend(body);
-        if header.kind == FrameKind::State && v1_checksum(&self.config, header.cycle, header.master) {
+        if header.kind == FrameKind::State && v1_checksum(&self.config, header.cycle, header.master)
+        {
             self.frame.extend(header.checksum.unwrap_or(0).to_be_bytes());
         }
     }
@@ -113,8 +123,8 @@ impl Builder {
         self.frame.extend(part);
     }
 
-    /// Bytes of the frame that a state body of this configuration takes on the wire, with check sequence, preamble and gap, over all
-    /// its fragments.
+    /// Bytes of the frame that a state body of this configuration takes on the wire, with check
+    /// sequence, preamble and gap, over all its fragments.
     #[must_use]
     pub fn state_wire_bytes(&self) -> usize {
         let body = super::state_bytes(&self.config);

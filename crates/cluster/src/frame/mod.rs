@@ -1,6 +1,7 @@
 //! State-exchange frames: what is broadcast in phase 1, and how clocks are set.
 //!
-//! Version 1 is the published two-byte header (spec 3.3); its spare bits carry the cycle number and flags:
+//! Version 1 is the published two-byte header (spec 3.3); its spare bits carry the cycle number and
+//! flags:
 //!
 //! ```text
 //! Ethernet: 6 destination ff:ff:ff:ff:ff:ff | 6 source | 4 802.1Q (0x8100, PCP 7, VID) | 2 ethertype
@@ -63,13 +64,15 @@ pub enum FrameKind {
 pub struct Header {
     /// State or clock.
     pub kind: FrameKind,
-    /// Who sent it. In version 1 the sender of a clock frame stands in its body; parsing fills it in.
+    /// Who sent it. In version 1 the sender of a clock frame stands in its body; parsing fills it
+    /// in.
     pub from: NodeId,
     /// The cycle; modulo 256 in version 1.
     pub cycle: u64,
     /// The sender is master.
     pub master: bool,
-    /// State: the sender did not send in the cycle before and wants its clocks set. Clock: obey even if in step.
+    /// State: the sender did not send in the cycle before and wants its clocks set. Clock: obey
+    /// even if in step.
     pub resync: bool,
     /// Number of this fragment, from 0.
     pub fragment: u16,
@@ -77,7 +80,8 @@ pub struct Header {
     pub fragments: u16,
     /// Checksum of the sender's clocks, if the frame carries one.
     pub checksum: Option<u32>,
-    /// Hash of the configuration that the sender is ready to change to, in version 2; such a frame has no checksum.
+    /// Hash of the configuration that the sender is ready to change to, in version 2; such a frame
+    /// has no checksum.
     pub ready: Option<u32>,
     /// Set of members by index, in version 2.
     pub members: Option<u64>,
@@ -155,7 +159,9 @@ pub fn clock_bytes(config: &ClusterConfig, refunds: usize) -> usize {
 pub(crate) fn most_refunds(config: &ClusterConfig) -> usize {
     let charged = config.rounds() as usize * config.links.min(config.nodes());
     let per_record = config.depth() * config.nodes() * config.queues();
-    charged.max(if config.round_bytes.0 > 0 { per_record } else { 0 }).min(config.nodes() * config.queues())
+    charged
+        .max(if config.round_bytes.0 > 0 { per_record } else { 0 })
+        .min(config.nodes() * config.queues())
 }
 
 /// Bytes of authentication in each frame of this configuration.

@@ -1,7 +1,8 @@
 //! Frames read: nothing is believed before all of it was checked.
 
 use super::{
-    AUTH, Auth, ETHERNET, FrameError, FrameKind, Header, MIN_PAYLOAD, TAG, V1_CLOCK, V1_HEADER, V2_HEADER,
+    AUTH, Auth, ETHERNET, FrameError, FrameKind, Header, MIN_PAYLOAD, TAG, V1_CLOCK, V1_HEADER,
+    V2_HEADER,
 };
 use super::{clock_bytes, fragment_bytes, most_refunds, state_bytes, v1_checksum};
 use crate::config::{ClusterConfig, Version};
@@ -42,7 +43,11 @@ impl Parser {
     ///
     /// # Errors
     /// Why it is not accepted.
-    pub fn parse<'f>(&self, frame: &'f [u8], auth: Option<&Auth>) -> Result<Parsed<'f>, FrameError> {
+    pub fn parse<'f>(
+        &self,
+        frame: &'f [u8],
+        auth: Option<&Auth>,
+    ) -> Result<Parsed<'f>, FrameError> {
         let (source, payload) = self.payload(frame)?;
         let auth_bytes = if auth.is_some() { AUTH } else { 0 };
         let (length, mut header, offset) = match self.config.framing.version {
@@ -58,7 +63,8 @@ impl Parser {
         };
         let v1 = self.config.framing.version == Version::V1;
         let begin = if v1 { V1_HEADER } else { V2_HEADER };
-        let checksum = usize::from(v1 && header.kind == FrameKind::State && header.checksum.is_some()) * 4;
+        let checksum =
+            usize::from(v1 && header.kind == FrameKind::State && header.checksum.is_some()) * 4;
         let body = &payload[begin..length - auth_bytes - checksum];
         if header.kind == FrameKind::Clock && v1 {
             header.from = NodeId(u16::from_be_bytes([body[0], body[1]]));
@@ -83,7 +89,8 @@ impl Parser {
             ethertype = u16::from_be_bytes([tag[2], tag[3]]);
             rest = after;
         }
-        let ours = self.config.framing.ethertype + u16::from(self.config.framing.version == Version::V2);
+        let ours =
+            self.config.framing.ethertype + u16::from(self.config.framing.version == Version::V2);
         if ethertype != ours || head[..6] != [0xff; 6] {
             return Err(FrameError::Foreign);
         }
@@ -149,7 +156,8 @@ impl Parser {
         let short = FrameError::Short { found: payload.len(), needed: V2_HEADER };
         let head = payload.first_chunk::<V2_HEADER>().ok_or(short)?;
         let short_at = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        let word_at = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word_at =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let long_at = |at: usize| u64::from(word_at(at)) << 32 | u64::from(word_at(at + 4));
         let (from, fragment, fragments) = (short_at(8), short_at(10), short_at(12));
         let theirs = word_at(24);
@@ -172,10 +180,12 @@ impl Parser {
             return Err(FrameError::Dimensions);
         }
         let last = fragment + 1 == fragments;
-        let whole = kind == FrameKind::Clock || usize::from(fragments) == most.div_ceil(chunk).max(1);
+        let whole =
+            kind == FrameKind::Clock || usize::from(fragments) == most.div_ceil(chunk).max(1);
         // All fragments but the last are full; the last of a state ends where the state does.
         let sized = if last { part <= chunk } else { part == chunk };
-        let ends = offset + part <= most && (kind == FrameKind::Clock || !last || offset + part == most);
+        let ends =
+            offset + part <= most && (kind == FrameKind::Clock || !last || offset + part == most);
         if !(fits && whole && sized && ends) {
             return Err(FrameError::Dimensions);
         }

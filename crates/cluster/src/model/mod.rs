@@ -2,11 +2,12 @@
 //!
 //! The engines are those that run live; frames are really built, lost and parsed. Modelled are:
 //!
-//! - the switch: a broadcast reaches the others after `broadcast`; each receiver loses each frame with `loss`; each outgoing link is a
-//!   port with a queue, served at the links' rate;
-//! - the forwarders' processors (spec 11.1, a *calibration* with two constants fitted to Tables II to IV, not a prediction): a forwarder
-//!   opens or answers an exchange no earlier than its work of the last one is done, `per_packet` for each packet and `per_exchange` for each
-//!   exchange, counted from that exchange's begin, because receiving overlaps with it;
+//! - the switch: a broadcast reaches the others after `broadcast`; each receiver loses each frame
+//!   with `loss`; each outgoing link is a port with a queue, served at the links' rate;
+//! - the forwarders' processors (spec 11.1, a *calibration* with two constants fitted to Tables II
+//!   to IV, not a prediction): a forwarder opens or answers an exchange no earlier than its work of
+//!   the last one is done, `per_packet` for each packet and `per_exchange` for each exchange,
+//!   counted from that exchange's begin, because receiving overlaps with it;
 //! - the queues: saturated, or fed at an interval; see [`source`].
 
 mod run;
@@ -40,7 +41,8 @@ pub struct ModelConfig {
     pub interval: Option<Nanos>,
     /// Nodes that stop, and when.
     pub stops: Vec<(usize, Nanos)>,
-    /// Nodes that are cut off from those of the other set from a time until another: (set, from, until).
+    /// Nodes that are cut off from those of the other set from a time until another: (set, from,
+    /// until).
     pub splits: Vec<(u64, Nanos, Nanos)>,
     /// Seed of sizes, losses and arrivals.
     pub seed: u64,
@@ -94,7 +96,8 @@ pub struct LinkUse {
 }
 
 impl ModelConfig {
-    /// The paper's forwarders: 3 links, 3 classes of equal weight, 3 forwarders, 64-byte packets, always backlogged, no loss.
+    /// The paper's forwarders: 3 links, 3 classes of equal weight, 3 forwarders, 64-byte packets,
+    /// always backlogged, no loss.
     #[must_use]
     pub fn paper(mut cluster: ClusterConfig) -> Self {
         let nodes = cluster.nodes();
@@ -124,11 +127,16 @@ impl ModelConfig {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), ModelError> {
-        if self.sizes.iter().all(|(_, often)| *often == 0) || self.sizes.iter().any(|(size, _)| *size == 0) {
+        if self.sizes.iter().all(|(_, often)| *often == 0)
+            || self.sizes.iter().any(|(size, _)| *size == 0)
+        {
             return Err(ModelError::Sizes);
         }
         if self.holds.len() != self.cluster.nodes() {
-            return Err(ModelError::Holds { found: self.holds.len(), needed: self.cluster.nodes() });
+            return Err(ModelError::Holds {
+                found: self.holds.len(),
+                needed: self.cluster.nodes(),
+            });
         }
         Ok(self.cluster.validate()?)
     }

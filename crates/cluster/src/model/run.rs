@@ -88,7 +88,8 @@ impl Forwarder for Acting<'_, '_> {
             left = left.saturating_sub(record.length.into());
             let (link, class, bytes) = (grant.link, grant.class, record.length);
             let (cycle, round) = (grant.cycle, grant.round);
-            self.events.add(at, What::Packet { node: node.index, link, class, bytes, cycle, round });
+            self.events
+                .add(at, What::Packet { node: node.index, link, class, bytes, cycle, round });
             at += node.model.cluster.timing.per_packet.max(wire_time(node.model, bytes));
             node.free += node.model.per_packet;
         }
@@ -130,8 +131,9 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     for (index, id) in cluster.members.iter().enumerate() {
         let mac = [2, 0, 0, 0, 0, index as u8];
         engines.push(Engine::new(cluster, NodeId(id.0), mac, 1, Nanos::ZERO)?);
-        let source =
-            |queue| Source::new(model.seed, (index * links * classes + queue) as u64, model.interval);
+        let source = |queue| {
+            Source::new(model.seed, (index * links * classes + queue) as u64, model.interval)
+        };
         let sources = (0..links * classes).map(source).collect();
         around.push(Node {
             model,
@@ -176,18 +178,32 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
                 let frame = std::mem::take(&mut events.buffers[buffer]);
                 for to in (0..nodes).filter(|to| *to != from) {
                     if run.arrives(now, from, to) {
-                        run.act(to, now, &mut engines, &mut around, &mut events, |engine, now, acting| {
-                            engine.on_frame(now, &frame, acting);
-                        });
+                        run.act(
+                            to,
+                            now,
+                            &mut engines,
+                            &mut around,
+                            &mut events,
+                            |engine, now, acting| {
+                                engine.on_frame(now, &frame, acting);
+                            },
+                        );
                     }
                 }
                 events.buffers[buffer] = frame;
                 events.free.push(buffer);
             }
             What::Timer { node } if around[node].timer == now => {
-                run.act(node, now, &mut engines, &mut around, &mut events, |engine, now, acting| {
-                    engine.on_timer(now, acting);
-                });
+                run.act(
+                    node,
+                    now,
+                    &mut engines,
+                    &mut around,
+                    &mut events,
+                    |engine, now, acting| {
+                        engine.on_timer(now, acting);
+                    },
+                );
             }
             What::Timer { .. } => {}
         }
@@ -195,7 +211,8 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     let mut outcome = run.outcome;
     outcome.masters = events.masters;
     outcome.nodes = engines.iter().map(|engine| *engine.counters()).collect();
-    outcome.checksums = engines.iter().map(|engine| (engine.view().checksum, engine.view().cycle)).collect();
+    outcome.checksums =
+        engines.iter().map(|engine| (engine.view().checksum, engine.view().cycle)).collect();
     Ok(outcome)
 }
 
@@ -248,7 +265,13 @@ impl Run<'_> {
         self.set_timer(index, engines, around, events);
     }
 
-    fn set_timer(&self, index: usize, engines: &[Engine], around: &mut [Node<'_>], events: &mut Events) {
+    fn set_timer(
+        &self,
+        index: usize,
+        engines: &[Engine],
+        around: &mut [Node<'_>],
+        events: &mut Events,
+    ) {
         let node = &mut around[index];
         let at = engines[index].next_timer().max(node.now).max(node.free);
         if at != node.timer || at <= node.now {
@@ -257,7 +280,15 @@ impl Run<'_> {
         }
     }
 
-    fn packet(&mut self, now: Nanos, node: usize, link: usize, class: usize, bytes: u16, slot: (u64, u32)) {
+    fn packet(
+        &mut self,
+        now: Nanos,
+        node: usize,
+        link: usize,
+        class: usize,
+        bytes: u16,
+        slot: (u64, u32),
+    ) {
         let cluster = &self.model.cluster;
         let (outcome, port) = (&mut self.outcome, &mut self.ports[link]);
         outcome.packets[node] += 1;
@@ -271,7 +302,8 @@ impl Run<'_> {
         let wire = wire_time(self.model, bytes);
         let usage = &mut outcome.links[link];
         if wire > Nanos::ZERO {
-            usage.most_waiting = usage.most_waiting.max(port.free.saturating_sub(now).0.div_ceil(wire.0));
+            usage.most_waiting =
+                usage.most_waiting.max(port.free.saturating_sub(now).0.div_ceil(wire.0));
         }
         port.free = port.free.max(now) + wire;
         usage.busy += wire;

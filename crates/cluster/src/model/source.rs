@@ -1,7 +1,8 @@
 //! Queues that make their packets when they are looked at.
 //!
-//! Packet n of a queue arrives at n intervals and a random part of one; sizes are drawn independently. A saturated queue shows packets
-//! however early they would have come, so that their stamps still tell the order in which a forwarder got them.
+//! Packet n of a queue arrives at n intervals and a random part of one; sizes are drawn
+//! independently. A saturated queue shows packets however early they would have come, so that their
+//! stamps still tell the order in which a forwarder got them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! X and Y: who prefers whom in a round. Nothing is sorted; a list is asked for its first, and two are compared.
+//! X and Y: who prefers whom in a round. Nothing is sorted; a list is asked for its first, and two
+//! are compared.
 
 use crate::config::{MAX_CLASSES, Proposer};
 use crate::matching::{Matching, members, stable};
@@ -26,7 +27,8 @@ impl Round<'_> {
     /// Which of `tied`, a set that is not empty, comes first.
     #[inline]
     fn first_of(&self, link: usize, tied: u64) -> usize {
-        // Ties are drawn at random: a branch on who wins would be mispredicted half of the time. Order and index fit one word.
+        // Ties are drawn at random: a branch on who wins would be mispredicted half of the time.
+        // Order and index fit one word.
         let key = |node: usize| u64::from(self.link_tie(link, node)) << 6 | node as u64;
         let first = tied.trailing_zeros() as usize;
         let mut rest = tied & tied.wrapping_sub(1);
@@ -85,7 +87,8 @@ impl Picks for Own<'_> {
     }
 }
 
-/// Rule B: all forwarders share the tags of a link's classes, so that sets of forwarders do for most.
+/// Rule B: all forwarders share the tags of a link's classes, so that sets of forwarders do for
+/// most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flows {
     /// By class; [`u64::MAX`] if nobody has a record.
@@ -129,7 +132,8 @@ impl Flows {
     /// Out of `set`, in which nobody has one of the best classes, those that have the next ones.
     #[cold]
     fn behind(&self, set: u64) -> u64 {
-        let held = |classes: u8| members(classes.into()).fold(0, |all, class| all | self.holders[class]);
+        let held =
+            |classes: u8| members(classes.into()).fold(0, |all, class| all | self.holders[class]);
         let mut left = !self.best;
         while left != 0 {
             let (_, choices) = smallest(&self.tags, left);
@@ -181,7 +185,9 @@ impl Picks for Shared<'_> {
     }
 }
 
-/// Z, from X and Y, into `matching`, in which nobody is matched yet. `nodes_of[j]` are the forwarders with something for link j, `links_of[i]` the links for which forwarder i has something.
+/// Z, from X and Y, into `matching`, in which nobody is matched yet. `nodes_of[j]` are the
+/// forwarders with something for link j, `links_of[i]` the links for which forwarder i has
+/// something.
 #[inline]
 pub(super) fn match_all<P: Picks>(
     round: &Round<'_>,
@@ -236,7 +242,8 @@ fn smallest(tags: &[u64; MAX_CLASSES], classes: u8) -> (u64, u8) {
     (least, set)
 }
 
-/// The class of P_ij out of those with the smallest tag. Only asked for when it matters: most pairs are never looked at in a round.
+/// The class of P_ij out of those with the smallest tag. Only asked for when it matters: most pairs
+/// are never looked at in a round.
 #[inline]
 fn class_of(choices: u8, round: u64, node: usize, link: usize) -> usize {
     match choices & choices.wrapping_sub(1) {

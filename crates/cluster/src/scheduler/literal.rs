@@ -1,5 +1,5 @@
-//! The algorithm of the specification, word by word: tags of all queues, sorted lists, Gale and Shapley on lists. What [`Scheduler`] decides must be
-//! this.
+//! The algorithm of the specification, word by word: tags of all queues, sorted lists, Gale and
+//! Shapley on lists. What [`Scheduler`] decides must be this.
 
 use proptest::prelude::*;
 
@@ -62,7 +62,8 @@ impl Literal {
             for c in 0..k {
                 spread[j][c] = (0..m).filter(|i| !queues[*i][j][c].is_empty()).count() as u64;
                 for i in 0..m {
-                    let continues = if shared { (0..m).any(|i| was[i][j][c]) } else { was[i][j][c] };
+                    let continues =
+                        if shared { (0..m).any(|i| was[i][j][c]) } else { was[i][j][c] };
                     if !queues[i][j][c].is_empty() && !continues {
                         let flow = self.flow(i);
                         self.finish[flow][j][c] = self.finish[flow][j][c].max(self.clock[j]);
@@ -80,7 +81,8 @@ impl Literal {
                 for j in 0..n {
                     let backlogged = (0..k).filter(|c| !queues[i][j][*c].is_empty());
                     let tag = |c: usize| {
-                        let (start, finish) = self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
+                        let (start, finish) =
+                            self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
                         if shared { start } else { finish }
                     };
                     p[i][j] = backlogged
@@ -114,7 +116,8 @@ impl Literal {
                 let w = u64::from(self.config.weight.get(c));
                 let (start, finish) = self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
                 let record = queues[i][j][c].remove(0);
-                let tag = if shared { start + (u64::from(record.length) << 20) / w } else { finish };
+                let tag =
+                    if shared { start + (u64::from(record.length) << 20) / w } else { finish };
                 let flow = self.flow(i);
                 self.finish[flow][j][c] = tag;
                 self.clock[j] = tag;
@@ -138,7 +141,8 @@ impl Literal {
 
 /// Deferred acceptance: (proposer, receiver) of all that are matched.
 fn gale_shapley(proposers: &[Vec<usize>], receivers: &[Vec<usize>]) -> Vec<(usize, usize)> {
-    let rank = |receiver: usize, proposer: usize| receivers[receiver].iter().position(|p| *p == proposer);
+    let rank =
+        |receiver: usize, proposer: usize| receivers[receiver].iter().position(|p| *p == proposer);
     let mut next = vec![0; proposers.len()];
     let mut holds: Vec<Option<usize>> = vec![None; receivers.len()];
     let mut free: Vec<usize> = (0..proposers.len()).collect();
@@ -153,7 +157,11 @@ fn gale_shapley(proposers: &[Vec<usize>], receivers: &[Vec<usize>]) -> Vec<(usiz
             }
         }
     }
-    holds.iter().enumerate().filter_map(|(receiver, proposer)| Some(((*proposer)?, receiver))).collect()
+    holds
+        .iter()
+        .enumerate()
+        .filter_map(|(receiver, proposer)| Some(((*proposer)?, receiver)))
+        .collect()
 }
 
 fn announce(scheduler: &mut Scheduler, queues: &[Vec<Vec<Vec<Record>>>]) {
@@ -170,17 +178,21 @@ proptest! {
     /// Few sizes, lengths and stamps: ties are everywhere.
     #[test]
     fn decisions_are_those_of_the_specification(
-        seed: u64, nodes in 1_u16..6, links in 1_usize..6, classes in 1_usize..5, l in 1_u16..5, extra in 0_u16..6,
+        seed: u64, nodes in 1_u16..6, links in 1_usize..6, classes in 1_usize..5, l in 1_u16..5,
+            extra in 0_u16..6,
         rule in 0..3, forwarders_propose: bool, small_lag: bool, empty in 0_u64..4,
     ) {
-        let weights: Vec<u16> = (0..classes).map(|c| 1 + (mix64(seed ^ c as u64) % 3) as u16).collect();
+        let weights: Vec<u16> = (0..classes).map(|c| 1 + (mix64(seed ^ c as u64) % 3) as u16)
+            .collect();
         let mut config = ClusterConfig::new(nodes, links, &weights);
         config.seed = seed;
         config.set_variant(Variant::Multiple, l, extra);
         config.second_pass = false;
-        config.rule = [WeightRule::PerQueue, WeightRule::PerClass, WeightRule::Divided][rule as usize];
+        config.rule = [WeightRule::PerQueue, WeightRule::PerClass,
+            WeightRule::Divided][rule as usize];
         config.proposer = if forwarders_propose { Proposer::Forwarders } else { Proposer::Links };
-        // With rules A and C the bound on the lag, which is not in the specification, is only looked at when a queue's own tag is due.
+        // With rules A and C the bound on the lag, which is not in the specification, is only
+        // looked at when a queue's own tag is due.
         let lag = if small_lag && config.rule == WeightRule::PerClass { 1 << 16 } else { 1 << 32 };
         config.max_lag = evenkeel_core::Bytes(lag);
         let mut scheduler = Scheduler::new(&config).unwrap();
@@ -213,7 +225,8 @@ proptest! {
     }
 }
 
-/// A class without packets is owed nothing for the time in which it had none, in whatever round of a window it is looked at.
+/// A class without packets is owed nothing for the time in which it had none, in whatever round of
+/// a window it is looked at.
 #[test]
 fn a_class_that_comes_back_shares_from_then_on() {
     for rule in [WeightRule::PerQueue, WeightRule::PerClass, WeightRule::Divided] {

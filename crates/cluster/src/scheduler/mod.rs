@@ -1,18 +1,22 @@
 //! Phases 2 and 3: who sends what on which link, for a whole window of rounds.
 //!
-//! Source: the paper's Algorithm 1; specs of selection and lists (5), matching (6), variants (8). Symbols: P_ij → `pick` (class, tag, stamp of
-//! forwarder i's packet for link j), X_i → order of `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Window`].
+//! Source: the paper's Algorithm 1; specs of selection and lists (5), matching (6), variants (8).
+//! Symbols: P_ij → `pick` (class, tag, stamp of forwarder i's packet for link j), X_i → order of
+//! `pick[i][·].stamp`, Y_j → order of `pick[·][j].tag`, Z → [`Window`].
 //!
-//! The same on every node: what decides are the announced records, the clocks, and the shared seed. A round costs a matching
-//! (see `matching.rs`) and, for each matched link, a selection over K classes: with rules A and C those of the forwarder that sends, with rule B,
-//! where forwarders share tags, those of the link, whoever has them being a set in a word. Ties cost a hash for each that is tied, when it is
-//! asked for. Nothing allocates.
+//! The same on every node: what decides are the announced records, the clocks, and the shared seed.
+//! A round costs a matching (see `matching.rs`) and, for each matched link, a selection over K
+//! classes: with rules A and C those of the forwarder that sends, with rule B, where forwarders
+//! share tags, those of the link, whoever has them being a set in a word. Ties cost a hash for each
+//! that is tied, when it is asked for. Nothing allocates.
 //!
-//! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait for it (55 % use with 64, 576 and 1500 bytes). With
-//! `round_bytes`, each pair goes on sending what weighted fair queueing selects for its link until the round's time is used up: as all lengths are
-//! announced, all nodes know what that is, and class shares stay as exact as before.
+//! A round lasts as long as the longest packet in it. With sizes mixed, links idle while they wait
+//! for it (55 % use with 64, 576 and 1500 bytes). With `round_bytes`, each pair goes on sending
+//! what weighted fair queueing selects for its link until the round's time is used up: as all
+//! lengths are announced, all nodes know what that is, and class shares stay as exact as before.
 //!
-//! Threads of one machine use this without an engine: [`announce`](Scheduler::announce) for all, then [`decide`](Scheduler::decide).
+//! Threads of one machine use this without an engine: [`announce`](Scheduler::announce) for all,
+//! then [`decide`](Scheduler::decide).
 
 mod lists;
 #[cfg(test)]
@@ -45,7 +49,8 @@ pub struct Window<'s> {
     pub rounds: u32,
     /// How long they take.
     pub length: Nanos,
-    /// All that decided was known. If not, other nodes may have decided otherwise: nothing of this may be sent.
+    /// All that decided was known. If not, other nodes may have decided otherwise: nothing of this
+    /// may be sent.
     pub exact: bool,
 }
 
@@ -81,7 +86,8 @@ pub struct Scheduler {
     full: Vec<u8>,
     /// The same: the classes of which l records were announced. There may be more of them.
     deep: Vec<u8>,
-    /// By link and class (j·K + k): m_jk as it was when the window began; 1 where the rule does not divide.
+    /// By link and class (j·K + k): m_jk as it was when the window began; 1 where the rule does not
+    /// divide.
     spread: Vec<u8>,
     /// Virtual finish time of the record at the head of each queue, with rules A and C.
     tags: Vec<u64>,
@@ -154,15 +160,18 @@ impl Scheduler {
         &self.config
     }
 
-    /// What waits at the head of a queue of forwarder `node` (an index): up to l records; more are left out, and so are all from the first
-    /// of length 0 on.
+    /// What waits at the head of a queue of forwarder `node` (an index): up to l records; more are
+    /// left out, and so are all from the first of length 0 on.
     pub fn announce(&mut self, node: usize, link: usize, class: usize, heads: &[Record]) {
         let queue = (node * self.links + link) * self.classes + class;
         let count = heads.iter().take(self.depth).take_while(|record| record.length > 0).count();
         let begin = queue * self.depth;
         self.records[begin..begin + count].copy_from_slice(&heads[..count]);
-        self.queues[queue] =
-            Announced { count: count as u16, used: 0, head: heads.first().copied().unwrap_or_default() };
+        self.queues[queue] = Announced {
+            count: count as u16,
+            used: 0,
+            head: heads.first().copied().unwrap_or_default(),
+        };
         self.holds(node, link, class, count > 0);
         let (pair, bit) = (node * self.links + link, 1 << class);
         self.deep[pair] = self.deep[pair] & !bit | if count == self.depth { bit } else { 0 };
@@ -185,14 +194,16 @@ impl Scheduler {
         self.links_of[node] = put(self.links_of[node], link, some);
     }
 
-    /// Decides a window: the members in `present` (by index) take part, all others count as empty. Those present that announced nothing
-    /// since the last window are treated as [`Missing`] says.
+    /// Decides a window: the members in `present` (by index) take part, all others count as empty.
+    /// Those present that announced nothing since the last window are treated as [`Missing`] says.
     pub fn decide(&mut self, cycle: u64, present: u64) -> Window<'_> {
         let seed = mix64(self.config.seed ^ mix64(cycle));
         self.round = seed;
         self.begin(present);
-        // Pipelined, all rounds are decided while the window before is sent: see `ClusterConfig::lead`.
-        let decision = if self.config.is_pipelined() { Nanos::ZERO } else { self.config.timing.decision };
+        // Pipelined, all rounds are decided while the window before is sent: see
+        // `ClusterConfig::lead`.
+        let decision =
+            if self.config.is_pipelined() { Nanos::ZERO } else { self.config.timing.decision };
         let mut at = Nanos::ZERO;
         let mut round = 0;
         while round < self.config.rounds() && self.exact && !self.stop {
@@ -316,7 +327,8 @@ impl Scheduler {
             flows.tags[served] = clock;
         }
         flows.rank(self.classes);
-        // Others start later only if they lag too much, and earlier again when the clock goes back, as it does after a long packet.
+        // Others start later only if they lag too much, and earlier again when the clock goes back,
+        // as it does after a long packet.
         if set_back || flows.dragged || flows.least < clock.saturating_sub(self.lag) {
             self.restart(link);
         }
@@ -337,7 +349,8 @@ impl Scheduler {
         flows.rank(self.classes);
     }
 
-    /// With rules A and C: tags of the queues of a forwarder for a link, and P_ij, the class with the smallest one.
+    /// With rules A and C: tags of the queues of a forwarder for a link, and P_ij, the class with
+    /// the smallest one.
     #[inline]
     fn retag(&mut self, node: usize, link: usize) {
         let pair = node * self.links + link;
@@ -400,9 +413,11 @@ impl Scheduler {
         (longest > 0).then(|| self.slot(longest))
     }
 
-    /// The same with `round_bytes`: a pair goes on until the longest first packet, or so many bytes, are over.
+    /// The same with `round_bytes`: a pair goes on until the longest first packet, or so many
+    /// bytes, are over.
     fn send_many(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
-        let first = |link: usize| self.matching.node_of(link).map(|node| self.first_of(node, link).1);
+        let first =
+            |link: usize| self.matching.node_of(link).map(|node| self.first_of(node, link).1);
         let longest = (0..self.links).filter_map(first).max()?;
         let bytes = self.config.round_bytes.0;
         let length = self.slot(longest).max(Nanos((bytes * self.per_byte) >> 20));
@@ -416,7 +431,8 @@ impl Scheduler {
                     break;
                 }
                 self.take(node, link, class, bytes);
-                let grant = Grant { cycle, round, link, class, bytes: bytes.into(), at: begin + sent };
+                let grant =
+                    Grant { cycle, round, link, class, bytes: bytes.into(), at: begin + sent };
                 self.granted.push(Granted { node, grant });
                 sent += slot;
                 let more = self.nodes_of[link] >> node & 1 == 1;
@@ -455,7 +471,8 @@ impl Scheduler {
         wire.max(timing.per_packet * u64::from(packets))
     }
 
-    /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the selections that it concerns are made again.
+    /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the
+    /// selections that it concerns are made again.
     #[inline(always)]
     fn take(&mut self, node: usize, link: usize, class: usize, bytes: u16) {
         let pair = node * self.links + link;
@@ -495,7 +512,9 @@ impl Scheduler {
 
     /// What the next window must know of this one.
     fn end(&mut self) {
-        for ((full, deep), backlogged) in self.full.iter().zip(&self.deep).zip(&mut self.clocks.backlogged) {
+        for ((full, deep), backlogged) in
+            self.full.iter().zip(&self.deep).zip(&mut self.clocks.backlogged)
+        {
             *backlogged = full | deep;
         }
         self.fresh = 0;

@@ -7,8 +7,11 @@ use evenkeel_cluster::{NodeId, mix64};
 use evenkeel_core::Nanos;
 
 fn targets(states: &[State]) -> Vec<Target> {
-    let target =
-        |(id, state): (usize, &State)| Target { id: NodeId(id as u16), mac: [id as u8; 6], state: *state };
+    let target = |(id, state): (usize, &State)| Target {
+        id: NodeId(id as u16),
+        mac: [id as u8; 6],
+        state: *state,
+    };
     states.iter().enumerate().map(target).collect()
 }
 
@@ -24,7 +27,8 @@ fn shares_differ_by_one_place_and_removal_moves_little() {
         let reversed = Maglev::new(9, (0..members).rev().map(|id| (NodeId(id), FULL)));
         assert_eq!(all, reversed, "the same on all balancers");
         let fewer = Maglev::new(9, (1..members).map(|id| (NodeId(id), FULL)));
-        let moved = (0..TABLE as u64).filter(|place| all.lookup(*place) != fewer.lookup(*place)).count();
+        let moved =
+            (0..TABLE as u64).filter(|place| all.lookup(*place) != fewer.lookup(*place)).count();
         // 1/M must move; the more members, the more of the others' places change hands besides.
         let most = if members > 16 { 1.5 } else { 1.3 };
         assert!(moved as f64 <= most * TABLE as f64 / f64::from(members), "{members}: {moved}");
@@ -43,10 +47,12 @@ fn established_flows_stay_when_forwarders_join_and_drain() {
     for states in [&[ON, ON, ON, ON][..], &[State::Draining, ON, ON, ON]] {
         balancer.set_targets(&targets(states)).unwrap();
         now += Nanos::SECOND;
-        let after: Vec<_> = flows.iter().map(|flow| balancer.pick(now, *flow).unwrap().id).collect();
+        let after: Vec<_> =
+            flows.iter().map(|flow| balancer.pick(now, *flow).unwrap().id).collect();
         assert_eq!(after, before);
     }
-    let new: Vec<_> = (5_000..6_000).map(|flow| balancer.pick(now, mix64(flow)).unwrap().id).collect();
+    let new: Vec<_> =
+        (5_000..6_000).map(|flow| balancer.pick(now, mix64(flow)).unwrap().id).collect();
     assert!(new.iter().all(|id| id.0 != 0) && new.iter().any(|id| id.0 == 3));
     assert!(balancer.flows(now, NodeId(0)) > 500);
     assert_eq!(balancer.flows(now + Nanos::from_secs(61), NodeId(0)), 0, "drained");
@@ -82,7 +88,8 @@ fn feedback_moves_weights_towards_equal_loads() {
     // Loads proportional to weight times an unknown factor settle.
     let (mut weights, factors) = ([256_u16; 3], [1_u64, 1, 2]);
     for _ in 0..20 {
-        let loads: Vec<u64> = weights.iter().zip(factors).map(|(w, f)| u64::from(*w) * f * 1000).collect();
+        let loads: Vec<u64> =
+            weights.iter().zip(factors).map(|(w, f)| u64::from(*w) * f * 1000).collect();
         let mean = loads.iter().sum::<u64>() / 3;
         for (weight, load) in weights.iter_mut().zip(&loads) {
             *weight = weight_for_load(*weight, *load, mean);

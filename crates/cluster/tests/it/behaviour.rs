@@ -1,7 +1,10 @@
-//! Section 14 of the specification: determinism, empty lists, sides of different size, ties, loss, death of the master, splits.
+//! Section 14 of the specification: determinism, empty lists, sides of different size, ties, loss,
+//! death of the master, splits.
 
 use evenkeel_cluster::model::{ModelConfig, Outcome};
-use evenkeel_cluster::{ClusterConfig, Missing, Record, Scheduler, Variant, WeightRule, earlier, mix64};
+use evenkeel_cluster::{
+    ClusterConfig, Missing, Record, Scheduler, Variant, WeightRule, earlier, mix64,
+};
 use evenkeel_core::Nanos;
 
 /// 2^32 times so many percent.
@@ -23,7 +26,12 @@ fn single(members: u16, links: usize, weights: &[u16]) -> ClusterConfig {
 
 fn run(model: &ModelConfig) -> Outcome {
     let outcome = model.run().unwrap();
-    println!("rate {:.0} collisions {} pause {}", outcome.rate(), outcome.collisions, outcome.longest_pause);
+    println!(
+        "rate {:.0} collisions {} pause {}",
+        outcome.rate(),
+        outcome.collisions,
+        outcome.longest_pause
+    );
     println!("{:?}\n{:?}\n{:?}", outcome.queues, outcome.checksums, outcome.links);
     for node in &outcome.nodes {
         println!("{node:?}");
@@ -41,10 +49,12 @@ fn determinism(cycles: u64) {
         for queue in 0..27 {
             let draw = mix64(cycle << 8 | queue);
             for (n, record) in records.iter_mut().enumerate() {
-                let length = if draw >> 60 == n as u64 { 0 } else { 64 + (draw >> (8 * n)) as u16 % 1437 };
+                let length =
+                    if draw >> 60 == n as u64 { 0 } else { 64 + (draw >> (8 * n)) as u16 % 1437 };
                 *record = Record { stamp: (draw >> (10 + n)) as u32, length };
             }
-            let (node, link, class) = (queue as usize / 9, queue as usize / 3 % 3, queue as usize % 3);
+            let (node, link, class) =
+                (queue as usize / 9, queue as usize / 3 % 3, queue as usize % 3);
             for scheduler in &mut nodes {
                 scheduler.announce(node, link, class, &records);
             }
@@ -85,7 +95,10 @@ fn sides_may_differ_and_lists_be_empty() {
             cluster.set_variant(variant, 4, 4);
             let outcome = run(&model(cluster, 100));
             assert_eq!(outcome.collisions, 0);
-            assert!(outcome.queues.iter().all(|queue| queue.packets > 50), "{members} {links} {variant:?}");
+            assert!(
+                outcome.queues.iter().all(|queue| queue.packets > 50),
+                "{members} {links} {variant:?}"
+            );
         }
     }
     let mut idle = model(single(3, 3, &[1, 1, 1]), 50);
@@ -102,7 +115,12 @@ fn ties_are_shared_out() {
     let rounds = 3_000;
     for cycle in 0..rounds {
         for queue in 0..27 {
-            scheduler.announce(queue / 9, queue / 3 % 3, queue % 3, &[Record { stamp: 7, length: 64 }]);
+            scheduler.announce(
+                queue / 9,
+                queue / 3 % 3,
+                queue % 3,
+                &[Record { stamp: 7, length: 64 }],
+            );
         }
         for granted in scheduler.decide(cycle, 7).grants {
             if granted.grant.link == 0 {
@@ -111,7 +129,8 @@ fn ties_are_shared_out() {
         }
         let all = (cycle + 1) as i64;
         for n in 0..3 {
-            let (node, class) = (sent[n].iter().sum::<i64>(), sent.iter().map(|node| node[n]).sum::<i64>());
+            let (node, class) =
+                (sent[n].iter().sum::<i64>(), sent.iter().map(|node| node[n]).sum::<i64>());
             // A forwarder may be ahead by two packets of each class, which does not grow.
             assert!((node - all / 3).abs() <= 6, "node {n} at {cycle}: {sent:?}");
             assert!((class - all / 3).abs() <= 2, "class {n} at {cycle}: {sent:?}");
@@ -151,11 +170,20 @@ fn another_node_becomes_master_when_the_master_dies() {
         let outcome = run(&dying);
         assert_eq!(outcome.nodes[1].takeovers, 1);
         assert_eq!(outcome.nodes[2].takeovers, 0);
-        assert!(outcome.packets[1] > outcome.packets[0] * 3 / 2, "service resumes: {:?}", outcome.packets);
+        assert!(
+            outcome.packets[1] > outcome.packets[0] * 3 / 2,
+            "service resumes: {:?}",
+            outcome.packets
+        );
         assert_eq!(outcome.collisions, 0);
         let cycle = if variant == Variant::Single { 76 } else { 170 };
-        // Four cycles and T_br for the new master, and the cycles after which the dead one counts as empty.
-        assert!(outcome.longest_pause < Nanos::from_micros(9 * cycle + 72), "{}", outcome.longest_pause);
+        // Four cycles and T_br for the new master, and the cycles after which the dead one counts
+        // as empty.
+        assert!(
+            outcome.longest_pause < Nanos::from_micros(9 * cycle + 72),
+            "{}",
+            outcome.longest_pause
+        );
     }
 }
 
@@ -173,7 +201,11 @@ fn the_next_node_takes_over_in_less_than_four_cycles_and_its_turn() {
             assert_eq!(after.len(), 1, "{:?}", outcome.masters);
             let (node, when) = *after[0];
             let limit = Nanos::from_micros(4 * cycle + 72 * dead as u64);
-            assert!(node == dead && when - died < limit, "{variant:?}: node {node} after {}", when - died);
+            assert!(
+                node == dead && when - died < limit,
+                "{variant:?}: node {node} after {}",
+                when - died
+            );
         }
     }
 }
@@ -221,7 +253,8 @@ fn class_shares_are_exact_however_classes_are_spread() {
     assert!(!equal(c), "{c:?}");
     let b = shares(WeightRule::PerClass, 3, [7, 6, 6]);
     assert!(equal(b), "{b:?}");
-    // Beyond: one forwarder alone holds two of three classes on all links. It can send a third of what they carry.
+    // Beyond: one forwarder alone holds two of three classes on all links. It can send a third of
+    // what they carry.
     let beyond = shares(WeightRule::PerClass, 3, [3, 4, 4]);
     assert!(
         (beyond[0] + beyond[1] - 1.0 / 3.0).abs() < 0.01 && (beyond[0] - beyond[1]).abs() < 0.01,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use evenkeel_cluster::{
-    ClusterConfig, ConfigError, Engine, Event, ExchangeKey, Forwarder, Grant, NodeId, Record, Variant,
+    ClusterConfig, ConfigError, Engine, Event, ExchangeKey, Forwarder, Grant, NodeId, Record,
+    Variant,
 };
 use evenkeel_core::Nanos;
 
@@ -57,7 +58,8 @@ fn config(members: &[u16], weights: &[u16]) -> ClusterConfig {
 
 impl Segment {
     fn new(config: &ClusterConfig) -> Self {
-        let mut segment = Self { nodes: Vec::new(), flying: Vec::new(), micros: 0, heard: Vec::new() };
+        let mut segment =
+            Self { nodes: Vec::new(), flying: Vec::new(), micros: 0, heard: Vec::new() };
         config.members.iter().for_each(|id| segment.join(config, id.0));
         segment
     }
@@ -101,7 +103,8 @@ impl Segment {
         self.nodes.iter().map(|(engine, _)| engine.view().configuration).collect()
     }
 
-    /// Nobody but one ever had a link in a round. Then what each class was granted, and all is forgotten.
+    /// Nobody but one ever had a link in a round. Then what each class was granted, and all is
+    /// forgotten.
     fn shares(&mut self) -> Vec<u64> {
         let mut uses: BTreeMap<_, u32> = BTreeMap::new();
         let mut classes = vec![0; 2];
@@ -147,14 +150,21 @@ fn weights_change_at_one_boundary_and_not_before_all_are_ready() {
     segment.run(5, none);
     assert_eq!(segment.hashes(), [new.hash(); 3]);
     let changed = segment.changed();
-    assert!(changed[0].is_some() && changed.iter().all(|cycle| *cycle == changed[0]), "{changed:?}");
+    assert!(
+        changed[0].is_some() && changed.iter().all(|cycle| *cycle == changed[0]),
+        "{changed:?}"
+    );
     segment.shares();
     segment.run(60, none);
     let after = segment.shares();
     assert!(after[1].abs_diff(3 * after[0]) <= 8 && after[0] > 100, "{after:?}");
     for (engine, _) in &segment.nodes {
         let counters = engine.counters();
-        assert_eq!((counters.changes, counters.out_of_step), (1, 0), "nobody loses step by a change");
+        assert_eq!(
+            (counters.changes, counters.out_of_step),
+            (1, 0),
+            "nobody loses step by a change"
+        );
     }
 }
 
@@ -194,7 +204,12 @@ fn members_come_and_go_even_the_master() {
     (0..3).for_each(|at| segment.prepare(at, &four));
     segment.run(20, none);
     assert_eq!(segment.hashes(), [four.hash(); 4]);
-    assert!(segment.nodes.iter().all(|(engine, _)| engine.view().present == 0b1111 && engine.view().in_step));
+    assert!(
+        segment
+            .nodes
+            .iter()
+            .all(|(engine, _)| engine.view().present == 0b1111 && engine.view().in_step)
+    );
     for (_, around) in &mut segment.nodes {
         around.grants.clear();
     }
@@ -214,7 +229,8 @@ fn members_come_and_go_even_the_master() {
 #[test]
 fn a_stranger_cannot_bring_a_change_about() {
     let (old, new) = (config(&[1, 2, 3], &[1, 1]), config(&[1, 2, 3], &[1, 3]));
-    // A cluster elsewhere under the new configuration, with another key: its frames have the right hash.
+    // A cluster elsewhere under the new configuration, with another key: its frames have the right
+    // hash.
     let mut other = new.clone();
     other.framing.key = Some(ExchangeKey([8; 16]));
     let mut elsewhere = Segment::new(&other);

@@ -1,4 +1,5 @@
-//! Frames that are wrong, forged, replayed or strange, clocks that jump, two masters: counted, and without effect on what is sent.
+//! Frames that are wrong, forged, replayed or strange, clocks that jump, two masters: counted, and
+//! without effect on what is sent.
 
 use evenkeel_cluster::frame::{Auth, Builder, FrameError, FrameKind, Header, Parser, state_bytes};
 use evenkeel_cluster::{
@@ -51,7 +52,8 @@ fn engine(config: &ClusterConfig, id: u16) -> Engine {
     Engine::new(config, NodeId(id), [2, 0, 0, 0, 0, id as u8], 1, Nanos::ZERO).unwrap()
 }
 
-/// Lets two engines talk for a while, every frame passing through `meddle`; returns what was around them.
+/// Lets two engines talk for a while, every frame passing through `meddle`; returns what was around
+/// them.
 fn talk(
     engines: &mut [Engine; 2],
     micros: std::ops::Range<u64>,
@@ -122,7 +124,8 @@ fn what_is_built_is_parsed_also_in_fragments() {
                 let parsed = parser.parse(frame, receiver.as_ref()).unwrap();
                 assert_eq!((parsed.member, parsed.header.cycle), (1, 200));
                 assert!(parsed.header.master && parsed.header.resync);
-                whole[parsed.offset..parsed.offset + parsed.body.len()].copy_from_slice(parsed.body);
+                whole[parsed.offset..parsed.offset + parsed.body.len()]
+                    .copy_from_slice(parsed.body);
                 // Every shorter frame, and one that goes on, is refused.
                 for length in 0..frame.len() {
                     assert!(parser.parse(&frame[..length], receiver.as_ref()).is_err(), "{length}");
@@ -165,7 +168,9 @@ fn forged_and_replayed_frames_change_nothing() {
             engine.on_frame(now, &old, around);
         }
         let after = engine.unused();
-        assert!(after.replayed + after.forged + after.echoes >= before.replayed + before.forged + 2);
+        assert!(
+            after.replayed + after.forged + after.echoes >= before.replayed + before.forged + 2
+        );
         old = frame.to_vec();
     });
     assert!(around.map(|around| around.grants) == undisturbed, "what is sent is the same");
@@ -179,7 +184,8 @@ fn a_node_with_another_configuration_is_refused_and_named() {
     let mut engines = [engine(&ours, 0), engine(&theirs, 1)];
     let around = talk(&mut engines, 0..10_000, |_, _, _, _| {});
     assert!(engines[0].unused().other_configuration > 5);
-    let named = Event::OtherConfiguration { node: NodeId(1), theirs: theirs.hash(), ours: ours.hash() };
+    let named =
+        Event::OtherConfiguration { node: NodeId(1), theirs: theirs.hash(), ours: ours.hash() };
     assert_eq!(around[0].events.iter().filter(|event| **event == named).count(), 1, "said once");
     assert!(ours.hash() != theirs.hash());
 }
@@ -206,7 +212,8 @@ fn a_higher_master_is_not_obeyed_and_steps_back() {
     let around = talk(&mut engines, 0..5_000, |_, _, _, _| {});
     assert!(engines[0].view().is_master && engines[1].view().in_step);
     assert!(around[1].events.contains(&Event::FollowsMaster(NodeId(0))));
-    // The slave's clock jumps ahead by a minute: it takes over, and steps back when it hears the master.
+    // The slave's clock jumps ahead by a minute: it takes over, and steps back when it hears the
+    // master.
     let mut alone = Around::default();
     engines[1].on_timer(Nanos::from_secs(60), &mut alone);
     assert!(engines[1].view().is_master);
@@ -289,7 +296,8 @@ proptest! {
                 1 => now = now.saturating_sub(Nanos::from_micros(b.into())),
                 2 => {
                     let due = engines[which].next_timer();
-                    engines[which].on_timer(now.max(due.min(now + Nanos::SECOND)), &mut around[which]);
+                    engines[which].on_timer(now.max(due.min(now + Nanos::SECOND)),
+                        &mut around[which]);
                 }
                 _ => {
                     let mut frame = kept[usize::from(a) % kept.len()].clone();

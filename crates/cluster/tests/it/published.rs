@@ -1,4 +1,5 @@
-//! Tables I to V, shortened where the full one takes too long for a test: `evenkeel sim scenarios/stsdr/*.toml` has them all.
+//! Tables I to V, shortened where the full one takes too long for a test:
+//! `evenkeel sim scenarios/stsdr/*.toml` has them all.
 
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_cluster::{ClusterConfig, Missing, Variant, Version};
@@ -16,8 +17,16 @@ fn paper((variant, l): (Variant, u16), t_br: u64, duration: Nanos) -> ModelConfi
 
 fn run(model: &ModelConfig) -> Outcome {
     let outcome = model.run().unwrap();
-    println!("rate {:.1} use {:.3} collisions {}", outcome.rate(), outcome.link_use(), outcome.collisions);
-    println!("{:?}\n{:?}\n{:?} {:?}", outcome.links, outcome.queues, outcome.nodes[0], outcome.checksums);
+    println!(
+        "rate {:.1} use {:.3} collisions {}",
+        outcome.rate(),
+        outcome.link_use(),
+        outcome.collisions
+    );
+    println!(
+        "{:?}\n{:?}\n{:?} {:?}",
+        outcome.links, outcome.queues, outcome.nodes[0], outcome.checksums
+    );
     outcome
 }
 
@@ -40,7 +49,8 @@ fn throughput_of_tables_three_and_four_within_three_percent() {
 
 #[test]
 fn throughput_of_table_two_within_three_percent() {
-    // The published percentage is read as the part of exchanges in which a forwarder missed one of its two frames.
+    // The published percentage is read as the part of exchanges in which a forwarder missed one of
+    // its two frames.
     for (t_br, lost, pps) in [(72, 2.31, 12_831.0), (76, 1.82, 12_322.0), (80, 2.05, 11_822.0)] {
         let mut model = paper((Variant::Single, 1), t_br, Nanos::from_secs(2));
         model.loss = (lost / 2.0 / 100.0 * 2_f64.powi(32)) as u32;
@@ -68,7 +78,8 @@ fn table_one_within_four_packets_and_table_five_within_two_bursts_of_the_central
 
 #[test]
 fn variable_sizes_deviate_less_than_published() {
-    for (variant, published) in [((Variant::Single, 1), 195_693), ((Variant::Lazy, 25), 1_736_511)] {
+    for (variant, published) in [((Variant::Single, 1), 195_693), ((Variant::Lazy, 25), 1_736_511)]
+    {
         let mut model = paper(variant, 72, Nanos::from_secs(3));
         model.sizes = vec![(64, 4_334), (576, 1_500), (1_500, 4_166)];
         let outcome = run(&model);
@@ -81,7 +92,8 @@ fn variable_sizes_deviate_less_than_published() {
 fn pipelined_reaches_98_percent_of_no_wfq_with_single_packet_fairness() {
     let mut model = paper((Variant::Pipelined, 25), 72, Nanos::from_secs(1));
     model.cluster.p = 95;
-    // Slots as long as the processor needs for a packet; another core decides, in 0.3 us a round, before the window.
+    // Slots as long as the processor needs for a packet; another core decides, in 0.3 us a round,
+    // before the window.
     model.cluster.timing.per_packet = model.per_packet;
     model.cluster.timing.decision = Nanos(300);
     let outcome = run(&model);

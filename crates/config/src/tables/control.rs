@@ -20,15 +20,18 @@ static LIMIT_OF_LOSS: Kind = Kind::Number { min: 0.0, max: 1.0 };
 /// `control = { kind = "lct" }`.
 pub static LCT: Section = Section {
     heading: "control = { kind = \"lct\", … }",
-    doc: "Turns `x_delay` and the queue limits of LCT-UC so that the congestion indexes of all classes meet: the same impact of delay and \
-          loss on all. An index is 0 up to the normal limit and 1 at the degradation threshold. Needs `discipline = { kind = \"lct\" }`. \
+    doc: "Turns `x_delay` and the queue limits of LCT-UC so that the congestion indexes of all \
+          classes meet: the same impact of delay and \
+          loss on all. An index is 0 up to the normal limit and 1 at the degradation threshold. \
+          Needs `discipline = { kind = \"lct\" }`. \
           See docs/lct-control.md.",
     own: &[
         Key::defaulted(
             "on",
             Kind::Switch,
             "true",
-            "Whether it turns knobs; otherwise it only measures the indexes. Changes live: `evenkeel ctl set wan control off` \
+            "Whether it turns knobs; otherwise it only measures the indexes. Changes live: \
+             `evenkeel ctl set wan control off` \
                   puts the knobs back.",
         ),
         Key::defaulted(
@@ -41,7 +44,8 @@ pub static LCT: Section = Section {
             "gain",
             Kind::Number { min: 0.001, max: 1.0 },
             "0.25",
-            "Which part of a difference an interval takes away. Stable over the whole range; beyond 0.072 with `smoothing` 0.25 a \
+            "Which part of a difference an interval takes away. Stable over the whole range; \
+             beyond 0.072 with `smoothing` 0.25 a \
                   deviation swings while it decays.",
         ),
         Key::defaulted(
@@ -72,7 +76,8 @@ pub static LCT: Section = Section {
             "x_max",
             Kind::Time { min: Nanos(1), max: Nanos(*lct::X_DELAY_RANGE.end()) },
             "16 times what the longest packets take on the link, at least 20 ms",
-            "Largest `x_delay`: a class that has packets gets at least one through in this time, whatever its index.",
+            "Largest `x_delay`: a class that has packets gets at least one through in this time, \
+             whatever its index.",
         ),
         Key::defaulted(
             "limits",
@@ -101,8 +106,10 @@ pub static LCT: Section = Section {
             "preset",
             Kind::ByClass(&PRESET, Presence::Default("\"by-name\"")),
             "\"by-name\"",
-            "Where the limits of a class come from that the keys below do not give. `voice`: delay 5 to 50 ms, loss 1 to 10 %; \
-                  `video`: 10 to 100 ms, 0.5 to 5 %; `interactive`: 20 to 400 ms, 1 to 20 %; `bulk`: 100 ms to 2 s, 2 to 50 %; \
+            "Where the limits of a class come from that the keys below do not give. `voice`: delay \
+             5 to 50 ms, loss 1 to 10 %; \
+                  `video`: 10 to 100 ms, 0.5 to 5 %; `interactive`: 20 to 400 ms, 1 to 20 %; \
+                  `bulk`: 100 ms to 2 s, 2 to 50 %; \
                   `by-name`: those of the class's name, `bulk` for other names.",
         ),
         Key::defaulted(

@@ -1,8 +1,8 @@
 //! The keys of `[[service]]`.
 
 use super::{
-    MATCH_DESTINATION, MATCH_DESTINATION_PORT, MATCH_DSCP, MATCH_PROTOCOL, MATCH_SOURCE, MATCH_SOURCE_PORT,
-    NAME,
+    MATCH_DESTINATION, MATCH_DESTINATION_PORT, MATCH_DSCP, MATCH_PROTOCOL, MATCH_SOURCE,
+    MATCH_SOURCE_PORT, NAME,
 };
 use evenkeel_core::settings::schema::{Key, Kind, Section};
 
@@ -27,8 +27,10 @@ pub static WORKS: &[(&str, &Section)] = &[("esp", &ESP), ("acl", &ACL), ("spin",
 /// `kind = "esp"`.
 pub static ESP: Section = Section {
     heading: "work = { kind = \"esp\", … }",
-    doc: "Encryption into an ESP tunnel with AES-GCM (RFC 4303, RFC 4106), outbound. The packets of the tunnel are routed to `remote`; class \
-          and flow stay those of the packet inside. It takes 54 to 57 bytes of each packet's MTU (IPv6: 74 to 77). See docs/fairdrop-router.md, also \
+    doc: "Encryption into an ESP tunnel with AES-GCM (RFC 4303, RFC 4106), outbound. The packets \
+          of the tunnel are routed to `remote`; class \
+          and flow stay those of the packet inside. It takes 54 to 57 bytes of each packet's MTU \
+          (IPv6: 74 to 77). See docs/fairdrop-router.md, also \
           on keys in files.",
     own: &[
         Key::required("local", Kind::Prefix, "Where the tunnel starts: an address of this router."),
@@ -41,13 +43,15 @@ pub static ESP: Section = Section {
         Key::required(
             "key",
             Kind::Text,
-            "AES key of 16 or 32 bytes and the salt of 4, in hexadecimal, as `ip xfrm` takes it. Use it nowhere else.",
+            "AES key of 16 or 32 bytes and the salt of 4, in hexadecimal, as `ip xfrm` takes it. \
+             Use it nowhere else.",
         ),
         Key::defaulted(
             "esn",
             Kind::Switch,
             "false",
-            "Sequence numbers of 64 bits. Without, the tunnel ends after 2^32 - 1 packets with the reason `esp_exhausted`.",
+            "Sequence numbers of 64 bits. Without, the tunnel ends after 2^32 - 1 packets with the \
+             reason `esp_exhausted`.",
         ),
         Key::defaulted(
             "df",
@@ -57,7 +61,8 @@ pub static ESP: Section = Section {
                 ("clear", "they may be"),
             ]),
             "\"copy\"",
-            "The don't-fragment bit of the tunnel's packets (IPv4). A packet that then does not fit is refused, and its sender \
+            "The don't-fragment bit of the tunnel's packets (IPv4). A packet that then does not \
+             fit is refused, and its sender \
                   told the MTU of the tunnel.",
         ),
         Key::optional(
@@ -76,12 +81,14 @@ pub static ESP: Section = Section {
     parts: &[],
 };
 
-const ACTION: Kind = Kind::Choice(&[("permit", "it passes"), ("deny", "it is dropped as `acl_denied`")]);
+const ACTION: Kind =
+    Kind::Choice(&[("permit", "it passes"), ("deny", "it is dropped as `acl_denied`")]);
 
 /// `kind = "acl"`.
 pub static ACL: Section = Section {
     heading: "work = { kind = \"acl\", … }",
-    doc: "A list of rules, looked through from the first to the one that fits: cost grows with the place of that rule.",
+    doc: "A list of rules, looked through from the first to the one that fits: cost grows with the \
+          place of that rule.",
     own: &[
         Key::optional(
             "rules",
@@ -89,12 +96,18 @@ pub static ACL: Section = Section {
             "none",
             "The rules in their order.",
         ),
-        Key::defaulted("default", ACTION, "\"permit\"", "What happens to a packet that no rule fits."),
+        Key::defaulted(
+            "default",
+            ACTION,
+            "\"permit\"",
+            "What happens to a packet that no rule fits.",
+        ),
         Key::defaulted(
             "fill",
             Kind::Integer { min: 0, max: 65_536, unit: "rules" },
             "0",
-            "Rules before all others that no packet fits: for measuring what long lists cost. Together with `rules` at most 65536.",
+            "Rules before all others that no packet fits: for measuring what long lists cost. \
+             Together with `rules` at most 65536.",
         ),
     ],
     parts: &[],

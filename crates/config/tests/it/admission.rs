@@ -1,7 +1,10 @@
-//! `[link.admission]`, `[flows]` and the flow-aware disciplines: defaults, what contradicts what, live changes.
+//! `[link.admission]`, `[flows]` and the flow-aware disciplines: defaults, what contradicts what,
+//! live changes.
 
 use evenkeel_config::{Change, DisciplineConfig, RouterConfig, diff, parse_change};
-use evenkeel_core::admit::{AdmissionConfig, EmergencyRule, Flush, RouterListsConfig, SecondLinkPolicy};
+use evenkeel_core::admit::{
+    AdmissionConfig, EmergencyRule, Flush, RouterListsConfig, SecondLinkPolicy,
+};
 use evenkeel_core::schedule::afan::AfanConfig;
 use evenkeel_core::schedule::pdrr::PdrrConfig;
 use evenkeel_core::schedule::pfq::PfqConfig;
@@ -10,8 +13,8 @@ use evenkeel_core::units::Ppm;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_settings::changes;
 
-const PORTS: &str =
-    "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nname = \"spare\"\ninterface = \"eth1\"\n";
+const PORTS: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nname = \
+                     \"spare\"\ninterface = \"eth1\"\n";
 
 fn parse(rest: &str) -> Result<RouterConfig, String> {
     RouterConfig::parse(&format!("{PORTS}{rest}"), "r.toml").map_err(|errors| errors.to_string())
@@ -30,10 +33,18 @@ fn given(admission: &AdmissionConfig) -> Vec<(String, String)> {
 #[test]
 fn an_empty_table_is_the_default_of_the_core() {
     let config = parse(&link("discipline = { kind = \"pdrr\" }\nadmission = {}")).unwrap();
-    assert_eq!(config.admission("wan").unwrap(), Some(AdmissionConfig::new(BitRate::from_mbps(10))));
+    assert_eq!(
+        config.admission("wan").unwrap(),
+        Some(AdmissionConfig::new(BitRate::from_mbps(10)))
+    );
     assert_eq!(config.admission("spare").unwrap(), None);
     assert!(
-        config.link("wan").unwrap().admission.as_ref().is_some_and(|one| *one == AdmissionConfig::default())
+        config
+            .link("wan")
+            .unwrap()
+            .admission
+            .as_ref()
+            .is_some_and(|one| *one == AdmissionConfig::default())
     );
     let RouterListsConfig { flows, flow_timeout, k_add } = config.flows.lists;
     assert_eq!((flows, flow_timeout, k_add), (100_000, Nanos::from_secs(20), 1));
@@ -50,11 +61,15 @@ fn an_empty_table_is_the_default_of_the_core() {
 #[test]
 fn every_mechanism_arrives_in_the_core() {
     let config = parse(&format!(
-        "[flows]\nemergency_sources = [\"10.1.0.0/16\"]\n{}\n[[link]]\nport = \"spare\"\nrate = \"2Mbit/s\"",
+        "[flows]\nemergency_sources = [\"10.1.0.0/16\"]\n{}\n[[link]]\nport = \"spare\"\nrate = \
+         \"2Mbit/s\"",
         link(
-            "discipline = { kind = \"pfq\" }\n[link.admission]\nrate = \"9Mbit/s\"\neccm = true\nmax_accept_delay = \"2s\"\n\
-             global_list = true\nper_user = true\nuser_flows = 3\nflushing = \"rbaef\"\nemergency = \"thresholds\"\n\
-             second_link = \"spare\"\nsecond_link_policy = \"oldest\"\nprobation = \"0s\"\nbudget = false"
+            "discipline = { kind = \"pfq\" }\n[link.admission]\nrate = \"9Mbit/s\"\neccm = \
+             true\nmax_accept_delay = \"2s\"\n\
+             global_list = true\nper_user = true\nuser_flows = 3\nflushing = \"rbaef\"\nemergency \
+             = \"thresholds\"\n\
+             second_link = \"spare\"\nsecond_link_policy = \"oldest\"\nprobation = \"0s\"\nbudget \
+             = false"
         )
     ))
     .unwrap();
@@ -66,9 +81,15 @@ fn every_mechanism_arrives_in_the_core() {
     let emergency = core.emergency;
     assert_eq!(emergency.sources.len(), 1);
     assert_eq!(emergency.rule, EmergencyRule::Thresholds);
-    assert_eq!((emergency.min_fair_rate, emergency.max_priority_load), (Ppm(25_000), Ppm::percent(80)));
+    assert_eq!(
+        (emergency.min_fair_rate, emergency.max_priority_load),
+        (Ppm(25_000), Ppm::percent(80))
+    );
     let second = core.second_link;
-    assert_eq!((second.rate, second.policy), (Some(BitRate::from_mbps(2)), SecondLinkPolicy::Oldest));
+    assert_eq!(
+        (second.rate, second.policy),
+        (Some(BitRate::from_mbps(2)), SecondLinkPolicy::Oldest)
+    );
     assert!(core.eccm.on && core.per_user.on && !core.budget.on);
     assert_eq!(core.probation, Nanos::ZERO);
 }
@@ -127,9 +148,12 @@ fn knobs_change_while_packets_flow() {
     let change = |knob: &str, value: &str| parse_change(knob, None, value, &[]);
     let config = parse(&link("discipline = { kind = \"pdrr\" }\nadmission = {}")).unwrap();
     let mut admission = config.link("wan").unwrap().admission.clone().unwrap();
-    for (key, value) in
-        [("eccm", "true"), ("max_accept_delay", "2s"), ("min_fair_rate", "0.049"), ("flushing", "efm")]
-    {
+    for (key, value) in [
+        ("eccm", "true"),
+        ("max_accept_delay", "2s"),
+        ("min_fair_rate", "0.049"),
+        ("flushing", "efm"),
+    ] {
         let Change::Admission(change) = change(&format!("admission.{key}"), value).unwrap() else {
             panic!("{key}")
         };
@@ -146,15 +170,21 @@ fn knobs_change_while_packets_flow() {
         assert!(admission.set_live(&change, 1).is_err(), "{key}");
     }
     assert!(matches!(change("admission", "off"), Ok(Change::WholeAdmission(None))));
-    let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = true }") else { panic!() };
+    let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = true }") else {
+        panic!()
+    };
     assert_eq!(given(&whole), [("eccm".to_owned(), "true".to_owned())]);
-    let setting = |key, value: settings::Value| Ok(Change::Setting(settings::Change::new(key, value)));
+    let setting =
+        |key, value: settings::Value| Ok(Change::Setting(settings::Change::new(key, value)));
     assert_eq!(change("start_limit", "none"), setting("start_limit", settings::Value::Absent));
     assert_eq!(change("start_limit", "4500B"), setting("start_limit", Bytes(4_500).into()));
     assert_eq!(change("buffer", "64"), setting("buffer", 64_u32.into()));
     let mut discipline = config.link("wan").unwrap().discipline.clone();
     discipline.set_live(&settings::Change::new("afl_linger", Nanos::from_millis(100)), 1).unwrap();
-    assert!(matches!(discipline, DisciplineConfig::Pdrr(PdrrConfig { afl_linger: Nanos(100_000_000), .. })));
+    assert!(matches!(
+        discipline,
+        DisciplineConfig::Pdrr(PdrrConfig { afl_linger: Nanos(100_000_000), .. })
+    ));
     let mut other = config.clone();
     other.link_mut("wan").unwrap().admission = Some(admission);
     assert_eq!(diff(&config, &other).len(), 4, "{:?}", diff(&config, &other));

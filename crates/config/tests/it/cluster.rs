@@ -7,7 +7,8 @@ const PORT: &str = "[[port]]\nname = \"sw\"\ninterface = \"eth0\"\n";
 
 fn forwarder(change: (&str, &str)) -> String {
     let text = format!(
-        "{PORT}[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nkey = \"00112233445566778899aabbccddeeff\"\n\
+        "{PORT}[cluster]\nnode = 1\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nkey = \
+         \"00112233445566778899aabbccddeeff\"\n\
          [[cluster.link]]\nname = \"a\"\nport = \"sw\"\nnext_hops = [\"10.0.0.1\"]\n"
     );
     assert!(text.contains(change.0), "{}", change.0);
@@ -16,7 +17,8 @@ fn forwarder(change: (&str, &str)) -> String {
 
 fn balancer(change: (&str, &str)) -> String {
     let text = format!(
-        "{PORT}[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n"
+        "{PORT}[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \
+         \"02:00:00:00:00:01\"\n"
     );
     assert!(text.contains(change.0), "{}", change.0);
     text.replacen(change.0, change.1, 1)
@@ -68,6 +70,7 @@ fn wrong_values_are_named() {
     }
     let both = forwarder(("node", "node")) + &balancer((PORT, ""));
     assert!(error(&both).contains("not both"));
-    let xdp = forwarder((PORT, &format!("[router]\nio = \"af-xdp\"\nbuffer_size = \"2048B\"\n{PORT}")));
+    let xdp =
+        forwarder((PORT, &format!("[router]\nio = \"af-xdp\"\nbuffer_size = \"2048B\"\n{PORT}")));
     assert!(error(&xdp).contains("leaves broadcasts to the kernel"));
 }

@@ -1,11 +1,14 @@
-//! `[link.control]`: defaults by class name, per-class limits, what is refused, and the live switch.
+//! `[link.control]`: defaults by class name, per-class limits, what is refused, and the live
+//! switch.
 
 use evenkeel_config::{Change, LinkControl, RouterConfig, diff, parse_change};
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity};
 use evenkeel_core::{Class, Nanos};
 
-const HEAD: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth1\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n\
-                    [[link]]\nport = \"wan\"\ndiscipline = { kind = \"lct\", x_delay = { rest = \"3ms\" } }\n";
+const HEAD: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth1\"\n[[class]]\nname = \
+                    \"rest\"\n[[class]]\nname = \"voice\"\n\
+                    [[link]]\nport = \"wan\"\ndiscipline = { kind = \"lct\", x_delay = { rest = \
+                    \"3ms\" } }\n";
 
 fn control(body: &str) -> LinkControl {
     let config = RouterConfig::parse(&format!("{HEAD}{body}"), "r.toml").unwrap();
@@ -30,9 +33,12 @@ fn the_kind_is_enough() {
 #[test]
 fn every_key_is_read() {
     let control = control(
-        "control = { kind = \"lct\", on = false, interval = \"20ms\", gain = 0.5, smoothing = 0.125, hysteresis = 0.25, step = 0.0625, \
-         x_min = \"1us\", x_max = \"5ms\", limits = false, aggregate = \"mean\", delay_weight = 0.75, \
-         preset = { rest = \"video\" }, delay_normal = { voice = \"7ms\" }, loss_degraded = { voice = 0.5 } }",
+        "control = { kind = \"lct\", on = false, interval = \"20ms\", gain = 0.5, smoothing = \
+         0.125, hysteresis = 0.25, step = 0.0625, \
+         x_min = \"1us\", x_max = \"5ms\", limits = false, aggregate = \"mean\", delay_weight = \
+         0.75, \
+         preset = { rest = \"video\" }, delay_normal = { voice = \"7ms\" }, loss_degraded = { \
+         voice = 0.5 } }",
     );
     assert!(!control.on);
     let config = control.config;
@@ -54,10 +60,16 @@ fn every_key_is_read() {
 #[test]
 fn mistakes_say_what_would_be_valid() {
     for (body, wanted) in [
-        ("control = { kind = \"lct\", gain = 0 }", "link.control.gain: 0 is out of range; valid: 0.001 to 1"),
+        (
+            "control = { kind = \"lct\", gain = 0 }",
+            "link.control.gain: 0 is out of range; valid: 0.001 to 1",
+        ),
         ("control = { kind = \"lct\", intervall = \"1s\" }", "did you mean `interval`?"),
         ("control = { kind = \"lct\", x_min = \"1s\" }", "x_min is above x_max"),
-        ("control = { kind = \"lct\", limit_min = 3, limit_max = 2 }", "limit_min is above limit_max"),
+        (
+            "control = { kind = \"lct\", limit_min = 3, limit_max = 2 }",
+            "limit_min is above limit_max",
+        ),
         (
             "control = { kind = \"lct\", preset = { voise = \"video\" } }",
             "no class \"voise\"; did you mean \"voice\"?",
@@ -68,7 +80,10 @@ fn mistakes_say_what_would_be_valid() {
         ),
     ] {
         let error = error(body);
-        assert!(error.contains(wanted) && error.starts_with("r.toml:11: "), "{error}\nlacks\n{wanted}");
+        assert!(
+            error.contains(wanted) && error.starts_with("r.toml:11: "),
+            "{error}\nlacks\n{wanted}"
+        );
     }
     let text = HEAD.replace("\"lct\", x_delay = { rest = \"3ms\" }", "\"fifo\"");
     let text = format!("{text}control = {{ kind = \"lct\" }}");
@@ -92,7 +107,8 @@ fn it_is_switched_by_on_and_off() {
 #[test]
 fn it_is_built_for_lct_only_and_starts_from_its_knobs() {
     let config =
-        RouterConfig::parse(&format!("{HEAD}control = {{ kind = \"lct\", on = false }}"), "r.toml").unwrap();
+        RouterConfig::parse(&format!("{HEAD}control = {{ kind = \"lct\", on = false }}"), "r.toml")
+            .unwrap();
     let link = &config.links[0];
     let meters = evenkeel_core::measure::Qostat::new(2);
     let built = link.control.as_ref().unwrap().build(Nanos(5), &link.discipline, &meters).unwrap();

@@ -1,4 +1,5 @@
-//! Every kind of mistake names file, line, key, what is wrong, the valid range, the nearest valid key; all at once.
+//! Every kind of mistake names file, line, key, what is wrong, the valid range, the nearest valid
+//! key; all at once.
 
 use evenkeel_config::RouterConfig;
 use evenkeel_settings::Diagnostics;
@@ -32,9 +33,8 @@ fn unknown_keys_name_the_nearest() {
     says(&with_port("[routr]"), &["r.toml:4: routr: unknown key; did you mean `router`?"]);
     says(
         &with_port("[[link]]\nport = \"lan\"\nzzz = 1"),
-        &[
-            "r.toml:6: link.zzz: unknown key; valid keys: port, discipline, control, admission, rate, ring, dequeue_time, shaper",
-        ],
+        &["r.toml:6: link.zzz: unknown key; valid keys: port, discipline, control, admission, \
+             rate, ring, dequeue_time, shaper"],
     );
 }
 
@@ -59,9 +59,8 @@ fn missing_keys_say_what_is_wanted() {
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\ndiscipline = { limit = 3 }"),
-        &[
-            "r.toml:6: link.discipline.kind: this required key is missing: kind = `\"fifo\"`, kind = `\"wfq-altq\"`",
-        ],
+        &["r.toml:6: link.discipline.kind: this required key is missing: kind = `\"fifo\"`, kind \
+             = `\"wfq-altq\"`"],
     );
 }
 
@@ -69,13 +68,13 @@ fn missing_keys_say_what_is_wanted() {
 fn wrong_types_say_what_is_wanted_and_what_is_there() {
     says(
         &with_port("[router]\nbuffers = \"many\""),
-        &["r.toml:5: router.buffers: expected a whole number, 256 to 1048576 buffers, found \"many\""],
+        &["r.toml:5: router.buffers: expected a whole number, 256 to 1048576 buffers, found \
+             \"many\""],
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\nrate = 100"),
-        &[
-            "link.rate: expected a rate such as \"100Mbit/s\" (units: bit/s, kbit/s, Mbit/s, Gbit/s), found the whole number 100",
-        ],
+        &["link.rate: expected a rate such as \"100Mbit/s\" (units: bit/s, kbit/s, Mbit/s, \
+             Gbit/s), found the whole number 100"],
     );
     says(
         &with_port("[port2]\n[class]\nname = \"x\""),
@@ -88,7 +87,8 @@ fn wrong_types_say_what_is_wanted_and_what_is_there() {
 fn wrong_units_name_the_right_ones() {
     says(
         &with_port("[[link]]\nport = \"lan\"\nrate = \"100Mbps\""),
-        &["r.toml:6: link.rate: \"100Mbps\" is not a rate: unit \"Mbps\" is not known here, write `Mbit/s`"],
+        &["r.toml:6: link.rate: \"100Mbps\" is not a rate: unit \"Mbps\" is not known here, \
+             write `Mbit/s`"],
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\ndequeue_time = \"5\""),
@@ -118,7 +118,8 @@ fn values_out_of_range_name_the_range() {
 
 #[test]
 fn names_must_be_unique_and_known() {
-    let two = "[[port]]\nname = \"a\"\ninterface = \"eth1\"\n[[port]]\nname = \"a\"\ninterface = \"eth1\"";
+    let two = "[[port]]\nname = \"a\"\ninterface = \"eth1\"\n[[port]]\nname = \"a\"\ninterface = \
+               \"eth1\"";
     says(
         two,
         &[
@@ -136,7 +137,8 @@ fn names_must_be_unique_and_known() {
     );
     says(
         &with_port(
-            "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n[[link]]\nport = \"lan\"\n[link.discipline]\nkind = \"lct\"\nx_delay = { voise = \"1us\" }",
+            "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\n[[link]]\nport = \
+             \"lan\"\n[link.discipline]\nkind = \"lct\"\nx_delay = { voise = \"1us\" }",
         ),
         &["r.toml:12: link.discipline.x_delay.voise: no class \"voise\"; did you mean \"voice\"?"],
     );
@@ -145,16 +147,20 @@ fn names_must_be_unique_and_known() {
 #[test]
 fn knobs_of_other_disciplines_say_whose_they_are() {
     says(
-        &with_port("[[link]]\nport = \"lan\"\n[link.discipline]\nkind = \"fifo\"\nx_delay = \"1us\""),
+        &with_port(
+            "[[link]]\nport = \"lan\"\n[link.discipline]\nkind = \"fifo\"\nx_delay = \"1us\"",
+        ),
         &["r.toml:8: link.discipline.x_delay: fifo has no such knob; it is one of lct"],
     );
     says(
         &with_port("[[link]]\nport = \"lan\"\ndiscipline = { kind = \"red\" }"),
-        &["link.discipline.kind: \"red\" is not a kind; there are: fifo, wfq-altq, lct, pfq, pdrr, afan"],
+        &["link.discipline.kind: \"red\" is not a kind; there are: fifo, wfq-altq, lct, pfq, \
+             pdrr, afan"],
     );
     says(
         &with_port(
-            "[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq-altq\", high_water = \"64KiB\", select = \"hash-full\", weight = 3 }",
+            "[[link]]\nport = \"lan\"\ndiscipline = { kind = \"wfq-altq\", high_water = \"64KiB\", \
+             select = \"hash-full\", weight = 3 }",
         ),
         &[
             "link.discipline.weight: only together with select = \"class\"",
@@ -180,7 +186,8 @@ fn rules_that_fit_nothing_or_everything_are_errors() {
 
 #[test]
 fn all_errors_come_at_once_in_order_of_their_lines() {
-    let text = "[router]\nmodus = 1\nbuffers = 1\n[[port]]\nname = \"lan\"\n[[link]]\nport = \"wan\"\nrate = \"fast\"\n";
+    let text = "[router]\nmodus = 1\nbuffers = 1\n[[port]]\nname = \"lan\"\n[[link]]\nport = \
+                \"wan\"\nrate = \"fast\"\n";
     says(text, &["r.toml:2:", "r.toml:3:", "r.toml:4:", "r.toml:7:", "r.toml:8:"]);
 }
 
@@ -197,7 +204,8 @@ fn syntax_errors_have_a_line_and_hide_nothing() {
 
 #[test]
 fn an_unreadable_file_is_named() {
-    let error = RouterConfig::load(std::path::Path::new("/nonexistent/r.toml")).unwrap_err().to_string();
+    let error =
+        RouterConfig::load(std::path::Path::new("/nonexistent/r.toml")).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/r.toml: cannot be read: "), "{error}");
 }
 
@@ -253,7 +261,8 @@ proptest! {
         if let Err(errors) = RouterConfig::parse(&text, "r.toml") {
             prop_assert!(!errors.0.is_empty());
             let lines = text.lines().count().max(1) + 1;
-            prop_assert!(errors.0.iter().all(|error| (1..=lines).contains(&error.line)), "{errors}");
+            prop_assert!(errors.0.iter().all(|error| (1..=lines).contains(&error.line)),
+                "{errors}");
         }
     }
 }
@@ -270,8 +279,9 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         assert!(found, "{errors}");
     };
     let one = "workers = 1 only";
-    let link =
-        |rest: &str| format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}");
+    let link = |rest: &str| {
+        format!("[router]\nworkers = 2\n[[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\n{rest}")
+    };
     refused(&link("discipline = { kind = \"lct\" }"), "link.discipline", 6, one);
     let hash = "discipline = { kind = \"wfq-altq\", select = \"hash-full\" }";
     refused(&link(hash), "link.discipline", 6, one);
@@ -286,7 +296,8 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
     refused("[router]\nworkers = 2\ncpus = [1]", "router.cpus", 3, "one for each");
     refused("[router]\nworkers = 65", "router.workers", 2, "1 to 64");
 
-    let text = "[router]\nworkers = 2\ncpus = [0, 1]\n[[port]]\nname = \"a\"\ninterface = \"eth0\"\n\
+    let text = "[router]\nworkers = 2\ncpus = [0, 1]\n[[port]]\nname = \"a\"\ninterface = \
+                \"eth0\"\n\
                 [[link]]\nport = \"a\"\nrate = \"1Gbit/s\"\ndiscipline = { kind = \"wfq-altq\" }\n\
                 [fairdrop]\nbandwidth = false\n";
     let config = RouterConfig::parse(text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));

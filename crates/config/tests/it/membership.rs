@@ -1,13 +1,17 @@
-//! `[membership]` and keys of etcd: what they change, and what is refused, with key, value and valid range.
+//! `[membership]` and keys of etcd: what they change, and what is refused, with key, value and
+//! valid range.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_cluster::NodeId;
 use evenkeel_config::{ForwarderState, RouterConfig, overlay};
 
-const FORWARDER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
-     [cluster]\nnode = 2\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nweight = { voice = 3 }\n[[cluster.link]]\nname = \"a\"\nport = \"sw\"\n";
-const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n";
+const FORWARDER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[[class]]\nname = \
+                         \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = 46 }]\n\
+     [cluster]\nnode = 2\nmembers = [1, 2]\nport = \"sw\"\nrate = \"10Mbit/s\"\nweight = { voice = \
+     3 }\n[[cluster.link]]\nname = \"a\"\nport = \"sw\"\n";
+const BALANCER: &str = "[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \
+                        \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n";
 
 fn parse(text: &str) -> RouterConfig {
     RouterConfig::parse(text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"))
@@ -31,7 +35,11 @@ fn three() -> Vec<(&'static str, &'static str)> {
 #[test]
 fn keys_stand_in_the_place_of_what_the_file_says() {
     let base = parse(FORWARDER);
-    assert_eq!(overlay(&base, &keys(&[]), &BTreeSet::new()).unwrap(), base, "nothing there: the file's");
+    assert_eq!(
+        overlay(&base, &keys(&[]), &BTreeSet::new()).unwrap(),
+        base,
+        "nothing there: the file's"
+    );
     let mut pairs = three();
     pairs.push(("weights/voice", "7"));
     let cluster = overlay(&base, &keys(&pairs), &BTreeSet::new()).unwrap().cluster.unwrap();
@@ -39,7 +47,8 @@ fn keys_stand_in_the_place_of_what_the_file_says() {
     assert_eq!(cluster.config.weights().collect::<Vec<_>>(), [1, 7]);
     let gone = BTreeSet::from([3]);
     let balancer = overlay(&parse(BALANCER), &keys(&pairs), &gone).unwrap().balancer.unwrap();
-    let said: Vec<_> = balancer.forwarders.iter().map(|one| (one.id, one.weight, one.state)).collect();
+    let said: Vec<_> =
+        balancer.forwarders.iter().map(|one| (one.id, one.weight, one.state)).collect();
     use ForwarderState::{Active, Draining, Out};
     assert_eq!(said, [(1, 256, Active), (2, 256, Draining), (3, 64, Out)]);
 }
@@ -47,7 +56,10 @@ fn keys_stand_in_the_place_of_what_the_file_says() {
 #[test]
 fn what_is_wrong_is_named_with_its_range() {
     for (pair, message) in [
-        (("weights/voice", "70000"), "weights/voice = \"70000\": 70000 is out of range; valid: 1 to 65535"),
+        (
+            ("weights/voice", "70000"),
+            "weights/voice = \"70000\": 70000 is out of range; valid: 1 to 65535",
+        ),
         (("weights/voise", "7"), "\"voice\""),
         (("members/1/weight", "0"), "members/1/weight = \"0\": 0 is out of range; valid: 1 to 256"),
         (("members/1/state", "gone"), "active"),
@@ -72,9 +84,13 @@ fn what_is_wrong_is_named_with_its_range() {
 
 #[test]
 fn the_section_is_checked() {
-    let with = |section: &str| RouterConfig::parse(&format!("{FORWARDER}[membership]\n{section}"), "r.toml");
-    let section =
-        with("endpoints = [\"http://10.0.0.1:2379\"]\nprefix = \"/one/\"\n").unwrap().membership.unwrap();
+    let with = |section: &str| {
+        RouterConfig::parse(&format!("{FORWARDER}[membership]\n{section}"), "r.toml")
+    };
+    let section = with("endpoints = [\"http://10.0.0.1:2379\"]\nprefix = \"/one/\"\n")
+        .unwrap()
+        .membership
+        .unwrap();
     assert_eq!((section.prefix.as_str(), section.lease.0), ("/one", 10_000_000_000));
     for (section, message) in [
         ("", "endpoints"),
@@ -85,7 +101,8 @@ fn the_section_is_checked() {
         let errors = with(section).unwrap_err().to_string();
         assert!(errors.contains(message), "{section}: {errors}");
     }
-    let lonely = "[[port]]\nname = \"a\"\ninterface = \"e0\"\n[[port]]\nname = \"b\"\ninterface = \"e1\"\n[membership]\nendpoints = [\"http://a\"]\n";
+    let lonely = "[[port]]\nname = \"a\"\ninterface = \"e0\"\n[[port]]\nname = \"b\"\ninterface = \
+                  \"e1\"\n[membership]\nendpoints = [\"http://a\"]\n";
     let errors = RouterConfig::parse(lonely, "r.toml").unwrap_err().to_string();
     assert!(errors.contains("neither [cluster] nor [balancer]"), "{errors}");
 }

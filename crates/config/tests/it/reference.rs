@@ -1,4 +1,5 @@
-//! The reference in `docs/` is what the tables of keys say, and the example file is read as its comments say.
+//! The reference in `docs/` is what the tables of keys say, and the example file is read as its
+//! comments say.
 
 use std::path::{Path, PathBuf};
 
@@ -53,8 +54,8 @@ fn every_key_is_documented() {
 
 #[test]
 fn the_example_says_what_its_comments_say() {
-    let config =
-        RouterConfig::load(&docs("examples/router.toml")).unwrap_or_else(|errors| panic!("{errors}"));
+    let config = RouterConfig::load(&docs("examples/router.toml"))
+        .unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(config.class_names(), ["rest", "voice", "bulk"]);
     let wan = config.link("wan").unwrap();
     assert_eq!(wan.core.rate, Some(BitRate::from_mbps(95)));
@@ -70,8 +71,10 @@ fn the_example_says_what_its_comments_say() {
 
 #[test]
 fn the_example_shows_every_key() {
-    let files = ["router", "forwarder", "balancer", "membership"].map(|name| format!("examples/{name}.toml"));
-    let text: String = files.iter().map(|file| std::fs::read_to_string(docs(file)).unwrap()).collect();
+    let files = ["router", "forwarder", "balancer", "membership"]
+        .map(|name| format!("examples/{name}.toml"));
+    let text: String =
+        files.iter().map(|file| std::fs::read_to_string(docs(file)).unwrap()).collect();
     for file in &files {
         RouterConfig::load(&docs(file)).unwrap_or_else(|errors| panic!("{errors}"));
     }
@@ -81,8 +84,13 @@ fn the_example_shows_every_key() {
                 || text.contains(&format!("[{}]", key.name))
                 || text.contains(&format!("[[cluster.{}]]", key.name))
                 || text.contains(&format!("[[balancer.{}]]", key.name));
-            let elsewhere = ["queues", "high_water"].contains(&key.name); // need another `select` and `drop`
-            assert!(shown || elsewhere || text.contains(&format!("[link.{}]", key.name)), "{}", key.name);
+            // need another `select` and `drop`
+            let elsewhere = ["queues", "high_water"].contains(&key.name);
+            assert!(
+                shown || elsewhere || text.contains(&format!("[link.{}]", key.name)),
+                "{}",
+                key.name
+            );
         }
     }
 }

@@ -27,18 +27,22 @@ fn values(kind: &Kind) -> Vec<String> {
         Kind::Rate { min, max } => said([*min, *max, BitRate(min.0 + 1), *max].map(Value::from)),
         Kind::Size { min, max } => said([*min, *max, Bytes(min.0 + 1), *max].map(Value::from)),
         Kind::Choice(words) => words.iter().map(|(word, _)| (*word).to_owned()).collect(),
-        Kind::Variants(kinds) => kinds.iter().map(|(kind, _)| format!("{{ kind = {kind:?} }}")).collect(),
+        Kind::Variants(kinds) => {
+            kinds.iter().map(|(kind, _)| format!("{{ kind = {kind:?} }}")).collect()
+        }
         Kind::Prefix => vec!["10.9.0.0/16".to_owned()],
         Kind::Address => vec!["10.9.0.1".to_owned()],
         Kind::Name(_) => vec!["spare".to_owned()],
         Kind::List(of) => values(of).iter().map(|one| format!("[{one:?}]")).collect(),
-        Kind::ByClass(of, _) => values(of).iter().map(|one| format!("{{ bulk = {one} }}")).collect(),
+        Kind::ByClass(of, _) => {
+            values(of).iter().map(|one| format!("{{ bulk = {one} }}")).collect()
+        }
         other => panic!("no values for {other:?}"),
     }
 }
 
-/// Sets every key of `base` but one to something else: `read` makes a file of what is written, `differs` says what differs from the
-/// file of `base`.
+/// Sets every key of `base` but one to something else: `read` makes a file of what is written,
+/// `differs` says what differs from the file of `base`.
 fn every_key<S: Settings + Debug>(
     base: &S,
     without: &str,
@@ -46,7 +50,10 @@ fn every_key<S: Settings + Debug>(
     of: impl Fn(RouterConfig) -> S,
 ) {
     let text = |settings: &S| -> String {
-        entries(settings, &CLASSES).into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
+        entries(settings, &CLASSES)
+            .into_iter()
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect()
     };
     let before = read(&text(base));
     assert_eq!(of(before.clone()), *base);
@@ -55,7 +62,8 @@ fn every_key<S: Settings + Debug>(
         let after = read(&text(&changed));
         assert_eq!(of(after.clone()), changed, "{}", key.name);
         assert_eq!(of(read(&text(base))), *base);
-        let told: Vec<_> = changes(base, &changed, &CLASSES).iter().map(|told| told.key.name).collect();
+        let told: Vec<_> =
+            changes(base, &changed, &CLASSES).iter().map(|told| told.key.name).collect();
         assert_eq!(told, [key.name]);
         assert!(!diff(&before, &after).is_empty(), "{}", key.name);
     }
@@ -78,8 +86,10 @@ fn another<S: Settings + Debug>(base: &S, key: &Key) -> S {
 /// A file with two ports and two classes.
 fn file(rest: &str) -> RouterConfig {
     let text = format!(
-        "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nname = \"spare\"\ninterface = \"eth1\"\n\
-         [[class]]\nname = \"voice\"\n[[class]]\nname = \"bulk\"\n[[link]]\nport = \"spare\"\nrate = \"2Mbit/s\"\n\
+        "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[port]]\nname = \"spare\"\ninterface = \
+         \"eth1\"\n\
+         [[class]]\nname = \"voice\"\n[[class]]\nname = \"bulk\"\n[[link]]\nport = \"spare\"\nrate \
+         = \"2Mbit/s\"\n\
          [[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\ndiscipline = {{ kind = \"pdrr\" }}\n{rest}"
     );
     RouterConfig::parse(&text, "r.toml").unwrap_or_else(|errors| panic!("{errors}\n{rest}"))
@@ -90,7 +100,8 @@ fn every_key_of_an_admission() {
     let mut base = AdmissionConfig::default();
     base.second_link.port = Some(Name("spare".to_owned()));
     let read = |body: &str| file(&format!("[link.admission]\n{body}"));
-    let of = |config: RouterConfig| config.link("wan").and_then(|link| link.admission.clone()).unwrap();
+    let of =
+        |config: RouterConfig| config.link("wan").and_then(|link| link.admission.clone()).unwrap();
     every_key(&base, "second_link", read, of);
     every_key(&AdmissionConfig::default(), "second_via", read, of);
 }
@@ -105,5 +116,10 @@ fn every_key_of_fairdrop() {
 
 #[test]
 fn every_key_of_the_flows() {
-    every_key(&FlowsConfig::default(), "", |body| file(&format!("[flows]\n{body}")), |config| config.flows);
+    every_key(
+        &FlowsConfig::default(),
+        "",
+        |body| file(&format!("[flows]\n{body}")),
+        |config| config.flows,
+    );
 }

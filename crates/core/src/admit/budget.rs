@@ -1,34 +1,41 @@
 //! The budget of first packets: what may enter between two estimates of the priority load.
 //!
-//! Every first packet goes among the priority packets, and PL says so only at the next estimate: in between admission is blind. So
-//! first packets get no more than what was free at the last estimate:
+//! Every first packet goes among the priority packets, and PL says so only at the next estimate: in
+//! between admission is blind. So first packets get no more than what was free at the last
+//! estimate:
 //!
 //! ```text
 //! budget = min(max_PL - PL, share) * C * T_PL / 8   bytes per interval
 //! ```
 //!
-//! A flow enters while the packets before it have not used the budget up; what the last one takes beyond is owed to the next
-//! interval, so that a link too slow for a whole packet per interval lets one in every few. The budget grows through the interval,
-//! `burst` ahead of time, instead of being there at its start, which spreads flows that begin together.
+//! A flow enters while the packets before it have not used the budget up; what the last one takes
+//! beyond is owed to the next interval, so that a link too slow for a whole packet per interval
+//! lets one in every few. The budget grows through the interval, `burst` ahead of time, instead of
+//! being there at its start, which spreads flows that begin together.
 //!
-//! **Floods.** Flows of a few packets never come again. Admissions, [`MATURE`] intervals later, and proofs (packets of flows that were admitted at
-//! least two intervals ago) are counted in sums that lose an eighth per interval. A flood begins when fewer than a quarter of at least [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of
-//! them do or when the budget refused nobody in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and flows that come for
-//! the first time may use half of the budget: the rest is for those that were refused and come again two intervals later or
-//! more, which flows of a few packets never do.
+//! **Floods.** Flows of a few packets never come again. Admissions, [`MATURE`] intervals later, and
+//! proofs (packets of flows that were admitted at least two intervals ago) are counted in sums that
+//! lose an eighth per interval. A flood begins when fewer than a quarter of at least
+//! [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of them do or when the budget
+//! refused nobody in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and
+//! flows that come for the first time may use half of the budget: the rest is for those that were
+//! refused and come again two intervals later or more, which flows of a few packets never do.
 //!
-//! Half of the list is kept from flows that come for the first time and have not proved themselves, flood or not, so that a flood cannot fill it
-//! before it is told.
+//! Half of the list is kept from flows that come for the first time and have not proved themselves,
+//! flood or not, so that a flood cannot fill it before it is told.
 //!
-//! **Bound.** A flood of flows with `m` packets each, sent within two intervals, takes at most max_PL until it is told ([`MATURE`] intervals) and then m times
-//! half of `flood_share` among the priority packets. One whose flows come again later is believed: it takes up to m / (m + 1) of max_PL, and costs its
-//! sender two intervals of memory for each flow.
+//! **Bound.** A flood of flows with `m` packets each, sent within two intervals, takes at most
+//! max_PL until it is told ([`MATURE`] intervals) and then m times half of `flood_share` among the
+//! priority packets. One whose flows come again later is believed: it takes up to m / (m + 1) of
+//! max_PL, and costs its sender two intervals of memory for each flow.
 //!
-//! **Several workers** on one link have one budget: what the others let in counts as used here, and what is let in here is told to them, without a
-//! lock; two who let a flow in at the same instant may both take the last of it. In a flood each worker has its part of `flood_share` for itself: whether flows come
-//! again each sees of its own only.
+//! **Several workers** on one link have one budget: what the others let in counts as used here, and
+//! what is let in here is told to them, without a lock; two who let a flow in at the same instant
+//! may both take the last of it. In a flood each worker has its part of `flood_share` for itself:
+//! whether flows come again each sees of its own only.
 //!
-//! Constant time; with several workers, a read of each one's count for a flow that is let in or refused. Source: this project's.
+//! Constant time; with several workers, a read of each one's count for a flow that is let in or
+//! refused. Source: this project's.
 
 use alloc::sync::Arc;
 
@@ -41,14 +48,17 @@ settings! {
     /// Limits first packets between two estimates of the priority load.
     #[derive(Copy)]
     pub struct BudgetConfig: "" {
-        /// Whether first packets are limited between two estimates: to (max_PL - PL) C T_PL / 8 bytes.
+        /// Whether first packets are limited between two estimates: to (max_PL - PL) C T_PL / 8
+        /// bytes.
         live on as budget: bool = true;
         /// Most of the rate that first packets may take.
         live share as budget_share: Ppm = Ppm::ONE, between 0.000_001..=1.0;
-        /// How much of an interval's budget may be used ahead of time, as a time, from 100 us to `load_interval`,
-        /// which means all of it at once; shorter ones spread the admissions. 0: a tenth of `load_interval`.
+        /// How much of an interval's budget may be used ahead of time, as a time, from 100 us to
+        /// `load_interval`, which means all of it at once; shorter ones spread the admissions. 0: a
+        /// tenth of `load_interval`.
         live burst as budget_burst: Nanos = Nanos::ZERO, in BURST_OR_NONE;
-        /// Most of the rate that first packets may take while few of the flows let in are ever seen again.
+        /// Most of the rate that first packets may take while few of the flows let in are ever seen
+        /// again.
         live flood_share: Ppm = Ppm::percent(3), between 0.000_001..=1.0;
     }
 }
@@ -105,7 +115,13 @@ pub(super) struct Budget {
 
 impl Budget {
     /// The budget of the first interval, on a link with this capacity and free share.
-    pub(super) fn new(config: BudgetConfig, now: Nanos, interval: Nanos, rate: BitRate, free: Ppm) -> Self {
+    pub(super) fn new(
+        config: BudgetConfig,
+        now: Nanos,
+        interval: Nanos,
+        rate: BitRate,
+        free: Ppm,
+    ) -> Self {
         let mut budget = Self {
             config,
             allowed: 0,
@@ -156,8 +172,11 @@ impl Budget {
         self.fresh[0] = 0;
         self.proved -= self.proved / 8;
         self.used = self.used.saturating_sub(self.allowed);
-        let most =
-            if self.flood { self.config.flood_share.min(self.config.share) } else { self.config.share };
+        let most = if self.flood {
+            self.config.flood_share.min(self.config.share)
+        } else {
+            self.config.share
+        };
         self.allowed = free.min(most).of(rate.bytes_in(interval).0);
         if let (true, Some(peers)) = (self.flood, &self.peers) {
             self.allowed /= peers.link.workers() as u64;
@@ -165,14 +184,16 @@ impl Budget {
         (self.from, self.interval) = (now, interval);
     }
 
-    /// What first packets have taken, and what they may have taken by now. `again`: of a flow that was refused before, and still comes.
+    /// What first packets have taken, and what they may have taken by now. `again`: of a flow that
+    /// was refused before, and still comes.
     pub(super) fn state(&self, now: Nanos, again: bool) -> (Bytes, Bytes) {
         let burst = match self.config.burst {
             Nanos::ZERO => Nanos(self.interval.0 / 10),
             burst => burst,
         };
         let time = now.saturating_sub(self.from).saturating_add(burst).min(self.interval);
-        let so_far = u128::from(self.allowed) * u128::from(time.0) / u128::from(self.interval.0.max(1));
+        let so_far =
+            u128::from(self.allowed) * u128::from(time.0) / u128::from(self.interval.0.max(1));
         let so_far = u64::try_from(so_far).unwrap_or(u64::MAX);
         let so_far = if self.flood && !again { so_far / 2 } else { so_far };
         (Bytes(self.used), Bytes(so_far))
@@ -249,7 +270,8 @@ mod tests {
     fn a_burst_shorter_than_the_interval_spreads() {
         let config = BudgetConfig { burst: Nanos::from_millis(5), ..BudgetConfig::default() };
         let mut budget = Budget::new(config, Nanos::ZERO, T, C, Ppm::percent(40));
-        let entered: Vec<u64> = (0..10).map(|n| enter(&mut budget, Nanos::from_millis(5 * n), 500)).collect();
+        let entered: Vec<u64> =
+            (0..10).map(|n| enter(&mut budget, Nanos::from_millis(5 * n), 500)).collect();
         assert_eq!(entered, [5; 10], "2 500 bytes every 5 ms");
         assert_eq!(enter(&mut budget, Nanos::from_millis(200), 500), 0);
     }

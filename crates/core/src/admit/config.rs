@@ -1,7 +1,9 @@
-//! What an admission control is told: thresholds, intervals and sizes here, the settings of each mechanism beside it.
+//! What an admission control is told: thresholds, intervals and sizes here, the settings of each
+//! mechanism beside it.
 //!
-//! Defaults are those of the flow-aware networking literature where it gives any (min_FR, max_PL, T_FR, T_PL, flow time-out,
-//! N of PUF, max_accept_delay); the others are this project's and say so.
+//! Defaults are those of the flow-aware networking literature where it gives any (min_FR, max_PL,
+//! T_FR, T_PL, flow time-out, N of PUF, max_accept_delay); the others are this project's and say
+//! so.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -37,18 +39,21 @@ const MAX_PREFIXES: usize = 4_096;
 const SHORTEST_BURST: Nanos = Nanos(100_000);
 
 settings! {
-    /// Who may enter a link: while it is congested (fair rate below the minimum, or priority load above the
-    /// maximum), packets of flows that are not on its list of protected flows are refused.
-    /// `evenkeel ctl set wan admission.max_accept_delay 2s` changes a key. See docs/cross-protect.md.
+    /// Who may enter a link: while it is congested (fair rate below the minimum, or priority load
+    /// above the maximum), packets of flows that are not on its list of protected flows are
+    /// refused. `evenkeel ctl set wan admission.max_accept_delay 2s` changes a key. See
+    /// docs/cross-protect.md.
     pub struct AdmissionConfig: "[link.admission]" {
-        /// Capacity in bits on the wire, that the two thresholds are shares of. Needed on links without a rate.
+        /// Capacity in bits on the wire, that the two thresholds are shares of. Needed on links
+        /// without a rate.
         live own_rate as rate: Option<BitRate> = None, in RATE_RANGE, absent "that of the link";
         /// min_FR: below this share of the rate for one more flow, new flows are refused.
         live min_fair_rate: Ppm = Ppm::percent(5);
         /// max_PL: above this load by streaming flows, new flows are refused.
         live max_priority_load: Ppm = Ppm::percent(70), between 0.000_001..=1.0;
         /// T_FR: how often the fair rate is estimated.
-        live fair_rate_interval: Nanos = Nanos::from_millis(500), in 10_000_000_u64..=60_000_000_000;
+        live fair_rate_interval: Nanos = Nanos::from_millis(500),
+            in 10_000_000_u64..=60_000_000_000;
         /// T_PL: how often the priority load is estimated.
         live load_interval: Nanos = Nanos::from_millis(50), in LOAD_INTERVAL_RANGE;
         /// Weight of the old fair rate in the new one. 0.1 is published for AFAN.
@@ -60,19 +65,20 @@ settings! {
         live class_window: Nanos = Nanos::ZERO, in PERIOD_OR_NONE;
         /// Size of the list of protected flows; a full list is congestion.
         fixed flows: u32 = 100_000, in LIST_RANGE, counting "flows";
-        /// Chance that a flow that is let in is also listed; the others are asked again at their next packet.
+        /// Chance that a flow that is let in is also listed; the others are asked again at their
+        /// next packet.
         live listing_chance: Ppm = Ppm::ONE, between 0.000_001..=1.0;
-        /// Whether what keeps the network running needs no admission: ICMP, IGMP, RSVP, EIGRP, OSPF, PIM, VRRP,
-        /// IS-IS, BGP (TCP port 179), RIP (UDP 520, 521), BFD (UDP 3784, 4784).
+        /// Whether what keeps the network running needs no admission: ICMP, IGMP, RSVP, EIGRP,
+        /// OSPF, PIM, VRRP, IS-IS, BGP (TCP port 179), RIP (UDP 520, 521), BFD (UDP 3784, 4784).
         live bypass_control: bool = true;
-        /// A flow of which only one packet was ever seen is given up after this time, from 10 ms; at most
-        /// `flow_timeout`. 0: no such rule.
+        /// A flow of which only one packet was ever seen is given up after this time, from 10 ms;
+        /// at most `flow_timeout`. 0: no such rule.
         live probation: Nanos = Nanos::from_secs(1), in PERIOD_OR_NONE;
-        /// Flows, refused ones included, of which it is remembered what happened to them: what `ctl explain`
-        /// tells, and how long they waited.
+        /// Flows, refused ones included, of which it is remembered what happened to them: what
+        /// `ctl explain` tells, and how long they waited.
         fixed history: u32 = 4_096, in LIST_RANGE, counting "flows";
-        /// GPFL: streaming flows that are protected on any link of this router enter this one at once, congested or
-        /// not.
+        /// GPFL: streaming flows that are protected on any link of this router enter this one at
+        /// once, congested or not.
         live global_list: bool = false;
     }
     parts {
@@ -99,8 +105,8 @@ settings! {
 }
 
 settings! {
-    /// What the admissions of all links share: the list of streaming flows that survive a change of path, and who
-    /// may always enter.
+    /// What the admissions of all links share: the list of streaming flows that survive a change of
+    /// path, and who may always enter.
     pub struct FlowsConfig: "[flows]" {
         /// Packets from these prefixes are of emergency flows (ECM).
         reload emergency_sources: Vec<Prefix> = Vec::new(), absent "none";
@@ -120,8 +126,8 @@ impl AdmissionConfig {
         Self { rate, ..Self::default() }
     }
 
-    /// Completed by what it is not told itself: the `rate` of its link, that of its second link, and the emergency
-    /// prefixes of the router.
+    /// Completed by what it is not told itself: the `rate` of its link, that of its second link,
+    /// and the emergency prefixes of the router.
     ///
     /// # Errors
     /// No capacity is known, or what [`check_on_link`](Self::check_on_link) finds.
@@ -133,7 +139,10 @@ impl AdmissionConfig {
     ) -> Result<Self, SettingError> {
         let mut config = self.clone();
         config.rate = self.own_rate.or(rate).ok_or_else(|| {
-            contradiction("rate", "the link has no rate: give admission a `rate` to hold thresholds against")
+            contradiction(
+                "rate",
+                "the link has no rate: give admission a `rate` to hold thresholds against",
+            )
         })?;
         config.second_link.rate = match &self.second_link.port {
             Some(_) if second_rate.is_none() => {
@@ -148,20 +157,24 @@ impl AdmissionConfig {
         Ok(config)
     }
 
-    /// As [`check`](Settings::check), with what is not of its table: capacities and emergency prefixes.
+    /// As [`check`](Settings::check), with what is not of its table: capacities and emergency
+    /// prefixes.
     ///
     /// # Errors
     /// [`SettingError`]: a value out of its range, or values that contradict each other.
     pub fn check_on_link(&self) -> Result<(), SettingError> {
         self.check()?;
-        for (key, rate) in [("rate", Some(self.rate)), ("second_link_rate", self.second_link.rate)] {
+        for (key, rate) in [("rate", Some(self.rate)), ("second_link_rate", self.second_link.rate)]
+        {
             if let Some(rate) = rate.filter(|rate| !RATE_RANGE.contains(&rate.0)) {
                 let valid = BitRate::KIND.within(*RATE_RANGE.start(), *RATE_RANGE.end());
                 return Err(out_of_range(key, rate.into(), valid.range()));
             }
         }
         let EmergencyConfig { sources, destinations, .. } = &self.emergency;
-        for (key, list) in [("emergency_sources", sources), ("emergency_destinations", destinations)] {
+        for (key, list) in
+            [("emergency_sources", sources), ("emergency_destinations", destinations)]
+        {
             if list.len() > MAX_PREFIXES {
                 let valid = format!("0 to {MAX_PREFIXES} prefixes");
                 return Err(out_of_range(key, (list.len() as u64).into(), valid));
@@ -183,7 +196,13 @@ impl AdmissionConfig {
         if self.emergency.rule == EmergencyRule::Thresholds {
             let why = "emergency flows would be refused before others";
             let own = &self.emergency;
-            at_most("emergency_min_fair_rate", own.min_fair_rate, "min_fair_rate", self.min_fair_rate, why)?;
+            at_most(
+                "emergency_min_fair_rate",
+                own.min_fair_rate,
+                "min_fair_rate",
+                self.min_fair_rate,
+                why,
+            )?;
             let (most, others) = (own.max_priority_load, self.max_priority_load);
             at_most("max_priority_load", others, "emergency_max_priority_load", most, why)?;
         }

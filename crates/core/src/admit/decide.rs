@@ -6,8 +6,8 @@ use super::history::Decided;
 use super::per_user::User;
 use super::protected::{PROOF, SEARCH};
 use super::{
-    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal, RouterLists, Rule,
-    SecondLinkPolicy, Verdict,
+    Admission, Backlogs, Cause, EmergencyRule, Event, Forced, Last, Measure, Pin, Removal,
+    RouterLists, Rule, SecondLinkPolicy, Verdict,
 };
 use crate::flow_table::{EntryId, PackedFlow};
 use crate::packet::Packet;
@@ -36,8 +36,9 @@ struct Refusal {
 impl Admission {
     /// What is done with `packet`, whose outgoing link is this one.
     ///
-    /// `pin` says which next hop the caller chose and the packet's TTL on arrival; kept if the flow is listed now (without path pinning
-    /// any value does). `backlogs` is asked only when the most active flows are looked for.
+    /// `pin` says which next hop the caller chose and the packet's TTL on arrival; kept if the flow
+    /// is listed now (without path pinning any value does). `backlogs` is asked only when the most
+    /// active flows are looked for.
     #[inline]
     pub fn decide<P: Packet>(
         &mut self,
@@ -49,8 +50,8 @@ impl Admission {
     ) -> Verdict {
         self.counts.packets += 1;
         let (key, hash, length) = (packet.packed_flow(), packet.flow_hash(), packet.wire_len());
-        // A flow is listed by one rule only. Flows that pass by another rule do so before they could
-        // be listed here, and a flow of the second link leaves this list.
+        // A flow is listed by one rule only. Flows that pass by another rule do so before they
+        // could be listed here, and a flow of the second link leaves this list.
         if let Some(id) = self.list.find(hash, &key)
             && self.list.expired(id, now).is_none()
         {
@@ -123,12 +124,17 @@ impl Admission {
         if let Some(until) = self.flushing.as_ref().and_then(|f| f.blocked(now, own, &new.key)) {
             let (value, threshold) = (now.0, until.0);
             let reason = Reason::FlowBlocked;
-            return self.refuse(now, new, &Refusal { reason, measure: Measure::Time, value, threshold });
+            return self.refuse(
+                now,
+                new,
+                &Refusal { reason, measure: Measure::Time, value, threshold },
+            );
         }
         if self.list.is_full() {
             self.sweep(now, SEARCH);
         }
-        let (min_fair, max_load) = new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
+        let (min_fair, max_load) =
+            new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let mut cause = self.cause(min_fair, max_load);
         let mut triggered = false;
         if let Some(closed) = cause
@@ -166,7 +172,8 @@ impl Admission {
         self.admit(now, new, rule)
     }
 
-    /// The link is open: whose turn is it? Gives the rule by which the flow enters, and the user to count it for.
+    /// The link is open: whose turn is it? Gives the rule by which the flow enters, and the user to
+    /// count it for.
     fn may_enter(
         &mut self,
         now: Nanos,
@@ -197,22 +204,32 @@ impl Admission {
             && user.flows >= *most
         {
             let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
-            return Err(Refusal { reason, measure, value: user.flows.into(), threshold: (*most).into() });
+            return Err(Refusal {
+                reason,
+                measure,
+                value: user.flows.into(),
+                threshold: (*most).into(),
+            });
         }
-        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet flows do not wait.
-        let opened = self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
-        let waited = opened
-            .is_some_and(|start| self.history.waiting_since(&new.key).is_some_and(|since| since < start));
+        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet
+        // flows do not wait.
+        let opened =
+            self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
+        let waited = opened.is_some_and(|start| {
+            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
+        });
         if let Some(budget) = &mut self.budget
             && !triggered
             && !waited
         {
-            // Half of the list is kept from flows that have not proved themselves, or a flood would fill it before it is told.
+            // Half of the list is kept from flows that have not proved themselves, or a flood would
+            // fill it before it is told.
             budget.follow_peers();
             let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
             let crowded = unproved > half;
             let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));
-            let again = (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
+            let again =
+                (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
             let (used, so_far) = budget.state(now, again);
             let (reason, crowd) = (Reason::FirstPacketBudget, crowded && !again);
             if crowd || used >= so_far {
@@ -244,8 +261,9 @@ impl Admission {
         cause != Cause::PriorityLoad && due && self.clear(now, backlogs)
     }
 
-    /// Clears the list as the flushing family has it, and opens the link until the next estimate. False if there was nothing to clear:
-    /// then nothing opens, and the next try comes after T_clear.
+    /// Clears the list as the flushing family has it, and opens the link until the next estimate.
+    /// False if there was nothing to clear: then nothing opens, and the next try comes after
+    /// T_clear.
     fn clear(&mut self, now: Nanos, backlogs: Backlogs<'_>) -> bool {
         let Some(mut flushing) = self.flushing.take() else { return false };
         let before = self.list.len();
@@ -273,7 +291,8 @@ impl Admission {
             return false;
         }
         self.counts.clearings += 1;
-        self.forced = self.forced.or(Some(Forced { until: self.fair_due, by_eccm: false, closed: false }));
+        self.forced =
+            self.forced.or(Some(Forced { until: self.fair_due, by_eccm: false, closed: false }));
         true
     }
 
@@ -293,14 +312,18 @@ impl Admission {
         if self.second.as_mut().is_some_and(|second| second.takes(now, timeout, interval)) {
             return self.divert(now, new, backlogs);
         }
-        let (reason, view) = (cause.reason(), |measure, value, threshold| (measure, value, threshold));
-        let (min_fair, max_load) = new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
+        let (reason, view) =
+            (cause.reason(), |measure, value, threshold| (measure, value, threshold));
+        let (min_fair, max_load) =
+            new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let (measure, value, threshold) = match cause {
             Cause::FairRate => view(Measure::FairRate, self.fair().0, min_fair.0),
             Cause::PriorityLoad => {
                 view(Measure::PriorityLoad, self.estimates.load.0.into(), max_load.0.into())
             }
-            Cause::ListFull => view(Measure::Flows, self.list.len().into(), self.list.capacity().into()),
+            Cause::ListFull => {
+                view(Measure::Flows, self.list.len().into(), self.list.capacity().into())
+            }
         };
         self.refuse(now, new, &Refusal { reason, measure, value, threshold })
     }
@@ -319,7 +342,8 @@ impl Admission {
         if let Some(second) = &mut self.second {
             second.add(now, key.hash(self.seed), key, length);
         }
-        let decided = Decided { event: Event::Diverted, measure: Measure::Nothing, value: 0, threshold: 0 };
+        let decided =
+            Decided { event: Event::Diverted, measure: Measure::Nothing, value: 0, threshold: 0 };
         if let Some(id) = leaves {
             self.remove(now, id, Removal::Diverted, Measure::Nothing, (0, 0));
             let _ = self.history.note(now, &key, decided);
@@ -337,7 +361,8 @@ impl Admission {
         let measure = if rule == Rule::GlobalList { Measure::Nothing } else { Measure::FairRate };
         let (value, threshold) = (self.fair().0, self.min_fair().0);
         let decided = Decided { event: Event::Admitted(rule), measure, value, threshold };
-        let listed = self.config.listing_chance == Ppm::ONE || self.draw() < self.config.listing_chance.0;
+        let listed =
+            self.config.listing_chance == Ppm::ONE || self.draw() < self.config.listing_chance.0;
         if let Some(waited) = self.history.note(now, &new.key, decided) {
             self.accept_delay.record(waited);
         }

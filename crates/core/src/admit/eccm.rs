@@ -1,7 +1,8 @@
-//! ECCM, the Efficient Congestion Control Mechanism: a link that is closed to new flows for too long opens for half an
-//! interval, and those that turn out elastic leave again.
+//! ECCM, the Efficient Congestion Control Mechanism: a link that is closed to new flows for too
+//! long opens for half an interval, and those that turn out elastic leave again.
 //!
-//! Source: Domzal et al., GLOBECOM 2020; the exact timing is this project's reading of it (for T_FR = 1 s, max_accept_delay = 2 s):
+//! Source: Domzal et al., GLOBECOM 2020; the exact timing is this project's reading of it (for
+//! T_FR = 1 s, max_accept_delay = 2 s):
 //!
 //! ```text
 //!  0      estimate: congested          clock `closed_since` starts
@@ -18,13 +19,15 @@
 //! | t_start | `window` | instant |
 //! | ECCM table | `table`, and a bit in the entries of the protected flow list | places |
 //!
-//! Only FR is forced: if PL > max_PL the link stays closed, protecting accepted streams wins. So the bound
-//! `max(max_accept_delay, T_FR/2)` plus one packet spacing holds while PL <= max_PL and no user quota refuses. The budget of
-//! first packets does not hold up flows that were waiting when the window opened.
-//! A flow is elastic here if any packet of it entered an elastic queue since its admission.
+//! Only FR is forced: if PL > max_PL the link stays closed, protecting accepted streams wins. So
+//! the bound `max(max_accept_delay, T_FR/2)` plus one packet spacing holds while PL <= max_PL and
+//! no user quota refuses. The budget of first packets does not hold up flows that were waiting when
+//! the window opened. A flow is elastic here if any packet of it entered an elastic queue since its
+//! admission.
 //!
-//! Constant time per packet; the removal takes the time of the flows that were let in. When the table is full the window closes.
-//! Not implemented: nothing of the published mechanism is left out.
+//! Constant time per packet; the removal takes the time of the flows that were let in. When the
+//! table is full the window closes. Not implemented: nothing of the published mechanism is left
+//! out.
 
 use alloc::vec::Vec;
 
@@ -37,12 +40,13 @@ settings! {
     /// ECCM: bounds the acceptance delay of streaming flows.
     #[derive(Copy)]
     pub struct EccmConfig: "" {
-        /// ECCM: a link that has been closed for `max_accept_delay` opens for half of T_FR; elastic flows that came
-        /// in go again.
+        /// ECCM: a link that has been closed for `max_accept_delay` opens for half of T_FR; elastic
+        /// flows that came in go again.
         live on as eccm: bool = false;
         /// How long the link may stay closed with `eccm`. 6 s is ITU-T E.721's for local calls.
         live max_accept_delay: Nanos = Nanos::from_secs(6), in PERIOD_RANGE;
-        /// Flows that one opening may let in: with the last of them the link closes again. A change empties it.
+        /// Flows that one opening may let in: with the last of them the link closes again. A change
+        /// empties it.
         live table as eccm_table: u32 = 4_096, in LIST_RANGE, counting "flows";
     }
 }
@@ -64,7 +68,8 @@ impl Eccm {
         Self { config, closed_since: None, window: None, table }
     }
 
-    /// An estimate was taken: did it find FR below min_FR? `restart`: it is the one at the end of a window.
+    /// An estimate was taken: did it find FR below min_FR? `restart`: it is the one at the end of a
+    /// window.
     pub(super) fn estimated(&mut self, now: Nanos, congested: bool, restart: bool) {
         match (congested, restart) {
             (false, _) => self.closed_since = None,
@@ -75,7 +80,9 @@ impl Eccm {
 
     /// Whether the link must be opened for a new flow that comes now.
     pub(super) fn must_open(&self, now: Nanos) -> bool {
-        let waited = self.closed_since.is_some_and(|t| now.saturating_sub(t) >= self.config.max_accept_delay);
+        let waited = self
+            .closed_since
+            .is_some_and(|t| now.saturating_sub(t) >= self.config.max_accept_delay);
         waited && self.window.is_none()
     }
 

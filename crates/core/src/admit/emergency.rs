@@ -1,11 +1,12 @@
 //! ECM: emergency connections, told by their addresses.
 //!
-//! Source: Domzal et al., "Click-based tests of QoS mechanisms for flow-based router" (GLOBECOM 2020): a classifier right before
-//! the look-up of the protected flow list sends packets of listed sources straight to the scheduler. The second rule, a pair of
-//! thresholds of their own, is that of differentiated blocking (IEEE Communications Letters 2007).
+//! Source: Domzal et al., "Click-based tests of QoS mechanisms for flow-based router"
+//! (GLOBECOM 2020): a classifier right before the look-up of the protected flow list sends packets
+//! of listed sources straight to the scheduler. The second rule, a pair of thresholds of their own,
+//! is that of differentiated blocking (IEEE Communications Letters 2007).
 //!
-//! Lists are sorted by prefix length; a look-up searches one sorted run per length that occurs: O(lengths * log prefixes), two or three
-//! steps for usual lists. Nothing is kept per flow.
+//! Lists are sorted by prefix length; a look-up searches one sorted run per length that occurs:
+//! O(lengths * log prefixes), two or three steps for usual lists. Nothing is kept per flow.
 //!
 //! Not implemented: emergency calls told by other header fields (DSCP): use classes for these.
 
@@ -37,7 +38,8 @@ settings! {
         live rule as emergency: EmergencyRule = EmergencyRule::Bypass;
         /// Their min_FR, with `emergency = "thresholds"`. Half of the others' is usual.
         live min_fair_rate as emergency_min_fair_rate: Ppm = Ppm(25_000);
-        /// Their max_PL, with `emergency = "thresholds"`. Ten points more than the others' is usual.
+        /// Their max_PL, with `emergency = "thresholds"`. Ten points more than the others' is
+        /// usual.
         live max_priority_load as emergency_max_priority_load: Ppm = Ppm::percent(80),
             between 0.000_001..=1.0;
     }
@@ -117,7 +119,8 @@ impl PrefixList {
     #[inline]
     fn contains(&self, address: IpAddr) -> bool {
         self.runs.iter().any(|run| {
-            run.ipv4 == address.is_ipv4() && run.networks.binary_search(&network(address, run.len)).is_ok()
+            run.ipv4 == address.is_ipv4()
+                && run.networks.binary_search(&network(address, run.len)).is_ok()
         })
     }
 }
@@ -147,9 +150,15 @@ mod tests {
             prefix("192.0.2.7", 25),
         ];
         let list = PrefixList::new(&prefixes);
-        for text in
-            ["10.1.255.1", "10.2.3.4", "10.2.3.5", "2001:db8:ffff::1", "2001:db9::1", "192.0.2.1", "::"]
-        {
+        for text in [
+            "10.1.255.1",
+            "10.2.3.4",
+            "10.2.3.5",
+            "2001:db8:ffff::1",
+            "2001:db9::1",
+            "192.0.2.1",
+            "::",
+        ] {
             let address: IpAddr = text.parse().unwrap();
             let expected = prefixes.iter().any(|prefix| prefix.contains(address));
             assert_eq!(list.contains(address), expected, "{text}");

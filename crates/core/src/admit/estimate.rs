@@ -1,6 +1,7 @@
 //! Fair rate and priority load of a link, estimated at timer instants.
 //!
-//! Source: flow-aware networking (Oueslati, Roberts et al.: US 7 646 715 B2; PFQ and PDRR of "Cross-protect").
+//! Source: flow-aware networking (Oueslati, Roberts et al.: US 7 646 715 B2; PFQ and PDRR of
+//! "Cross-protect").
 //!
 //! ```text
 //! FR = max(S*C, 8*(vt2 - vt1)) / (t2 - t1)     clipped to C      PL = 8*(pb2 - pb1) / (C*(t2 - t1))     at most 1
@@ -15,16 +16,17 @@
 //! | FR | `Estimates::fair` | bit/s, rounded down: FR < min_FR holds for the whole number exactly if it holds for the quotient |
 //! | PL | `Estimates::load` | parts per million, rounded up: the same for PL > max_PL |
 //!
-//! Before the first estimate FR = C and PL = 0. A discipline that was exchanged in between starts its counters anew: the
-//! estimate before it stands until the next.
+//! Before the first estimate FR = C and PL = 0. A discipline that was exchanged in between starts
+//! its counters anew: the estimate before it stands until the next.
 //!
-//! Not implemented: PL by transmitted packets, as the patent has it (the same unless priority packets are lost).
+//! Not implemented: PL by transmitted packets, as the patent has it (the same unless priority
+//! packets are lost).
 
 use super::Observed;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
-/// FR of an interval of length `elapsed` (not zero) in which a flow that always has packets would have been sent
-/// `fair_bytes`, and the wire was idle for `idle`.
+/// FR of an interval of length `elapsed` (not zero) in which a flow that always has packets would
+/// have been sent `fair_bytes`, and the wire was idle for `idle`.
 #[must_use]
 pub fn fair_rate(rate: BitRate, fair_bytes: Bytes, idle: Nanos, elapsed: Nanos) -> BitRate {
     let idle_bit_nanos = u128::from(idle.0) * u128::from(rate.0);
@@ -33,7 +35,8 @@ pub fn fair_rate(rate: BitRate, fair_bytes: Bytes, idle: Nanos, elapsed: Nanos) 
     BitRate(u64::try_from(bits).unwrap_or(u64::MAX)).min(rate)
 }
 
-/// PL of an interval of length `elapsed` (not zero) in which `priority` bytes were taken as priority.
+/// PL of an interval of length `elapsed` (not zero) in which `priority` bytes were taken as
+/// priority.
 #[must_use]
 pub fn priority_load(rate: BitRate, priority: Bytes, elapsed: Nanos) -> Ppm {
     let bits = u128::from(priority.0) * 8 * 1_000_000_000 * 1_000_000;
@@ -64,7 +67,13 @@ impl Estimates {
     }
 
     /// Estimates FR at `now` and begins the next interval.
-    pub(super) fn take_fair(&mut self, now: Nanos, observed: &Observed, rate: BitRate, smoothing: Ppm) {
+    pub(super) fn take_fair(
+        &mut self,
+        now: Nanos,
+        observed: &Observed,
+        rate: BitRate,
+        smoothing: Ppm,
+    ) {
         let (from, bytes, idle) = self.fair_from;
         self.fair_from = (now, observed.fair_bytes, observed.idle);
         let elapsed = now.saturating_sub(from);
@@ -73,7 +82,9 @@ impl Estimates {
         }
         let idle = observed.idle.saturating_sub(idle);
         let measured = match (bytes, observed.fair_bytes) {
-            (Some(before), Some(after)) if after >= before => fair_rate(rate, after - before, idle, elapsed),
+            (Some(before), Some(after)) if after >= before => {
+                fair_rate(rate, after - before, idle, elapsed)
+            }
             // The discipline was exchanged or tells no fair rate.
             (Some(_), Some(_)) | (None, Some(_)) => return,
             (_, None) => rate,

@@ -1,9 +1,11 @@
-//! The flushing family: the list of protected flows is cleared, in part or as a whole, when a new flow meets congestion.
+//! The flushing family: the list of protected flows is cleared, in part or as a whole, when a new
+//! flow meets congestion.
 //!
-//! Sources: Domzal, Jajszczyk: EFM, RAEF, RBAEF (ICC 2008), RPAEF, RAMAF and RMAEF (ICC 2012 and its relatives). One engine covers all:
-//! a packet of a new flow arrives at a closed link and T_clear has passed since the last try -> the selected flows are removed
-//! -> the after-treatment; FR := min_FR, so the link is open until the next estimate; the packet that triggered it is admitted. Where nothing was
-//! selected nothing opens.
+//! Sources: Domzal, Jajszczyk: EFM, RAEF, RBAEF (ICC 2008), RPAEF, RAMAF and RMAEF (ICC 2012 and
+//! its relatives). One engine covers all: a packet of a new flow arrives at a closed link and
+//! T_clear has passed since the last try -> the selected flows are removed -> the after-treatment;
+//! FR := min_FR, so the link is open until the next estimate; the packet that triggered it is
+//! admitted. Where nothing was selected nothing opens.
 //!
 //! | kind | selected | afterwards |
 //! |---|---|---|
@@ -16,13 +18,15 @@
 //! | RAMAF | the K elastic flows with the largest backlogs | priority access |
 //! | RMAEF | as RAMAF | - |
 //!
-//! *Priority access*: the removed flows are awaited for a time; while any of them is, other new flows enter with chance P only.
-//! A clearing forces FR only, so it happens when FR or a full list closes the link, not when PL does.
+//! *Priority access*: the removed flows are awaited for a time; while any of them is, other new
+//! flows enter with chance P only. A clearing forces FR only, so it happens when FR or a full list
+//! closes the link, not when PL does.
 //!
-//! BFL and PAFL of the literature are one bounded table, of which the kind uses one meaning. A clearing passes over the whole list of protected
-//! flows: O(its size), at most once per T_clear.
+//! BFL and PAFL of the literature are one bounded table, of which the kind uses one meaning. A
+//! clearing passes over the whole list of protected flows: O(its size), at most once per T_clear.
 //!
-//! Not implemented: the variant in which any arriving flow is dropped and the oldest awaited flow takes its place.
+//! Not implemented: the variant in which any arriving flow is dropped and the oldest awaited flow
+//! takes its place.
 
 use alloc::vec::Vec;
 
@@ -79,7 +83,8 @@ settings! {
         live others_chance: Ppm = Ppm::percent(3);
         /// K of `ramaf` and `rmaef`.
         live most_active: u32 = 10, in 1..=MOST_ACTIVE, counting "flows";
-        /// Size of the list of blocked or awaited flows: others are removed and forgotten. A change empties it.
+        /// Size of the list of blocked or awaited flows: others are removed and forgotten. A change
+        /// empties it.
         live table as flush_table: u32 = 4_096, in LIST_RANGE, counting "flows";
     }
 }

@@ -1,17 +1,21 @@
-//! GPFL, the Global Protected Flow List: streaming flows that the router knows, whatever link they go over.
+//! GPFL, the Global Protected Flow List: streaming flows that the router knows, whatever link they
+//! go over.
 //!
-//! Source: Domzal et al., GLOBECOM 2020. `AddGPFL` stands at the input of the priority queues, `DelGPFL` at that of the elastic queues; a
-//! flow on the list enters a congested link at once, which makes a change of route go unnoticed by streams.
+//! Source: Domzal et al., GLOBECOM 2020. `AddGPFL` stands at the input of the priority queues,
+//! `DelGPFL` at that of the elastic queues; a flow on the list enters a congested link at once,
+//! which makes a change of route go unnoticed by streams.
 //!
 //! | symbol | here |
 //! |---|---|
 //! | GPFL | [`RouterLists`], one per router |
 //! | K_add | [`RouterListsConfig::k_add`]: priority packets in a row before a flow is on the list; 1 is the published prototype |
 //!
-//! Constant expected time per packet; 56 bytes per flow. Candidates (fewer than K_add packets) take places as well. When it is full and
-//! nothing is stale, further flows are not listed and [`RouterLists::overflows`] counts.
+//! Constant expected time per packet; 56 bytes per flow. Candidates (fewer than K_add packets) take
+//! places as well. When it is full and nothing is stale, further flows are not listed and
+//! [`RouterLists::overflows`] counts.
 //!
-//! Not implemented: the original concept's list of all flows with the streaming ones marked; the prototype keeps streaming flows only.
+//! Not implemented: the original concept's list of all flows with the streaming ones marked; the
+//! prototype keeps streaming flows only.
 
 use super::config::{LIST_RANGE, PERIOD_RANGE};
 use super::protected::{age, stamp};
@@ -28,8 +32,8 @@ settings! {
         fixed flows as global_list: u32 = 100_000, in LIST_RANGE, counting "flows";
         /// A flow that is silent for longer leaves the global list.
         fixed flow_timeout as global_timeout: Nanos = Nanos::from_secs(20), in PERIOD_RANGE;
-        /// K_add: so many packets in a row with priority, and a flow is on the global list; the first without takes
-        /// it off.
+        /// K_add: so many packets in a row with priority, and a flow is on the global list; the
+        /// first without takes it off.
         fixed k_add: u32 = 1, in 1..=255, counting "packets";
     }
 }
@@ -116,7 +120,10 @@ impl RouterLists {
         if let Some(id) = self.table.find(hash, key) {
             let entry = self.table.value_mut(id);
             let fresh = age(now, entry.seen) > timeout;
-            *entry = Entry { seen: stamp(now), row: if fresh { 1 } else { entry.row.saturating_add(1) } };
+            *entry = Entry {
+                seen: stamp(now),
+                row: if fresh { 1 } else { entry.row.saturating_add(1) },
+            };
             return;
         }
         let looked = if self.table.is_full() { super::protected::SEARCH } else { 2 };

@@ -1,8 +1,10 @@
-//! What happened to flows lately, refused ones included: for `explain`, for acceptance delays, and to know flows that come again.
+//! What happened to flows lately, refused ones included: for `explain`, for acceptance delays, and
+//! to know flows that come again.
 //!
-//! A bounded table of records, touched only by packets of flows that are not protected and by removals. When it is full a hand
-//! passes over it and the first record that is not of a waiting flow that came again, [`LATER`] than at first, goes; after [`TRIES`] places the
-//! next goes in any case. So a flood of flows that send a few packets at once cannot push out those that wait.
+//! A bounded table of records, touched only by packets of flows that are not protected and by
+//! removals. When it is full a hand passes over it and the first record that is not of a waiting
+//! flow that came again, [`LATER`] than at first, goes; after [`TRIES`] places the next goes in any
+//! case. So a flood of flows that send a few packets at once cannot push out those that wait.
 //!
 //! Constant time. 320 bytes per record.
 
@@ -88,7 +90,8 @@ impl History {
         self.find(key).and_then(|record| record.waiting_since)
     }
 
-    /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not before.
+    /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not
+    /// before.
     pub(super) fn note(&mut self, now: Nanos, key: &PackedFlow, decided: Decided) -> Option<Nanos> {
         let hash = key.hash(self.seed);
         let id = self.table.find(hash, key).or_else(|| self.make(now, hash, key));
@@ -100,7 +103,8 @@ impl History {
         let repeated = same.count > 0 && same.event == decided.event;
         if repeated {
             (same.last, same.count) = (now, same.count.saturating_add(1));
-            (same.measure, same.value, same.threshold) = (decided.measure, decided.value, decided.threshold);
+            (same.measure, same.value, same.threshold) =
+                (decided.measure, decided.value, decided.threshold);
         } else {
             let Decided { event, measure, value, threshold } = decided;
             record.decisions[usize::from(record.next)] =
@@ -133,8 +137,9 @@ impl History {
                 self.hand = if self.hand + 1 < self.table.capacity() { self.hand + 1 } else { 0 };
                 let record = self.table.value(id);
                 let waits = record.attempts > 0 && now.saturating_sub(record.last) <= WAITS;
-                let again =
-                    record.waiting_since.is_some_and(|since| record.last.saturating_sub(since) >= LATER);
+                let again = record
+                    .waiting_since
+                    .is_some_and(|since| record.last.saturating_sub(since) >= LATER);
                 if waits && again && attempt < TRIES {
                     continue;
                 }

@@ -1,8 +1,10 @@
-//! Who may enter: admission of new flows to an outgoing link (flow-aware networking, "cross-protect").
+//! Who may enter: admission of new flows to an outgoing link (flow-aware networking,
+//! "cross-protect").
 //!
-//! Source: Oueslati, Roberts (US 7 646 715 B2; cross-protect) and Domzal et al., "Click-based tests of QoS mechanisms for flow-based
-//! router" (IEEE GLOBECOM 2020) with the papers it builds on; each mechanism's file names its own. A flow that is on the list of
-//! protected flows passes whatever the state of the link; a new one is refused while the link is congested:
+//! Source: Oueslati, Roberts (US 7 646 715 B2; cross-protect) and Domzal et al., "Click-based tests
+//! of QoS mechanisms for flow-based router" (IEEE GLOBECOM 2020) with the papers it builds on; each
+//! mechanism's file names its own. A flow that is on the list of protected flows passes whatever
+//! the state of the link; a new one is refused while the link is congested:
 //!
 //! ```text
 //! congested  <=>  FR < min_FR  or  PL > max_PL  or  the list is full       (strict comparisons)
@@ -20,28 +22,36 @@
 //! 2. MFAN: flows of the second link go there; protected flows pass;
 //! 3. RBAEF: blocked flows are refused;
 //! 4. congested: ECCM may open the link, or the flushing family clears the list;
-//! 5. still congested: flows of the GPFL enter; MFAN sends a flow to the second link; others are refused;
-//! 6. not congested: awaited flows first (RPAEF, RAMAF), PUF, the budget of first packets; then the flow is listed and passes;
-//! 7. the scheduler takes the packet in and [`Admission::treated`] learns its class, which keeps flow classes and the GPFL.
+//! 5. still congested: flows of the GPFL enter; MFAN sends a flow to the second link; others are
+//!    refused;
+//! 6. not congested: awaited flows first (RPAEF, RAMAF), PUF, the budget of first packets; then the
+//!    flow is listed and passes;
+//! 7. the scheduler takes the packet in and [`Admission::treated`] learns its class, which keeps
+//!    flow classes and the GPFL.
 //!
-//! Where several refuse, the first in this order is the [`Reason`]. `packets = passed by rule + diverted + refused by reason` at every
-//! instant.
+//! Where several refuse, the first in this order is the [`Reason`].
+//! `packets = passed by rule + diverted + refused by reason` at every instant.
 //!
-//! **Time.** Estimates happen at timer instants: the caller calls [`Admission::tick`] at [`Admission::next_tick`], also
-//! while nothing arrives. A caller that is late gets one estimate over the longer interval.
+//! **Time.** Estimates happen at timer instants: the caller calls [`Admission::tick`] at
+//! [`Admission::next_tick`], also while nothing arrives. A caller that is late gets one estimate
+//! over the longer interval.
 //!
-//! **Several workers** of one link have an admission each, for the flows that they meet: lists, histories and ECCM's clock are a worker's own, estimates
-//! and the budget are the link's ([`Admission::share`]). All open and close within an interval of the estimate of each other. PUF, MFAN and the flushing family need all
-//! flows in one place, and one worker.
+//! **Several workers** of one link have an admission each, for the flows that they meet: lists,
+//! histories and ECCM's clock are a worker's own, estimates and the budget are the link's
+//! ([`Admission::share`]). All open and close within an interval of the estimate of each other.
+//! PUF, MFAN and the flushing family need all flows in one place, and one worker.
 //!
-//! **Memory and cost.** All tables have their size from the configuration. Constant expected time per packet; no allocation, except by
-//! `new`, `set`, `view` and `explain`. A clearing passes over the whole list. Hashes are seeded by the caller.
+//! **Memory and cost.** All tables have their size from the configuration. Constant expected time
+//! per packet; no allocation, except by `new`, `set`, `view` and `explain`. A clearing passes over
+//! the whole list. Hashes are seeded by the caller.
 //!
-//! **Attacks.** A flood of one-packet flows meets the [budget](BudgetConfig) and the probation time-out; a source that cycles
-//! ports meets PUF; a full list is congestion, and is left by probation. What a flood of flows of several packets takes is said there;
-//! one whose flows come again after two intervals of the load is believed.
+//! **Attacks.** A flood of one-packet flows meets the [budget](BudgetConfig) and the probation
+//! time-out; a source that cycles ports meets PUF; a full list is congestion, and is left by
+//! probation. What a flood of flows of several packets takes is said there; one whose flows come
+//! again after two intervals of the load is believed.
 //!
-//! Not implemented: AFAN's alternative estimator from m_fair (a matter of the scheduler's meter), and what the files of the mechanisms name.
+//! Not implemented: AFAN's alternative estimator from m_fair (a matter of the scheduler's meter),
+//! and what the files of the mechanisms name.
 
 mod budget;
 pub mod config;
@@ -90,11 +100,12 @@ use per_user::PerUser;
 use protected::ProtectedList;
 use second_link::SecondLink;
 
-/// What the scheduler and the wire were measured to have done, as of now. All are cumulated and monotone.
+/// What the scheduler and the wire were measured to have done, as of now. All are cumulated and
+/// monotone.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Observed {
-    /// Bytes that a fictitious flow that always has packets would have been sent; `None`: the discipline does not tell, and the
-    /// fair rate counts as C.
+    /// Bytes that a fictitious flow that always has packets would have been sent; `None`: the
+    /// discipline does not tell, and the fair rate counts as C.
     pub fair_bytes: Option<Bytes>,
     /// Bytes that the scheduler took as priority.
     pub priority_bytes: Option<Bytes>,
@@ -103,8 +114,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// From a discipline's meters and the idle time of its wire, as of `now`. Where several workers share the link, both are of all workers, and the wire
-    /// of one of them does not count.
+    /// From a discipline's meters and the idle time of its wire, as of `now`. Where several workers
+    /// share the link, both are of all workers, and the wire of one of them does not count.
     #[must_use]
     pub fn new(meters: &Meters, idle: Nanos, now: Nanos) -> Self {
         let idle = meters.busy.map_or(idle, |busy| now.saturating_sub(busy));
@@ -112,7 +123,8 @@ impl Observed {
     }
 }
 
-/// Says how many bytes of a flow wait in the scheduler; asked only when the most active flows are looked for.
+/// Says how many bytes of a flow wait in the scheduler; asked only when the most active flows are
+/// looked for.
 pub type Backlogs<'a> = &'a dyn Fn(&FlowKey) -> Bytes;
 
 /// What becomes of a packet.
@@ -136,7 +148,8 @@ struct Forced {
     closed: bool,
 }
 
-/// The flow of the last packet decided upon: what [`Admission::treated`] is told is about it, and it need not be looked up again.
+/// The flow of the last packet decided upon: what [`Admission::treated`] is told is about it, and
+/// it need not be looked up again.
 #[derive(Clone, Copy, Debug)]
 enum Last {
     /// Not listed, and nobody has to know.
@@ -161,9 +174,10 @@ struct Counts {
 
 /// Admission control of one outgoing link. See the [module](self).
 ///
-/// The caller keeps this order: [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) has come (before a packet of the same
-/// instant), [`decide`](Self::decide) for each packet whose outgoing link is known, and for a packet that passed, after the scheduler
-/// took it in, [`treated`](Self::treated). Times are monotonic.
+/// The caller keeps this order: [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) has
+/// come (before a packet of the same instant), [`decide`](Self::decide) for each packet whose
+/// outgoing link is known, and for a packet that passed, after the scheduler took it in,
+/// [`treated`](Self::treated). Times are monotonic.
 #[derive(Clone, Debug)]
 pub struct Admission {
     config: AdmissionConfig,
@@ -192,15 +206,19 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// An admission control that starts at `now`: FR = C, PL = 0, nothing listed. What it observes is taken to have counted nothing
-    /// yet; otherwise say so with [`link_up`](Self::link_up). `seed` should be random per boot.
+    /// An admission control that starts at `now`: FR = C, PL = 0, nothing listed. What it observes
+    /// is taken to have counted nothing yet; otherwise say so with [`link_up`](Self::link_up).
+    /// `seed` should be random per boot.
     ///
     /// # Errors
     /// [`SettingError`]: a value out of its range, or values that contradict each other.
     pub fn new(config: AdmissionConfig, seed: u64, now: Nanos) -> Result<Self, SettingError> {
         config.check_on_link()?;
-        let nothing =
-            Observed { fair_bytes: Some(Bytes::ZERO), priority_bytes: Some(Bytes::ZERO), idle: Nanos::ZERO };
+        let nothing = Observed {
+            fair_bytes: Some(Bytes::ZERO),
+            priority_bytes: Some(Bytes::ZERO),
+            idle: Nanos::ZERO,
+        };
         let mut admission = Self {
             seed,
             random: fold(seed, 1),
@@ -237,7 +255,8 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are those of the tables, so this does not fail half-way.
+    /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are
+    /// those of the tables, so this does not fail half-way.
     fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
         let wanted = config.per_user;
         let per_user = match self.per_user.take() {
@@ -248,7 +267,9 @@ impl Admission {
         let wanted = config.flushing;
         let flushing = match self.flushing.take() {
             _ if wanted.kind == Flush::Off => None,
-            Some(mut built) if built.config.table == wanted.table && built.config.kind == wanted.kind => {
+            Some(mut built)
+                if built.config.table == wanted.table && built.config.kind == wanted.kind =>
+            {
                 built.configure(wanted);
                 Some(built)
             }
@@ -303,8 +324,10 @@ impl Admission {
         Ok(())
     }
 
-    /// From now on it decides about the flows of this worker of several: what the others let in counts against the budget of first packets; `None`: about all
-    /// flows. Fair rate and priority load are those of the whole link if what is [`Observed`] is, as the disciplines of `schedule::shared_flows` have it.
+    /// From now on it decides about the flows of this worker of several: what the others let in
+    /// counts against the budget of first packets; `None`: about all flows. Fair rate and priority
+    /// load are those of the whole link if what is [`Observed`] is, as the disciplines of
+    /// `schedule::shared_flows` have it.
     pub fn share(&mut self, place: Option<(Arc<SharedLink>, usize)>) {
         self.peers = place.map(|(link, worker)| Peers::new(link, worker));
         if let Some(budget) = &mut self.budget {
@@ -312,8 +335,9 @@ impl Admission {
         }
     }
 
-    /// Changes knobs while packets flow: pass a changed copy of [`config`](Self::config). Thresholds hold at once, intervals from the
-    /// next estimate on; mechanisms that are switched off forget their lists. Allocates where lists change their size.
+    /// Changes knobs while packets flow: pass a changed copy of [`config`](Self::config).
+    /// Thresholds hold at once, intervals from the next estimate on; mechanisms that are switched
+    /// off forget their lists. Allocates where lists change their size.
     ///
     /// # Errors
     /// [`SettingError`]; nothing changed then.
@@ -329,21 +353,22 @@ impl Admission {
         &self.config
     }
 
-    /// Reads what [`decide`](Self::decide) will read first, so that it is in the cache by then: for all packets of a burst before the
-    /// first decision.
+    /// Reads what [`decide`](Self::decide) will read first, so that it is in the cache by then: for
+    /// all packets of a burst before the first decision.
     #[inline]
     pub fn prefetch(&self, flow_hash: u64) {
         self.list.prefetch(flow_hash);
     }
 
-    /// Reads ahead what [`prefetch`](Self::prefetch) has to know first: for all packets of a burst before that, if there are many flows.
+    /// Reads ahead what [`prefetch`](Self::prefetch) has to know first: for all packets of a burst
+    /// before that, if there are many flows.
     #[inline]
     pub fn prefetch_bucket(&self, flow_hash: u64) {
         self.list.prefetch_bucket(flow_hash);
     }
 
-    /// Learns how the scheduler treated the packet that [`decide`](Self::decide) has just passed: the flow's class, and the GPFL. Before
-    /// the next decision.
+    /// Learns how the scheduler treated the packet that [`decide`](Self::decide) has just passed:
+    /// the flow's class, and the GPFL. Before the next decision.
     #[inline]
     pub fn treated(&mut self, now: Nanos, treated: Treated, lists: &mut RouterLists) {
         let elastic = match treated {
@@ -371,7 +396,10 @@ impl Admission {
     /// When [`tick`](Self::tick) has something to do.
     #[must_use]
     pub fn next_tick(&self) -> Nanos {
-        let eccm = self.eccm.as_ref().map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
+        let eccm = self
+            .eccm
+            .as_ref()
+            .map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
         self.load_due.min(self.next_fair()).min(eccm)
     }
 
@@ -383,7 +411,8 @@ impl Admission {
         }
     }
 
-    /// Does what is due at `now`: estimates, the end of a forced opening, removals. Nothing before it is due.
+    /// Does what is due at `now`: estimates, the end of a forced opening, removals. Nothing before
+    /// it is due.
     pub fn tick(&mut self, now: Nanos, observed: &Observed) {
         let (load, fair) = (now >= self.load_due, now >= self.next_fair());
         if load {
@@ -395,7 +424,10 @@ impl Admission {
         if load || fair {
             self.hold_cost(now);
         }
-        let due = self.eccm.as_ref().map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
+        let due = self
+            .eccm
+            .as_ref()
+            .map_or(Nanos::MAX, |e| e.removal_due(self.config.fair_rate_interval));
         if now >= due {
             while let Some(id) = self.eccm.as_mut().and_then(Eccm::next) {
                 if self.list.unmark_eccm(id) {
@@ -420,8 +452,11 @@ impl Admission {
     fn estimate_fair(&mut self, now: Nanos, observed: &Observed) {
         let interval = self.config.fair_rate_interval;
         let restart = self.forced.take().is_some_and(|forced| forced.by_eccm);
-        self.fair_due =
-            if restart { now.saturating_add(interval) } else { after(self.fair_due, interval, now) };
+        self.fair_due = if restart {
+            now.saturating_add(interval)
+        } else {
+            after(self.fair_due, interval, now)
+        };
         self.estimates.take_fair(now, observed, self.config.rate, self.config.smoothing);
         self.list.next_interval();
         let congested = self.fair() < self.min_fair();
@@ -470,17 +505,26 @@ impl Admission {
     }
 
     /// Takes a flow off the list.
-    fn remove(&mut self, now: Nanos, id: EntryId, removal: Removal, measure: Measure, held: (u64, u64)) {
+    fn remove(
+        &mut self,
+        now: Nanos,
+        id: EntryId,
+        removal: Removal,
+        measure: Measure,
+        held: (u64, u64),
+    ) {
         let key = *self.list.key(id);
         self.list.remove(id);
         if let Last::Listed(at, hash) = self.last
             && at == id
         {
-            self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
+            self.last =
+                if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
         }
         self.counts.removed[removal as usize] += 1;
         let (value, threshold) = held;
-        // A one-packet flow that is gone tells nobody anything: it must not push out those that wait.
+        // A one-packet flow that is gone tells nobody anything: it must not push out those that
+        // wait.
         if removal != Removal::OnePacket {
             let _ = self.history.note(
                 now,
@@ -495,8 +539,8 @@ impl Admission {
         self.down_since = self.down_since.or(Some(now));
     }
 
-    /// The link came up, or what is observed starts anew: FR = C and PL = 0 until the next estimates. If it was down for longer than
-    /// the flow time-out, all flows are given up.
+    /// The link came up, or what is observed starts anew: FR = C and PL = 0 until the next
+    /// estimates. If it was down for longer than the flow time-out, all flows are given up.
     pub fn link_up(&mut self, now: Nanos, observed: &Observed) {
         if let Some(since) = self.down_since.take()
             && now.saturating_sub(since) > self.config.flow_timeout
@@ -558,7 +602,8 @@ impl Admission {
         }
     }
 
-    /// Every protected flow with what is known of it, in no order. Flows that are stale and not found yet are among them.
+    /// Every protected flow with what is known of it, in no order. Flows that are stale and not
+    /// found yet are among them.
     pub fn flows(&self, now: Nanos) -> impl Iterator<Item = (FlowKey, ProtectedFlow)> + '_ {
         self.list.flows(now).map(|(key, flow)| (key.unpack(), self.without_pin(flow)))
     }
@@ -567,7 +612,8 @@ impl Admission {
         ProtectedFlow { pin: flow.pin.filter(|_| self.config.pinning.on), ..flow }
     }
 
-    /// What happened to the packets of a flow, whose hash is `hash`; also of refused ones, as long as the history remembers.
+    /// What happened to the packets of a flow, whose hash is `hash`; also of refused ones, as long
+    /// as the history remembers.
     #[must_use]
     pub fn explain(&self, now: Nanos, flow: &FlowKey, hash: u64) -> Explanation {
         let key = PackedFlow::new(flow);
@@ -577,8 +623,14 @@ impl Admission {
             flow: *flow,
             emergency: self.emergency.as_ref().is_some_and(|emergency| emergency.matches(flow)),
             protected: live.map(|id| self.without_pin(self.list.describe(id, now))),
-            diverted: self.second.as_ref().is_some_and(|second| second.lists(key.hash(self.seed), &key)),
-            blocked_until: self.flushing.as_ref().and_then(|f| f.blocked(now, key.hash(self.seed), &key)),
+            diverted: self
+                .second
+                .as_ref()
+                .is_some_and(|second| second.lists(key.hash(self.seed), &key)),
+            blocked_until: self
+                .flushing
+                .as_ref()
+                .and_then(|f| f.blocked(now, key.hash(self.seed), &key)),
             first_seen: record.map(|record| record.first_seen),
             waiting_since: record.and_then(|record| record.waiting_since),
             refused: record.map_or(0, |record| record.refused),

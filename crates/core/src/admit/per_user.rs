@@ -1,16 +1,18 @@
 //! PUF, per-user fairness: no user starts more than N flows between two estimates of the fair rate.
 //!
-//! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it. The paper says both "at most N" and "dropped if the
-//! counter is higher than N"; here a flow is admitted if the count is below N, and then counted.
+//! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it. The paper
+//! says both "at most N" and "dropped if the counter is higher than N"; here a flow is admitted if
+//! the count is below N, and then counted.
 //!
 //! | symbol | here |
 //! |---|---|
 //! | N | [`PerUserConfig::flows`] |
 //! | PUFL | `table`: user -> flows in this interval |
 //!
-//! Only admitted flows are counted, so the table holds as many users as flows were let in since the last estimate, whatever is
-//! offered. Users that find it full share one of [`SHARED`] counters: none of them gets more than N, some get less. Constant expected
-//! time; emptied in constant time, by the number of the interval.
+//! Only admitted flows are counted, so the table holds as many users as flows were let in since the
+//! last estimate, whatever is offered. Users that find it full share one of [`SHARED`] counters:
+//! none of them gets more than N, some get less. Constant expected time; emptied in constant time,
+//! by the number of the interval.
 //!
 //! Flows that enter by GPFL or ECM are neither counted nor limited.
 
@@ -36,7 +38,8 @@ settings! {
         live ipv4_prefix as user_ipv4_prefix: u8 = 32, in 1..=32, counting "bits";
         /// Bits of an IPv6 source address that make a user: those a subscriber cannot choose.
         live ipv6_prefix as user_ipv6_prefix: u8 = 64, in 1..=128, counting "bits";
-        /// Users told apart in an interval; beyond that users share counters. A change empties the table.
+        /// Users told apart in an interval; beyond that users share counters. A change empties the
+        /// table.
         live users: u32 = 16_384, in LIST_RANGE, counting "users";
     }
 }
@@ -90,10 +93,12 @@ impl PerUser {
     /// The user of a source address, and what it has in this interval.
     pub(super) fn user(&mut self, source: IpAddr) -> User {
         let address = match source {
-            IpAddr::V4(_) => {
-                IpAddr::V4(Ipv4Addr::from_bits((network(source, self.config.ipv4_prefix) >> 96) as u32))
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(
+                (network(source, self.config.ipv4_prefix) >> 96) as u32,
+            )),
+            IpAddr::V6(_) => {
+                IpAddr::V6(Ipv6Addr::from_bits(network(source, self.config.ipv6_prefix)))
             }
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(network(source, self.config.ipv6_prefix))),
         };
         let bits = network(address, 128);
         let hash = fold(fold(self.seed, (bits >> 64) as u64), bits as u64);

@@ -1,25 +1,32 @@
 //! The list of protected flows of a link (PFL).
 //!
-//! A bounded table with full keys ([`FlowTable`]); 64 bytes per flow, key, stamps and links included:
+//! A bounded table with full keys ([`FlowTable`]); 64 bytes per flow, key, stamps and links
+//! included:
 //!
 //! ```text
 //! key 40 | chain links 8 | seen 4 | elastic_at 4 | admitted 3 | next hop 1 | recent bytes 2 | TTL 1 | bits 1
 //! ```
 //!
-//! `seen` and `elastic_at` count 2^16 ns (66 us), `admitted` counts 2^24 ns (17 ms); all wrap after 78 hours and ages are told
-//! up to half of that. `recent` counts 64 bytes in an interval T_FR and stays full at 4 MiB.
+//! `seen` and `elastic_at` count 2^16 ns (66 us), `admitted` counts 2^24 ns (17 ms); all wrap after
+//! 78 hours and ages are told up to half of that. `recent` counts 64 bytes in an interval T_FR and
+//! stays full at 4 MiB.
 //!
-//! **Expiry.** A flow is given up when it was silent for longer than the flow time-out, which a look-up sees at once. All others are
-//! found by a hand that passes over the table, some places at every tick and some at every newcomer that finds the list
-//! full. While more than half of the list is taken it also gives up flows that have not proved themselves, after the
-//! probation time. A flow proves itself with a packet that comes at least [`PROOF`] estimates of the load after its admission, so that a few
-//! packets at once are no proof; without a budget of first packets, with its second packet. Slow flows keep their place as long as places are not rare. It also tells flows that are not elastic any more.
+//! **Expiry.** A flow is given up when it was silent for longer than the flow time-out, which a
+//! look-up sees at once. All others are found by a hand that passes over the table, some places at
+//! every tick and some at every newcomer that finds the list full. While more than half of the list
+//! is taken it also gives up flows that have not proved themselves, after the probation time. A
+//! flow proves itself with a packet that comes at least [`PROOF`] estimates of the load after its
+//! admission, so that a few packets at once are no proof; without a budget of first packets, with
+//! its second packet. Slow flows keep their place as long as places are not rare. It also tells
+//! flows that are not elastic any more.
 //!
-//! **Complexity.** Constant per packet. [`ProtectedList::most_active`] passes over the whole list, once per clearing;
-//! [`ProtectedList::busiest`] over at most [`PICK`] places, which is exact in lists of no more. In larger ones places follow the
-//! seeded hash of their flows, so those are a random sample: with n flows in it, the chance that a part q of all flows is more
-//! active than the one chosen is (1 - q)^n, one in a thousand for 0.17 % with 4,096. [`ProtectedList::oldest`] is exact and constant: while it is
-//! wanted, listed flows are a chain in the order of their admission, for 8 bytes more per flow.
+//! **Complexity.** Constant per packet. [`ProtectedList::most_active`] passes over the whole list,
+//! once per clearing; [`ProtectedList::busiest`] over at most [`PICK`] places, which is exact in
+//! lists of no more. In larger ones places follow the seeded hash of their flows, so those are a
+//! random sample: with n flows in it, the chance that a part q of all flows is more active than the
+//! one chosen is (1 - q)^n, one in a thousand for 0.17 % with 4,096. [`ProtectedList::oldest`] is
+//! exact and constant: while it is wanted, listed flows are a chain in the order of their
+//! admission, for 8 bytes more per flow.
 
 use alloc::vec::Vec;
 
@@ -189,7 +196,8 @@ impl ProtectedList {
         (silent > self.timeout).then_some((silent, self.timeout))
     }
 
-    /// Whether the entry must go: the flow was silent for too long, or it does not prove itself and places are rare.
+    /// Whether the entry must go: the flow was silent for too long, or it does not prove itself and
+    /// places are rare.
     fn stale(&self, id: EntryId, now: Nanos) -> Option<(Removal, Nanos, Nanos)> {
         if let Some((silent, allowed)) = self.expired(id, now) {
             return Some((Removal::Silent, silent, allowed));
@@ -292,7 +300,8 @@ impl ProtectedList {
         self.table.value_mut(id).bits |= ECCM;
     }
 
-    /// Takes ECCM's mark off; whether it was there and the flow has turned elastic since its admission.
+    /// Takes ECCM's mark off; whether it was there and the flow has turned elastic since its
+    /// admission.
     pub(super) fn unmark_eccm(&mut self, id: EntryId) -> bool {
         if !self.table.contains(id) {
             return false;
@@ -308,7 +317,8 @@ impl ProtectedList {
         self.interval = self.interval.wrapping_add(1) & 0x0f;
     }
 
-    /// The next place of the hand that holds a flow which must go, looking at no more than `left` places.
+    /// The next place of the hand that holds a flow which must go, looking at no more than `left`
+    /// places.
     pub(super) fn next_stale(
         &mut self,
         now: Nanos,
@@ -340,8 +350,15 @@ impl ProtectedList {
         (0..self.table.capacity()).map(EntryId::from_link).filter(|id| self.table.contains(*id))
     }
 
-    /// Whether the flow at a place is to be cleared: every one, or elastic ones listed for at least `active`.
-    pub(super) fn selected(&mut self, place: u32, now: Nanos, all: bool, active: Nanos) -> Option<EntryId> {
+    /// Whether the flow at a place is to be cleared: every one, or elastic ones listed for at least
+    /// `active`.
+    pub(super) fn selected(
+        &mut self,
+        place: u32,
+        now: Nanos,
+        all: bool,
+        active: Nanos,
+    ) -> Option<EntryId> {
         let id = EntryId::from_link(place);
         if !self.table.contains(id) {
             return None;
@@ -351,8 +368,8 @@ impl ProtectedList {
         (all || elastic && old).then_some(id)
     }
 
-    /// Puts the elastic flows with the largest backlogs into `found`, up to its capacity, the first first; among equals those
-    /// that sent most in the last T_FR.
+    /// Puts the elastic flows with the largest backlogs into `found`, up to its capacity, the first
+    /// first; among equals those that sent most in the last T_FR.
     pub(super) fn most_active(
         &mut self,
         now: Nanos,
@@ -378,14 +395,15 @@ impl ProtectedList {
         Active { id, backlog: backlogs(&self.table.key(id).unpack()), recent: self.recent(id) }
     }
 
-    /// The flow with the largest backlog among [`PICK`] places from the hand on, among equals the one that sent most of late: see the
-    /// [module](self).
+    /// The flow with the largest backlog among [`PICK`] places from the hand on, among equals the
+    /// one that sent most of late: see the [module](self).
     pub(super) fn busiest(&mut self, backlogs: Backlogs<'_>) -> Option<EntryId> {
         let places = self.table.capacity();
         let (from, looked) = (self.hand, PICK.min(places));
         let place = |n: u32| ((u64::from(from) + u64::from(n)) % u64::from(places)) as u32;
         self.hand = place(looked);
-        let held = (0..looked).map(|n| EntryId::from_link(place(n))).filter(|id| self.table.contains(*id));
+        let held =
+            (0..looked).map(|n| EntryId::from_link(place(n))).filter(|id| self.table.contains(*id));
         held.max_by_key(|id| (self.active(*id, backlogs).rank(), core::cmp::Reverse(id.link())))
     }
 
@@ -422,7 +440,10 @@ impl ProtectedList {
     }
 
     /// Every flow that is listed, with what is known of it.
-    pub(super) fn flows(&self, now: Nanos) -> impl Iterator<Item = (&PackedFlow, ProtectedFlow)> + '_ {
+    pub(super) fn flows(
+        &self,
+        now: Nanos,
+    ) -> impl Iterator<Item = (&PackedFlow, ProtectedFlow)> + '_ {
         self.ids().map(move |id| (self.table.key(id), self.describe(id, now)))
     }
 }

@@ -1,20 +1,25 @@
-//! MFAN, multilayer flow-aware networking: when a new flow meets congestion, a flow leaves for a second link.
+//! MFAN, multilayer flow-aware networking: when a new flow meets congestion, a flow leaves for a
+//! second link.
 //!
-//! Source: Domzal et al.: the policies Newest, Most-Active and Oldest (QoSIP 2008); the second link stands for a transparent lightpath. A flow
-//! on the second link's list is sent there whatever happens on the first; look-ups ask that list before the list of protected flows.
+//! Source: Domzal et al.: the policies Newest, Most-Active and Oldest (QoSIP 2008); the second link
+//! stands for a transparent lightpath. A flow on the second link's list is sent there whatever
+//! happens on the first; look-ups ask that list before the list of protected flows.
 //!
 //! | symbol | here |
 //! |---|---|
 //! | optical list | `table` |
 //! | C_opt, max_opt_load | [`SecondLinkConfig::rate`], [`SecondLinkConfig::max_load`] |
 //!
-//! The second link is a queue of its own behind the caller's [`Verdict::Divert`](super::Verdict::Divert). Its load is what was
-//! sent there since the last estimate of the fair rate and in the interval before; above the maximum it takes no more flows, and a
-//! new one is treated as if there were no second link. A flow that changes links may be overtaken by its own packets.
+//! The second link is a queue of its own behind the caller's
+//! [`Verdict::Divert`](super::Verdict::Divert). Its load is what was sent there since the last
+//! estimate of the fair rate and in the interval before; above the maximum it takes no more flows,
+//! and a new one is treated as if there were no second link. A flow that changes links may be
+//! overtaken by its own packets.
 //!
-//! Constant time per packet, also for the oldest; a new flow that meets congestion looks at up to [`PICK`](super::protected::PICK) places of the list for the most
-//! active: exact in lists of no more, a random sample in larger ones, whose bound is said there.
-//! Not implemented: EHOT, of which no details are public; setting up and taking down lightpaths.
+//! Constant time per packet, also for the oldest; a new flow that meets congestion looks at up to
+//! [`PICK`](super::protected::PICK) places of the list for the most active: exact in lists of no
+//! more, a random sample in larger ones, whose bound is said there. Not implemented: EHOT, of which
+//! no details are public; setting up and taking down lightpaths.
 
 use super::config::LIST_RANGE;
 use core::net::IpAddr;
@@ -41,10 +46,12 @@ words! {
 settings! {
     /// MFAN: a second link beside this one.
     pub struct SecondLinkConfig: "" {
-        /// MFAN: the port of a second link to the same next router, for flows that this one has no room for.
+        /// MFAN: the port of a second link to the same next router, for flows that this one has no
+        /// room for.
         reload port as second_link: Option<Name> = None, absent "none";
         /// The next router's address on the second link.
-        reload via as second_via: Option<IpAddr> = None, absent "the destination itself is the neighbour";
+        reload via as second_via: Option<IpAddr> = None, absent "the destination itself is the \
+                                                            neighbour";
         /// Which flow leaves for the second link when a new one meets congestion.
         live policy as second_link_policy: SecondLinkPolicy = SecondLinkPolicy::Newest;
         /// Above this load over T_FR the second link takes no more flows.
@@ -88,7 +95,11 @@ pub(super) struct SecondLink {
 }
 
 impl SecondLink {
-    pub(super) fn new(config: SecondLinkConfig, seed: u64, now: Nanos) -> Result<Self, SettingError> {
+    pub(super) fn new(
+        config: SecondLinkConfig,
+        seed: u64,
+        now: Nanos,
+    ) -> Result<Self, SettingError> {
         let table = FlowTable::new(config.flows, seed)?;
         Ok(Self { config, table, from: now, sent: Bytes::ZERO, full: false })
     }
@@ -98,7 +109,8 @@ impl SecondLink {
         Bytes(self.config.max_load.of(self.config.rate.unwrap_or_default().bytes_in(time).0))
     }
 
-    /// Whether a packet belongs there; then it is counted. A flow that was silent for too long is forgotten.
+    /// Whether a packet belongs there; then it is counted. A flow that was silent for too long is
+    /// forgotten.
     #[inline]
     pub(super) fn carries(
         &mut self,

@@ -174,7 +174,8 @@ pub enum Measure {
 }
 
 impl fmt::Display for Decision {
-    /// `refused 3 times from 1.2 s to 1.5 s: fair_rate_low (fair rate 400 kbit/s, threshold 500 kbit/s)`.
+    /// `refused 3 times from 1.2 s to 1.5 s: fair_rate_low (fair rate 400 kbit/s, threshold 500
+    /// kbit/s)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.event {
             Event::Admitted(_) => f.write_str("admitted")?,
@@ -204,7 +205,12 @@ impl fmt::Display for Decision {
             }
             Measure::Flows => write!(f, " ({value} flows listed, room for {threshold})"),
             Measure::BudgetBytes => {
-                write!(f, " (first packets took {}, budget so far {})", Bytes(value), Bytes(threshold))
+                write!(
+                    f,
+                    " (first packets took {}, budget so far {})",
+                    Bytes(value),
+                    Bytes(threshold)
+                )
             }
             Measure::UserFlows => {
                 write!(f, " (user has {value} flows in this interval, {threshold} allowed)")
@@ -258,7 +264,8 @@ pub struct Explanation {
     pub diverted: bool,
     /// Until when it is blocked (RBAEF).
     pub blocked_until: Option<Nanos>,
-    /// When its first packet since it was last unknown came; `None` if that is not remembered any more.
+    /// When its first packet since it was last unknown came; `None` if that is not remembered any
+    /// more.
     pub first_seen: Option<Nanos>,
     /// Since when it waits to be let in.
     pub waiting_since: Option<Nanos>,
@@ -324,8 +331,9 @@ pub struct AdmissionView {
     pub clearings: u64,
     /// Whether a flood of one-packet flows is held down.
     pub flood: bool,
-    /// Time from the first packet of a flow to its first packet that passed. Flows that the history table forgot in between
-    /// start anew, so at more than `history` waiting flows long delays are told too short; `forgotten` says how many.
+    /// Time from the first packet of a flow to its first packet that passed. Flows that the history
+    /// table forgot in between start anew, so at more than `history` waiting flows long delays are
+    /// told too short; `forgotten` says how many.
     pub accept_delay: Histogram,
     /// Waiting flows that the history forgot.
     pub forgotten: u64,

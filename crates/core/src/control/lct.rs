@@ -1,8 +1,9 @@
 //! The law of X_DELAY: shares the rate so that the congestion indexes of all classes meet.
 //!
-//! Source: "An Effective Scheduler for IP Routers" plans to set X_DELAY from the measured impact, the class in greatest need
-//! having X = 0; it gives no law. The obvious one, X ← X + G·(CI of the neediest − CI), only ever raises X until another
-//! class is the neediest: a limit cycle. This one is signed.
+//! Source: "An Effective Scheduler for IP Routers" plans to set X_DELAY from the measured impact,
+//! the class in greatest need having X = 0; it gives no law. The obvious one, X ← X + G·(CI of the
+//! neediest − CI), only ever raises X until another class is the neediest: a limit cycle. This one
+//! is signed.
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
@@ -24,41 +25,51 @@
 //! X_c ← X_c + s/μ_c,   s = clamp( κ·(J* − J_c) / a_c, −σ_c, +σ_c )
 //! ```
 //!
-//! A class that is better off than J* gives way, one that is worse off gets more: the sign is that of the difference. The
-//! leader takes the rate that the others leave. Nothing moves while the indexes lie within h of each other. X of the leader,
-//! and of all when no class is congested, is halved until it is zero. The lead passes on when the leader has no
-//! traffic, or when a class whose X has been zero for as long as the averages remember is worse off by h and a tenth.
-//! σ_c is σ, or less if the class is so sensitive that a rate lower by σ would raise its index for loss by more than 1/4.
+//! A class that is better off than J* gives way, one that is worse off gets more: the sign is that
+//! of the difference. The leader takes the rate that the others leave. Nothing moves while the
+//! indexes lie within h of each other. X of the leader, and of all when no class is congested, is
+//! halved until it is zero. The lead passes on when the leader has no traffic, or when a class
+//! whose X has been zero for as long as the averages remember is worse off by h and a tenth. σ_c is
+//! σ, or less if the class is so sensitive that a rate lower by σ would raise its index for loss by
+//! more than 1/4.
 //!
-//! **Anti-windup.** An X that a class does not feel is no rate. So a class that is to give way starts just below its
-//! bite, not at zero, and an X below a quarter of it is zero. X ends at its largest value; no sum is kept beside it. A class that is
-//! there and still better off than the leader has no more to give: it has no part in J*.
+//! **Anti-windup.** An X that a class does not feel is no rate. So a class that is to give way
+//! starts just below its bite, not at zero, and an X below a quarter of it is zero. X ends at its
+//! largest value; no sum is kept beside it. A class that is there and still better off than the
+//! leader has no more to give: it has no part in J*.
 //!
-//! **Stability.** Let x_c = ln X_c deviate a little from a state in which all indexes are equal. Then
-//! δJ_c = a_c·δx_c for all but the leader m, and what they give or take is the leader's: δJ_m = −a_m·Σ(μ_c/μ_m)·δx_c. So the
-//! differences δJ_c − δJ_m = A·δx with A = diag(a_c) + a_m·1·rᵀ, r_c = μ_c/μ_m. A is similar to diag(a) + a_m·√r·√rᵀ,
-//! which is symmetric and positive definite: all modes are real and decay for small gain. By Sherman and Morrison's
-//! formula the law is exactly δx⁺ = δx − κ·A⁻¹·(A·δx) = (1 − κ)·δx: one loop gain κ *for every mix of classes, loads and
-//! limits*. That is what the division by a_c and the weights of J* are for. With the moving average the loop of a mode is
-//! z² − (2 − w − κw)·z + (1 − w) = 0: stable for κ < 2(2 − w)/w, which is 14 at w = 1/4, and |z| = √(1 − w) for κ between
-//! (1 ∓ √(1 − w))²/w, which is 0.072 and 14: a deviation falls by a factor of e in 7 intervals, whatever κ. The default κ = 1/4 has a
-//! half period of 14 intervals, in which it falls to 14 %; and a_c may be wrong by a factor of 56 (κ = 1, the largest: 14). A
-//! delay is known when the packet has it behind it, v/T intervals late; a loop with dead time D does not swing for
-//! κ < 1/(e·D), so κ is divided by 1 + v/T where delay decides (`patience`). Where the model does not hold (a queue that
-//! just fills, a class that does not feel its X) σ bounds what an interval can do.
+//! **Stability.** Let x_c = ln X_c deviate a little from a state in which all indexes are equal.
+//! Then δJ_c = a_c·δx_c for all but the leader m, and what they give or take is the leader's:
+//! δJ_m = −a_m·Σ(μ_c/μ_m)·δx_c. So the differences δJ_c − δJ_m = A·δx with A = diag(a_c) +
+//! a_m·1·rᵀ, r_c = μ_c/μ_m. A is similar to diag(a) + a_m·√r·√rᵀ, which is symmetric and positive
+//! definite: all modes are real and decay for small gain. By Sherman and Morrison's formula the law
+//! is exactly δx⁺ = δx − κ·A⁻¹·(A·δx) = (1 − κ)·δx: one loop gain κ *for every mix of classes,
+//! loads and limits*. That is what the division by a_c and the weights of J* are for. With the
+//! moving average the loop of a mode is z² − (2 − w − κw)·z + (1 − w) = 0: stable for κ < 2(2 −
+//! w)/w, which is 14 at w = 1/4, and |z| = √(1 − w) for κ between (1 ∓ √(1 − w))²/w, which is 0.072
+//! and 14: a deviation falls by a factor of e in 7 intervals, whatever κ. The default κ = 1/4 has a
+//! half period of 14 intervals, in which it falls to 14 %; and a_c may be wrong by a factor of 56
+//! (κ = 1, the largest: 14). A delay is known when the packet has it behind it, v/T intervals late;
+//! a loop with dead time D does not swing for κ < 1/(e·D), so κ is divided by 1 + v/T where delay
+//! decides (`patience`). Where the model does not hold (a queue that just fills, a class that does
+//! not feel its X) σ bounds what an interval can do.
 //!
-//! Measured: `tests/it/control.rs` sweeps loads and mixes on the real link; `docs/lct-control.md` has the table.
+//! Measured: `tests/it/control.rs` sweeps loads and mixes on the real link; `docs/lct-control.md`
+//! has the table.
 //!
-//! **Dither.** LCT-UC looks whether a class is due only when the wire takes a packet, so behind packets of wire time τ an
-//! X of 1.1τ and one of 2τ give the same rate: a staircase, between whose steps no fixed X can reach a share. X
-//! is moved over one step of it, uniformly (van der Corput's sequence, 16 values per interval), which makes the mean
-//! rate a straight function of X. τ is that of the longest packets.
+//! **Dither.** LCT-UC looks whether a class is due only when the wire takes a packet, so behind
+//! packets of wire time τ an X of 1.1τ and one of 2τ give the same rate: a staircase, between whose
+//! steps no fixed X can reach a share. X is moved over one step of it, uniformly (van der Corput's
+//! sequence, 16 values per interval), which makes the mean rate a straight function of X. τ is that
+//! of the longest packets.
 //!
-//! Bound: X is 0 or between [`XDelayConfig::min`] and its largest value ([`XDelayConfig::max`], or 16 packet times of the
-//! link and at least 20 ms), dither included. Complexity: one pass over the classes.
+//! Bound: X is 0 or between [`XDelayConfig::min`] and its largest value ([`XDelayConfig::max`], or
+//! 16 packet times of the link and at least 20 ms), dither included. Complexity: one pass over the
+//! classes.
 //!
-//! Not implemented: module 2 and the rule for several waiting classes are left as they are. Where a limit of X, or the cap of
-//! an index, is reached, the indexes come as near to each other as it lets them.
+//! Not implemented: module 2 and the rule for several waiting classes are left as they are. Where a
+//! limit of X, or the cap of an index, is reached, the indexes come as near to each other as it
+//! lets them.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -93,9 +104,9 @@ pub struct XDelayConfig {
 }
 
 impl XDelayConfig {
-    /// The largest X behind packets that take so long on the wire, if none was told: 16 of them, at least 20 ms. So the
-    /// class with the least need keeps a 16th of a slow link, where 20 ms would be less than its packets are apart
-    /// anyway, and X would have no effect.
+    /// The largest X behind packets that take so long on the wire, if none was told: 16 of them, at
+    /// least 20 ms. So the class with the least need keeps a 16th of a slow link, where 20 ms would
+    /// be less than its packets are apart anyway, and X would have no effect.
     #[must_use]
     pub fn max_for(packet: Nanos) -> Nanos {
         (packet * 16).max(Nanos::from_millis(20))
@@ -109,7 +120,13 @@ impl XDelayConfig {
 impl Default for XDelayConfig {
     /// κ = 1/4, h = 0.02, σ = 1/8, from 10 us to [`max_for`](Self::max_for) the link's packets.
     fn default() -> Self {
-        Self { gain: 1 << 14, hysteresis: 1_311, most: 1 << 13, min: Nanos::from_micros(10), max: None }
+        Self {
+            gain: 1 << 14,
+            hysteresis: 1_311,
+            most: 1 << 13,
+            min: Nanos::from_micros(10),
+            max: None,
+        }
     }
 }
 
@@ -210,8 +227,9 @@ impl XDelayLaw {
             }
             let error = i64::from(target) - i64::from(index(class).bits());
             let (slope, lag) = self.slope(config, class, &seen[class]);
-            let share =
-                patience(self.config.gain.into(), lag, config.interval) * error.unsigned_abs() / slope;
+            let share = patience(self.config.gain.into(), lag, config.interval)
+                * error.unsigned_abs()
+                / slope;
             let share = share.min(self.config.most.into()).min(careful(config, class));
             self.turn(class, &seen[class], share, error > 0);
         }
@@ -285,7 +303,13 @@ impl XDelayLaw {
             if x.told != x.home {
                 out.push(Change::of("x_delay", Class(class as u16), x.home));
             }
-            *x = XDelay { value: x.home.min(max), home: x.home, told: x.home, idle: 0, intact: u32::MAX };
+            *x = XDelay {
+                value: x.home.min(max),
+                home: x.home,
+                told: x.home,
+                idle: 0,
+                intact: u32::MAX,
+            };
         }
     }
 
@@ -315,24 +339,27 @@ fn settled(config: &ControlConfig) -> u32 {
     3 * ((1 << 16) / config.smoothing.max(1))
 }
 
-/// The largest relative change of rate that raises the index for loss by no more than a quarter, should the class begin to lose.
+/// The largest relative change of rate that raises the index for loss by no more than a quarter,
+/// should the class begin to lose.
 fn careful(config: &ControlConfig, class: usize) -> u64 {
     (1u64 << 30) / config.classes[class].loss.slope_of(1 << 30).max(1)
 }
 
 impl XDelayLaw {
-    /// By how much the index of a class rises when the rate it gets falls by a factor of e, in units of 2^-16, and how long it
-    /// takes to show: loss is known at once.
+    /// By how much the index of a class rises when the rate it gets falls by a factor of e, in
+    /// units of 2^-16, and how long it takes to show: loss is known at once.
     fn slope(&self, config: &ControlConfig, class: usize, seen: &Seen) -> (u64, Nanos) {
         let sensitivity = &config.classes[class];
         let delay = seen.measured.delay;
-        // At the normal limit at least: a class that is not congested yet will be when its delay gets there.
+        // At the normal limit at least: a class that is not congested yet will be when its delay
+        // gets there.
         let of_delay = sensitivity.delay.slope_of(delay.0.max(sensitivity.delay.normal()));
         let passed = (1 << 30) - u64::from(seen.measured.loss.bits());
         // Few packets make an interval, so one without loss says little.
         let lost = self.x[class].intact < 4 * settled(config);
         let of_loss = if lost { sensitivity.loss.slope_of(passed) } else { 0 };
-        let (slope, lag) = if of_loss > of_delay { (of_loss, Nanos::ZERO) } else { (of_delay, delay) };
+        let (slope, lag) =
+            if of_loss > of_delay { (of_loss, Nanos::ZERO) } else { (of_delay, delay) };
         // Never so flat that a small difference asks for the largest step: a slope of 1/16.
         (slope.max(1 << 12), lag)
     }
@@ -345,8 +372,11 @@ impl XDelayLaw {
         // A class at the largest X has no more to give.
         let spent = |class: usize| self.x[class].value >= max && index(class) < leads;
         let (mut sum, mut weights) = (0u128, 0u128);
-        for (class, now) in seen.iter().enumerate().filter(|(class, now)| now.active && !spent(*class)) {
-            let weight = (u128::from(now.rate) << 16) / u128::from(self.slope(config, class, now).0) + 1;
+        for (class, now) in
+            seen.iter().enumerate().filter(|(class, now)| now.active && !spent(*class))
+        {
+            let weight =
+                (u128::from(now.rate) << 16) / u128::from(self.slope(config, class, now).0) + 1;
             sum += weight * u128::from(index(class).bits());
             weights += weight;
         }

@@ -1,11 +1,12 @@
 //! Dynamic control of a link: what was measured in, changes of knobs out.
 //!
-//! The aim is that of the LCT router: the same *impact* of delay and loss on all classes, told by their
-//! [congestion indexes](crate::measure::congestion). Two laws share the work, because each has a knob of its own:
+//! The aim is that of the LCT router: the same *impact* of delay and loss on all classes, told by
+//! their [congestion indexes](crate::measure::congestion). Two laws share the work, because each
+//! has a knob of its own:
 //!
 //! - [`lct`] moves X_DELAY and with it the *rate* a class gets, until the class indexes meet;
-//! - [`queue_limits`] moves the queue limits and with them the *delay* of a class that is short of rate, until its
-//!   indexes for delay and loss meet.
+//! - [`queue_limits`] moves the queue limits and with them the *delay* of a class that is short of
+//!   rate, until its indexes for delay and loss meet.
 //!
 //! ```text
 //!             ┌─ every interval ─────────────────────────────────────────────────────────────┐
@@ -13,8 +14,9 @@
 //!             └─ every 1/16 of it: X_DELAY is moved about its value (dither, see `lct`) ─────┘
 //! ```
 //!
-//! [`Controller`] is a pure state machine: time and meters are arguments, whoever drives the link applies the knobs
-//! ([`Controller::run`] does both). A class without traffic is frozen: its state stays, and it has no say.
+//! [`Controller`] is a pure state machine: time and meters are arguments, whoever drives the link
+//! applies the knobs ([`Controller::run`] does both). A class without traffic is frozen: its state
+//! stays, and it has no say.
 //!
 //! Cost: one pass over the classes per dither step; no allocation after construction.
 
@@ -164,8 +166,8 @@ impl From<&ClassMeter> for Counters {
         Self {
             came: meter.in_packets,
             given: meter.out_packets,
-            // What the link lost because it was too slow. A link that goes down, or a queue that a change of the
-            // configuration leaves no room for, says nothing about the shares.
+            // What the link lost because it was too slow. A link that goes down, or a queue that a
+            // change of the configuration leaves no room for, says nothing about the shares.
             dropped: meter.dropped[Reason::QueueFull.index()],
             delay_sum: meter.delay_sum,
             bytes: meter.out_bytes.0,
@@ -192,8 +194,9 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller that starts at `now`, of a link whose classes have these X_DELAYs and queue limits, and these meters.
-    /// More or fewer of them than classes do no harm: missing ones count as zero and as the smallest limit.
+    /// A controller that starts at `now`, of a link whose classes have these X_DELAYs and queue
+    /// limits, and these meters. More or fewer of them than classes do no harm: missing ones count
+    /// as zero and as the smallest limit.
     ///
     /// # Errors
     /// [`ControlError`] if a value is out of its range.
@@ -214,7 +217,8 @@ impl Controller {
         for (index, state) in states.iter_mut().enumerate() {
             state.before = meters.class(Class(index as u16)).into();
         }
-        let queue_limits = config.queue_limits.map(|limit| QueueLimitLaw::new(limit, classes, limits));
+        let queue_limits =
+            config.queue_limits.map(|limit| QueueLimitLaw::new(limit, classes, limits));
         Ok(Self {
             x_delay: XDelayLaw::new(config.x_delay, classes, x_delay)?,
             queue_limits: queue_limits.transpose()?,
@@ -242,8 +246,8 @@ impl Controller {
         self.enabled
     }
 
-    /// Lets it turn knobs, or only measure. Gives the knobs that are to be set: a controller that is switched off puts
-    /// back what it found, and starts from there when it is switched on.
+    /// Lets it turn knobs, or only measure. Gives the knobs that are to be set: a controller that
+    /// is switched off puts back what it found, and starts from there when it is switched on.
     pub fn enable(&mut self, on: bool) -> &[Change] {
         self.knobs.clear();
         self.enabled = on;
@@ -268,7 +272,8 @@ impl Controller {
         &self.seen
     }
 
-    /// The X_DELAY of a class that the law wants, without dither; zero for classes that do not exist.
+    /// The X_DELAY of a class that the law wants, without dither; zero for classes that do not
+    /// exist.
     #[must_use]
     pub fn x_delay(&self, class: Class) -> Nanos {
         self.x_delay.value(class.index())
@@ -280,8 +285,8 @@ impl Controller {
         self.queue_limits.as_ref()?.value(class.index())
     }
 
-    /// Does what is due at `now` on `link`: reads its meters, applies the laws, sets its knobs. Nothing before it is due; a
-    /// caller that comes late gets one interval as long as it was.
+    /// Does what is due at `now` on `link`: reads its meters, applies the laws, sets its knobs.
+    /// Nothing before it is due; a caller that comes late gets one interval as long as it was.
     ///
     /// # Errors
     /// The discipline of the link has no such knobs; the others were set.
@@ -338,8 +343,9 @@ impl Controller {
         self.observed = observed;
     }
 
-    /// Takes in what was measured in an interval of length `elapsed`, one entry per class, and applies the laws. For those
-    /// who drive something else than a [`Link`]; [`advance`](Self::advance) then gives the knobs.
+    /// Takes in what was measured in an interval of length `elapsed`, one entry per class, and
+    /// applies the laws. For those who drive something else than a [`Link`];
+    /// [`advance`](Self::advance) then gives the knobs.
     pub fn take(&mut self, elapsed: Nanos, observed: &[Observation]) {
         let gain = self.config.smoothing;
         for (index, state) in self.states.iter_mut().enumerate() {
@@ -357,7 +363,8 @@ impl Controller {
                 let loss = state.loss.take(Loss::of(now.dropped, all).bits().into(), gain);
                 seen.measured.loss = Loss::from_bits(u32::try_from(loss).unwrap_or(u32::MAX));
             }
-            let per_second = (u128::from(now.given) << 16) * 1_000_000_000 / u128::from(elapsed.0.max(1));
+            let per_second =
+                (u128::from(now.given) << 16) * 1_000_000_000 / u128::from(elapsed.0.max(1));
             seen.rate = state.rate.take(u64::try_from(per_second).unwrap_or(u64::MAX), gain);
             seen.index = self.config.classes[index].index(seen.measured);
             if now.wire_time > Nanos::ZERO {
@@ -373,8 +380,8 @@ impl Controller {
         }
     }
 
-    /// Goes on to the next step of dither, at `now`; gives the knobs that are to be set. While there is nothing to dither the
-    /// next step is that of the next interval.
+    /// Goes on to the next step of dither, at `now`; gives the knobs that are to be set. While
+    /// there is nothing to dither the next step is that of the next interval.
     pub fn advance(&mut self, now: Nanos) -> &[Change] {
         self.step = (self.step + 1) % DITHER_STEPS;
         self.knobs.clear();

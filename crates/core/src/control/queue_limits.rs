@@ -1,7 +1,9 @@
-//! The law of the queue limits: a class that is short of rate trades loss for delay at its own exchange rate.
+//! The law of the queue limits: a class that is short of rate trades loss for delay at its own
+//! exchange rate.
 //!
-//! Source: the dynamic dropper that the LCT papers announce and do not describe; a reconstruction. Its total is shared: no
-//! class grows beyond what the others leave, and a class in greater need takes from the one in least.
+//! Source: the dynamic dropper that the LCT papers announce and do not describe; a reconstruction.
+//! Its total is shared: no class grows beyond what the others leave, and a class in greater need
+//! takes from the one in least.
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
@@ -13,18 +15,19 @@
 //! | κ, gain: half that of [`super::lct`] | `SLOWER` | |
 //! | ρ, largest relative change per interval | `MOST` | 1/16 |
 //!
-//! **Law.** ln Q ← ln Q − min(ρ, κ·|b|/a)·sign(b), not at all while |b| is less than what a change by one packet makes (a/Q,
-//! the hysteresis: a limit is whole packets and must not hop between two). Classes without impact go back to the limit
-//! they had, by one packet per interval.
+//! **Law.** ln Q ← ln Q − min(ρ, κ·|b|/a)·sign(b), not at all while |b| is less than what a change
+//! by one packet makes (a/Q, the hysteresis: a limit is whole packets and must not hop between
+//! two). Classes without impact go back to the limit they had, by one packet per interval.
 //!
-//! **Stability.** Of a class whose queue is full the delay is v = Q/μ, and its loss depends on μ alone: so b rises
-//! monotonically with Q, with slope a in ln Q, and the loop is δ⁺ = (1 − κ)·δ: no oscillation for 0 < κ ≤ 1, whatever the
-//! class. What the average and the queue itself delay (w, v) lowers the bound; κ is divided as in [`super::lct`]. Of a
-//! class whose queue is not full, a greater Q lowers loss and a smaller one lowers delay: b still rises with Q, so the
-//! sign of the law is right everywhere and |b| does not grow.
+//! **Stability.** Of a class whose queue is full the delay is v = Q/μ, and its loss depends on μ
+//! alone: so b rises monotonically with Q, with slope a in ln Q, and the loop is δ⁺ = (1 − κ)·δ: no
+//! oscillation for 0 < κ ≤ 1, whatever the class. What the average and the queue itself delay (w,
+//! v) lowers the bound; κ is divided as in [`super::lct`]. Of a class whose queue is not full, a
+//! greater Q lowers loss and a smaller one lowers delay: b still rises with Q, so the sign of the
+//! law is right everywhere and |b| does not grow.
 //!
-//! Bound: Qmin ≤ Q ≤ Qmax; the sum never exceeds Ltot. Nobody's need brings another class below its limit of the start.
-//! Not implemented: dropping at the head.
+//! Bound: Qmin ≤ Q ≤ Qmax; the sum never exceeds Ltot. Nobody's need brings another class below its
+//! limit of the start. Not implemented: dropping at the head.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -37,7 +40,8 @@ use crate::queue::LIMIT_RANGE;
 use crate::settings::{Change, in_range};
 
 /// Valid bounds of a limit, in packets.
-pub const BOUND_RANGE: RangeInclusive<u64> = *LIMIT_RANGE.start() as u64..=*LIMIT_RANGE.end() as u64;
+pub const BOUND_RANGE: RangeInclusive<u64> =
+    *LIMIT_RANGE.start() as u64..=*LIMIT_RANGE.end() as u64;
 /// The largest relative change per interval, in units of 2^-16: 1/16.
 const MOST: u64 = 1 << 12;
 /// Its gain is κ of X_DELAY over this: a limit that grows hides loss until the queue is full.
@@ -91,7 +95,11 @@ impl QueueLimitLaw {
     ///
     /// # Errors
     /// [`ControlError`] if a bound is out of its range.
-    pub fn new(config: QueueLimitConfig, classes: usize, now: &[u32]) -> Result<Self, ControlError> {
+    pub fn new(
+        config: QueueLimitConfig,
+        classes: usize,
+        now: &[u32],
+    ) -> Result<Self, ControlError> {
         in_range("limit_min", config.min.into(), BOUND_RANGE, "packets")?;
         in_range("limit_max", config.max.into(), BOUND_RANGE, "packets")?;
         if config.min > config.max {
@@ -135,7 +143,8 @@ impl QueueLimitLaw {
                 continue;
             }
             let gain = u64::from(config.x_delay.gain) / SLOWER;
-            let share = patience(gain * imbalance / slope, now.measured.delay, config.interval).min(MOST);
+            let share =
+                patience(gain * imbalance / slope, now.measured.delay, config.interval).min(MOST);
             let change = ((limit.exact >> 8) * share) >> 8;
             if delay > loss {
                 let least = u64::from(self.config.min) << 16;
@@ -172,7 +181,8 @@ impl QueueLimitLaw {
         if free >= wanted {
             return wanted;
         }
-        let loss = |class: usize| if seen[class].active { seen[class].index.loss.bits() } else { 0 };
+        let loss =
+            |class: usize| if seen[class].active { seen[class].index.loss.bits() } else { 0 };
         let spare = |class: usize| {
             let limit = &self.limits[class];
             limit.exact.saturating_sub(u64::from(limit.home) << 16)
@@ -180,7 +190,9 @@ impl QueueLimitLaw {
         let donor = (0..self.limits.len())
             .filter(|other| *other != class && spare(*other) > 0)
             .min_by_key(|other| loss(*other));
-        let Some(donor) = donor.filter(|donor| loss(*donor) + WORTH_IT < loss(class)) else { return free };
+        let Some(donor) = donor.filter(|donor| loss(*donor) + WORTH_IT < loss(class)) else {
+            return free;
+        };
         let given = spare(donor).min(wanted - free);
         self.limits[donor].exact -= given;
         free + given

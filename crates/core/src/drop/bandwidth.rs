@@ -1,12 +1,14 @@
 //! FairDrop for the bits of one outgoing link.
 //!
-//! Source: as [`fairdrop`](super::fairdrop), bandwidth mode. The shadow is drained *before* packets are judged, by the time since the last batch;
-//! nothing is refused while all shadow queues together would fit the link's buffer. (The published code drains after the batch, so after an
+//! Source: as [`fairdrop`](super::fairdrop), bandwidth mode. The shadow is drained *before* packets
+//! are judged, by the time since the last batch; nothing is refused while all shadow queues
+//! together would fit the link's buffer. (The published code drains after the batch, so after an
 //! idle spell or for one large burst it drops although the link is free.)
 //!
-//! A packet is refused if its flow's shadow queue is above both the threshold and the flow's part of the buffer (by weight, among backlogged
-//! flows), and all queues together exceed the buffer. If they do, some flow is above its part; so a link that is overloaded refuses
-//! packets of those flows only that hold more than their part, however small `threshold` is.
+//! A packet is refused if its flow's shadow queue is above both the threshold and the flow's part
+//! of the buffer (by weight, among backlogged flows), and all queues together exceed the buffer. If
+//! they do, some flow is above its part; so a link that is overloaded refuses packets of those
+//! flows only that hold more than their part, however small `threshold` is.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -16,7 +18,8 @@
 //!
 //! Several workers that send on one link judge together: see `together.rs`.
 //!
-//! Complexity: as the shadow's; with several workers, a batch reads three cells of each. Lengths count what the wire takes: header, check sequence, preamble and gap included.
+//! Complexity: as the shadow's; with several workers, a batch reads three cells of each. Lengths
+//! count what the wire takes: header, check sequence, preamble and gap included.
 
 use alloc::sync::Arc;
 
@@ -100,10 +103,22 @@ impl BandwidthFairDrop {
         let buffer = u128::from(config.buffer.0 * 8) << FRACTION;
         let elsewhere = Elsewhere::default();
         let (last, rest, peers) = (None, 0, None);
-        Ok(Self { config, shadow, last, rest, buffer, peers, elsewhere, judged: 0, charged: 0, refused: 0 })
+        Ok(Self {
+            config,
+            shadow,
+            last,
+            rest,
+            buffer,
+            peers,
+            elsewhere,
+            judged: 0,
+            charged: 0,
+            refused: 0,
+        })
     }
 
-    /// From now on it judges for one of several workers that send on the link: its flows have their shares of it among all of theirs.
+    /// From now on it judges for one of several workers that send on the link: its flows have their
+    /// shares of it among all of theirs.
     ///
     /// # Errors
     /// It has groups: their weights would count once for each worker.
@@ -113,16 +128,19 @@ impl BandwidthFairDrop {
         Ok(())
     }
 
-    /// Before the first [`judge`](Self::judge) of a batch: the shadow is served up to `now`. The first call sets the start.
+    /// Before the first [`judge`](Self::judge) of a batch: the shadow is served up to `now`. The
+    /// first call sets the start.
     pub fn begin_batch(&mut self, now: Nanos) {
         let last = self.last.replace(now).unwrap_or(now);
         // More than an hour empties everything that fits.
         let time = now.saturating_sub(last).0.min(3_600 * Nanos::SECOND.0);
-        let per_time = (u128::from(self.config.rate.0) * u128::from(self.config.theta.0)) << FRACTION;
+        let per_time =
+            (u128::from(self.config.rate.0) * u128::from(self.config.theta.0)) << FRACTION;
         let mut work = per_time * u128::from(time);
         let own = self.shadow.weights();
         if let Some((shadows, worker)) = &self.peers {
-            let rate = (u128::from(self.config.rate.0) * u128::from(self.config.theta.0) / 1_000) as u64;
+            let rate =
+                (u128::from(self.config.rate.0) * u128::from(self.config.theta.0) / 1_000) as u64;
             self.elsewhere = shadows.elsewhere(*worker, now, rate, own);
             // Divided first, so that nothing overflows: what is lost is far below a bit.
             work = work / u128::from((own + self.elsewhere.weights).max(1)) * u128::from(own);
@@ -133,20 +151,29 @@ impl BandwidthFairDrop {
         let threshold = self.config.threshold.0 << (3 + FRACTION);
         let weights = (self.shadow.weights() + self.elsewhere.weights).max(1);
         if let Some((shadows, worker)) = &self.peers {
-            shadows.tell(*worker, now, self.shadow.weights(), (self.shadow.work() >> FRACTION) as u64);
+            shadows.tell(
+                *worker,
+                now,
+                self.shadow.weights(),
+                (self.shadow.work() >> FRACTION) as u64,
+            );
         }
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
             let due = match groups {
                 1 => self.buffer / u128::from(weights),
-                _ => self.buffer * u128::from(group.weight) / u128::from(weights * group.weights.max(1)),
+                _ => {
+                    self.buffer * u128::from(group.weight)
+                        / u128::from(weights * group.weights.max(1))
+                }
             };
             group.limit = threshold.max(u64::try_from(due).unwrap_or(u64::MAX));
         }
     }
 
-    /// Whether a packet of this flow is within its share. Charges nothing: a packet that is admitted by all must be charged before the
-    /// next one is judged. Admits whatever comes while the link is not backlogged.
+    /// Whether a packet of this flow is within its share. Charges nothing: a packet that is
+    /// admitted by all must be charged before the next one is judged. Admits whatever comes while
+    /// the link is not backlogged.
     ///
     /// # Errors
     /// [`Reason::FairdropBandwidth`]: refuse it.

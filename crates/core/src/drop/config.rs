@@ -10,8 +10,8 @@ use crate::settings::{PerClass, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Cycles, Nanos, Thousandths};
 use crate::{settings, variants, words};
 
-/// What a packet is put through (plain forwarding, encryption, a long ACL ...): packets of one class cost alike. The index of a row in
-/// [`CpuConfig::costs`].
+/// What a packet is put through (plain forwarding, encryption, a long ACL ...): packets of one
+/// class cost alike. The index of a row in [`CpuConfig::costs`].
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcessingClass(pub u8);
 
@@ -31,12 +31,14 @@ pub struct Share {
 /// The flows a dropper can tell apart and what they are due.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FlowTableConfig {
-    /// How many flows are remembered at once, 32 bytes each; rounded up to a power of two. [`Self::MIN_FLOWS`] to
-    /// [`Self::MAX_FLOWS`]. Flows beyond that many *backlogged* ones share one fair share, and are counted.
+    /// How many flows are remembered at once, 32 bytes each; rounded up to a power of two.
+    /// [`Self::MIN_FLOWS`] to [`Self::MAX_FLOWS`]. Flows beyond that many *backlogged* ones share
+    /// one fair share, and are counted.
     pub flows: u32,
     /// What the flows of each [`ShareId`] are due; 1 to 256 rows.
     pub shares: Vec<Share>,
-    /// Weight of each group of flows; one group: flows share among themselves. 1 to [`Self::MAX_GROUPS`].
+    /// Weight of each group of flows; one group: flows share among themselves. 1 to
+    /// [`Self::MAX_GROUPS`].
     pub groups: Vec<u16>,
 }
 
@@ -62,7 +64,11 @@ impl FlowTableConfig {
     /// [`SettingError`] for the first that does not.
     pub fn check(&self) -> Result<(), SettingError> {
         let weights = (1, u64::from(Self::MAX_WEIGHT), "");
-        within("flows", self.flows.into(), (Self::MIN_FLOWS.into(), Self::MAX_FLOWS.into(), "flows"))?;
+        within(
+            "flows",
+            self.flows.into(),
+            (Self::MIN_FLOWS.into(), Self::MAX_FLOWS.into(), "flows"),
+        )?;
         within("groups", self.groups.len() as u64, (1, Self::MAX_GROUPS as u64, "groups"))?;
         within("shares", self.shares.len() as u64, (1, 256, "rows"))?;
         self.groups.iter().try_for_each(|w| within("groups.weight", u64::from(*w), weights))?;
@@ -93,56 +99,61 @@ words! {
 }
 
 settings! {
-    /// Fair shares of the worker's cycles and of the links' bits for every flow, by dropping early what exceeds
-    /// them. Without overload nothing is dropped. `evenkeel ctl fairdrop KEY VALUE` changes a key. See
-    /// docs/fairdrop-router.md.
+    /// Fair shares of the worker's cycles and of the links' bits for every flow, by dropping early
+    /// what exceeds them. Without overload nothing is dropped. `evenkeel ctl fairdrop KEY VALUE`
+    /// changes a key. See docs/fairdrop-router.md.
     pub struct FairDropConfig: "[fairdrop]" {
         /// Whether it drops. Off, it does nothing and costs nothing.
         live on: bool = true;
-        /// Whether flows share the worker's cycles. Refused packets are dropped with the reason `fairdrop_cpu`.
+        /// Whether flows share the worker's cycles. Refused packets are dropped with the reason
+        /// `fairdrop_cpu`.
         live cpu: bool = true;
         /// Whether flows share the bits of each link that has a rate. Reason: `fairdrop_bandwidth`.
         live bandwidth: bool = true;
-        /// Flows that are remembered at once, 32 bytes each, for the worker and for each link with a rate. What
-        /// finds no place shares one entry and is counted as `unplaced`.
-        live flows: u32 = 16_384, in FlowTableConfig::MIN_FLOWS..=FlowTableConfig::MAX_FLOWS, counting "flows";
+        /// Flows that are remembered at once, 32 bytes each, for the worker and for each link with
+        /// a rate. What finds no place shares one entry and is counted as `unplaced`.
+        live flows: u32 = 16_384, in FlowTableConfig::MIN_FLOWS..=FlowTableConfig::MAX_FLOWS,
+            counting "flows";
         /// The share of each flow of a class in relation to other flows.
         live weight: PerClass<u16> = PerClass::all(1), in 1..=FlowTableConfig::MAX_WEIGHT;
         /// Whether shares have two levels. With `class`, at most 64 classes.
         live groups: Groups = Groups::None;
         /// The share of a class as a whole, with `groups = "class"`.
         live group_weight: PerClass<u16> = PerClass::all(1), in 1..=FlowTableConfig::MAX_WEIGHT;
-        /// Cycles that a packet is believed to take until it has been measured; learnt for every service from then
-        /// on.
+        /// Cycles that a packet is believed to take until it has been measured; learnt for every
+        /// service from then on.
         live cost: Cycles = Cycles(2_000), in CYCLES;
         /// When a flow has used more than its share of the cycles.
         live rule: Rule = Rule::Level(WaterLevel::default());
-        /// The part of a link's rate that is shared out: less than 1 drops earlier and keeps the link's queue short.
+        /// The part of a link's rate that is shared out: less than 1 drops earlier and keeps the
+        /// link's queue short.
         live theta: Thousandths = Thousandths(1_000), between 0.001..=1.0;
-        /// What a flow may have waiting for a link, on the wire, before it is refused: at least one full packet.
+        /// What a flow may have waiting for a link, on the wire, before it is refused: at least one
+        /// full packet.
         live threshold: Bytes = Bytes(2_400), in 1_538..=MOST_BYTES;
-        /// What all flows together may have waiting for a link before any is refused. Shared by the backlogged flows
-        /// by weight where that is more than `threshold`.
+        /// What all flows together may have waiting for a link before any is refused. Shared by the
+        /// backlogged flows by weight where that is more than `threshold`.
         live buffer: Bytes = Bytes(256 * 1_538), in 0..=MOST_BYTES;
     }
     check Self::fits
 }
 
 settings! {
-    /// The water level: each flow may use the same rate of cycles, which is lowered while the receive ring fills and
-    /// raised while it empties.
+    /// The water level: each flow may use the same rate of cycles, which is lowered while the
+    /// receive ring fills and raised while it empties.
     #[derive(Copy, Eq)]
     pub struct WaterLevel: "rule = { kind = \"level\", … }" {
         /// How much of its rate a flow may save up while it is silent, as time.
         live burst: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
-        /// Largest part of the core that fetching and refusing may take so that flows below the level lose nothing at
-        /// the ring.
+        /// Largest part of the core that fetching and refusing may take so that flows below the
+        /// level lose nothing at the ring.
         live overhead: Thousandths = Thousandths(250), between 0.0..=0.9;
     }
 }
 
 settings! {
-    /// As published at IFIP Networking 2018: kappa times what each backlogged flow was served since the last burst.
+    /// As published at IFIP Networking 2018: kappa times what each backlogged flow was served since
+    /// the last burst.
     #[derive(Copy, Eq)]
     pub struct Kappa: "rule = { kind = \"kappa\", … }" {
         /// Below 1, flows would be refused that are below their share.
@@ -160,7 +171,8 @@ settings! {
 }
 
 settings! {
-    /// The authors' simulators: a threshold that shrinks after each full burst and grows after each other.
+    /// The authors' simulators: a threshold that shrinks after each full burst and grows after each
+    /// other.
     #[derive(Copy, Eq)]
     pub struct MimdBatch: "rule = { kind = \"mimd-batch\", … }" {
         /// Factor after a full burst.
@@ -176,8 +188,8 @@ settings! {
 }
 
 settings! {
-    /// The authors' branch `adth`: a threshold that shrinks while many frames wait in the receive ring and grows while
-    /// few do.
+    /// The authors' branch `adth`: a threshold that shrinks while many frames wait in the receive
+    /// ring and grows while few do.
     #[derive(Copy, Eq)]
     pub struct MimdRing: "rule = { kind = \"mimd-ring\", … }" {
         /// Factor above `high`.
@@ -206,8 +218,8 @@ variants! {
         Fixed(Fixed) = "fixed",
         /// The authors' simulators: threshold x down after a full batch, x up after another.
         MimdBatch(MimdBatch) = "mimd-batch",
-        /// The authors' branch `adth`: threshold x down while more than `high` frames wait in the ring, x up while
-        /// some do but fewer than `low`.
+        /// The authors' branch `adth`: threshold x down while more than `high` frames wait in the
+        /// ring, x up while some do but fewer than `low`.
         MimdRing(MimdRing) = "mimd-ring",
     }
 }
@@ -233,8 +245,8 @@ impl FairDropConfig {
         self.groups == Groups::Class && classes > 1
     }
 
-    /// The flows, and what those of each class are due; the row of a class is its index. Classes beyond the 256 rows
-    /// share the last.
+    /// The flows, and what those of each class are due; the row of a class is its index. Classes
+    /// beyond the 256 rows share the last.
     #[must_use]
     pub fn table(&self, classes: usize) -> FlowTableConfig {
         let grouped = self.is_grouped(classes);
@@ -244,11 +256,18 @@ impl FairDropConfig {
         FlowTableConfig { flows: self.flows, shares: rows.map(row).collect(), groups }
     }
 
-    /// What the dropper of a worker is told that has `services` services, whose clock has `hertz` cycles per second,
-    /// whose ports' receive rings hold `ring` frames and who fetches at most `batch` at once. Class 0 of processing is
-    /// plain forwarding, class `n` service `n - 1`.
+    /// What the dropper of a worker is told that has `services` services, whose clock has `hertz`
+    /// cycles per second, whose ports' receive rings hold `ring` frames and who fetches at most
+    /// `batch` at once. Class 0 of processing is plain forwarding, class `n` service `n - 1`.
     #[must_use]
-    pub fn cpu(&self, classes: usize, services: usize, hertz: u64, batch: u16, ring: u32) -> CpuConfig {
+    pub fn cpu(
+        &self,
+        classes: usize,
+        services: usize,
+        hertz: u64,
+        batch: u16,
+        ring: u32,
+    ) -> CpuConfig {
         CpuConfig {
             table: self.table(classes),
             costs: vec![self.cost; services + 1],
@@ -275,7 +294,11 @@ fn ordered<T: PartialOrd>(
     high: T,
 ) -> Result<(), SettingError> {
     let message = || alloc::format!("above {upper}");
-    if low <= high { Ok(()) } else { Err(SettingError::Contradiction { key: lower, message: message() }) }
+    if low <= high {
+        Ok(())
+    } else {
+        Err(SettingError::Contradiction { key: lower, message: message() })
+    }
 }
 
 impl Rule {
@@ -298,7 +321,9 @@ impl fmt::Display for Rule {
         f.write_str(self.name())?;
         match *self {
             Self::Level(WaterLevel { burst, .. }) => write!(f, ", burst {burst}"),
-            Self::Kappa(Kappa { kappa }) => write!(f, " {}.{:03}", kappa.0 / 1_000, kappa.0 % 1_000),
+            Self::Kappa(Kappa { kappa }) => {
+                write!(f, " {}.{:03}", kappa.0 / 1_000, kappa.0 % 1_000)
+            }
             Self::Fixed(Fixed { threshold }) => write!(f, ", threshold {threshold}"),
             Self::MimdBatch(MimdBatch { min, max, .. }) => write!(f, ", threshold {min} to {max}"),
             Self::MimdRing(MimdRing { start, .. }) => write!(f, ", threshold from {start}"),
@@ -306,7 +331,8 @@ impl fmt::Display for Rule {
     }
 }
 
-// Of a polled core alone, as it was measured; a router's, whose pauses are longer, is `WaterLevel::default()`.
+// Of a polled core alone, as it was measured; a router's, whose pauses are longer, is
+// `WaterLevel::default()`.
 impl Default for Rule {
     fn default() -> Self {
         Self::Level(WaterLevel { burst: Nanos::from_millis(3), ..WaterLevel::default() })
@@ -318,7 +344,8 @@ impl Default for Rule {
 pub struct CpuConfig {
     /// Flows and what they are due.
     pub table: FlowTableConfig,
-    /// Cycles of a packet of each [`ProcessingClass`], to begin with: learnt online from then on. 1 to 2^32 each; 1 to 64 rows.
+    /// Cycles of a packet of each [`ProcessingClass`], to begin with: learnt online from then on. 1
+    /// to 2^32 each; 1 to 64 rows.
     pub costs: Vec<Cycles>,
     /// Cycles in a second: 1 MHz to 100 GHz.
     pub clock: u64,
@@ -376,7 +403,8 @@ pub struct BandwidthConfig {
     pub theta: Thousandths,
     /// A flow is refused only while its shadow queue is longer than this.
     pub threshold: Bytes,
-    /// Nothing is refused while all shadow queues together are shorter than this: how much the real queue may hold.
+    /// Nothing is refused while all shadow queues together are shorter than this: how much the real
+    /// queue may hold.
     pub buffer: Bytes,
 }
 

@@ -1,15 +1,20 @@
-//! Which backlogged flow is through first: a monotone queue of buckets, without a heap and without keys of its own.
+//! Which backlogged flow is through first: a monotone queue of buckets, without a heap and without
+//! keys of its own.
 //!
-//! Keys are virtual finish times (`Flow::finish`), read where they stand. A digit of a key has six bits; a flow hangs in the bucket
-//! (level, digit) where level is the highest digit in which its key differs from `base`, the virtual time when buckets were last
-//! opened. Buckets are singly linked through `Flow::next`. To find the first flow, the lowest bucket of the lowest level is opened: `base`
-//! moves up, and its flows sink to lower levels (Denardo and Fox 1979; radix heap with 64 ways).
+//! Keys are virtual finish times (`Flow::finish`), read where they stand. A digit of a key has six
+//! bits; a flow hangs in the bucket (level, digit) where level is the highest digit in which its
+//! key differs from `base`, the virtual time when buckets were last opened. Buckets are singly
+//! linked through `Flow::next`. To find the first flow, the lowest bucket of the lowest level is
+//! opened: `base` moves up, and its flows sink to lower levels (Denardo and Fox 1979; radix heap
+//! with 64 ways).
 //!
-//! Admitting a packet raises a key and touches nothing here: the bucket then holds the flow too early, and it is moved when the bucket is
-//! opened. So a flow of many packets costs one move per batch, not one per packet.
+//! Admitting a packet raises a key and touches nothing here: the bucket then holds the flow too
+//! early, and it is moved when the bucket is opened. So a flow of many packets costs one move per
+//! batch, not one per packet.
 //!
-//! Complexity: insertion O(1); a flow is moved at most once per level between two departures (11 levels of 64-bit keys; with n flows
-//! about log n to base 64 of them are met). Memory: 2.9 KB per queue, 4 bytes per flow. Keys may wrap: all lie within 2^63 above `base`.
+//! Complexity: insertion O(1); a flow is moved at most once per level between two departures (11
+//! levels of 64-bit keys; with n flows about log n to base 64 of them are met). Memory: 2.9 KB per
+//! queue, 4 bytes per flow. Keys may wrap: all lie within 2^63 above `base`.
 
 use super::table::{Flow, IDLE};
 
@@ -60,7 +65,8 @@ impl Departures {
         self.levels |= 1 << level;
     }
 
-    /// Takes out the flow that finishes first, if it does so at `until` or before. Else virtual time will move to `until`.
+    /// Takes out the flow that finishes first, if it does so at `until` or before. Else virtual
+    /// time will move to `until`.
     pub(super) fn pop_due(&mut self, flows: &mut [Flow], until: u64) -> Option<u32> {
         loop {
             if self.levels == 0 {
@@ -76,7 +82,11 @@ impl Departures {
             } else {
                 used.trailing_zeros() as usize
             };
-            let above = if level == LEVELS - 1 { 0 } else { self.base >> (shift + DIGIT) << (shift + DIGIT) };
+            let above = if level == LEVELS - 1 {
+                0
+            } else {
+                self.base >> (shift + DIGIT) << (shift + DIGIT)
+            };
             let first = above | (slot as u64) << shift;
             if until.wrapping_sub(self.base) < first.wrapping_sub(self.base) {
                 return None;
@@ -98,8 +108,9 @@ impl Departures {
             }
             let head = core::mem::replace(&mut self.heads[level][slot], END);
             self.close(level, slot);
-            // `base` may move to the first of the keys, but neither beyond `until` (flows may come that finish right after it) nor
-            // out of this bucket (flows of other buckets differ from the old and from the new base in the same digit).
+            // `base` may move to the first of the keys, but neither beyond `until` (flows may come
+            // that finish right after it) nor out of this bucket (flows of other buckets differ
+            // from the old and from the new base in the same digit).
             let last = first | ((1 << shift) - 1);
             let mut to = until.wrapping_sub(self.base).min(last.wrapping_sub(self.base));
             let mut index = head;

@@ -1,7 +1,8 @@
 //! FairDrop for the cycles of one core: which packets of a burst are worth starting on.
 //!
-//! Source: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by fair packet dropping" (IFIP Networking 2018, and
-//! the demo paper of that year); the rules of the threshold as in the authors' published versions. Rule [`Rule::Level`] is ours.
+//! Source: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by
+//! fair packet dropping" (IFIP Networking 2018, and the demo paper of that year); the rules of the
+//! threshold as in the authors' published versions. Rule [`Rule::Level`] is ours.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -13,23 +14,29 @@
 //! | credit | time between two fetches | cycles |
 //! | level (ours) | `level` | 2^-32 of the core per unit of weight |
 //!
-//! **Charging.** All cycles of a round (fetching, refusing, cache misses) are charged to the packets admitted in it, in proportion to the
-//! learnt cost of the class each of them really took. So what flows are charged adds up to what the core was busy, and a flow that
-//! changes to a dearer class pays for it from its first packet on.
+//! **Charging.** All cycles of a round (fetching, refusing, cache misses) are charged to the
+//! packets admitted in it, in proportion to the learnt cost of the class each of them really took.
+//! So what flows are charged adds up to what the core was busy, and a flow that changes to a dearer
+//! class pays for it from its first packet on.
 //!
-//! **Why a rule of our own.** While the ring overflows, the fair point is not unique: a flow that gets all of what is left of it through is
-//! satisfied in the eyes of the dropper, and heavy flows may keep whatever the others do not use, from their fair share up to what they
-//! would have without a dropper. The published thresholds choose one of these points by accident of batch size and cost (see
-//! `docs/fairdrop.md` for the picture). The level rule does not hand on what flows below their share leave: every flow is served at the
-//! same *given* rate, the level, which is what max-min fairness is. The level is lowered while frames are lost at the ring and some flow is
-//! below the level (what that flow loses, it loses undeserved), raised when the ring is not full or when no flow is below it (refusing more would
-//! only cost cycles). Its fixed points are those of water filling; the second condition makes it the one with the least refusing.
+//! **Why a rule of our own.** While the ring overflows, the fair point is not unique: a flow that
+//! gets all of what is left of it through is satisfied in the eyes of the dropper, and heavy flows
+//! may keep whatever the others do not use, from their fair share up to what they would have
+//! without a dropper. The published thresholds choose one of these points by accident of batch size
+//! and cost (see `docs/fairdrop.md` for the picture). The level rule does not hand on what flows
+//! below their share leave: every flow is served at the same *given* rate, the level, which is what
+//! max-min fairness is. The level is lowered while frames are lost at the ring and some flow is
+//! below the level (what that flow loses, it loses undeserved), raised when the ring is not full or
+//! when no flow is below it (refusing more would only cost cycles). Its fixed points are those of
+//! water filling; the second condition makes it the one with the least refusing.
 //!
-//! Complexity: `judge` and `charge` O(1), without a division; `begin_batch` O(1) with the level rule and one group, else one move per flow that
-//! was charged or left since (see `departures.rs`). Memory: 32 bytes per flow. Nothing is allocated after construction. In a large table what a packet
-//! takes is its wait for memory: [`CpuFairDrop::prefetch`].
+//! Complexity: `judge` and `charge` O(1), without a division; `begin_batch` O(1) with the level
+//! rule and one group, else one move per flow that was charged or left since (see `departures.rs`).
+//! Memory: 32 bytes per flow. Nothing is allocated after construction. In a large table what a
+//! packet takes is its wait for memory: [`CpuFairDrop::prefetch`].
 //!
-//! Not implemented: a priority queue for flows below their share (`VPthresh` of the authors' simulator, unused there too).
+//! Not implemented: a priority queue for flows below their share (`VPthresh` of the authors'
+//! simulator, unused there too).
 
 use alloc::vec::Vec;
 
@@ -47,16 +54,18 @@ use crate::units::{Cycles, Thousandths};
 pub struct Poll {
     /// The cycle counter at the fetch. Monotone; the first call sets the start.
     pub now: Cycles,
-    /// Cycles the previous round took from its fetch to its end, idle polls left out: what its packets are charged together.
+    /// Cycles the previous round took from its fetch to its end, idle polls left out: what its
+    /// packets are charged together.
     pub busy: Cycles,
     /// Frames fetched.
     pub polled: u32,
-    /// Frames that still wait in the port's ring after the fetch. A port that cannot tell gives 0 after a burst below the maximum
-    /// and the ring's capacity after a full one.
+    /// Frames that still wait in the port's ring after the fetch. A port that cannot tell gives 0
+    /// after a burst below the maximum and the ring's capacity after a full one.
     pub waiting: u32,
 }
 
-/// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next packet is judged.
+/// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next
+/// packet is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "an admitted packet is charged"]
 pub struct Ticket(pub(super) u32);
@@ -64,8 +73,8 @@ pub struct Ticket(pub(super) u32);
 /// Counters and estimates of a core's dropper.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CpuView {
-    /// Packets judged: those admitted by this dropper, and those refused. What another dropper refused after it is among the
-    /// former but not among `charged`.
+    /// Packets judged: those admitted by this dropper, and those refused. What another dropper
+    /// refused after it is among the former but not among `charged`.
     pub judged: u64,
     /// Packets charged: judged, admitted by all.
     pub charged: u64,
@@ -73,17 +82,21 @@ pub struct CpuView {
     pub refused: u64,
     /// Packets of flows that found no place in the table and were charged to the common entry.
     pub unplaced: u64,
-    /// Flows with a shadow backlog; in tables of more than 65 536 places an estimate with the level rule.
+    /// Flows with a shadow backlog; in tables of more than 65 536 places an estimate with the level
+    /// rule.
     pub backlogged: u32,
-    /// The threshold of a flow of weight 1 in the first group, cycles; `u64::MAX` while nothing is refused.
+    /// The threshold of a flow of weight 1 in the first group, cycles; `u64::MAX` while nothing is
+    /// refused.
     pub threshold: u64,
-    /// The water level: millionths of the core that a flow of weight 1 may use. 0 with another rule than `Level`.
+    /// The water level: millionths of the core that a flow of weight 1 may use. 0 with another rule
+    /// than `Level`.
     pub level: u32,
     /// Busy cycles per cycle that the classes' costs explain, in thousandths: T_busy / S.
     pub scale: u32,
     /// Cost estimate of each class, cycles.
     pub costs: Vec<u64>,
-    /// Measurements that were absurd (no packets, no cycles, more than the largest cost, a counter that ran backwards): left out or clamped.
+    /// Measurements that were absurd (no packets, no cycles, more than the largest cost, a counter
+    /// that ran backwards): left out or clamped.
     pub absurd: u64,
 }
 
@@ -176,8 +189,9 @@ impl CpuFairDrop {
         self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level(_)));
     }
 
-    /// Right after a non-empty fetch: costs are rescaled by what the previous round really took, the shadow is served for the time that
-    /// passed, the threshold follows its rule. Before the first [`judge`](Self::judge).
+    /// Right after a non-empty fetch: costs are rescaled by what the previous round really took,
+    /// the shadow is served for the time that passed, the threshold follows its rule. Before the
+    /// first [`judge`](Self::judge).
     pub fn begin_batch(&mut self, poll: &Poll) {
         let useful = self.rescale(poll.busy.0);
         self.settle();
@@ -186,8 +200,10 @@ impl CpuFairDrop {
             self.absurd += 1;
         }
         let elapsed = poll.now.saturating_sub(last).0.min(1 << 40);
-        // The ring holds less than a burst: the core keeps up, and whatever came is worth its cycles.
-        let overloaded = u64::from(poll.polled) + u64::from(poll.waiting) >= u64::from(self.config.batch);
+        // The ring holds less than a burst: the core keeps up, and whatever came is worth its
+        // cycles.
+        let overloaded =
+            u64::from(poll.polled) + u64::from(poll.waiting) >= u64::from(self.config.batch);
         let weights = self.shadow.weights();
         let mut limit = match self.config.rule {
             Rule::Level(WaterLevel { burst, overhead }) => {
@@ -198,8 +214,9 @@ impl CpuFairDrop {
                 let limit = match weights {
                     0 => u64::MAX,
                     _ => {
-                        (u128::from(elapsed << FRACTION) * u128::from(kappa.0) / 1_000 / u128::from(weights))
-                            as u64
+                        (u128::from(elapsed << FRACTION) * u128::from(kappa.0)
+                            / 1_000
+                            / u128::from(weights)) as u64
                     }
                 };
                 self.shadow.drain(elapsed << FRACTION);
@@ -212,7 +229,8 @@ impl CpuFairDrop {
             Rule::MimdBatch(MimdBatch { down, up, min, max }) => {
                 self.shadow.drain(elapsed << FRACTION);
                 let factor = if poll.polled >= u32::from(self.config.batch) { down } else { up };
-                self.steered = times(self.steered, factor).clamp(min.0 << FRACTION, max.0 << FRACTION);
+                self.steered =
+                    times(self.steered, factor).clamp(min.0 << FRACTION, max.0 << FRACTION);
                 self.steered
             }
             Rule::MimdRing(MimdRing { down, up, high, low, .. }) => {
@@ -222,7 +240,8 @@ impl CpuFairDrop {
                     waiting if 0 < waiting && waiting < low => up,
                     _ => Thousandths(1_000),
                 };
-                self.steered = times(self.steered, factor).clamp(ONE, CpuConfig::MAX_CYCLES.0 << FRACTION);
+                self.steered =
+                    times(self.steered, factor).clamp(ONE, CpuConfig::MAX_CYCLES.0 << FRACTION);
                 self.steered
             }
         };
@@ -232,10 +251,14 @@ impl CpuFairDrop {
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
             group.cap = u64::MAX;
-            // A group's flows are served at its part of the credit: the threshold of a flow follows.
+            // A group's flows are served at its part of the credit: the threshold of a flow
+            // follows.
             group.limit = match (groups, limit) {
                 (1, _) | (_, u64::MAX) => limit,
-                _ => (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64,
+                _ => {
+                    (u128::from(limit) * u128::from(group.weight)
+                        / u128::from(group.weights.max(1))) as u64
+                }
             };
         }
     }
@@ -257,9 +280,10 @@ impl CpuFairDrop {
             below = self.shadow.advance(granted);
         } else {
             for group in 0..self.shadow.groups.len() {
-                below += self
-                    .shadow
-                    .serve(group, granted.saturating_mul(self.shadow.groups[group].weight).min(1 << 56));
+                below += self.shadow.serve(
+                    group,
+                    granted.saturating_mul(self.shadow.groups[group].weight).min(1 << 56),
+                );
             }
         }
         self.level.follow(&Pressure {
@@ -269,7 +293,8 @@ impl CpuFairDrop {
             below: below > 0,
             affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead.0)),
         });
-        // What a flow may save up: its rate for the length of a burst, or for two rounds where those are longer.
+        // What a flow may save up: its rate for the length of a burst, or for two rounds where
+        // those are longer.
         let span = (u128::from(burst) * u128::from(self.config.clock) / 1_000_000_000) as u64;
         let span = span.max(2 * elapsed);
         let limit = ((u128::from(self.level.level()) * u128::from(span)) >> (32 - FRACTION)) as u64;
@@ -277,10 +302,14 @@ impl CpuFairDrop {
         for group in &mut self.shadow.groups {
             let due = match groups {
                 1 => limit,
-                _ => (u128::from(limit) * u128::from(group.weight) / u128::from(group.weights.max(1))) as u64,
+                _ => {
+                    (u128::from(limit) * u128::from(group.weight)
+                        / u128::from(group.weights.max(1))) as u64
+                }
             };
-            // What a flow took while nothing was refused is not held against it later; but for a while it is, or near capacity, where
-            // rounds that refuse and rounds that do not take turns, some flows would always come in the latter.
+            // What a flow took while nothing was refused is not held against it later; but for a
+            // while it is, or near capacity, where rounds that refuse and rounds that do not take
+            // turns, some flows would always come in the latter.
             group.cap = FORGIVEN.saturating_mul(due);
             group.limit = if overloaded { due } else { u64::MAX };
         }
@@ -291,11 +320,13 @@ impl CpuFairDrop {
         let classes = self.config.costs.len();
         let costs = &mut self.costs[..classes];
         let explained: u64 =
-            costs.iter().map(|cost| cost.learnt * u64::from(cost.admitted)).sum::<u64>() >> COST_FRACTION;
+            costs.iter().map(|cost| cost.learnt * u64::from(cost.admitted)).sum::<u64>()
+                >> COST_FRACTION;
         let mut useful = 0;
         if explained > 0 && busy > 0 {
             let busy = busy.min(1 << 40);
-            // Twice too dear to four times too cheap: beyond that the counter was wrong or the worker was not running.
+            // Twice too dear to four times too cheap: beyond that the counter was wrong or the
+            // worker was not running.
             let scale = (busy * ONE / explained).clamp(ONE / 2, ONE * 4);
             self.scale = match self.config.rule {
                 Rule::Level(_) | Rule::Kappa(_) => self.scale - self.scale / 8 + scale / 8,
@@ -326,15 +357,16 @@ impl CpuFairDrop {
         }
     }
 
-    /// Reads what [`judge`](Self::judge) will read of a flow. Called as soon as a packet's hash is known, for all packets of a burst if possible, the
-    /// reads wait for memory together and while other work is done.
+    /// Reads what [`judge`](Self::judge) will read of a flow. Called as soon as a packet's hash is
+    /// known, for all packets of a burst if possible, the reads wait for memory together and while
+    /// other work is done.
     #[inline]
     pub fn prefetch(&self, flow_hash: u64) {
         self.shadow.table.prefetch(flow_hash);
     }
 
-    /// Whether a packet of this flow is within its share. Charges nothing: a packet that is admitted by all must be charged before the
-    /// next one is judged.
+    /// Whether a packet of this flow is within its share. Charges nothing: a packet that is
+    /// admitted by all must be charged before the next one is judged.
     ///
     /// # Errors
     /// [`Reason::FairdropCpu`]: refuse it.
@@ -361,8 +393,8 @@ impl CpuFairDrop {
         cost * u64::from(flow.pending) / u64::from(self.shadow.share(index).weight)
     }
 
-    /// The packet is admitted by all: its flow pays for the class of processing that it really takes. Classes that are not configured
-    /// count as the first.
+    /// The packet is admitted by all: its flow pays for the class of processing that it really
+    /// takes. Classes that are not configured count as the first.
     #[inline]
     pub fn charge(&mut self, ticket: Ticket, class: ProcessingClass) {
         let class = if usize::from(class.0) < self.config.costs.len() { class.0 } else { 0 };
@@ -394,14 +426,20 @@ impl CpuFairDrop {
     /// # Errors
     /// [`Reason::FairdropCpu`]: refuse it.
     #[inline]
-    pub fn admit(&mut self, flow_hash: u64, share: ShareId, class: ProcessingClass) -> Result<(), Reason> {
+    pub fn admit(
+        &mut self,
+        flow_hash: u64,
+        share: ShareId,
+        class: ProcessingClass,
+    ) -> Result<(), Reason> {
         let ticket = self.judge(flow_hash, share)?;
         self.charge(ticket, class);
         Ok(())
     }
 
-    /// `packets` of `class` took `cycles` together, in the stages that depend on the class: what the class's cost is learnt from (gain 1/16, the first
-    /// measurement counts whole). Once per class and round, or for a sample of rounds.
+    /// `packets` of `class` took `cycles` together, in the stages that depend on the class: what
+    /// the class's cost is learnt from (gain 1/16, the first measurement counts whole). Once per
+    /// class and round, or for a sample of rounds.
     pub fn measured(&mut self, class: ProcessingClass, packets: u32, cycles: Cycles) {
         let Some(cost) = self.costs[..self.config.costs.len()].get_mut(usize::from(class.0)) else {
             self.absurd += 1;
@@ -458,7 +496,8 @@ impl CpuFairDrop {
         let limit = self.shadow.groups[0].limit;
         CpuView {
             judged: self.judged,
-            charged: self.charged + self.costs.iter().map(|cost| u64::from(cost.admitted)).sum::<u64>(),
+            charged: self.charged
+                + self.costs.iter().map(|cost| u64::from(cost.admitted)).sum::<u64>(),
             refused: self.refused,
             unplaced: self.shadow.table.unplaced,
             backlogged: self.shadow.backlogged(),
@@ -468,7 +507,10 @@ impl CpuFairDrop {
                 _ => 0,
             },
             scale: ((self.scale * 1_000) >> 16) as u32,
-            costs: self.costs[..self.config.costs.len()].iter().map(|c| c.learnt >> COST_FRACTION).collect(),
+            costs: self.costs[..self.config.costs.len()]
+                .iter()
+                .map(|c| c.learnt >> COST_FRACTION)
+                .collect(),
             absurd: self.absurd,
         }
     }

@@ -4,12 +4,15 @@
 const ONE: u64 = 1 << 32;
 /// Below this nobody could send anything.
 const LOWEST: u64 = 1 << 8;
-/// A round raises the level by level >> UP or lowers it by level >> DOWN. While the ring overflows and the level must fall, steps double every
-/// [`PATIENCE`] rounds up to level >> FASTEST. Rising is never urgent: with a level that is too low the ring runs empty, and then nothing is
-/// refused at all.
+/// A round raises the level by level >> UP or lowers it by level >> DOWN. While the ring overflows
+/// and the level must fall, steps double every [`PATIENCE`] rounds up to level >> FASTEST. Rising
+/// is never urgent: with a level that is too low the ring runs empty, and then nothing is refused
+/// at all.
 ///
-/// In a full ring the level rises by level >> WARY only, as long as someone was below it in the last [`RECENT`] rounds: so one flow of a thousand
-/// that is below it, and shows so in every twentieth round, is enough to hold it; and once nobody is, the level does not take seconds to recover.
+/// In a full ring the level rises by level >> WARY only, as long as someone was below it in the
+/// last [`RECENT`] rounds: so one flow of a thousand that is below it, and shows so in every
+/// twentieth round, is enough to hold it; and once nobody is, the level does not take seconds to
+/// recover.
 const UP: u32 = 10;
 const WARY: u32 = 12;
 const RECENT: u32 = 160;
@@ -26,8 +29,8 @@ pub(super) struct Pressure {
     pub(super) ring: u32,
     /// The ring held a burst at least.
     pub(super) overloaded: bool,
-    /// Some flow's shadow queue was found empty: it is below the level. (A limited flow empties now and then by chance, the more rarely the more
-    /// it may save up.)
+    /// Some flow's shadow queue was found empty: it is below the level. (A limited flow empties now
+    /// and then by chance, the more rarely the more it may save up.)
     pub(super) below: bool,
     /// Fetching and refusing take no larger part of the core than is allowed.
     pub(super) affordable: bool,
@@ -53,10 +56,12 @@ impl Level {
         self.level
     }
 
-    /// The rate at which flows are served in this round: the level, a quarter more with an empty ring and a quarter less with a full one; and an
-    /// eighth less if some flow was below the level in the last round, an eighth more if not. This answers at once, while the level itself moves
-    /// slowly: without the first the ring, itself an integrator, would swing; without the second the shadow queue of a flow whose share is
-    /// just about what it offers would, and the level with it.
+    /// The rate at which flows are served in this round: the level, a quarter more with an empty
+    /// ring and a quarter less with a full one; and an eighth less if some flow was below the level
+    /// in the last round, an eighth more if not. This answers at once, while the level itself moves
+    /// slowly: without the first the ring, itself an integrator, would swing; without the second
+    /// the shadow queue of a flow whose share is just about what it offers would, and the level
+    /// with it.
     pub(super) fn rate(&self, waiting: u32, ring: u32) -> u64 {
         let (waiting, ring) = (u64::from(waiting.min(ring)), u64::from(ring));
         let rate = self.level / 4 * (5 * ring - 2 * waiting) / ring;

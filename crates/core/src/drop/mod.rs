@@ -1,9 +1,10 @@
 //! FairDrop: fair shares of a core's cycles and of a link's bits, by refusing packets early.
 //!
-//! A dropper beside a plain FIFO: a *shadow system* receives the packets that the real one receives and serves them as an ideal fair
-//! fluid would. A packet that would exceed its flow's share there is refused here, before it costs anything. One shadow counts cycles
-//! of one worker's core ([`CpuFairDrop`]), one counts bits of one outgoing link ([`BandwidthFairDrop`]); a packet must be admitted by
-//! both, and is charged to both only then.
+//! A dropper beside a plain FIFO: a *shadow system* receives the packets that the real one receives
+//! and serves them as an ideal fair fluid would. A packet that would exceed its flow's share there
+//! is refused here, before it costs anything. One shadow counts cycles of one worker's core
+//! ([`CpuFairDrop`]), one counts bits of one outgoing link ([`BandwidthFairDrop`]); a packet must
+//! be admitted by both, and is charged to both only then.
 //!
 //! ```text
 //! burst ─ begin_batch ─ parse ─ cpu.judge ─ route ─ link.judge ─ both admit: cpu.charge, link.charge ─ service ─ schedule
@@ -30,8 +31,8 @@ mod together;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{
-    BandwidthConfig, CpuConfig, FairDropConfig, Fixed, FlowTableConfig, Groups, Kappa, MimdBatch, MimdRing,
-    ProcessingClass, Rule, Share, ShareId, WaterLevel,
+    BandwidthConfig, CpuConfig, FairDropConfig, Fixed, FlowTableConfig, Groups, Kappa, MimdBatch,
+    MimdRing, ProcessingClass, Rule, Share, ShareId, WaterLevel,
 };
 pub use fairdrop::{CpuFairDrop, CpuView, Poll, Ticket};
 pub use shadow::FlowView;

@@ -1,13 +1,17 @@
-//! The shadow system: a fluid that serves every backlogged flow at once, by weight (head-of-line processor sharing).
+//! The shadow system: a fluid that serves every backlogged flow at once, by weight (head-of-line
+//! processor sharing).
 //!
-//! Sources: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by fair packet dropping" (IFIP Networking
-//! 2018; demo paper 2018). Virtual time: Parekh and Gallager, 1993.
+//! Sources: Addanki, Linguaglossa, Roberts, Rossi, "Controlling software router resource sharing by
+//! fair packet dropping" (IFIP Networking 2018; demo paper 2018). Virtual time: Parekh and
+//! Gallager, 1993.
 //!
-//! The published code drains `credit` units of work by walking all backlogged flows, each loses its share, what emptied flows left over is
-//! walked over again. Here nobody is walked. Virtual time `v` of a group is the work that a flow of weight 1, backlogged all the time, would
-//! have been served: a credit of `c` moves it by `c / W`, W the weights of the backlogged flows. A flow that got work `x` at `v` is through
-//! at `v + x / w`, whatever others do, so flows leave in the order of these instants, and between two of them `W` does not change. `tests/`
-//! prove it equal to the walk.
+//! The published code drains `credit` units of work by walking all backlogged flows, each loses its
+//! share, what emptied flows left over is walked over again. Here nobody is walked. Virtual time
+//! `v` of a group is the work that a flow of weight 1, backlogged all the time, would have been
+//! served: a credit of `c` moves it by `c / W`, W the weights of the backlogged flows. A flow that
+//! got work `x` at `v` is through at `v + x / w`, whatever others do, so flows leave in the order
+//! of these instants, and between two of them `W` does not change. `tests/` prove it equal to the
+//! walk.
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
@@ -17,25 +21,31 @@
 //! | W_g | `Group::weight` | - |
 //! | credit | argument of [`Shadow::drain`] | work |
 //!
-//! Numbers: work is Q48.16 in `u64` (2^-16 of a cycle or bit); virtual time is work per unit of weight in the same layout and wraps. What a
-//! division leaves over is kept for the next drain, so nothing is lost but what an emptied group cannot use.
+//! Numbers: work is Q48.16 in `u64` (2^-16 of a cycle or bit); virtual time is work per unit of
+//! weight in the same layout and wraps. What a division leaves over is kept for the next drain, so
+//! nothing is lost but what an emptied group cannot use.
 //!
 //! ```text
 //!   63                        16 15          0
 //!   |  whole cycles or bits     |  fraction  |
 //! ```
 //!
-//! Two levels: groups share by their weights, flows within their group. A group's share does not depend on how it is used inside, so
-//! groups are served first, by their total backlogs, and each group then drains what it got. (The published two-level walk hands what an emptied
-//! flow left over to all groups, its own included; here it stays in the group as long as the group has backlog, as in hierarchical GPS.)
+//! Two levels: groups share by their weights, flows within their group. A group's share does not
+//! depend on how it is used inside, so groups are served first, by their total backlogs, and each
+//! group then drains what it got. (The published two-level walk hands what an emptied flow left
+//! over to all groups, its own included; here it stays in the group as long as the group has
+//! backlog, as in hierarchical GPS.)
 //!
-//! **A given clock.** Where somebody else says how fast the clock goes (the level rule, without groups), nobody has to know who is backlogged:
-//! a flow's queue is `finish - clock` when its next packet comes, and 0 if that is negative. Then flows are in no queue, nothing is done
-//! for a flow that leaves, and a packet costs a comparison and an addition. What is left to do is that finish times of silent flows
-//! must not be overtaken by a clock that wraps: every 2^61 / N of the clock one of the N places is refreshed.
+//! **A given clock.** Where somebody else says how fast the clock goes (the level rule, without
+//! groups), nobody has to know who is backlogged: a flow's queue is `finish - clock` when its next
+//! packet comes, and 0 if that is negative. Then flows are in no queue, nothing is done for a flow
+//! that leaves, and a packet costs a comparison and an addition. What is left to do is that finish
+//! times of silent flows must not be overtaken by a clock that wraps: every 2^61 / N of the clock
+//! one of the N places is refreshed.
 //!
-//! Complexity: charging a packet O(1), without a division; a drain costs one division per flow that leaves, whatever the number of flows; with G
-//! groups O(G^2) at worst besides; advancing a given clock costs nothing per flow.
+//! Complexity: charging a packet O(1), without a division; a drain costs one division per flow that
+//! leaves, whatever the number of flows; with G groups O(G^2) at worst besides; advancing a given
+//! clock costs nothing per flow.
 
 use alloc::vec::Vec;
 
@@ -134,7 +144,8 @@ pub(super) struct Looked {
 /// What a flow is due, ready for use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// 2^63 / weight, rounded up: `(work * reciprocal) >> 63` is `work / weight` exactly for all work up to 2^52.
+    /// 2^63 / weight, rounded up: `(work * reciprocal) >> 63` is `work / weight` exactly for all
+    /// work up to 2^52.
     reciprocal: u64,
     pub(super) weight: u16,
     pub(super) group: u8,
@@ -277,7 +288,8 @@ impl Shadow {
         u64::try_from(self.work() >> FRACTION).unwrap_or(u64::MAX)
     }
 
-    /// How many flows are backlogged; where the clock is given and the table is large, projected from a part of it.
+    /// How many flows are backlogged; where the clock is given and the table is large, projected
+    /// from a part of it.
     pub(super) fn backlogged(&self) -> u32 {
         if !self.given {
             return self.groups.iter().map(|group| group.count).sum();
@@ -309,7 +321,8 @@ impl Shadow {
         })
     }
 
-    /// Other weights for the same groups: every flow keeps its backlog. Walks the table: for changes of configuration.
+    /// Other weights for the same groups: every flow keeps its backlog. Walks the table: for
+    /// changes of configuration.
     ///
     /// # Errors
     /// The number of groups would change.
@@ -320,8 +333,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Whether the clock is given from now on; where there are several groups it never is. Every flow keeps its backlog. Walks the table if
-    /// that changes.
+    /// Whether the clock is given from now on; where there are several groups it never is. Every
+    /// flow keeps its backlog. Walks the table if that changes.
     pub(super) fn give_clock(&mut self, config: &FlowTableConfig, given: bool) {
         let given = given && self.groups.len() == 1;
         if given != self.given {
@@ -330,8 +343,10 @@ impl Shadow {
     }
 
     fn rebuild(&mut self, config: &FlowTableConfig, given: bool) {
-        let backlogs: Vec<u64> = (0..self.table.flows.len()).map(|i| self.ahead_work(i as u32)).collect();
-        let limits: Vec<(u64, u64)> = self.groups.iter().map(|group| (group.limit, group.cap)).collect();
+        let backlogs: Vec<u64> =
+            (0..self.table.flows.len()).map(|i| self.ahead_work(i as u32)).collect();
+        let limits: Vec<(u64, u64)> =
+            self.groups.iter().map(|group| (group.limit, group.cap)).collect();
         for (group, weight) in self.groups.iter_mut().zip(&config.groups) {
             *group = Group::new(*weight);
         }
@@ -362,9 +377,11 @@ impl Shadow {
         if self.groups.len() == 1 {
             return self.serve(0, credit);
         }
-        // The same fluid one level up, by walking: groups are few, and how many are backlogged is all that counts.
-        let mut active =
-            (0..self.groups.len()).filter(|g| self.groups[*g].count > 0).fold(0u64, |set, g| set | 1 << g);
+        // The same fluid one level up, by walking: groups are few, and how many are backlogged is
+        // all that counts.
+        let mut active = (0..self.groups.len())
+            .filter(|g| self.groups[*g].count > 0)
+            .fold(0u64, |set, g| set | 1 << g);
         let mut left = credit + self.rest;
         let mut emptied = 0;
         loop {
@@ -386,7 +403,9 @@ impl Shadow {
             if active == before {
                 self.rest = left - share * weights;
                 return emptied
-                    + bits(active).map(|g| self.serve(g, share * self.groups[g].weight)).sum::<u32>();
+                    + bits(active)
+                        .map(|g| self.serve(g, share * self.groups[g].weight))
+                        .sum::<u32>();
             }
         }
     }
@@ -420,8 +439,8 @@ impl Shadow {
         emptied
     }
 
-    /// Moves the given clock by `by`: every flow is served at the same rate. How many flows got work since the last call that had none: they
-    /// are below that rate.
+    /// Moves the given clock by `by`: every flow is served at the same rate. How many flows got
+    /// work since the last call that had none: they are below that rate.
     pub(super) fn advance(&mut self, by: u64) -> u32 {
         let by = by.min(MAX_CREDIT);
         let clock = self.groups[0].clock.wrapping_add(by);

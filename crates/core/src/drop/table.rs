@@ -1,16 +1,19 @@
 //! The flows a dropper knows: a table of fixed size, two sets of four places for every flow.
 //!
-//! Not the general [`flow_table`](crate::flow_table): a dropper sees every packet that arrives, so what it keeps per flow must fit into half a
-//! cache line together with everything that finds it. Here an entry *is* the state: 32 bytes, no key besides 32 bits of the seeded hash (two
-//! flows of one set that agree in them share one share: one pair in 2^32), no list of free places, and the link of the departure queue in it.
+//! Not the general [`flow_table`](crate::flow_table): a dropper sees every packet that arrives, so
+//! what it keeps per flow must fit into half a cache line together with everything that finds it.
+//! Here an entry *is* the state: 32 bytes, no key besides 32 bits of the seeded hash (two flows of
+//! one set that agree in them share one share: one pair in 2^32), no list of free places, and the
+//! link of the departure queue in it.
 //!
 //! ```text
 //!  0       8        16   20   24      28      30    31   32
 //!  | finish | charged | tag | next | refused | pending | share | class |
 //! ```
 //!
-//! With two sets to choose from, 95 % of the places fill before a flow finds none. A new flow takes an empty place or that of a flow without
-//! shadow backlog; never that of a backlogged one. If there is none, it is charged to one common entry, the last.
+//! With two sets to choose from, 95 % of the places fill before a flow finds none. A new flow takes
+//! an empty place or that of a flow without shadow backlog; never that of a backlogged one. If
+//! there is none, it is charged to one common entry, the last.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,8 +24,9 @@ pub(super) const IDLE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(super) struct Flow {
-    /// Virtual time at which its shadow queue is empty; Q48.16 units of work per unit of weight, wrapping. Stale while idle, unless the
-    /// shadow's clock is given: then it lies within 2^62 of the clock always.
+    /// Virtual time at which its shadow queue is empty; Q48.16 units of work per unit of weight,
+    /// wrapping. Stale while idle, unless the shadow's clock is given: then it lies within 2^62 of
+    /// the clock always.
     pub(super) finish: u64,
     /// Units of work charged since it entered.
     pub(super) charged: u64,
@@ -43,8 +47,16 @@ pub(super) struct Flow {
 const _: () = assert!(size_of::<Flow>() == 32);
 
 impl Flow {
-    const NOBODY: Self =
-        Self { finish: 0, charged: 0, tag: 0, next: IDLE, refused: 0, pending: 0, share: 0, class: 0 };
+    const NOBODY: Self = Self {
+        finish: 0,
+        charged: 0,
+        tag: 0,
+        next: IDLE,
+        refused: 0,
+        pending: 0,
+        share: 0,
+        class: 0,
+    };
 
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
@@ -67,7 +79,12 @@ impl Table {
     /// Room for `flows` flows, rounded up to a power of two, and the common entry.
     pub(super) fn new(flows: u32) -> Self {
         let places = (flows as usize).next_power_of_two();
-        Self { flows: vec![Flow::NOBODY; places + 1], mask: places / WAYS - 1, victim: 0, unplaced: 0 }
+        Self {
+            flows: vec![Flow::NOBODY; places + 1],
+            mask: places / WAYS - 1,
+            victim: 0,
+            unplaced: 0,
+        }
     }
 
     fn common(&self) -> u32 {
@@ -86,8 +103,10 @@ impl Table {
     fn search(&self, set: usize, tag: u32) -> Option<u32> {
         let ways = &self.flows[set..set + WAYS];
         // Without branches: which of four it is, nobody can predict.
-        let found =
-            ways.iter().enumerate().fold(0, |found, (way, flow)| found | u32::from(flow.tag == tag) << way);
+        let found = ways
+            .iter()
+            .enumerate()
+            .fold(0, |found, (way, flow)| found | u32::from(flow.tag == tag) << way);
         (found != 0).then(|| set as u32 + found.trailing_zeros())
     }
 
@@ -100,9 +119,15 @@ impl Table {
         core::hint::black_box(self.flows[set + WAYS / 2].tag);
     }
 
-    /// The place of a flow; it gets one if it has none. Not that of a flow that is `backlogged`; `fresh` is the finish time of one that never was.
+    /// The place of a flow; it gets one if it has none. Not that of a flow that is `backlogged`;
+    /// `fresh` is the finish time of one that never was.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64, fresh: u64, backlogged: impl Fn(&Flow) -> bool) -> u32 {
+    pub(super) fn find(
+        &mut self,
+        hash: u64,
+        fresh: u64,
+        backlogged: impl Fn(&Flow) -> bool,
+    ) -> u32 {
         let (tag, first, second) = self.places(hash);
         if let Some(index) = self.search(first, tag) {
             return index;
@@ -125,7 +150,9 @@ impl Table {
         let turn = self.victim;
         let place = |accept: &dyn Fn(&Flow) -> bool| {
             sets.into_iter().find_map(|set| {
-                (0..WAYS).map(|way| set + (way + turn) % WAYS).find(|index| accept(&self.flows[*index]))
+                (0..WAYS)
+                    .map(|way| set + (way + turn) % WAYS)
+                    .find(|index| accept(&self.flows[*index]))
             })
         };
         let found = place(&|flow| flow.tag == 0).or_else(|| place(&|flow| !backlogged(flow)));

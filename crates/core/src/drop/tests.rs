@@ -1,4 +1,5 @@
-//! The shadow against the literal walk of the published code, and against hierarchical processor sharing event by event.
+//! The shadow against the literal walk of the published code, and against hierarchical processor
+//! sharing event by event.
 
 use proptest::prelude::*;
 
@@ -7,11 +8,13 @@ use super::shadow::{FRACTION, Shadow};
 
 const UNIT: u64 = 1 << FRACTION;
 
-/// The published drain: walk all backlogged flows, each loses its part; what emptied flows left over is walked over again.
+/// The published drain: walk all backlogged flows, each loses its part; what emptied flows left
+/// over is walked over again.
 fn walk(queues: &mut [f64], weights: &[f64], credit: f64) {
     let mut credit = credit;
     loop {
-        let total: f64 = queues.iter().zip(weights).filter(|(q, _)| **q > 0.0).map(|(_, w)| w).sum();
+        let total: f64 =
+            queues.iter().zip(weights).filter(|(q, _)| **q > 0.0).map(|(_, w)| w).sum();
         if total == 0.0 || credit <= 0.0 {
             return;
         }
@@ -41,8 +44,10 @@ fn hierarchy(queues: &mut [f64], shares: &[Share], groups: &[u16], mut credit: f
             (0..queues.len()).filter(busy).filter(move |f| usize::from(shares[*f].group) == group)
         };
         let weight = |group: usize| of(group).map(|f| f64::from(shares[f].weight)).sum::<f64>();
-        let all: f64 =
-            (0..groups.len()).filter(|g| of(*g).next().is_some()).map(|g| f64::from(groups[g])).sum();
+        let all: f64 = (0..groups.len())
+            .filter(|g| of(*g).next().is_some())
+            .map(|g| f64::from(groups[g]))
+            .sum();
         if all == 0.0 {
             return;
         }
@@ -50,8 +55,10 @@ fn hierarchy(queues: &mut [f64], shares: &[Share], groups: &[u16], mut credit: f
             let group = usize::from(shares[flow].group);
             f64::from(groups[group]) / all * f64::from(shares[flow].weight) / weight(group)
         };
-        let rates: Vec<f64> = (0..queues.len()).map(|f| if busy(&f) { rate(f) } else { 0.0 }).collect();
-        let first = (0..queues.len()).filter(busy).map(|f| queues[f] / rates[f]).fold(credit, f64::min);
+        let rates: Vec<f64> =
+            (0..queues.len()).map(|f| if busy(&f) { rate(f) } else { 0.0 }).collect();
+        let first =
+            (0..queues.len()).filter(busy).map(|f| queues[f] / rates[f]).fold(credit, f64::min);
         for (queue, rate) in queues.iter_mut().zip(&rates) {
             *queue = (*queue - rate * first).max(0.0);
             *queue = if *queue < 1e-9 { 0.0 } else { *queue };
@@ -83,7 +90,8 @@ fn the_worked_example_of_the_published_drain() {
         shadow.charge(index, work * UNIT);
     }
     assert_eq!(shadow.drain(6 * UNIT), 1);
-    let left: Vec<u64> = (0..3).map(|f| shadow.look(hash(f), ShareId(f as u8)).ahead * 2 / UNIT).collect();
+    let left: Vec<u64> =
+        (0..3).map(|f| shadow.look(hash(f), ShareId(f as u8)).ahead * 2 / UNIT).collect();
     assert_eq!(left, [5, 0, 1]);
     assert_eq!((shadow.work(), shadow.backlogged()), (u128::from(3 * UNIT), 2));
     let mut walked = [5.0, 1.0, 3.0];
@@ -131,8 +139,10 @@ proptest! {
             }
             for (flow, queue) in queues.iter().enumerate() {
                 let index = place(&mut shadow, flow);
-                let have = shadow.look(hash(flow), ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
-                prop_assert!((have - queue).abs() < 0.05, "flow {flow} at {index}: {have} instead of {queue}");
+                let have = shadow.look(hash(flow),
+                    ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
+                prop_assert!((have - queue).abs() < 0.05, "flow {flow} at {index}: {have} instead \
+                                                           of {queue}");
             }
             let all: f64 = queues.iter().sum();
             prop_assert!((shadow.work() as f64 / UNIT as f64 - all).abs() < 0.5);
@@ -146,7 +156,8 @@ proptest! {
         rows in prop::collection::vec((1u16..9, 0u8..3), 12),
         groups in prop::collection::vec(1u16..9, 3),
     ) {
-        let shares: Vec<Share> = rows.into_iter().map(|(weight, group)| Share { weight, group }).collect();
+        let shares: Vec<Share> = rows.into_iter().map(|(weight, group)| Share { weight, group })
+            .collect();
         let mut shadow = Shadow::new(&table(shares.clone(), groups.clone()));
         let mut queues = vec![0.0; 12];
         for step in steps {
@@ -169,10 +180,11 @@ proptest! {
         }
     }
 
-    /// A given clock: every flow loses the same of its queue, whoever else has one; who gets work with none is counted. Queues survive when the
-    /// clock is given, and when it no longer is.
+    /// A given clock: every flow loses the same of its queue, whoever else has one; who gets work
+    /// with none is counted. Queues survive when the clock is given, and when it no longer is.
     #[test]
-    fn a_given_clock_serves_all_alike(steps in steps(16), weights in prop::collection::vec(1u16..1_001, 16)) {
+    fn a_given_clock_serves_all_alike(steps in steps(16),
+        weights in prop::collection::vec(1u16..1_001, 16)) {
         let shares = weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
         let config = table(shares, vec![1]);
         let mut shadow = Shadow::new(&config);
@@ -195,7 +207,8 @@ proptest! {
             }
             if number % 60 == 59 {
                 shadow.give_clock(&config, false);
-                prop_assert_eq!(shadow.backlogged() as usize, queues.iter().filter(|q| **q > 5e-4).count());
+                prop_assert_eq!(shadow.backlogged() as usize,
+                    queues.iter().filter(|q| **q > 5e-4).count());
                 shadow.give_clock(&config, true);
                 shadow.advance(0);
                 started = 0;
@@ -229,12 +242,14 @@ proptest! {
             }
             if number % 50 == 49 {
                 let heavier: Vec<u16> = (0..8).map(|flow| 1 + (flow + number as u16) % 5).collect();
-                let shares = heavier.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
+                let shares = heavier.iter().map(|weight| Share { weight: *weight, group: 0 })
+                    .collect();
                 prop_assert!(shadow.reweigh(&table(shares, vec![3])).is_ok());
                 weights = heavier.into_iter().map(f64::from).collect();
             }
             for (flow, queue) in queues.iter().enumerate() {
-                let have = shadow.look(hash(flow), ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
+                let have = shadow.look(hash(flow),
+                    ShareId(flow as u8)).ahead as f64 * weights[flow] / UNIT as f64;
                 prop_assert!((have - queue).abs() < 0.05, "flow {flow}: {have} instead of {queue}");
             }
         }
@@ -278,7 +293,8 @@ fn a_full_table_keeps_backlogged_flows_and_counts_the_others() {
 #[test]
 fn most_places_fill_before_a_flow_finds_none() {
     let equal = vec![Share { weight: 1, group: 0 }];
-    let mut shadow = Shadow::new(&FlowTableConfig { flows: 131_072, shares: equal, groups: vec![1] });
+    let mut shadow =
+        Shadow::new(&FlowTableConfig { flows: 131_072, shares: equal, groups: vec![1] });
     for flow in 0..115_000 {
         let index = shadow.look(hash(flow), ShareId(0)).index;
         shadow.charge(index, UNIT);

@@ -1,14 +1,17 @@
-//! Where entries are by their hashes: a line of the cache that tells twelve places by a byte of the hash each.
+//! Where entries are by their hashes: a line of the cache that tells twelve places by a byte of the
+//! hash each.
 //!
-//! A chain has to be walked: half of the look-ups in a full table read a place that is not the one looked for, which costs
-//! a wait for memory and a branch that nobody can predict. Here, of a hundred look-ups that find something, ninety-seven or more look at one place,
-//! and that one can be read ahead. The index is about speed alone: what it does not tell, the chains do.
+//! A chain has to be walked: half of the look-ups in a full table read a place that is not the one
+//! looked for, which costs a wait for memory and a branch that nobody can predict. Here, of a
+//! hundred look-ups that find something, ninety-seven or more look at one place, and that one can
+//! be read ahead. The index is about speed alone: what it does not tell, the chains do.
 
 use alloc::vec::Vec;
 
 /// Places that a group tells.
 const PLACES: u32 = 12;
-/// Buckets per group: as many as there are entries on average when the table is full, so that few groups overflow.
+/// Buckets per group: as many as there are entries on average when the table is full, so that few
+/// groups overflow.
 const BUCKETS: u32 = 6;
 
 /// Bytes of which each is one, as a number.
@@ -18,15 +21,16 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 #[repr(C, align(64))]
 struct Group {
     places: [u32; PLACES as usize],
-    /// A byte of each place's hash, the first in the lowest bits; 0: there is none. Those of the first eight, and of the others.
+    /// A byte of each place's hash, the first in the lowest bits; 0: there is none. Those of the
+    /// first eight, and of the others.
     tags: u64,
     more_tags: u32,
     /// Entries of the group's buckets that it does not tell.
     missing: u32,
 }
 
-/// The places of a group that have a tag, and a few that have not, the first of which has: a bit for each in a byte, the last four in the
-/// bytes of the first.
+/// The places of a group that have a tag, and a few that have not, the first of which has: a bit
+/// for each in a byte, the last four in the bytes of the first.
 #[derive(Clone, Copy)]
 struct Matches(u64);
 
@@ -49,7 +53,8 @@ impl Group {
         // A byte that is zero loses its highest bit to the subtraction; so may those above it.
         let zeros = |word: u64| word.wrapping_sub(ONES) & !word & ONES << 7;
         let pattern = ONES * u64::from(tag);
-        let (first, last) = (self.tags ^ pattern, (u64::from(self.more_tags) ^ pattern) | 0xffff_ffff << 32);
+        let (first, last) =
+            (self.tags ^ pattern, (u64::from(self.more_tags) ^ pattern) | 0xffff_ffff << 32);
         Matches(zeros(first) >> 7 | zeros(last) >> 6)
     }
 

@@ -11,8 +11,8 @@ words! {
         #[default]
         AnySlot = "any",
         /// All slots become free together, when the last packet of the ring has left the wire. So a
-        /// ring that was filled is not filled again until all of it has been sent: what network cards
-        /// of the 1990s did that interrupt once per batch.
+        /// ring that was filled is not filled again until all of it has been sent: what network
+        /// cards of the 1990s did that interrupt once per batch.
         WholeRing = "whole",
         /// As `whole`, and packets that arrive during a refill wait until it is over, as behind the
         /// masked interrupts of FreeBSD 2.2; matters with a `dequeue_time`.
@@ -21,9 +21,10 @@ words! {
 }
 
 settings! {
-    /// What is in the ring is out of the scheduler's hands: a ring that is large against the queues,
-    /// refilled as a whole, keeps any work-conserving discipline from telling classes apart. With two
-    /// slots the wire never waits for the scheduler, and almost nothing is out of its hands.
+    /// What is in the ring is out of the scheduler's hands: a ring that is large against the
+    /// queues, refilled as a whole, keeps any work-conserving discipline from telling classes
+    /// apart. With two slots the wire never waits for the scheduler, and almost nothing is out of
+    /// its hands.
     #[derive(Copy, Eq)]
     pub struct RingConfig: "ring = { … }" {
         /// How many packets it holds, the one on the wire included.
@@ -37,8 +38,8 @@ settings! {
     /// What a link is told to be.
     #[derive(Copy, Eq)]
     pub struct LinkConfig: "" {
-        /// The rate of the wire, with everything that Ethernet adds to a packet (38 bytes). Set it a
-        /// little below the real wire's, or queues build up behind the router, out of its hands.
+        /// The rate of the wire, with everything that Ethernet adds to a packet (38 bytes). Set it
+        /// a little below the real wire's, or queues build up behind the router, out of its hands.
         live rate: Option<BitRate> = None, in LinkConfig::MIN_RATE.0..=LinkConfig::MAX_RATE.0,
             absent "unpaced: as fast as the port takes frames, and the ring is not used";
         /// The transmit ring between scheduler and wire. Used on links with a rate.

@@ -83,7 +83,13 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.run(now, sink);
     }
 
-    pub(super) fn lose(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
+    pub(super) fn lose(
+        &mut self,
+        now: Nanos,
+        packet: P,
+        reason: Reason,
+        sink: &mut impl LinkSink<P>,
+    ) {
         self.qostat.lost(&packet, reason);
         sink.dropped(now, packet, reason);
     }

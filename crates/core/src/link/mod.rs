@@ -5,30 +5,34 @@
 //!                 └──────────── drops ─────────────────────────────────────────────▶ LinkSink::dropped
 //! ```
 //!
-//! The ring is a parameter because it decides whether a scheduler can differentiate at all: whatever is in the ring is out
-//! of the scheduler's hands, and a ring that is refilled as a whole empties short queues in bursts ("How Unfair can
-//! Weighted Fair Queuing be?"). The wire behind it is paced; a shaper in front of it would keep the ring empty and hide that.
+//! The ring is a parameter because it decides whether a scheduler can differentiate at all:
+//! whatever is in the ring is out of the scheduler's hands, and a ring that is refilled as a whole
+//! empties short queues in bursts ("How Unfair can Weighted Fair Queuing be?"). The wire behind it
+//! is paced; a shaper in front of it would keep the ring empty and hide that.
 //!
-//! **Events.** The link is a machine of events in virtual time: a packet's last bit leaves the wire; the scheduler is
-//! called; a time comes that the scheduler or the shaper waits for. Each has its own instant. [`Link::advance`] lets
-//! everything due happen in the order of time, each with its own `now`. A call that comes late loses neither time on the wire nor
-//! the order of events; only arrivals take effect at the time of the call. At the same instant a completion comes first, then
-//! what waits for a time, then an arrival.
+//! **Events.** The link is a machine of events in virtual time: a packet's last bit leaves the
+//! wire; the scheduler is called; a time comes that the scheduler or the shaper waits for. Each has
+//! its own instant. [`Link::advance`] lets everything due happen in the order of time, each with
+//! its own `now`. A call that comes late loses neither time on the wire nor the order of events;
+//! only arrivals take effect at the time of the call. At the same instant a completion comes first,
+//! then what waits for a time, then an arrival.
 //!
-//! **The transmit side** is started by an arrival, by a completion that frees slots while something is queued, and by a
-//! time the scheduler asked for. It then calls the scheduler until the ring is full or the scheduler gives nothing. Each
-//! call takes `dequeue_time`: the packet is in the ring at the instant of the call and the next call comes `dequeue_time`
-//! later. So arrivals fall between the calls of a refill, as in a router whose processors share the work. With
-//! [`Refill::WholeRingBlocking`] they wait until the calls are over, as in a router with one processor that does not let
-//! itself be interrupted: they are counted as they come, held outside of the discipline, at most as many as the ring has
-//! slots, and enter it together at the end of the last call. A packet that the discipline then has no room for is
-//! dropped at that instant, though it was told as queued.
+//! **The transmit side** is started by an arrival, by a completion that frees slots while something
+//! is queued, and by a time the scheduler asked for. It then calls the scheduler until the ring is
+//! full or the scheduler gives nothing. Each call takes `dequeue_time`: the packet is in the ring
+//! at the instant of the call and the next call comes `dequeue_time` later. So arrivals fall
+//! between the calls of a refill, as in a router whose processors share the work. With
+//! [`Refill::WholeRingBlocking`] they wait until the calls are over, as in a router with one
+//! processor that does not let itself be interrupted: they are counted as they come, held outside
+//! of the discipline, at most as many as the ring has slots, and enter it together at the end of
+//! the last call. A packet that the discipline then has no room for is dropped at that instant,
+//! though it was told as queued.
 //!
-//! **Cost** per packet: the discipline's own, plus constant time (one 64-bit division on a paced wire). No allocation after
-//! construction, except by `swap`, `reconfigure` and `drain`.
+//! **Cost** per packet: the discipline's own, plus constant time (one 64-bit division on a paced
+//! wire). No allocation after construction, except by `swap`, `reconfigure` and `drain`.
 //!
-//! **Conservation**, after every call: packets in = packets sent + queued + in the ring + sum of drops by reason
-//! ([`Link::qostat`], [`Link::held`]).
+//! **Conservation**, after every call: packets in = packets sent + queued + in the ring + sum of
+//! drops by reason ([`Link::qostat`], [`Link::held`]).
 
 mod blocking;
 mod config;
@@ -56,12 +60,14 @@ use wire::Wire;
 
 /// Takes what leaves a link.
 pub trait LinkSink<P> {
-    /// How many frames the port can take now. Asked only by links without a rate, before each packet.
+    /// How many frames the port can take now. Asked only by links without a rate, before each
+    /// packet.
     fn room(&self) -> usize {
         usize::MAX
     }
 
-    /// The last bit of `packet` left the wire at `at`, which is virtual time and not after the `now` of the call.
+    /// The last bit of `packet` left the wire at `at`, which is virtual time and not after the
+    /// `now` of the call.
     fn transmitted(&mut self, at: Nanos, packet: P);
 
     /// `packet` was dropped at `at` because of `reason`.
@@ -86,8 +92,8 @@ pub struct Held {
 /// What the transmit side does next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Start {
-    /// The last call gave nothing. An arrival or a completion starts it, or the time the scheduler asked for
-    /// (`Nanos::MAX`: none).
+    /// The last call gave nothing. An arrival or a completion starts it, or the time the scheduler
+    /// asked for (`Nanos::MAX`: none).
     Idle { wake: Nanos },
     /// The scheduler is called at this instant.
     Due(Nanos),
@@ -123,7 +129,8 @@ pub struct Link<P, S> {
     processor_free: Nanos,
     /// Arrivals that wait for the end of a refill.
     waiting: VecDeque<P>,
-    /// When the scheduler's periodic work is due; `Nanos::MAX`: never. `None` before the first call told us the time.
+    /// When the scheduler's periodic work is due; `Nanos::MAX`: never. `None` before the first call
+    /// told us the time.
     tick: Option<Nanos>,
     /// The latest instant that was told.
     clock: Nanos,
@@ -147,8 +154,9 @@ impl<P: Packet, K: LinkSink<P>> DropSink<P> for Drops<'_, K> {
 }
 
 impl<P: Packet, S: Scheduler<P>> Link<P, S> {
-    /// A link with nothing on it. `classes` is how many classes are metered (1 to [`LinkConfig::MAX_CLASSES`]); packets of
-    /// others count as class 0. A shaper starts with a full bucket.
+    /// A link with nothing on it. `classes` is how many classes are metered (1 to
+    /// [`LinkConfig::MAX_CLASSES`]); packets of others count as class 0. A shaper starts with a
+    /// full bucket.
     ///
     /// # Errors
     /// [`OutOfRange`] if a value is out of its range.
@@ -170,8 +178,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         })
     }
 
-    /// Lets everything happen that is due up to `now`, in the order of time. A `now` before that of an earlier call counts
-    /// as that one.
+    /// Lets everything happen that is due up to `now`, in the order of time. A `now` before that of
+    /// an earlier call counts as that one.
     pub fn advance(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
         if self.start == Start::Blocked && sink.room() > 0 {
@@ -180,8 +188,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
     }
 
-    /// A packet arrives at `now`. First [`advance`](Self::advance)s to `now`; then the packet goes to the scheduler, and the
-    /// transmit side starts if it was idle.
+    /// A packet arrives at `now`. First [`advance`](Self::advance)s to `now`; then the packet goes
+    /// to the scheduler, and the transmit side starts if it was idle.
     pub fn enqueue(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Treated {
         let packet = match self.pass(now, packet, sink) {
             Ok(treated) => return treated,
@@ -206,8 +214,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         treated
     }
 
-    /// The short way of a link without a rate on which nothing waits and nothing is due: to the port at once, with the same meters as by the long
-    /// one. `Err` gives the packet back, and nothing has changed.
+    /// The short way of a link without a rate on which nothing waits and nothing is due: to the
+    /// port at once, with the same meters as by the long one. `Err` gives the packet back, and
+    /// nothing has changed.
     #[inline]
     fn pass(&mut self, now: Nanos, packet: P, sink: &mut impl LinkSink<P>) -> Result<Treated, P> {
         let now = now.max(self.clock);
@@ -219,7 +228,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.qostat.passed(now, &packet);
         sink.transmitted(now, packet);
         if sink.room() > 0 {
-            // The call that the long way would have made once more, and that would have found nothing.
+            // The call that the long way would have made once more, and that would have found
+            // nothing.
             self.qostat.called(0);
         } else {
             self.start = Start::Blocked;
@@ -227,7 +237,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         Ok(treated)
     }
 
-    /// Whether nothing waits that could not go at once: without a rate, a shaper, calls that take time, packets in the ring.
+    /// Whether nothing waits that could not go at once: without a rate, a shaper, calls that take
+    /// time, packets in the ring.
     #[inline]
     fn is_idle(&self) -> bool {
         self.start == Start::Idle { wake: Nanos::MAX }
@@ -238,8 +249,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             && self.waiting.is_empty()
     }
 
-    /// Begins to read what finds the flow of this hash: for all packets of a burst, then [`prefetch`](Self::prefetch) for all, then the first
-    /// [`enqueue`](Self::enqueue). False: packets pass the discipline by, nothing is read.
+    /// Begins to read what finds the flow of this hash: for all packets of a burst, then
+    /// [`prefetch`](Self::prefetch) for all, then the first [`enqueue`](Self::enqueue). False:
+    /// packets pass the discipline by, nothing is read.
     #[inline]
     pub fn prefetch_bucket(&self, flow_hash: u64) -> bool {
         let stays = !(self.is_idle() && self.scheduler.bypasses());
@@ -257,14 +269,17 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
     }
 
-    /// What should have left a paced wire since the last call, and has not, leaves from `until` on instead: the capacity of the time before is
-    /// lost, as on a wire whose computer has stopped. So a caller that comes back after a pause bounds what leaves at once by the
-    /// bits of the time from `until` to his next `now`, and a packet. To be called before [`advance`](Self::advance).
+    /// What should have left a paced wire since the last call, and has not, leaves from `until` on
+    /// instead: the capacity of the time before is lost, as on a wire whose computer has stopped.
+    /// So a caller that comes back after a pause bounds what leaves at once by the bits of the time
+    /// from `until` to his next `now`, and a packet. To be called before
+    /// [`advance`](Self::advance).
     pub fn hold(&mut self, until: Nanos) {
         self.wire.hold(until);
     }
 
-    /// A packet that is not let in arrives at `now`: it counts as offered and as dropped for `reason`; the discipline never sees it.
+    /// A packet that is not let in arrives at `now`: it counts as offered and as dropped for
+    /// `reason`; the discipline never sees it.
     pub fn refuse(&mut self, now: Nanos, packet: P, reason: Reason, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
         self.qostat.came(&packet);
@@ -272,8 +287,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         sink.dropped(now, packet, reason);
     }
 
-    /// When something happens next although nothing arrives: the instant to call [`advance`](Self::advance) at. After
-    /// the latest `now` told. A link without a rate whose port had no room cannot tell: `advance` it when the port has.
+    /// When something happens next although nothing arrives: the instant to call
+    /// [`advance`](Self::advance) at. After the latest `now` told. A link without a rate whose port
+    /// had no room cannot tell: `advance` it when the port has.
     #[must_use]
     pub fn next_wake(&self) -> Option<Nanos> {
         let at = self.next_event();
@@ -301,8 +317,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         Ok(())
     }
 
-    /// Puts another discipline in place of the present one. What is queued moves over in the order of its arrival, stamps
-    /// kept; what the new one has no room for is dropped as [`Reason::Reconfigured`]. The ring and the wire are not touched.
+    /// Puts another discipline in place of the present one. What is queued moves over in the order
+    /// of its arrival, stamps kept; what the new one has no room for is dropped as
+    /// [`Reason::Reconfigured`]. The ring and the wire are not touched.
     pub fn swap(&mut self, now: Nanos, scheduler: S, sink: &mut impl LinkSink<P>) {
         let now = self.arrive_at(now, sink);
         let moved = self.unqueue();
@@ -327,9 +344,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         queued
     }
 
-    /// Changes rate, ring, dequeue time and shaper. Nothing is lost: a ring that becomes smaller keeps what it has; the bits
-    /// of the packet on the wire that have not left go at the new rate; a shaper keeps its credit up to the new burst, a
-    /// new one starts with a full bucket. Without a rate the ring's packets leave while the port has room.
+    /// Changes rate, ring, dequeue time and shaper. Nothing is lost: a ring that becomes smaller
+    /// keeps what it has; the bits of the packet on the wire that have not left go at the new rate;
+    /// a shaper keeps its credit up to the new burst, a new one starts with a full bucket. Without
+    /// a rate the ring's packets leave while the port has room.
     ///
     /// # Errors
     /// [`OutOfRange`] if a value is out of its range; nothing changed then.
@@ -391,9 +409,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         &self.config
     }
 
-    /// How long the wire has been idle since the start of time (`Nanos::ZERO`), up to the latest instant told or `now`, whichever is
-    /// later. Never falls. It is the wire that counts: a scheduler whose last packet went into the ring is empty, the
-    /// link is not idle. A link without a rate has no wire and is always idle. [`advance`](Self::advance) to `now` first.
+    /// How long the wire has been idle since the start of time (`Nanos::ZERO`), up to the latest
+    /// instant told or `now`, whichever is later. Never falls. It is the wire that counts: a
+    /// scheduler whose last packet went into the ring is empty, the link is not idle. A link
+    /// without a rate has no wire and is always idle. [`advance`](Self::advance) to `now` first.
     #[must_use]
     pub fn idle_time(&self, now: Nanos) -> Nanos {
         self.wire.idle_time(now.max(self.clock))
@@ -499,15 +518,17 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         };
     }
 
-    /// Nothing can be sent at `at`: waits for what the scheduler asks for, which is later, or it would have sent.
+    /// Nothing can be sent at `at`: waits for what the scheduler asks for, which is later, or it
+    /// would have sent.
     fn idle(&mut self, at: Nanos) {
         let wake = self.scheduler.next_wake(at);
         let wake = wake.map_or(Nanos::MAX, |wake| wake.max(at.saturating_add(Nanos(1))));
         self.start = Start::Idle { wake };
     }
 
-    /// Something happened that does not start the transmit side. The time the scheduler had asked for stands if it has
-    /// nothing better to say than now: a coarse timer does not fire earlier because of a packet that was dropped.
+    /// Something happened that does not start the transmit side. The time the scheduler had asked
+    /// for stands if it has nothing better to say than now: a coarse timer does not fire earlier
+    /// because of a packet that was dropped.
     fn still_idle(&mut self, now: Nanos) {
         let before = self.start;
         self.idle(now);

@@ -9,7 +9,8 @@ use super::{Refill, RingConfig};
 pub(super) struct Ring<P> {
     packets: VecDeque<P>,
     config: RingConfig,
-    /// Slots taken. With [`Refill::WholeRing`] slots of packets that were sent stay taken until the ring is empty.
+    /// Slots taken. With [`Refill::WholeRing`] slots of packets that were sent stay taken until the
+    /// ring is empty.
     used: u32,
 }
 

@@ -7,9 +7,9 @@ const BYTE: u64 = 8_000_000_000;
 
 /// A wire in virtual time.
 ///
-/// Instants are whole nanoseconds, a packet's time is not: each completion is told at the first whole nanosecond that is
-/// not before it, and what that was too late is taken off the next packet if it follows without a gap. So the long-run
-/// rate is exact, and never above the link's.
+/// Instants are whole nanoseconds, a packet's time is not: each completion is told at the first
+/// whole nanosecond that is not before it, and what that was too late is taken off the next packet
+/// if it follows without a gap. So the long-run rate is exact, and never above the link's.
 #[derive(Debug)]
 pub(super) struct Wire {
     rate: Option<BitRate>,
@@ -87,7 +87,8 @@ impl Wire {
         self.done = Nanos::MAX;
     }
 
-    /// How long nothing was on the wire, from the start of time to `now`, which is not before the last event.
+    /// How long nothing was on the wire, from the start of time to `now`, which is not before the
+    /// last event.
     pub(super) fn idle_time(&self, now: Nanos) -> Nanos {
         if self.is_idle() { self.idle + now.saturating_sub(self.last) } else { self.idle }
     }

@@ -1,8 +1,10 @@
-//! The LCT QoS metric: how congested a module is *for a class*, comparable between classes and parameters.
+//! The LCT QoS metric: how congested a module is *for a class*, comparable between classes and
+//! parameters.
 //!
-//! Source: the metric of the LCT group, Coimbra (Monteiro, Quadros, Boavida, SDNE'96; SPIE 3529, 1998): congestion is told
-//! from QoS parameters, the limits of their normal variation and their degradation thresholds. The formulas are not
-//! public; these are a reconstruction from the abstracts.
+//! Source: the metric of the LCT group, Coimbra (Monteiro, Quadros, Boavida, SDNE'96; SPIE
+//! 3529, 1998): congestion is told from QoS parameters, the limits of their normal variation and
+//! their degradation thresholds. The formulas are not public; these are a reconstruction from the
+//! abstracts.
 //!
 //! | symbol | here | unit |
 //! |---|---|---|
@@ -16,8 +18,9 @@
 //!
 //! d below n tells a parameter of which more is better (throughput): CI = max(0, (n − v)/(n − d)).
 //!
-//! **Several modules in a row**: their delays add and their losses combine as 1 − ∏(1 − l); the index is then that of the
-//! whole ([`Measured::then`]). Indexes are never added: two modules that are each at the normal limit congest together.
+//! **Several modules in a row**: their delays add and their losses combine as 1 − ∏(1 − l); the
+//! index is then that of the whole ([`Measured::then`]). Indexes are never added: two modules that
+//! are each at the normal limit congest together.
 //!
 //! **Numbers** are integers, so results are the same on every machine:
 //!
@@ -26,7 +29,8 @@
 //! Loss   u32  [2 bits whole ][30 bits fraction]   2^30 = all packets lost
 //! ```
 //!
-//! Everything takes constant time and allocates nothing. Not implemented: a scope beyond the values that the caller composes.
+//! Everything takes constant time and allocates nothing. Not implemented: a scope beyond the values
+//! that the caller composes.
 
 use core::fmt;
 
@@ -79,7 +83,8 @@ impl From<f64> for Loss {
     }
 }
 
-/// A congestion index: 0 is normal, 1 is at the degradation threshold, capped at 4. In units of 2^-16.
+/// A congestion index: 0 is normal, 1 is at the degradation threshold, capped at 4. In units of
+/// 2^-16.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Index(u32);
 
@@ -88,7 +93,8 @@ impl Index {
     pub const ZERO: Self = Self(0);
     /// At the degradation threshold.
     pub const ONE: Self = Self(1 << 16);
-    /// The largest that is told: beyond it a class is lost anyway, and a controller must not be blinded by it.
+    /// The largest that is told: beyond it a class is lost anyway, and a controller must not be
+    /// blinded by it.
     pub const CAP: Self = Self(4 << 16);
 
     /// In units of 2^-16; values above the cap count as the cap.
@@ -136,7 +142,8 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// From the normal limit and the degradation threshold, in the parameter's unit. `degraded` below `normal`: more is better.
+    /// From the normal limit and the degradation threshold, in the parameter's unit. `degraded`
+    /// below `normal`: more is better.
     ///
     /// # Errors
     /// [`NoSlope`] if they are the same.
@@ -167,8 +174,8 @@ impl Thresholds {
         Index(self.scaled(excess).min(Index::CAP.0.into()) as u32)
     }
 
-    /// `amount` times the degradation slope, in units of 2^-16 of the index: by how much the index changes when the
-    /// parameter changes by `amount`. Saturates.
+    /// `amount` times the degradation slope, in units of 2^-16 of the index: by how much the index
+    /// changes when the parameter changes by `amount`. Saturates.
     #[must_use]
     pub fn slope_of(self, amount: u64) -> u64 {
         self.scaled(amount).min(u64::MAX.into()) as u64
@@ -205,7 +212,12 @@ impl Sensitivity {
         ("bulk", Self::BULK),
     ];
 
-    const fn preset(normal_ms: u64, degraded_ms: u64, normal: (u64, u64), degraded: (u64, u64)) -> Self {
+    const fn preset(
+        normal_ms: u64,
+        degraded_ms: u64,
+        normal: (u64, u64),
+        degraded: (u64, u64),
+    ) -> Self {
         const fn loss((of, all): (u64, u64)) -> u64 {
             (of << 30) / all
         }
@@ -218,7 +230,10 @@ impl Sensitivity {
     /// The preset of a class name; [`BULK`](Self::BULK) for other names.
     #[must_use]
     pub fn by_name(name: &str) -> Self {
-        Self::PRESETS.iter().find(|(preset, _)| *preset == name).map_or(Self::BULK, |(_, preset)| *preset)
+        Self::PRESETS
+            .iter()
+            .find(|(preset, _)| *preset == name)
+            .map_or(Self::BULK, |(_, preset)| *preset)
     }
 
     /// The indexes of what was measured.
@@ -264,7 +279,8 @@ impl ClassIndex {
         self.delay.max(self.loss)
     }
 
-    /// The class index as a mean, delay weighted with `delay_weight` of 65536 (more counts as that) and loss with the rest.
+    /// The class index as a mean, delay weighted with `delay_weight` of 65536 (more counts as that)
+    /// and loss with the rest.
     #[must_use]
     pub fn mean(self, delay_weight: u32) -> Index {
         let weight = u64::from(delay_weight.min(1 << 16));
@@ -299,7 +315,8 @@ impl Aggregate {
 
 /// A moving average, exponentially weighted: v ← v + g·(x − v). The first value is taken as it is.
 ///
-/// Kept with 16 bits of fraction, so that a small g does not stop short of the value by more than 2^-16/g.
+/// Kept with 16 bits of fraction, so that a small g does not stop short of the value by more than
+/// 2^-16/g.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Smoother {
     /// In units of 2^-16 of the parameter's.
@@ -307,7 +324,8 @@ pub struct Smoother {
 }
 
 impl Smoother {
-    /// Takes in a value with weight `gain`, in units of 2^-16; above 1 counts as 1. Gives the average, rounded to nearest.
+    /// Takes in a value with weight `gain`, in units of 2^-16; above 1 counts as 1. Gives the
+    /// average, rounded to nearest.
     pub fn take(&mut self, x: u64, gain: u32) -> u64 {
         let gain = u128::from(gain.min(1 << 16));
         let x = u128::from(x) << 16;

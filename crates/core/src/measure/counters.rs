@@ -154,7 +154,8 @@ macro_rules! counters {
                 let zero = Self::default();
                 let before = if self.went_back(earlier) { &zero } else { earlier };
                 let mut difference = Self {
-                    $($field: $crate::counters!(@since $kind self.$field, before.$field, earlier.$field),)*
+                    $($field: $crate::counters!(@since $kind self.$field, before.$field,
+                        earlier.$field),)*
                 };
                 $($mend(&mut difference, self, before);)?
                 difference
@@ -223,14 +224,17 @@ macro_rules! counters {
     (@get count $of:expr) => { $crate::measure::Tally::value(&$of, "") };
     (@get gauge $of:expr) => { $crate::measure::Tally::value(&$of, "") };
     (@get $kind:ident $of:expr) => { None };
-    (@put count $of:expr, $value:expr) => { $crate::measure::Tally::set_value(&mut $of, "", $value) };
-    (@put gauge $of:expr, $value:expr) => { $crate::measure::Tally::set_value(&mut $of, "", $value) };
+    (@put count $of:expr, $value:expr) =>
+        { $crate::measure::Tally::set_value(&mut $of, "", $value) };
+    (@put gauge $of:expr, $value:expr) =>
+        { $crate::measure::Tally::set_value(&mut $of, "", $value) };
     (@put $kind:ident $of:expr, $value:expr) => { {} };
 }
 
 /// Numbers. Nanoseconds wrap, so differences of their sums stay right.
 macro_rules! numbers {
-    ($($number:ty, $a:ident, $b:ident: $add:expr, $since:expr, $back:expr, $get:expr, $put:expr;)+) => {
+    ($($number:ty, $a:ident, $b:ident: $add:expr, $since:expr, $back:expr, $get:expr,
+        $put:expr;)+) => {
         $(impl Tally for $number {
             fn add(&mut self, other: &Self) {
                 let ($a, $b) = (*self, *other);

@@ -1,8 +1,9 @@
 //! A histogram of durations in fixed memory: log-linear buckets.
 //!
-//! Each power of two from 1024 ns to 2^36 ns (68.7 s) is cut into 16 buckets of equal width; one bucket before takes
-//! everything shorter, one behind everything longer. A bucket is at most 1/16 of its lower bound wide and is told by its
-//! middle, so that a quantile is wrong by at most 1/32 (3.1 %) within the range. 418 counters, 3.3 KB.
+//! Each power of two from 1024 ns to 2^36 ns (68.7 s) is cut into 16 buckets of equal width; one
+//! bucket before takes everything shorter, one behind everything longer. A bucket is at most 1/16
+//! of its lower bound wide and is told by its middle, so that a quantile is wrong by at most 1/32
+//! (3.1 %) within the range. 418 counters, 3.3 KB.
 
 use core::fmt;
 
@@ -45,7 +46,12 @@ pub struct BadBucket {
 
 impl fmt::Display for BadBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "histogram bucket {} does not exist: buckets are 0 to {}", self.index, BUCKETS - 1)
+        write!(
+            f,
+            "histogram bucket {} does not exist: buckets are 0 to {}",
+            self.index,
+            BUCKETS - 1
+        )
     }
 }
 
@@ -90,8 +96,9 @@ impl Histogram {
         self.counts.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// The duration that a share `q` (0 to 1, else clamped) of those counted does not exceed, at the middle of its bucket;
-    /// `None` if nothing was counted. Durations beyond the range are told as 2^36 ns.
+    /// The duration that a share `q` (0 to 1, else clamped) of those counted does not exceed, at
+    /// the middle of its bucket; `None` if nothing was counted. Durations beyond the range are told
+    /// as 2^36 ns.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Nanos> {
         let count = self.count();
@@ -126,7 +133,8 @@ impl Histogram {
         difference
     }
 
-    /// The buckets that are not empty, as (index, count), shortest durations first: what a snapshot carries.
+    /// The buckets that are not empty, as (index, count), shortest durations first: what a snapshot
+    /// carries.
     pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.counts.iter().copied().enumerate().filter(|(_, n)| *n > 0)
     }
@@ -135,7 +143,9 @@ impl Histogram {
     ///
     /// # Errors
     /// [`BadBucket`] if an index is not below [`Histogram::BUCKETS`].
-    pub fn from_buckets(buckets: impl IntoIterator<Item = (usize, u64)>) -> Result<Self, BadBucket> {
+    pub fn from_buckets(
+        buckets: impl IntoIterator<Item = (usize, u64)>,
+    ) -> Result<Self, BadBucket> {
         let mut built = Self::new();
         for (index, n) in buckets {
             let count = built.counts.get_mut(index).ok_or(BadBucket { index })?;
@@ -144,7 +154,8 @@ impl Histogram {
         Ok(built)
     }
 
-    /// The bounds of a bucket, lower inclusive, upper exclusive. Indices beyond the last count as the last.
+    /// The bounds of a bucket, lower inclusive, upper exclusive. Indices beyond the last count as
+    /// the last.
     #[must_use]
     pub fn bounds(index: usize) -> (Nanos, Nanos) {
         if index == 0 {

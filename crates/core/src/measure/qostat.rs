@@ -1,12 +1,13 @@
 //! QoStat: the meters of an outgoing link, per class and per scheduler call.
 //!
-//! The quantities are those of the QoStat tool of the LCT group (Coimbra): per class the packets sent and dropped, the
-//! queue and the transit delay, from the packet's arrival in the router to its leaving the output queue; per
-//! interface how many scheduler calls found none, one or several queues with packets ("How Unfair can Weighted Fair
-//! Queuing be?", Table 1).
+//! The quantities are those of the QoStat tool of the LCT group (Coimbra): per class the packets
+//! sent and dropped, the queue and the transit delay, from the packet's arrival in the router to
+//! its leaving the output queue; per interface how many scheduler calls found none, one or several
+//! queues with packets ("How Unfair can Weighted Fair Queuing be?", Table 1).
 //!
-//! Identity, per class and at every instant between two calls to the link: `in_packets = sent_packets + queued + in the
-//! ring + sum of dropped`. `out_packets` counts what the scheduler gave, before the ring.
+//! Identity, per class and at every instant between two calls to the link: `in_packets =
+//! sent_packets + queued + in the ring + sum of dropped`. `out_packets` counts what the scheduler
+//! gave, before the ring.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -119,8 +120,8 @@ impl ClassMeter {
         self.delay.merge(&other.delay);
     }
 
-    /// What happened after `earlier`, an older copy of the same meter. The longest delay of the window is known to
-    /// the bucket of the histogram only.
+    /// What happened after `earlier`, an older copy of the same meter. The longest delay of the
+    /// window is known to the bucket of the histogram only.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let delay = self.delay.since(&earlier.delay);
@@ -139,7 +140,8 @@ impl ClassMeter {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Qostat {
     classes: Vec<ClassMeter>,
-    /// Scheduler calls that found no, one, several queues with packets; calls that gave nothing included.
+    /// Scheduler calls that found no, one, several queues with packets; calls that gave nothing
+    /// included.
     pub calls: [u64; 3],
 }
 
@@ -156,7 +158,8 @@ impl Qostat {
         &self.classes
     }
 
-    /// The meter of a class; that of class 0 for classes that do not exist, because their packets are counted there.
+    /// The meter of a class; that of class 0 for classes that do not exist, because their packets
+    /// are counted there.
     #[must_use]
     pub fn class(&self, class: Class) -> &ClassMeter {
         self.classes.get(class.index()).unwrap_or(&self.classes[0])
@@ -173,7 +176,8 @@ impl Qostat {
     /// What happened after `earlier`, an older copy of the same meters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let classes = self.classes.iter().zip(&earlier.classes).map(|(now, then)| now.since(then)).collect();
+        let classes =
+            self.classes.iter().zip(&earlier.classes).map(|(now, then)| now.since(then)).collect();
         Self { classes, calls: self.calls.since(&earlier.calls) }
     }
 

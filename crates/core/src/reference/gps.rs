@@ -1,10 +1,11 @@
 //! Generalised processor sharing: the fluid that every weighted fair scheduler approximates.
 //!
-//! At every instant each backlogged flow i is served at `C * w_i / sum of w_j over backlogged j` (Parekh and Gallager, 1993).
-//! Fluid bytes are `f64`: this is a reference to bound shares and lag against, not a discipline. Cost per event is linear
-//! in the number of flows.
+//! At every instant each backlogged flow i is served at `C * w_i / sum of w_j over backlogged j`
+//! (Parekh and Gallager, 1993). Fluid bytes are `f64`: this is a reference to bound shares and lag
+//! against, not a discipline. Cost per event is linear in the number of flows.
 //!
-//! Not implemented: per-packet finish times (the lag of a scheduler follows from served bytes alone).
+//! Not implemented: per-packet finish times (the lag of a scheduler follows from served bytes
+//! alone).
 
 use alloc::vec::Vec;
 
@@ -45,11 +46,16 @@ pub struct Gps {
 const DUST: f64 = 1e-6;
 
 impl Gps {
-    /// A link of `rate` for one flow per weight. All weights must be above zero for the flow to be served.
+    /// A link of `rate` for one flow per weight. All weights must be above zero for the flow to be
+    /// served.
     #[must_use]
     pub fn new(rate: BitRate, weights: &[Weight]) -> Self {
         let flow = |w: &Weight| Flow { weight: f64::from(w.0), backlog: 0.0, served: 0.0 };
-        Self { rate: rate.0 as f64 / 8e9, flows: weights.iter().map(flow).collect(), now: Nanos::ZERO }
+        Self {
+            rate: rate.0 as f64 / 8e9,
+            flows: weights.iter().map(flow).collect(),
+            now: Nanos::ZERO,
+        }
     }
 
     /// `length` bytes of `flow` arrive at `now`. Flows that do not exist are ignored.
@@ -125,7 +131,8 @@ mod tests {
     }
 
     proptest! {
-        /// Work conserving: what was served is what the link could serve while anything waited; nothing is invented.
+        /// Work conserving: what was served is what the link could serve while anything waited;
+        /// nothing is invented.
         #[test]
         fn serves_at_the_rate_while_busy(
             arrivals in prop::collection::vec((0u64..2_000_000, 0usize..3, 40u64..1_500), 1..80),

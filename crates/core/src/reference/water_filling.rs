@@ -1,10 +1,12 @@
 //! Water filling: what max-min fairness gives to everybody, exactly.
 //!
-//! Nobody can get more without taking it from somebody who has no more by weight. Source: Bertsekas and Gallager, "Data Networks", 6.5.2;
-//! for a polled core, first principles (cycles spent on admitted, polled and refused packets add up to the core's).
+//! Nobody can get more without taking it from somebody who has no more by weight. Source: Bertsekas
+//! and Gallager, "Data Networks", 6.5.2; for a polled core, first principles (cycles spent on
+//! admitted, polled and refused packets add up to the core's).
 //!
-//! References in `f64`, to hold droppers and schedulers against; not for the packet path. Cost: n log n for shares of one resource, some dozens of
-//! such fillings for a polled core and for two resources.
+//! References in `f64`, to hold droppers and schedulers against; not for the packet path. Cost: n
+//! log n for shares of one resource, some dozens of such fillings for a polled core and for two
+//! resources.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +14,8 @@ use alloc::vec::Vec;
 /// Halvings of an interval: to the last bit of an `f64`.
 const HALVINGS: u32 = 100;
 
-/// Shares of `capacity` among demands by weight; a demand that is below its share gets what it asks for.
+/// Shares of `capacity` among demands by weight; a demand that is below its share gets what it asks
+/// for.
 ///
 /// ```
 /// use evenkeel_core::reference::max_min;
@@ -21,7 +24,9 @@ const HALVINGS: u32 = 100;
 #[must_use]
 pub fn max_min(capacity: f64, demands: &[(f64, f64)]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..demands.len()).collect();
-    order.sort_by(|a, b| (demands[*a].0 / demands[*a].1).total_cmp(&(demands[*b].0 / demands[*b].1)));
+    order.sort_by(|a, b| {
+        (demands[*a].0 / demands[*a].1).total_cmp(&(demands[*b].0 / demands[*b].1))
+    });
     let mut weights: f64 = demands.iter().map(|(_, weight)| weight).sum();
     let mut left = capacity;
     let mut shares = vec![0.0; demands.len()];
@@ -35,12 +40,18 @@ pub fn max_min(capacity: f64, demands: &[(f64, f64)]) -> Vec<f64> {
     shares
 }
 
-/// Two levels: groups share by their weights, each group's flows share what it got. A demand is (how much, weight, group).
+/// Two levels: groups share by their weights, each group's flows share what it got. A demand is
+/// (how much, weight, group).
 #[must_use]
-pub fn max_min_of_groups(capacity: f64, demands: &[(f64, f64, usize)], weights: &[f64]) -> Vec<f64> {
+pub fn max_min_of_groups(
+    capacity: f64,
+    demands: &[(f64, f64, usize)],
+    weights: &[f64],
+) -> Vec<f64> {
     let of = |group: usize| demands.iter().enumerate().filter(move |(_, demand)| demand.2 == group);
     let totals = |group: usize| of(group).map(|(_, demand)| demand.0).sum::<f64>();
-    let groups: Vec<(f64, f64)> = weights.iter().enumerate().map(|(g, w)| (totals(g), *w)).collect();
+    let groups: Vec<(f64, f64)> =
+        weights.iter().enumerate().map(|(g, w)| (totals(g), *w)).collect();
     let mut shares = vec![0.0; demands.len()];
     for (group, budget) in max_min(capacity, &groups).into_iter().enumerate() {
         let inside: Vec<(f64, f64)> = of(group).map(|(_, demand)| (demand.0, demand.1)).collect();
@@ -110,8 +121,9 @@ impl CoreBudget {
         CoreShares { polled, level: low, admitted: admitted(low) }
     }
 
-    /// The fairest point: who is below the level loses nothing, not even at the ring; and if nobody is below it, no more is polled than
-    /// is needed to give everybody the level, because every refused packet was polled in vain.
+    /// The fairest point: who is below the level loses nothing, not even at the ring; and if nobody
+    /// is below it, no more is polled than is needed to give everybody the level, because every
+    /// refused packet was polled in vain.
     #[must_use]
     pub fn shares(&self, flows: &[CoreFlow]) -> CoreShares {
         let below = |shares: &CoreShares| {
@@ -141,19 +153,28 @@ pub struct TwoFlow {
     pub bits: f64,
 }
 
-/// Both resources: packets per second of each flow such that it has the max-min share of one of them, its bottleneck, or all it offers.
-/// `a_i = min(offered, f / c_i, g / b_i)` with the largest levels f of cycles and g of bits.
+/// Both resources: packets per second of each flow such that it has the max-min share of one of
+/// them, its bottleneck, or all it offers. `a_i = min(offered, f / c_i, g / b_i)` with the largest
+/// levels f of cycles and g of bits.
 #[must_use]
 pub fn max_min_of_two(cycles: f64, bits: f64, flows: &[TwoFlow]) -> Vec<f64> {
-    // Each resource takes what the other lets through as demands, in turn; what one gives up the other hands out.
-    let (mut by_core, mut by_link) = (vec![f64::INFINITY; flows.len()], vec![f64::INFINITY; flows.len()]);
+    // Each resource takes what the other lets through as demands, in turn; what one gives up the
+    // other hands out.
+    let (mut by_core, mut by_link) =
+        (vec![f64::INFINITY; flows.len()], vec![f64::INFINITY; flows.len()]);
     let filled = |capacity: f64, need: &dyn Fn(&TwoFlow) -> f64, other: &[f64]| -> Vec<f64> {
         let demand = |(flow, other): (&TwoFlow, &f64)| flow.offered.min(*other) * need(flow);
-        let demands: Vec<(f64, f64)> = flows.iter().zip(other).map(|pair| (demand(pair), 1.0)).collect();
+        let demands: Vec<(f64, f64)> =
+            flows.iter().zip(other).map(|pair| (demand(pair), 1.0)).collect();
         let shares = max_min(capacity, &demands);
-        // The limit of this resource alone: flows that got all they asked for are not limited by it.
-        let level =
-            shares.iter().zip(&demands).filter(|(s, d)| **s < d.0).map(|(s, _)| *s).fold(0.0, f64::max);
+        // The limit of this resource alone: flows that got all they asked for are not limited by
+        // it.
+        let level = shares
+            .iter()
+            .zip(&demands)
+            .filter(|(s, d)| **s < d.0)
+            .map(|(s, _)| *s)
+            .fold(0.0, f64::max);
         let level = if level == 0.0 { f64::INFINITY } else { level };
         flows.iter().map(|flow| level / need(flow)).collect()
     };
@@ -203,12 +224,16 @@ mod tests {
     fn the_authors_table_of_cycle_shares() {
         // Three flows at equal packet rates, costs 5, 3 and 1, 0.5 for a refused packet.
         let core = CoreBudget { cycles: 1.0, poll: 0.0, refuse: 0.5 };
-        for (load, published) in
-            [(1.2, [0.445, 0.400, 0.133]), (2.0, [0.320, 0.320, 0.222]), (4.0, [0.148, 0.150, 0.151])]
-        {
+        for (load, published) in [
+            (1.2, [0.445, 0.400, 0.133]),
+            (2.0, [0.320, 0.320, 0.222]),
+            (4.0, [0.148, 0.150, 0.151]),
+        ] {
             let costs = [5.0, 3.0, 1.0];
-            let flows: Vec<CoreFlow> =
-                costs.iter().map(|cost| CoreFlow { offered: load / 9.0, cost: *cost, weight: 1.0 }).collect();
+            let flows: Vec<CoreFlow> = costs
+                .iter()
+                .map(|cost| CoreFlow { offered: load / 9.0, cost: *cost, weight: 1.0 })
+                .collect();
             let shares = core.shares_at(&flows, 1.0);
             for ((admitted, cost), published) in shares.admitted.iter().zip(costs).zip(published) {
                 close(admitted * cost, published, 0.003);

@@ -1,8 +1,10 @@
-//! AFAN, approximate flow-aware networking: one queue for streaming packets, one for elastic ones, and approximate fair dropping.
+//! AFAN, approximate flow-aware networking: one queue for streaming packets, one for elastic ones,
+//! and approximate fair dropping.
 //!
-//! Source: abstracts on AFAN (ICC 2009) and approximate fair dropping as published (Pan, Breslau, Prabhakar, Shenker,
-//! "Approximate fairness through differential dropping", CCR 2003) and as implemented for Linux and P4. Only the two
-//! queues and the dropping are documented of AFAN; the priority test is that of its family.
+//! Source: abstracts on AFAN (ICC 2009) and approximate fair dropping as published (Pan, Breslau,
+//! Prabhakar, Shenker, "Approximate fairness through differential dropping", CCR 2003) and as
+//! implemented for Linux and P4. Only the two queues and the dropping are documented of AFAN; the
+//! priority test is that of its family.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -14,28 +16,32 @@
 //! | FB | `Afan::fair_bytes`, summed up | bytes |
 //! | pb | `Afan::priority_bytes` | bytes taken into the PQ |
 //!
-//! One of s arrivals is noted in the shadow buffer, which forgets the oldest. A packet of a flow that has nothing in EQ and, with
-//! it, at most Q bytes in PQ goes to PQ, which is served first. Any other is dropped with probability
-//! 1 - m_fair / m_i, else goes to EQ. Every 1/f_s
+//! One of s arrivals is noted in the shadow buffer, which forgets the oldest. A packet of a flow
+//! that has nothing in EQ and, with it, at most Q bytes in PQ goes to PQ, which is served first.
+//! Any other is dropped with probability 1 - m_fair / m_i, else goes to EQ. Every 1/f_s
 //! `m_fair += alpha (q_prev - q_target) - beta (q - q_target)`, q being the length of EQ.
 //!
-//! FB is "bytes sent by elastic flows divided by their number in the interval"; here each elastic packet adds its
-//! length over that number, counted in windows: the larger of the last window's and the present one's so far. The published rule that
-//! the fair rate is C when there are no elastic flows is left out: idle time of the wire says what they would get.
+//! FB is "bytes sent by elastic flows divided by their number in the interval"; here each elastic
+//! packet adds its length over that number, counted in windows: the larger of the last window's and
+//! the present one's so far. The published rule that the fair rate is C when there are no elastic
+//! flows is left out: idle time of the wire says what they would get.
 //!
 //! Complexity: constant time, no allocation per packet.
 //!
-//! Bound: per-flow order is kept. Work conserving. Fair shares hold on average only. A greedy flow that has no packet in EQ for a
-//! moment begins anew, with priority: streams are safe while `q_target` is several packets for each greedy flow (a stream's p99 stays under a
-//! packet and 0.5 ms at 6 per flow; at 4 it is tens of milliseconds).
+//! Bound: per-flow order is kept. Work conserving. Fair shares hold on average only. A greedy flow
+//! that has no packet in EQ for a moment begins anew, with priority: streams are safe while
+//! `q_target` is several packets for each greedy flow (a stream's p99 stays under a packet and 0.5
+//! ms at 6 per flow; at 4 it is tens of milliseconds).
 //!
-//! Choices where the sources are silent: each queue has its own limit, so elastic packets never displace streaming ones.
-//! A flow without a place in the table is elastic and passes undrawn.
+//! Choices where the sources are silent: each queue has its own limit, so elastic packets never
+//! displace streaming ones. A flow without a place in the table is elastic and passes undrawn.
 //!
-//! **Several workers on a link.** Of each worker's queues most may be empty while the link is full. There a flow has priority only for Q bytes beyond what the elastic
-//! flows of all workers were sent each meanwhile (this project's rule).
+//! **Several workers on a link.** Of each worker's queues most may be empty while the link is full.
+//! There a flow has priority only for Q bytes beyond what the elastic flows of all workers were
+//! sent each meanwhile (this project's rule).
 //!
-//! Not implemented: the fair rate by m_fair, smoothing (admission's), a random entry to leave the shadow buffer.
+//! Not implemented: the fair rate by m_fair, smoothing (admission's), a random entry to leave the
+//! shadow buffer.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -88,8 +94,8 @@ settings! {
 }
 
 settings! {
-    /// Approximate flow-aware networking: one queue for streaming flows, one for elastic ones, shares
-    /// by approximate fair dropping. See docs/cross-protect.md.
+    /// Approximate flow-aware networking: one queue for streaming flows, one for elastic ones,
+    /// shares by approximate fair dropping. See docs/cross-protect.md.
     #[derive(Copy, Eq)]
     pub struct AfanConfig: "discipline = { kind = \"afan\", … }" {
         /// Q: bytes of a flow that may wait with priority.
@@ -103,9 +109,9 @@ settings! {
         live afd: Afd = Afd::default();
     }
     parts {
-        /// The flows of which state is kept: those with packets inside, in the shadow buffer, or seen
-        /// in the window. While there is no room, packets of other flows go to the elastic queue. The
-        /// seed is that of the sampling, too.
+        /// The flows of which state is kept: those with packets inside, in the shadow buffer, or
+        /// seen in the window. While there is no room, packets of other flows go to the elastic
+        /// queue. The seed is that of the sampling, too.
         flows: KnownFlows,
     }
 }
@@ -135,10 +141,11 @@ struct Flow {
     until: u64,
     /// m_i: packets in the shadow buffer.
     shadow: u32,
-    /// The window in which it was last sent an elastic packet, and the number of windows is counted from 1.
+    /// The window in which it was last sent an elastic packet, and the number of windows is counted
+    /// from 1.
     window: u64,
-    /// How many packets of flows without a place had come to EQ before this flow got one: some may be its own, and are not
-    /// to be overtaken.
+    /// How many packets of flows without a place had come to EQ before this flow got one: some may
+    /// be its own, and are not to be overtaken.
     behind: u64,
     flips: Flips,
 }
@@ -197,7 +204,8 @@ pub struct Afan<P> {
     /// When the controller's next step is due; `None` before the first.
     due: Option<Nanos>,
     random: Random,
-    /// The window it is, counted from 1 (0: windows have just changed), how many flows were sent elastic packets in it, and in the one before.
+    /// The window it is, counted from 1 (0: windows have just changed), how many flows were sent
+    /// elastic packets in it, and in the one before.
     window: u64,
     seen: u64,
     seen_before: u64,
@@ -207,15 +215,16 @@ pub struct Afan<P> {
     /// pb.
     priority_bytes: Bytes,
     flips: u64,
-    /// Others use the link: that nothing of a flow waits here does not say that it sends less than they do.
+    /// Others use the link: that nothing of a flow waits here does not say that it sends less than
+    /// they do.
     crowded: bool,
     /// What each elastic flow of the whole link was sent, where others use it.
     level: u64,
 }
 
 impl<P: Packet> Afan<P> {
-    /// The discipline with empty queues. Takes all its memory at once: about 130 bytes per flow, a packet with 16 bytes
-    /// per place in the queues, 4 bytes per place in the shadow buffer.
+    /// The discipline with empty queues. Takes all its memory at once: about 130 bytes per flow, a
+    /// packet with 16 bytes per place in the queues, 4 bytes per place in the shadow buffer.
     ///
     /// # Errors
     /// [`SettingError::OutOfRange`] if a number is out of range.
@@ -253,14 +262,15 @@ impl<P: Packet> Afan<P> {
         &self.config
     }
 
-    /// m_fair: packets in the shadow buffer that a flow may have without being dropped from, in 1/65536.
+    /// m_fair: packets in the shadow buffer that a flow may have without being dropped from, in
+    /// 1/65536.
     #[must_use]
     pub const fn fair_share(&self) -> u64 {
         self.fair as u64
     }
 
-    /// How often a flow changed between streaming and elastic since it has a place in the table. A flow keeps its place
-    /// until the table is full and nothing else is known of the flow.
+    /// How often a flow changed between streaming and elastic since it has a place in the table. A
+    /// flow keeps its place until the table is full and nothing else is known of the flow.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count)
@@ -295,15 +305,16 @@ impl<P: Packet> Afan<P> {
         self.flows.value_mut(id).shadow += 1;
     }
 
-    /// Whether a flow with `shadow` packets in the shadow buffer loses the one that arrives: with probability 1 - m_fair / m_i.
+    /// Whether a flow with `shadow` packets in the shadow buffer loses the one that arrives: with
+    /// probability 1 - m_fair / m_i.
     fn draws(&mut self, shadow: u32) -> bool {
         let sent = u64::from(shadow) * ONE;
         let fair = self.fair as u64;
         sent > fair && u64::from(self.random.next()) * sent < (sent - fair) << 32
     }
 
-    /// The controller's steps that are due. The length of EQ has been the same since the last packet came or went, so steps missed
-    /// meanwhile all add the same, but for the first of them.
+    /// The controller's steps that are due. The length of EQ has been the same since the last
+    /// packet came or went, so steps missed meanwhile all add the same, but for the first of them.
     fn control(&mut self, now: Nanos) {
         let interval = self.config.afd.interval;
         let due = *self.due.get_or_insert(now.saturating_add(interval));
@@ -316,7 +327,9 @@ impl<P: Packet> Afan<P> {
         let [alpha, beta, target] = [alpha.0, beta.0, target].map(i64::from);
         let (most, queued) = (i64::from(shadow) * ONE as i64, i64::from(self.elastic.packets));
         // Thousandths to 1/65536; at most 2 * 10^6 * 65536 * 65536 = 2^53.
-        let step = |before: i64| (alpha * (before - target) - beta * (queued - target)) * ONE as i64 / 1_000;
+        let step = |before: i64| {
+            (alpha * (before - target) - beta * (queued - target)) * ONE as i64 / 1_000
+        };
         self.fair = (self.fair + step(self.before)).clamp(ONE as i64, most);
         let more = step(queued).saturating_mul(i64::try_from(more).unwrap_or(i64::MAX));
         self.fair = self.fair.saturating_add(more).clamp(ONE as i64, most);
@@ -342,7 +355,8 @@ impl<P: Packet> Afan<P> {
         }
     }
 
-    /// An elastic packet is sent: the fictitious flow would have got as much as each of those that are.
+    /// An elastic packet is sent: the fictitious flow would have got as much as each of those that
+    /// are.
     fn credit(&mut self, flow: u32, length: Bytes) {
         if flow != NIL {
             let flow = self.flows.value_mut(EntryId::from_link(flow));
@@ -361,9 +375,15 @@ impl<P: Packet> ByFlow<P> for Afan<P> {
     /// Elastic flows are those that were sent packets of late: which of them wait is not kept.
     #[inline]
     fn waiting(&self) -> Waiting {
-        let backlog = |queue: &Queue| Backlog { packets: u64::from(queue.packets), bytes: queue.bytes };
-        let flows = if self.elastic.is_empty() { 0 } else { self.seen.max(self.seen_before).max(1) };
-        Waiting { urgent: backlog(&self.priority), elastic: backlog(&self.elastic), flows: flows as u32 }
+        let backlog =
+            |queue: &Queue| Backlog { packets: u64::from(queue.packets), bytes: queue.bytes };
+        let flows =
+            if self.elastic.is_empty() { 0 } else { self.seen.max(self.seen_before).max(1) };
+        Waiting {
+            urgent: backlog(&self.priority),
+            elastic: backlog(&self.elastic),
+            flows: flows as u32,
+        }
     }
 
     /// While others use the link what waits here does not say which flows are elastic: a flow has
@@ -387,7 +407,8 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
                     && flow.behind <= self.placeless_out
                     && flow.priority + length <= self.config.quantum
                     && (!self.crowded
-                        || flow.until.saturating_sub(self.level) + length.0 <= self.config.quantum.0)
+                        || flow.until.saturating_sub(self.level) + length.0
+                            <= self.config.quantum.0)
                     && self.config.flows.may_start(self.priority.bytes, length);
                 (streaming, flow.shadow)
             }
@@ -463,7 +484,8 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             self.fair = self.fair.min(i64::from(config.afd.shadow) * ONE as i64);
         }
         if config.window != self.config.window {
-            // Numbers of windows mean something else now: those seen count as the last window's, and flows anew.
+            // Numbers of windows mean something else now: those seen count as the last window's,
+            // and flows anew.
             (self.window, self.seen) = (0, self.seen.max(self.seen_before));
         }
         self.config = config;

@@ -1,8 +1,8 @@
-//! The disciplines that are built in: the one list of them. From it come their settings as one type,
-//! the scheduler without a virtual call per packet, and what several workers share.
+//! The disciplines that are built in: the one list of them. From it come their settings as one
+//! type, the scheduler without a virtual call per packet, and what several workers share.
 //!
-//! A discipline is added here by one line: its variant, its settings, and how several workers share a
-//! link with it, if they can.
+//! A discipline is added here by one line: its variant, its settings, and how several workers share
+//! a link with it, if they can.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,15 +18,16 @@ use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, 
 use crate::share::SharedLink;
 use crate::units::{Bytes, Nanos};
 
-/// `kind = "own"`: a discipline that is not among those built in. The core does not know which there
-/// are: the program that builds it does.
+/// `kind = "own"`: a discipline that is not among those built in. The core does not know which
+/// there are: the program that builds it does.
 #[derive(Clone, Debug)]
 pub struct OwnConfig {
     /// The name it was registered under.
     pub name: String,
     /// Its settings as a TOML table on one line, `{ limit = 50 }`, as the file has them.
     pub settings: String,
-    /// Where it stands, `file:line`, for messages; empty if not in a file. Not part of a comparison.
+    /// Where it stands, `file:line`, for messages; empty if not in a file. Not part of a
+    /// comparison.
     pub place: String,
 }
 
@@ -144,8 +145,8 @@ macro_rules! disciplines {
                 }
             }
 
-            /// The discipline of this kind with the settings that `from` reads; `None` if there is no
-            /// such kind, or after an error.
+            /// The discipline of this kind with the settings that `from` reads; `None` if there is
+            /// no such kind, or after an error.
             pub fn read(kind: &str, from: &mut impl ReadSettings) -> Option<Self> {
                 match kind {
                     $(<$config as Discipline>::NAME => from.read().map(Self::$variant),)+
@@ -174,7 +175,8 @@ macro_rules! disciplines {
                 }
             }
 
-            /// Whether it has this setting at all, as it is, whatever the value. A user's own may have any.
+            /// Whether it has this setting at all, as it is, whatever the value. A user's own may
+            /// have any.
             #[must_use]
             pub fn has(&self, change: &Change) -> bool {
                 let Some(section) = self.section() else { return true };
@@ -196,8 +198,8 @@ macro_rules! disciplines {
                 }
             }
 
-            /// The same with this seed for its lists of flows, which should be one that nobody outside
-            /// knows. Disciplines without such a list do not change.
+            /// The same with this seed for its lists of flows, which should be one that nobody
+            /// outside knows. Disciplines without such a list do not change.
             #[must_use]
             pub fn seeded(&self, seed: u64) -> Self {
                 let mut seeded = self.clone();
@@ -213,15 +215,16 @@ macro_rules! disciplines {
             pub fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
                 match self {
                     $(Self::$variant(config) => config.for_one_worker(),)+
-                    Self::Own(_) => Some(("kind = \"own\"", "it was made to have the link for itself")),
+                    Self::Own(_) => Some(("kind = \"own\"", "it was made to have the link for \
+                                                            itself")),
                 }
             }
 
             /// The scheduler, empty. `classes` is the number of classes of the router.
             ///
             /// # Errors
-            /// A value out of its range. A user's own is always refused: only a program that knows it
-            /// can build it.
+            /// A value out of its range. A user's own is always refused: only a program that knows
+            /// it can build it.
             pub fn build<P: Packet>(&self, classes: u16) -> Result<AnyScheduler<P>, BuildError> {
                 Ok(match self {
                     $(Self::$variant(config) => {

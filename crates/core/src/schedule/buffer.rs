@@ -1,5 +1,5 @@
-//! What the disciplines of flow-aware links share in their settings: how much they hold, which packet
-//! goes when that is too much, and how many flows they know.
+//! What the disciplines of flow-aware links share in their settings: how much they hold, which
+//! packet goes when that is too much, and how many flows they know.
 
 use core::ops::RangeInclusive;
 
@@ -17,8 +17,8 @@ pub const START_LIMIT_RANGE: RangeInclusive<u64> = 64..=1_048_576;
 /// Room for packets under a limit in bytes: one for so many bytes. Shorter packets fill that first.
 const BYTES_PER_PLACE: u64 = 64;
 
-/// The default quantum: an IP packet of 1500 bytes as it is on the wire, where the published 1500 is
-/// that of the IP packet.
+/// The default quantum: an IP packet of 1500 bytes as it is on the wire, where the published 1500
+/// is that of the IP packet.
 pub const DEFAULT_QUANTUM: Bytes = Bytes(1_538);
 
 words! {
@@ -38,8 +38,8 @@ settings! {
     pub struct Buffer: "" {
         /// Most packets in all queues together.
         live buffer: u32 = 1_000, in PACKETS_RANGE, counting "packets", instead_of buffer_bytes;
-        /// Most bytes in all queues together, as packets take them on the wire, instead of `buffer`.
-        /// One packet at most for each 64 bytes of it.
+        /// Most bytes in all queues together, as packets take them on the wire, instead of
+        /// `buffer`. One packet at most for each 64 bytes of it.
         live buffer_bytes: Option<Bytes> = None, in BYTES_RANGE, absent "`buffer` limits packets";
         /// Which packet of the flow with the longest backlog goes when the buffer is full.
         live victim: Victim = Victim::Head;
@@ -64,7 +64,8 @@ impl Buffer {
         self.buffer_bytes.map_or(self.buffer, |bytes| (bytes.0 / BYTES_PER_PLACE) as u32)
     }
 
-    /// Whether a buffer that holds `packets` packets of `bytes` bytes takes another of `length` bytes.
+    /// Whether a buffer that holds `packets` packets of `bytes` bytes takes another of `length`
+    /// bytes.
     pub(super) fn fits(self, packets: u32, bytes: Bytes, length: Bytes) -> bool {
         packets < self.places() && self.buffer_bytes.is_none_or(|most| bytes + length <= most)
     }
@@ -74,16 +75,18 @@ settings! {
     /// The flows that a discipline knows, and how they start.
     #[derive(Copy, Eq)]
     pub struct KnownFlows: "" {
-        /// Most flows that it keeps state of: those with packets inside, not those that are protected.
+        /// Most flows that it keeps state of: those with packets inside, not those that are
+        /// protected.
         fixed flows: u32 = 10_000, in FLOWS_RANGE, counting "flows";
-        /// Bound of the peak of delay when many flows start at once: packets longer than an eighth of
-        /// it have priority only while the priority queue is not longer than this with them; `none`
-        /// takes it away.
+        /// Bound of the peak of delay when many flows start at once: packets longer than an eighth
+        /// of it have priority only while the priority queue is not longer than this with them;
+        /// `none` takes it away.
         live start_limit: Option<Bytes> = None, in START_LIMIT_RANGE,
             absent "no bound, as published";
     }
     plain {
-        /// Seed of the hash by which flows are found; random per boot where flows come from strangers.
+        /// Seed of the hash by which flows are found; random per boot where flows come from
+        /// strangers.
         seed: u64 = 0;
     }
 }
@@ -104,10 +107,10 @@ impl KnownFlows {
     /// Whether a packet of `length` bytes may join a priority queue of `waiting` bytes.
     ///
     /// The first packet of each flow is a priority packet, so flows that start together put up to a
-    /// quantum each in front of the streams: 50 starts at 10 Mbit/s are 60 ms. With a limit, packets
-    /// longer than an eighth of it have priority only while the queue is not above the limit with
-    /// them; one that finds no room waits in its flow's turn. Short packets, as voice sends them,
-    /// always pass.
+    /// quantum each in front of the streams: 50 starts at 10 Mbit/s are 60 ms. With a limit,
+    /// packets longer than an eighth of it have priority only while the queue is not above the
+    /// limit with them; one that finds no room waits in its flow's turn. Short packets, as voice
+    /// sends them, always pass.
     pub(super) fn may_start(&self, waiting: Bytes, length: Bytes) -> bool {
         self.start_limit.is_none_or(|limit| length.0 * 8 <= limit.0 || waiting + length <= limit)
     }

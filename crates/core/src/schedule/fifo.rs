@@ -1,4 +1,5 @@
-//! First in, first out: one queue for all classes, tail drop. What a router without a discipline does.
+//! First in, first out: one queue for all classes, tail drop. What a router without a discipline
+//! does.
 //!
 //! Source: none needed; the peer that every published comparison starts from.
 //!

@@ -1,8 +1,10 @@
-//! The flows a discipline knows: a [`FlowTable`] of bounded size whose entries are each in use or idle.
+//! The flows a discipline knows: a [`FlowTable`] of bounded size whose entries are each in use or
+//! idle.
 //!
-//! A flow that is idle keeps its entry, and with it the count of its changes of class, until another one needs the room. Which one has to go
-//! is told by a hand that goes round (the rule of second chance): an order of all idle flows by time would cost several accesses to
-//! memory each time a flow comes or goes, two bits cost none.
+//! A flow that is idle keeps its entry, and with it the count of its changes of class, until
+//! another one needs the room. Which one has to go is told by a hand that goes round (the rule of
+//! second chance): an order of all idle flows by time would cost several accesses to memory each
+//! time a flow comes or goes, two bits cost none.
 
 use alloc::vec::Vec;
 
@@ -11,7 +13,8 @@ use crate::flow_table::{EntryId, FlowTable, PackedFlow};
 use crate::prefetch;
 use crate::settings::SettingError;
 
-/// How often a flow was found in the other class than before. The class of a flow is that of its last packet.
+/// How often a flow was found in the other class than before. The class of a flow is that of its
+/// last packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
     elastic: Option<bool>,
@@ -81,7 +84,8 @@ impl Links {
     }
 }
 
-/// Numbers in the order in which they came, in fixed memory: what comes after the next ones can be read ahead.
+/// Numbers in the order in which they came, in fixed memory: what comes after the next ones can be
+/// read ahead.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     /// A power of two of places.
@@ -118,7 +122,8 @@ impl Ring {
         Some(number)
     }
 
-    /// A guess at the number that `pop` will give after `at` others: what it gives if there are so many, else any.
+    /// A guess at the number that `pop` will give after `at` others: what it gives if there are so
+    /// many, else any.
     #[inline]
     pub(super) fn ahead(&self, at: usize) -> u32 {
         self.places[self.place(at)]
@@ -143,8 +148,8 @@ struct Word {
     touched: u64,
 }
 
-/// Which places are in use, and which of the others is to be given away: the first one that the hand, which goes round, finds neither in use nor
-/// touched since it passed the last time.
+/// Which places are in use, and which of the others is to be given away: the first one that the
+/// hand, which goes round, finds neither in use nor touched since it passed the last time.
 #[derive(Clone, Debug)]
 struct Uses {
     words: Vec<Word>,
@@ -234,11 +239,13 @@ impl Uses {
     }
 }
 
-/// Lists of so many flows fit into a second cache of 1 MiB, which is near enough for a processor that goes on meanwhile.
+/// Lists of so many flows fit into a second cache of 1 MiB, which is near enough for a processor
+/// that goes on meanwhile.
 const NEAR: usize = 4_096;
 
-/// Flows with a state `S` each. A state lies apart from the key, so that who serves a flow reads nothing that only a look-up needs; with an
-/// `S` of one line of the cache a flow costs that and the [`FlowTable`]'s line.
+/// Flows with a state `S` each. A state lies apart from the key, so that who serves a flow reads
+/// nothing that only a look-up needs; with an `S` of one line of the cache a flow costs that and
+/// the [`FlowTable`]'s line.
 #[derive(Clone, Debug)]
 pub(super) struct FlowList<S> {
     table: FlowTable<()>,
@@ -305,8 +312,8 @@ impl<S: Copy> FlowList<S> {
         self.table.find(hash, key)
     }
 
-    /// A place for a flow that is not in the table, as an idle flow; that of one long idle if there is no other, which
-    /// `forget` is told. `None` if all are in use.
+    /// A place for a flow that is not in the table, as an idle flow; that of one long idle if there
+    /// is no other, which `forget` is told. `None` if all are in use.
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -346,7 +353,8 @@ impl<S: Copy> FlowList<S> {
         self.uses.remove(id.link());
     }
 
-    /// All flows become idle: those in use, which the caller names. Takes the time of naming them or of passing over the list's bits, whichever is less.
+    /// All flows become idle: those in use, which the caller names. Takes the time of naming them
+    /// or of passing over the list's bits, whichever is less.
     pub(super) fn end_all(&mut self, used: impl Iterator<Item = u32>) {
         if self.uses.len as usize > self.uses.words.len() {
             self.uses.open_all(self.table.capacity());

@@ -1,6 +1,7 @@
 //! LCT-UC: a round robin in which each class waits a time of its own between two packets.
 //!
-//! Source: "An Effective Scheduler for IP Routers" (the scheduler of the University of Coimbra's LCT router).
+//! Source: "An Effective Scheduler for IP Routers" (the scheduler of the University of Coimbra's
+//! LCT router).
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -11,24 +12,25 @@
 //! | Q, the queue limit | `LctConfig::limit` | packets, per class |
 //! | timer | `LctConfig::timer_tick`, told by `next_wake` | nanoseconds |
 //!
-//! Module 1: classes are visited in ring order from RR; the first with packets whose DT has passed is served, its DT
-//! becomes now + X, and RR moves behind it. A class alone is served at once. Module 2: not even a class alone is
-//! served before its DT, so that classes with X above zero may not use idle capacity; the packet is held and a timer
-//! set. What the paper leaves open when several classes wait and none is due is a choice, [`MultiBacklog`]; docs/lct.md
-//! has the evidence for its default. Empty
-//! classes visited past their DT get a new one (the paper's positions 1 and 2), so that the first packet of an idle
-//! class waits too; `rearm_empty` turns that off.
+//! Module 1: classes are visited in ring order from RR; the first with packets whose DT has passed
+//! is served, its DT becomes now + X, and RR moves behind it. A class alone is served at once.
+//! Module 2: not even a class alone is served before its DT, so that classes with X above zero may
+//! not use idle capacity; the packet is held and a timer set. What the paper leaves open when
+//! several classes wait and none is due is a choice, [`MultiBacklog`]; docs/lct.md has the evidence
+//! for its default. Empty classes visited past their DT get a new one (the paper's positions 1
+//! and 2), so that the first packet of an idle class waits too; `rearm_empty` turns that off.
 //!
-//! Complexity: dequeue is O(classes): a bitmap finds those with packets, 64 at a time; giving visited empty classes a
-//! new DT is one pass over consecutive numbers without branches. Enqueue is constant time.
+//! Complexity: dequeue is O(classes): a bitmap finds those with packets, 64 at a time; giving
+//! visited empty classes a new DT is one pass over consecutive numbers without branches. Enqueue is
+//! constant time.
 //!
-//! Bound: with module 2, a class alone sends at most one packet per X; with `HoldWithModule2`, the default, or `Hold`
-//! each class does, whoever else waits. With the other policies a class sends up to what the link has while another waits
-//! with it. A class with X = 0 is never held. Without module 2, and with a policy other than `Hold`, the discipline is work
-//! conserving.
+//! Bound: with module 2, a class alone sends at most one packet per X; with `HoldWithModule2`, the
+//! default, or `Hold` each class does, whoever else waits. With the other policies a class sends up
+//! to what the link has while another waits with it. A class with X = 0 is never held. Without
+//! module 2, and with a policy other than `Hold`, the discipline is work conserving.
 //!
-//! Setting X from what is measured, the paper's plan, is [`crate::control`]'s. Difference: a timer that was set for a packet
-//! which then left earlier does not fire in vain.
+//! Setting X from what is measured, the paper's plan, is [`crate::control`]'s. Difference: a timer
+//! that was set for a packet which then left earlier does not fire in vain.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -82,10 +84,12 @@ settings! {
     #[derive(Eq)]
     pub struct LctConfig: "discipline = { kind = \"lct\", … }" {
         /// The least time between two packets of a class, with `module2` and the default of
-        /// `multi_backlog`. Give the class that needs delay least the largest, and the most urgent 0.
+        /// `multi_backlog`. Give the class that needs delay least the largest, and the most
+        /// urgent 0.
         live x_delay: PerClass<Nanos> = PerClass::all(Nanos::ZERO), in X_DELAY_RANGE;
         /// Most packets queued in each class.
-        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE, counting "packets";
+        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE,
+            counting "packets";
         /// Whether a class is held until its time even when no other has packets: so it may not use
         /// idle capacity.
         live module2: bool = true;
@@ -205,8 +209,8 @@ impl<P: Packet> Lct<P> {
         self.queues.get(class.index()).map(PacketQueue::limit)
     }
 
-    /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new DTs of empty
-    /// classes have no bearing on the choice of the same call.
+    /// The class that a call at `now` would serve; `None` if nothing waits. It changes nothing: new
+    /// DTs of empty classes have no bearing on the choice of the same call.
     fn search(&self, now: Nanos) -> Option<Search> {
         let waiting = || self.busy.ring(self.rr);
         if let Some(k) = waiting().find(|k| now >= self.dt[*k]) {
@@ -223,13 +227,15 @@ impl<P: Packet> Lct<P> {
             MultiBacklog::MinX => Ok(waiting().min_by_key(|k| self.x[*k]).unwrap_or(first)),
             MultiBacklog::EarliestDue => Ok(earliest()),
             policy if policy.holds(self.config.module2) => Err(self.dt[earliest()]),
-            MultiBacklog::RoundRobin | MultiBacklog::HoldWithModule2 | MultiBacklog::Hold => Ok(first),
+            MultiBacklog::RoundRobin | MultiBacklog::HoldWithModule2 | MultiBacklog::Hold => {
+                Ok(first)
+            }
         };
         Some(Search { found, passed: self.dt.len() })
     }
 
-    /// Gives a new DT to the empty classes among the `passed` from the pointer on whose own has passed. Classes with
-    /// packets need no look: a search passes only those that are not due.
+    /// Gives a new DT to the empty classes among the `passed` from the pointer on whose own has
+    /// passed. Classes with packets need no look: a search passes only those that are not due.
     fn rearm(&mut self, now: Nanos, passed: usize) {
         let to_end = passed.min(self.dt.len() - self.rr);
         for range in [self.rr..self.rr + to_end, 0..passed - to_end] {

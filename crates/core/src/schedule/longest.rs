@@ -1,11 +1,12 @@
 //! Which of many queues is the longest, in constant time and to within a thirty-second.
 //!
-//! Queues are kept in lists by their length, 32 lists per power of two. A queue that grows into a longer list moves at once; one
-//! that shrinks stays where it was, and moves when the search finds it: each such move is paid by a packet that has left,
-//! so a search takes constant time on average and serving packets costs nothing.
+//! Queues are kept in lists by their length, 32 lists per power of two. A queue that grows into a
+//! longer list moves at once; one that shrinks stays where it was, and moves when the search finds
+//! it: each such move is paid by a packet that has left, so a search takes constant time on average
+//! and serving packets costs nothing.
 //!
-//! In which list a queue is, the caller keeps with the queue ([`ListNumber`]), where it is at hand: a queue that does not grow into a longer list
-//! costs no access to memory here.
+//! In which list a queue is, the caller keeps with the queue ([`ListNumber`]), where it is at hand:
+//! a queue that does not grow into a longer list costs no access to memory here.
 
 use alloc::vec::Vec;
 
@@ -77,15 +78,16 @@ impl Longest {
         }
     }
 
-    /// The queue to look at: the one longest in the last list. `None` if all are empty. It is the longest if [`confirm`](Self::confirm)
-    /// says so; else the next to look at may be.
+    /// The queue to look at: the one longest in the last list. `None` if all are empty. It is the
+    /// longest if [`confirm`](Self::confirm) says so; else the next to look at may be.
     pub(super) fn candidate(&self) -> Option<u32> {
         let word = self.busy.iter().rposition(|bits| *bits != 0)?;
         let top = word * 64 + 63 - self.busy[word].leading_zeros() as usize;
         self.lists[top].head()
     }
 
-    /// Whether the [candidate](Self::candidate), at `place`, whose length is `now`, still is where its length belongs; else it is moved there.
+    /// Whether the [candidate](Self::candidate), at `place`, whose length is `now`, still is where
+    /// its length belongs; else it is moved there.
     pub(super) fn confirm(&mut self, candidate: u32, place: &mut ListNumber, now: Bytes) -> bool {
         let list = list_of(now);
         if place.0 == list && now > Bytes::ZERO {

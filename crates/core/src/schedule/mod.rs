@@ -48,7 +48,8 @@ pub enum Treated {
 
 /// Whether a change made something sendable that was not: then the transmit side must be started.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[must_use = "packets that a change released wait for the next arrival unless the transmit side is started"]
+#[must_use = "packets that a change released wait for the next arrival unless the transmit side is \
+              started"]
 pub enum Wake {
     /// Nothing new can be sent.
     No,
@@ -76,7 +77,8 @@ pub struct Waiting {
     pub flows: u32,
 }
 
-/// What admission and views read of a discipline. Fields that a discipline does not have are `None`.
+/// What admission and views read of a discipline. Fields that a discipline does not have are
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Meters {
     /// All that waits.
@@ -85,36 +87,40 @@ pub struct Meters {
     pub priority_bytes: Option<Bytes>,
     /// Virtual time, in the discipline's own unit.
     pub virtual_time: Option<u64>,
-    /// Bytes on the wire that a fictitious flow that always has packets to send would have been sent
-    /// since the start: what the fair rate is measured by. Never falls.
+    /// Bytes on the wire that a fictitious flow that always has packets to send would have been
+    /// sent since the start: what the fair rate is measured by. Never falls.
     pub fair_bytes: Option<Bytes>,
     /// Flows that the discipline keeps state of at present.
     pub flows: Option<u32>,
     /// How often a flow changed between streaming (priority) and elastic since the start.
     pub class_flips: Option<u64>,
-    /// For how long the link was busy, where several workers share it: the wire of one of them does not tell. The other counts of bytes are of all
-    /// workers then.
+    /// For how long the link was busy, where several workers share it: the wire of one of them does
+    /// not tell. The other counts of bytes are of all workers then.
     pub busy: Option<Nanos>,
 }
 
 /// A discipline: takes packets in and says which goes next.
 ///
-/// Contract: times given are monotonic (`now` never before that of an earlier call). Every packet given to `enqueue`
-/// comes back exactly once: from `dequeue`, through `dropped`, or through `drain`. No call allocates, except `drain`
-/// and changes of configuration.
+/// Contract: times given are monotonic (`now` never before that of an earlier call). Every packet
+/// given to `enqueue` comes back exactly once: from `dequeue`, through `dropped`, or through
+/// `drain`. No call allocates, except `drain` and changes of configuration.
 pub trait Scheduler<P: Packet> {
-    /// Takes the packet in and says how it was treated. Whatever is dropped for it, it or another, goes to `dropped`
-    /// with the reason. When another packet was dropped for it the answer is still `Queued`.
+    /// Takes the packet in and says how it was treated. Whatever is dropped for it, it or another,
+    /// goes to `dropped` with the reason. When another packet was dropped for it the answer is
+    /// still `Queued`.
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated;
 
-    /// Lets a packet pass in which nothing has to be decided: nothing waits, and `enqueue` followed by `dequeue` at the same instant would give
-    /// this very packet. Does the accounts that the discipline keeps of all its packets, and says how it was treated; what it keeps of single flows only
-    /// while something waits, it need not touch. `None`: nothing changed, use the two calls. Disciplines without such a way keep this default.
+    /// Lets a packet pass in which nothing has to be decided: nothing waits, and `enqueue` followed
+    /// by `dequeue` at the same instant would give this very packet. Does the accounts that the
+    /// discipline keeps of all its packets, and says how it was treated; what it keeps of single
+    /// flows only while something waits, it need not touch. `None`: nothing changed, use the two
+    /// calls. Disciplines without such a way keep this default.
     fn bypass(&mut self, _now: Nanos, _packet: &P) -> Option<Treated> {
         None
     }
 
-    /// Whether [`bypass`](Self::bypass) is worth a try: nothing waits. State of flows need not be fetched then.
+    /// Whether [`bypass`](Self::bypass) is worth a try: nothing waits. State of flows need not be
+    /// fetched then.
     fn bypasses(&self) -> bool {
         false
     }
@@ -122,8 +128,9 @@ pub trait Scheduler<P: Packet> {
     /// The next packet to send at `now`; `None` if empty or if all that waits is held. May drop.
     fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P>;
 
-    /// When to call `dequeue` again although nothing arrives. `None`: only an arrival or a change can make something
-    /// sendable. Never earlier than `now`. It is valid until the next call that takes `&mut self`.
+    /// When to call `dequeue` again although nothing arrives. `None`: only an arrival or a change
+    /// can make something sendable. Never earlier than `now`. It is valid until the next call that
+    /// takes `&mut self`.
     fn next_wake(&self, now: Nanos) -> Option<Nanos>;
 
     /// Periodic work; returns when it is due next. Disciplines without any keep this default.
@@ -131,8 +138,8 @@ pub trait Scheduler<P: Packet> {
         None
     }
 
-    /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None` where it would give
-    /// none.
+    /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None`
+    /// where it would give none.
     fn peek_len(&self, now: Nanos) -> Option<Bytes>;
 
     /// Changes a setting; says whether the transmit side must be started.
@@ -155,29 +162,34 @@ pub trait Scheduler<P: Packet> {
     /// How many queues have packets. Constant time: the link counts it at every call (QoStat).
     fn busy_queues(&self) -> usize;
 
-    /// What waits of `class`, where the discipline queues by class; else the whole backlog for class 0.
+    /// What waits of `class`, where the discipline queues by class; else the whole backlog for
+    /// class 0.
     fn class_backlog(&self, class: Class) -> Backlog;
 
-    /// Bytes that wait of a flow whose hash is `hash`; zero where the discipline keeps no queue per flow.
+    /// Bytes that wait of a flow whose hash is `hash`; zero where the discipline keeps no queue per
+    /// flow.
     fn flow_backlog(&self, _flow: &FlowKey, _hash: u64) -> Bytes {
         Bytes::ZERO
     }
 
-    /// Reads ahead where the search for the flow of this hash begins: the first of two steps. Neither changes anything, and neither has to be
-    /// called. With many flows a burst costs least if `prefetch_bucket` is called for all its packets, then [`prefetch`](Self::prefetch) for all,
-    /// and then `enqueue`: in each step all packets wait for memory together, and each finds there what the one before asked for. What `dequeue`
-    /// will read, disciplines read ahead themselves: they know who is next.
+    /// Reads ahead where the search for the flow of this hash begins: the first of two steps.
+    /// Neither changes anything, and neither has to be called. With many flows a burst costs least
+    /// if `prefetch_bucket` is called for all its packets, then [`prefetch`](Self::prefetch) for
+    /// all, and then `enqueue`: in each step all packets wait for memory together, and each finds
+    /// there what the one before asked for. What `dequeue` will read, disciplines read ahead
+    /// themselves: they know who is next.
     fn prefetch_bucket(&self, _hash: u64) {}
 
-    /// Reads ahead what `enqueue` of a packet of this flow hash will read: the second step, and the one to call where there is only one.
+    /// Reads ahead what `enqueue` of a packet of this flow hash will read: the second step, and the
+    /// one to call where there is only one.
     fn prefetch(&self, _hash: u64) {}
 
     /// The discipline's name in configuration files.
     fn name(&self) -> &'static str;
 }
 
-/// The settings of a discipline, which say what it is made of. One implementation stands beside each
-/// discipline; [`any`] lists them.
+/// The settings of a discipline, which say what it is made of. One implementation stands beside
+/// each discipline; [`any`] lists them.
 pub trait Discipline: Settings {
     /// The `kind` in configuration files.
     const NAME: &'static str;

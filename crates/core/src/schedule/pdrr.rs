@@ -1,7 +1,8 @@
-//! PDRR, priority deficit round robin: streaming packets first, elastic flows by deficit round robin.
+//! PDRR, priority deficit round robin: streaming packets first, elastic flows by deficit round
+//! robin.
 //!
-//! Source: pseudo-code of the flow-aware networking group at AGH Kraków, after Kortebi, Oueslati, Roberts, "Implicit
-//! service differentiation using deficit round robin" (ITC 19, 2005).
+//! Source: pseudo-code of the flow-aware networking group at AGH Kraków, after Kortebi, Oueslati,
+//! Roberts, "Implicit service differentiation using deficit round robin" (ITC 19, 2005).
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -14,29 +15,35 @@
 //! | fb, credit of a fictitious flow that always has packets | `Pdrr::fair_bytes` | bytes |
 //! | pb | `Pdrr::priority_bytes` | bytes taken into the PQ |
 //!
-//! A flow that is not active becomes so with its first packet, which is a priority packet, as are the next ones while
-//! all that the flow has offered stays within Q; the rest waits in the flow's FIFO. The PQ is looked at before every
-//! packet, also amid a flow's turn. A flow whose FIFO is empty when its turn ends, or at its turn, is not active any
-//! more: it sent less than the fair rate. When nothing waits at all, no flow is active. The fictitious flow gets Q in
-//! every round in which something waits in a FIFO.
+//! A flow that is not active becomes so with its first packet, which is a priority packet, as are
+//! the next ones while all that the flow has offered stays within Q; the rest waits in the flow's
+//! FIFO. The PQ is looked at before every packet, also amid a flow's turn. A flow whose FIFO is
+//! empty when its turn ends, or at its turn, is not active any more: it sent less than the fair
+//! rate. When nothing waits at all, no flow is active. The fictitious flow gets Q in every round in
+//! which something waits in a FIFO.
 //!
-//! Complexity: constant time on average, flat in the number of flows. One `dequeue` may pass flows that lack credit after
-//! priority packets (once each while they are active) or have become empty (once). No allocation per packet.
+//! Complexity: constant time on average, flat in the number of flows. One `dequeue` may pass flows
+//! that lack credit after priority packets (once each while they are active) or have become empty
+//! (once). No allocation per packet.
 //!
-//! Bound: per-flow order is kept. Work conserving. A flow sends at most Q and a packet more than another
-//! backlogged one over any time; a priority packet waits for the PQ before it and one packet in transmission.
+//! Bound: per-flow order is kept. Work conserving. A flow sends at most Q and a packet more than
+//! another backlogged one over any time; a priority packet waits for the PQ before it and one
+//! packet in transmission.
 //!
-//! **What a flow has to spare.** A round takes as long as what its flows send in it, and with 1000-byte packets and Q = 1500 each sends one
-//! packet in one round and two in the next. As published, a flow at more than half the fair rate offers more than Q in the
-//! long rounds, waits for its turn, and is late by a round. Here a flow whose turn finds it with less than Q offered keeps the difference, up to
-//! Q, for its next activity if that begins within a round; so its priority bytes are held against Q per round on average, as the fair rate
-//! is, and a burst of one Q more. A stream below the fair rate has priority at all times.
+//! **What a flow has to spare.** A round takes as long as what its flows send in it, and with
+//! 1000-byte packets and Q = 1500 each sends one packet in one round and two in the next. As
+//! published, a flow at more than half the fair rate offers more than Q in the long rounds, waits
+//! for its turn, and is late by a round. Here a flow whose turn finds it with less than Q offered
+//! keeps the difference, up to Q, for its next activity if that begins within a round; so its
+//! priority bytes are held against Q per round on average, as the fair rate is, and a burst of one
+//! Q more. A stream below the fair rate has priority at all times.
 //!
-//! Choices where the sources are silent: a flow in service whose FIFO has run empty keeps its turn until the next
-//! packet is asked for. Overflow takes from the FIFO with the most bytes, exact to a thirty-second; priority packets are
-//! never dropped for others. `afl_linger` keeps the *rule* that packets of a flow go to its FIFO for that long after
-//! it ran empty; the flow does not stay in the list, so lingering flows cost no visits. While the list is full, flows
-//! that are not on it have priority, as published for PFQ.
+//! Choices where the sources are silent: a flow in service whose FIFO has run empty keeps its turn
+//! until the next packet is asked for. Overflow takes from the FIFO with the most bytes, exact to a
+//! thirty-second; priority packets are never dropped for others. `afl_linger` keeps the *rule* that
+//! packets of a flow go to its FIFO for that long after it ran empty; the flow does not stay in the
+//! list, so lingering flows cost no visits. While the list is full, flows that are not on it have
+//! priority, as published for PFQ.
 //!
 //! Not implemented: quanta per flow.
 
@@ -55,7 +62,8 @@ use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
 
-/// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more than constant time.
+/// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more
+/// than constant time.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
 /// Valid times that an empty flow stays active.
 pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
@@ -64,8 +72,8 @@ settings! {
     /// Priority deficit round robin: as PFQ in constant time. See docs/cross-protect.md.
     #[derive(Copy, Eq)]
     pub struct PdrrConfig: "discipline = { kind = \"pdrr\", … }" {
-        /// Q: bytes that a flow may send in a round, and put in with priority since it became active:
-        /// at least the MTU.
+        /// Q: bytes that a flow may send in a round, and put in with priority since it became
+        /// active: at least the MTU.
         live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
         /// How long a flow whose queue is empty stays elastic, so that it does not change its class
         /// with every gap. 0: not at all, as published.
@@ -74,7 +82,8 @@ settings! {
     parts {
         /// Most that waits, and which packet goes when that is full.
         buffer: Buffer,
-        /// The flows active at a time. While the list is full, flows that are not on it have priority.
+        /// The flows active at a time. While the list is full, flows that are not on it have
+        /// priority.
         flows: KnownFlows,
     }
 }
@@ -101,7 +110,8 @@ struct Flow {
     fifo: Queue,
     /// DC: bytes it may still send in its turn; negative after priority packets.
     deficit: i64,
-    /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it is not active: what it has, negative.
+    /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it
+    /// is not active: what it has, negative.
     offered: i64,
     /// When its FIFO ran empty.
     emptied: Nanos,
@@ -110,7 +120,8 @@ struct Flow {
     round: u32,
     /// Where it is among the longest.
     place: ListNumber,
-    /// A packet went to the FIFO since it became active: none may go to the priority queue, or it would overtake.
+    /// A packet went to the FIFO since it became active: none may go to the priority queue, or it
+    /// would overtake.
     elastic: bool,
 }
 
@@ -134,8 +145,9 @@ impl Flow {
     }
 }
 
-/// So many turns ahead of the present one the state of a flow is read ahead, so many the first packet of its FIFO, and so many the
-/// second: each takes about as long as two or three packets, so that all are there in time.
+/// So many turns ahead of the present one the state of a flow is read ahead, so many the first
+/// packet of its FIFO, and so many the second: each takes about as long as two or three packets, so
+/// that all are there in time.
 const AHEAD: [usize; 3] = [12, 8, 4];
 
 /// The discipline.
@@ -148,7 +160,8 @@ pub struct Pdrr<P> {
     priority: Queue,
     /// Those in use are the active ones.
     flows: FlowList<Flow>,
-    /// AFL, in the order of turns. The fictitious flow is one of them: the number after the last flow's.
+    /// AFL, in the order of turns. The fictitious flow is one of them: the number after the last
+    /// flow's.
     turns: Ring,
     longest: Longest,
     /// The flow in service, which is not in the AFL.
@@ -171,8 +184,8 @@ pub struct Pdrr<P> {
 }
 
 impl<P: Packet> Pdrr<P> {
-    /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow, and a packet, rounded
-    /// up to 64, with 16 bytes per place in the buffer.
+    /// The discipline with empty queues. Takes all its memory at once: about 150 bytes per flow,
+    /// and a packet, rounded up to 64, with 16 bytes per place in the buffer.
     ///
     /// # Errors
     /// [`SettingError::OutOfRange`] if a number is out of range.
@@ -212,8 +225,8 @@ impl<P: Packet> Pdrr<P> {
         Some(self.flows.get(id).deficit)
     }
 
-    /// How often a flow changed between streaming and elastic since it has a place in the list. A flow keeps its place
-    /// until the list is full and it has been inactive for long.
+    /// How often a flow changed between streaming and elastic since it has a place in the list. A
+    /// flow keeps its place until the list is full and it has been inactive for long.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count)
@@ -274,9 +287,9 @@ impl<P: Packet> Pdrr<P> {
         let longest = &mut self.longest;
         match self.flows.find(hash, &key) {
             Some(id) => Some(id),
-            None => {
-                self.flows.insert(hash, key, Flow::NEW, |id, old| longest.forget(id.link(), &mut old.place))
-            }
+            None => self
+                .flows
+                .insert(hash, key, Flow::NEW, |id, old| longest.forget(id.link(), &mut old.place)),
         }
     }
 
@@ -310,7 +323,8 @@ impl<P: Packet> Pdrr<P> {
         }
     }
 
-    /// The flow whose packet goes next: turns the list until the head of the flow in service fits its deficit. Some FIFO has packets.
+    /// The flow whose packet goes next: turns the list until the head of the flow in service fits
+    /// its deficit. Some FIFO has packets.
     fn turn(&mut self) -> EntryId {
         loop {
             if let Some(id) = self.current {
@@ -333,8 +347,8 @@ impl<P: Packet> Pdrr<P> {
         }
     }
 
-    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits, so the turns of all active flows come with every
-    /// quantum of it.
+    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits,
+    /// so the turns of all active flows come with every quantum of it.
     fn pass(&mut self, bytes: Bytes) {
         if self.busy > 0 {
             return;
@@ -377,7 +391,8 @@ impl<P: Packet> Pdrr<P> {
 impl<P: Packet> ByFlow<P> for Pdrr<P> {
     #[inline]
     fn waiting(&self) -> Waiting {
-        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
+        let urgent =
+            Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
         Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
     }
 
@@ -415,7 +430,8 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             if begins {
                 flow.elastic &= now.saturating_sub(flow.emptied) < self.config.afl_linger;
                 flow.deficit = 0;
-                // Of a flow that was active when nothing waited any more this is what it had offered.
+                // Of a flow that was active when nothing waited any more this is what it had
+                // offered.
                 let recent = self.round.wrapping_sub(flow.round) <= 1;
                 flow.offered = if recent { flow.offered.min(0) } else { 0 };
             }
@@ -443,7 +459,8 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         Treated::Priority
     }
 
-    /// A first packet of a flow that is not active, as no flow is while nothing waits. What the flow has to spare stays as it is.
+    /// A first packet of a flow that is not active, as no flow is while nothing waits. What the
+    /// flow has to spare stays as it is.
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
         let length = packet.wire_len();
         if !self.bypasses()
@@ -462,7 +479,9 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     }
 
     fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let at = if let Some(Unlinked { at, length, meta: flow }) = self.slab.unlink(&mut self.priority) {
+        let at = if let Some(Unlinked { at, length, meta: flow }) =
+            self.slab.unlink(&mut self.priority)
+        {
             if flow != NIL {
                 self.flows.get_mut(EntryId::from_link(flow)).deficit -= length.0 as i64;
             }

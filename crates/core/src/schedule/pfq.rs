@@ -1,7 +1,8 @@
 //! PFQ, priority fair queueing: start-time fair queueing in which slow flows go first.
 //!
-//! Source: pseudo-code of the flow-aware networking group at AGH Kraków, after Kortebi, Muscariello, Oueslati, Roberts,
-//! "On the scalability of fair queueing" (HotNets III, 2004); expiry as in the public simulator of that group.
+//! Source: pseudo-code of the flow-aware networking group at AGH Kraków, after Kortebi,
+//! Muscariello, Oueslati, Roberts, "On the scalability of fair queueing" (HotNets III, 2004);
+//! expiry as in the public simulator of that group.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -13,32 +14,40 @@
 //! | MTU | `PfqConfig::quantum` | bytes |
 //! | pb | `Pfq::priority_bytes` | bytes taken in with priority |
 //!
-//! A packet of a flow that is not listed, or that has had less than MTU bytes taken in with priority since it was, goes
-//! to the end of the priority packets, with the stamp vt. Any other gets its flow's finish tag for a stamp. Either way the tag
-//! grows by the packet's length. When a packet begins service, vt is its stamp, and flows whose finish tag vt has
-//! reached are not listed any more: whoever sends slower than vt always goes first. When nothing waits, no flow is
-//! listed; vt is never set back, as the fair rate is measured by it.
+//! A packet of a flow that is not listed, or that has had less than MTU bytes taken in with
+//! priority since it was, goes to the end of the priority packets, with the stamp vt. Any other
+//! gets its flow's finish tag for a stamp. Either way the tag grows by the packet's length. When a
+//! packet begins service, vt is its stamp, and flows whose finish tag vt has reached are not listed
+//! any more: whoever sends slower than vt always goes first. When nothing waits, no flow is listed;
+//! vt is never set back, as the fair rate is measured by it.
 //!
-//! The published form is one list sorted by stamp with a pointer behind its priority packets. No stamp behind the pointer is
-//! below vt, and vt does not move while a packet before it waits: so a FIFO and a tournament of flows by the stamp
-//! of their first elastic packet serve in the same order (a property test compares them). Elastic packets of a flow follow each other without
-//! gaps in virtual time up to its finish tag, so the stamp of the first one is that tag less what waits, and no packet keeps one.
+//! The published form is one list sorted by stamp with a pointer behind its priority packets. No
+//! stamp behind the pointer is below vt, and vt does not move while a packet before it waits: so a
+//! FIFO and a tournament of flows by the stamp of their first elastic packet serve in the same
+//! order (a property test compares them). Elastic packets of a flow follow each other without gaps
+//! in virtual time up to its finish tag, so the stamp of the first one is that tag less what waits,
+//! and no packet keeps one.
 //!
-//! Complexity: O(log n), n the flows there is room for and have been seen, to serve an elastic packet and for a flow that is listed, unlisted, or gets its
-//! first elastic packet; constant time to take a packet in behind others of its flow. A dropped packet costs O(log n) for the search of the longest backlog, which
-//! costs nothing while the buffer is not full and no backlog is longer than it ever was. A packet that virtual time passes may unlist many flows, each
-//! of which was listed by a packet. No allocation per packet.
+//! Complexity: O(log n), n the flows there is room for and have been seen, to serve an elastic
+//! packet and for a flow that is listed, unlisted, or gets its first elastic packet; constant time
+//! to take a packet in behind others of its flow. A dropped packet costs O(log n) for the search of
+//! the longest backlog, which costs nothing while the buffer is not full and no backlog is longer
+//! than it ever was. A packet that virtual time passes may unlist many flows, each of which was
+//! listed by a packet. No allocation per packet.
 //!
-//! Bound: per-flow order is kept. Work conserving. Elastic flows share as in start-time fair queueing, also what overflows: whatever each sends, those that always
-//! wait get the same.
+//! Bound: per-flow order is kept. Work conserving. Elastic flows share as in start-time fair
+//! queueing, also what overflows: whatever each sends, those that always wait get the same.
 //!
-//! **What a flow loses it does not pay for.** The published rules do not say what becomes of the tag of a flow that loses a packet to overflow. Left
-//! alone it runs ahead of what the flow has sent, and a flow that goes on sending above its share gets less than the others, in the end nothing. Here the tag, and the
-//! stamps of what waits behind the packet, are as if it had never come; a flow whose tag is no more than vt then is not listed any more. What
-//! counts as taken in with priority, bytes(f) and pb, stays as published.
+//! **What a flow loses it does not pay for.** The published rules do not say what becomes of the
+//! tag of a flow that loses a packet to overflow. Left alone it runs ahead of what the flow has
+//! sent, and a flow that goes on sending above its share gets less than the others, in the end
+//! nothing. Here the tag, and the stamps of what waits behind the packet, are as if it had never
+//! come; a flow whose tag is no more than vt then is not listed any more. What counts as taken in
+//! with priority, bytes(f) and pb, stays as published.
 //!
-//! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the longest backlog, among
-//! equals of that with the smallest hash (its last 42 bits); a packet in front of P may be dropped, too.
+//! Choices where the sources are silent: overflow drops the head (or tail) of the flow with the
+//! longest backlog, among equals of that with the smallest hash (its last 42 bits); a packet in
+//! front of P may be dropped, too.
 //!
 //! Not implemented: weights; the patents' delayed unlisting.
 
@@ -61,12 +70,12 @@ use crate::units::{Bytes, Nanos};
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 0..=65_535;
 
 settings! {
-    /// Priority fair queueing: every flow gets its fair share, and flows that send less than that go
-    /// first. Logarithmic in the number of flows. See docs/cross-protect.md.
+    /// Priority fair queueing: every flow gets its fair share, and flows that send less than that
+    /// go first. Logarithmic in the number of flows. See docs/cross-protect.md.
     #[derive(Copy, Eq)]
     pub struct PfqConfig: "discipline = { kind = \"pfq\", … }" {
-        /// Bytes that a flow may put in with priority since it was listed: the MTU. Looked at before a
-        /// packet is added.
+        /// Bytes that a flow may put in with priority since it was listed: the MTU. Looked at
+        /// before a packet is added.
         live quantum: Bytes = DEFAULT_QUANTUM, in QUANTUM_RANGE;
     }
     parts {
@@ -110,7 +119,8 @@ struct Flow {
     flips: Flips,
     /// The backlog by which it stands among the longest; not below its backlog.
     known: u32,
-    /// An elastic packet came since it was listed: none may have priority any more, or it would overtake.
+    /// An elastic packet came since it was listed: none may have priority any more, or it would
+    /// overtake.
     elastic: bool,
 }
 
@@ -139,7 +149,8 @@ impl Flow {
         u32::try_from(self.backlog().0).unwrap_or(u32::MAX)
     }
 
-    /// The stamp of its first elastic packet. Those that follow have stamps without gaps, and the last one ends at the finish tag.
+    /// The stamp of its first elastic packet. Those that follow have stamps without gaps, and the
+    /// last one ends at the finish tag.
     fn start(&self) -> u64 {
         self.finish - self.fifo.bytes.0
     }
@@ -153,13 +164,15 @@ fn rank(backlog: u32) -> u64 {
 /// What is kept with a packet.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
-    /// In the priority queue: its flow, `NIL` if that has no place, and the flow's packets before and after it there.
+    /// In the priority queue: its flow, `NIL` if that has no place, and the flow's packets before
+    /// and after it there.
     Priority { flow: u32, prev: u32, next: u32 },
     /// The number of its arrival: the order of service among elastic packets of equal stamp.
     Elastic { arrival: u64 },
 }
 
-/// How far ahead of its service the state of a flow is read, and its first packet: when it gets to be the first of one of 4^n parts of all flows.
+/// How far ahead of its service the state of a flow is read, and its first packet: when it gets to
+/// be the first of one of 4^n parts of all flows.
 const AHEAD: [usize; 2] = [3, 2];
 
 /// The discipline.
@@ -174,8 +187,8 @@ pub struct Pfq<P> {
     service: Tournament,
     /// The other listed flows by finish tag.
     expiry: Tournament,
-    /// Flows by backlog, the longest first, and by hash. A backlog that shrank is put right when it comes to the top, so what waits for its turn costs
-    /// nothing here.
+    /// Flows by backlog, the longest first, and by hash. A backlog that shrank is put right when it
+    /// comes to the top, so what waits for its turn costs nothing here.
     longest: Tournament,
     /// vt.
     virtual_time: u64,
@@ -193,8 +206,8 @@ pub struct Pfq<P> {
 }
 
 impl<P: Packet> Pfq<P> {
-    /// The discipline with empty queues. Takes all its memory at once: about 210 bytes per flow, and a packet, rounded up to 64, with 32
-    /// bytes per place in the buffer.
+    /// The discipline with empty queues. Takes all its memory at once: about 210 bytes per flow,
+    /// and a packet, rounded up to 64, with 32 bytes per place in the buffer.
     ///
     /// # Errors
     /// [`SettingError::OutOfRange`] if a number is out of range.
@@ -232,8 +245,8 @@ impl<P: Packet> Pfq<P> {
         Some(self.flows.get(id).finish)
     }
 
-    /// How often a flow changed between streaming and elastic since it has a place in the list. A flow keeps its place
-    /// until the list is full and it has been unlisted for long.
+    /// How often a flow changed between streaming and elastic since it has a place in the list. A
+    /// flow keeps its place until the list is full and it has been unlisted for long.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count)
@@ -281,7 +294,8 @@ impl<P: Packet> Pfq<P> {
         Some(packet)
     }
 
-    /// A flow does not pay for a packet that it lost: its tag is what it would be without it, and so are the stamps of what waits behind it.
+    /// A flow does not pay for a packet that it lost: its tag is what it would be without it, and
+    /// so are the stamps of what waits behind it.
     fn refund(&mut self, id: EntryId, length: Bytes) {
         let flow = self.flows.get_mut(id);
         flow.finish -= length.0;
@@ -308,7 +322,8 @@ impl<P: Packet> Pfq<P> {
         }
     }
 
-    /// The first priority packet, to be sent. Its stamp is the virtual time: that does not move while one waits.
+    /// The first priority packet, to be sent. Its stamp is the virtual time: that does not move
+    /// while one waits.
     fn serve_priority(&mut self) -> Option<P> {
         let Unlinked { at, length, meta } = self.slab.unlink(&mut self.priority)?;
         self.gone(length, meta);
@@ -345,7 +360,8 @@ impl<P: Packet> Pfq<P> {
         }
     }
 
-    /// Reads ahead what the next services will read, after that of a flow: who comes in its place in larger and smaller parts of the tournament.
+    /// Reads ahead what the next services will read, after that of a flow: who comes in its place
+    /// in larger and smaller parts of the tournament.
     #[inline]
     fn read_ahead(&self, served: u32) {
         if !self.flows.is_long() {
@@ -378,7 +394,8 @@ impl<P: Packet> Pfq<P> {
         self.expiry.remove_to(u64::MAX, &mut |flow| flows.end(EntryId::from_link(flow)));
     }
 
-    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits, so virtual time is theirs.
+    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits,
+    /// so virtual time is theirs.
     fn pass(&mut self, bytes: Bytes) {
         if self.busy > 0 {
             return;
@@ -425,9 +442,12 @@ impl<P: Packet> Pfq<P> {
 impl<P: Packet> ByFlow<P> for Pfq<P> {
     #[inline]
     fn waiting(&self) -> Waiting {
-        let urgent = Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
-        let elastic =
-            Backlog { packets: self.total.packets - urgent.packets, bytes: self.total.bytes - urgent.bytes };
+        let urgent =
+            Backlog { packets: u64::from(self.priority.packets), bytes: self.priority.bytes };
+        let elastic = Backlog {
+            packets: self.total.packets - urgent.packets,
+            bytes: self.total.bytes - urgent.bytes,
+        };
         Waiting { urgent, elastic, flows: self.busy as u32 }
     }
 

@@ -8,15 +8,18 @@
 //! | grants, T, S | `part` | 2^-16 bytes on the wire |
 //! | C, W, what the others have | `link` | – |
 //!
-//! A packet is sent from the next queue in turn whose class has grants left, else from the next in turn at all as long as something is left of what nobody asked
-//! for. On a link without a rate the discipline serves its queues by itself.
+//! A packet is sent from the next queue in turn whose class has grants left, else from the next in
+//! turn at all as long as something is left of what nobody asked for. On a link without a rate the
+//! discipline serves its queues by itself.
 //!
-//! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits may go; a new window costs what [`crate::share`] says.
+//! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits
+//! may go; a new window costs what [`crate::share`] says.
 //!
-//! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over all workers, within the largest packet per worker
-//! and class; added delay: one window.
+//! Bound: shares of the *wire* (bytes with Ethernet overhead, not IP bytes as for one worker), over
+//! all workers, within the largest packet per worker and class; added delay: one window.
 //!
-//! Not implemented: queues by a hash of flows, and other disciplines: their state per flow lies in one worker.
+//! Not implemented: queues by a hash of flows, and other disciplines: their state per flow lies in
+//! one worker.
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -61,7 +64,8 @@ pub struct Shared<P, Q> {
 }
 
 impl<P: Packet, Q: ByClass<P>> Shared<P, Q> {
-    /// `worker`'s part, with these queues, empty. Queues beyond the columns of `link` share its last.
+    /// `worker`'s part, with these queues, empty. Queues beyond the columns of `link` share its
+    /// last.
     ///
     /// # Panics
     /// The link has no such worker.
@@ -160,7 +164,11 @@ impl<P: Packet, Q: ByClass<P>> Scheduler<P> for Shared<P, Q> {
     }
 
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
-        if self.link.is_paced() { self.queues.head_len(self.choose(now)?) } else { self.queues.peek_len(now) }
+        if self.link.is_paced() {
+            self.queues.head_len(self.choose(now)?)
+        } else {
+            self.queues.peek_len(now)
+        }
     }
 
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {

@@ -1,14 +1,17 @@
 //! One worker's part of a link that several workers share by flows: any discipline [`ByFlow`].
 //!
-//! Source: see [`crate::share`], which decides how much this worker may send; the queueing, the rule of who has priority, and drops are the
-//! discipline's own. A flow always meets the same worker, so its state is that worker's. What is common is
+//! Source: see [`crate::share`], which decides how much this worker may send; the queueing, the
+//! rule of who has priority, and drops are the discipline's own. A flow always meets the same
+//! worker, so its state is that worker's. What is common is
 //!
-//! - the rate, by grants: priority packets of all workers first, then each worker by the number of its elastic flows that wait, so that an elastic
-//!   flow gets the same wherever it is;
-//! - time: where nothing elastic waits here but elsewhere it does, rounds (PDRR) and virtual time (PFQ) go on at the pace of the others' flows, and the
-//!   flows here stay active until their turn would have come. Or a flow alone on its worker would find it empty with each packet, and
-//!   have priority at any rate;
-//! - the meters: fair rate and priority load are those of the whole link ([`SharedLink::together`]).
+//! - the rate, by grants: priority packets of all workers first, then each worker by the number of
+//!   its elastic flows that wait, so that an elastic flow gets the same wherever it is;
+//! - time: where nothing elastic waits here but elsewhere it does, rounds (PDRR) and virtual time
+//!   (PFQ) go on at the pace of the others' flows, and the flows here stay active until their turn
+//!   would have come. Or a flow alone on its worker would find it empty with each packet, and have
+//!   priority at any rate;
+//! - the meters: fair rate and priority load are those of the whole link
+//!   ([`SharedLink::together`]).
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -16,21 +19,25 @@
 //! | C, W, what the others have | `link` | – |
 //! | n | `Waiting::flows` | flows |
 //!
-//! A packet with priority goes before all others of its worker, ahead of its grant if need be; an elastic one when its worker has grants left, or as long as
-//! something is left of what nobody asked for.
-//! Disciplines and link count bytes on the wire, in which flows are equal over all workers.
+//! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
+//! elastic one when its worker has grants left, or as long as something is left of what nobody
+//! asked for. Disciplines and link count bytes on the wire, in which flows are equal over all
+//! workers.
 //!
-//! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says, and where nothing elastic waits, what the flows cost that
-//! cease to be active in it.
+//! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says,
+//! and where nothing elastic waits, what the flows cost that cease to be active in it.
 //!
-//! Bound: flows that always wait get the same within what their discipline grants between two of one worker, a largest packet per worker, and what changes of n
-//! within a window miss. A packet with priority waits for the others of its worker that came before it, one packet on the wire, and, if more than C·W/M have come to
-//! this worker within a window, for the end of that window. On the real wire, the packets of the other workers come on top: at most one of each, and what all have
-//! sent ahead, C·W.
+//! Bound: flows that always wait get the same within what their discipline grants between two of
+//! one worker, a largest packet per worker, and what changes of n within a window miss. A packet
+//! with priority waits for the others of its worker that came before it, one packet on the wire,
+//! and, if more than C·W/M have come to this worker within a window, for the end of that window. On
+//! the real wire, the packets of the other workers come on top: at most one of each, and what all
+//! have sent ahead, C·W.
 //!
 //! On a link without a rate each worker serves its flows alone.
 //!
-//! Not implemented: buffers in common; each worker has the whole of the configured one, and drops from its own longest flow.
+//! Not implemented: buffers in common; each worker has the whole of the configured one, and drops
+//! from its own longest flow.
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
@@ -44,7 +51,8 @@ use crate::units::{Bytes, Nanos};
 /// The share of a flow, as flows are told: fixed point with 16 binary digits.
 const ONE: u64 = 1 << 16;
 
-/// A discipline that tells flows apart, so that each worker's part is as large as its flows' shares.
+/// A discipline that tells flows apart, so that each worker's part is as large as its flows'
+/// shares.
 pub trait ByFlow<P: Packet>: Scheduler<P> {
     /// What waits.
     fn waiting(&self) -> Waiting;
@@ -64,7 +72,8 @@ pub struct SharedFlows<P, Q> {
     level: Bytes,
     /// What was said to wait, by column.
     told: [Backlog; 2],
-    /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find that.
+    /// Until then nothing elastic may go. Of a link that is overloaded most packets come to find
+    /// that.
     held_until: Nanos,
     packets: PhantomData<fn() -> P>,
 }
@@ -92,7 +101,8 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
         self.queues.waiting()
     }
 
-    /// Takes over the grants of a new window, and what has happened elsewhere meanwhile, if the present window is over.
+    /// Takes over the grants of a new window, and what has happened elsewhere meanwhile, if the
+    /// present window is over.
     #[inline]
     fn follow(&mut self, now: Nanos) {
         if now >= self.part.until() && self.link.is_paced() {
@@ -212,7 +222,8 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         let own = self.queues.meters();
         let together = self.link.together();
         // A link without a rate is not shared, but who may enter it is decided by the load of all.
-        let fair_bytes = if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
+        let fair_bytes =
+            if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
         let busy = self.link.is_paced().then_some(together.busy);
         Meters { fair_bytes, priority_bytes: Some(together.priority_bytes), busy, ..own }
     }

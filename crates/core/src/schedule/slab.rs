@@ -1,7 +1,8 @@
-//! Packets of many queues in one store, with room taken at construction: linked, so that any packet can go.
+//! Packets of many queues in one store, with room taken at construction: linked, so that any packet
+//! can go.
 //!
-//! Packets and links lie apart: links are short, many of them fit into a line of the cache, and the ends of queues are changed
-//! without touching a packet. Each packet begins at a line.
+//! Packets and links lie apart: links are short, many of them fit into a line of the cache, and the
+//! ends of queues are changed without touching a packet. Each packet begins at a line.
 
 use alloc::vec::Vec;
 
@@ -21,7 +22,8 @@ struct Slot<P>(Option<P>);
 struct Link<M> {
     /// The packet before; of the first one of a queue it is not valid.
     prev: u32,
-    /// The next packet of the same queue, or the next free node; of the last one of a queue it is not valid.
+    /// The next packet of the same queue, or the next free node; of the last one of a queue it is
+    /// not valid.
     next: u32,
     /// The length of the next packet, see [`Queue::head_len`].
     next_len: u32,
@@ -39,7 +41,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, head_len: 0, packets: 0, bytes: Bytes::ZERO };
+    pub(super) const EMPTY: Self =
+        Self { head: NIL, tail: NIL, head_len: 0, packets: 0, bytes: Bytes::ZERO };
 
     pub(super) const fn is_empty(&self) -> bool {
         self.head == NIL
@@ -55,7 +58,8 @@ impl Queue {
         self.tail
     }
 
-    /// Bytes of the first packet as they are [`counted`]; 0 if there is none. Known without reading the packet.
+    /// Bytes of the first packet as they are [`counted`]; 0 if there is none. Known without reading
+    /// the packet.
     pub(super) const fn head_len(&self) -> u32 {
         self.head_len
     }
@@ -78,8 +82,8 @@ pub(super) fn counted(packet: &impl Packet) -> u32 {
     u32::try_from(packet.wire_len().0).unwrap_or(u32::MAX)
 }
 
-/// The store. `M` is what a discipline keeps with each packet. All operations take constant time; `push` does not
-/// allocate while no more packets are held than were reserved.
+/// The store. `M` is what a discipline keeps with each packet. All operations take constant time;
+/// `push` does not allocate while no more packets are held than were reserved.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<P, M> {
     slots: Vec<Slot<P>>,
@@ -120,7 +124,8 @@ impl<P: Packet, M: Copy> Slab<P, M> {
                 (self.links.len() - 1) as u32
             }
         };
-        // Without a branch, which nobody could predict: the only packet of a queue points at itself, and nobody looks.
+        // Without a branch, which nobody could predict: the only packet of a queue points at
+        // itself, and nobody looks.
         let first = queue.head == NIL;
         let before = &mut self.links[if first { at } else { queue.tail } as usize];
         (before.next, before.next_len) = (at, len);
@@ -156,13 +161,14 @@ impl<P: Packet, M: Copy> Slab<P, M> {
         Some((self.release(at)?, meta))
     }
 
-    /// Takes the node of the first packet out of `queue`, not the packet out of the node: nothing waits for it to be read.
-    /// [`release`](Self::release) has to follow.
+    /// Takes the node of the first packet out of `queue`, not the packet out of the node: nothing
+    /// waits for it to be read. [`release`](Self::release) has to follow.
     #[inline]
     pub(super) fn unlink(&mut self, queue: &mut Queue) -> Option<Unlinked<M>> {
         let (at, length) = (queue.head, Bytes(queue.head_len.into()));
         let link = self.links.get(at as usize)?;
-        let next = if at == queue.tail { (NIL, NIL, 0) } else { (link.next, queue.tail, link.next_len) };
+        let next =
+            if at == queue.tail { (NIL, NIL, 0) } else { (link.next, queue.tail, link.next_len) };
         (queue.head, queue.tail, queue.head_len) = next;
         queue.packets -= 1;
         queue.bytes -= length;
@@ -183,7 +189,8 @@ impl<P: Packet, M: Copy> Slab<P, M> {
         prefetch::element(&self.slots, at as usize);
     }
 
-    /// Reads ahead the node behind `at`, which is read itself for that; the last one of a queue has any.
+    /// Reads ahead the node behind `at`, which is read itself for that; the last one of a queue has
+    /// any.
     #[inline]
     pub(super) fn prefetch_next(&self, at: u32) {
         if let Some(link) = self.links.get(at as usize) {

@@ -1,12 +1,16 @@
-//! Small numbers by a key, the smallest first: a tournament, in which the key of any member can be changed.
+//! Small numbers by a key, the smallest first: a tournament, in which the key of any member can be
+//! changed.
 //!
-//! Members stand in groups of four, each a line of the cache. The smallest of a group stands in a group of the next level, and so on up to
-//! one group. The place of a member is its number: nothing has to be looked up or moved, the lines that a change will touch are known before, so that
-//! they can be read ahead and no access waits for another, and there is no branch by which of a group is the smallest. In a heap members move: where each
-//! is has to be kept, and which line is next is known only when the one above has been read.
+//! Members stand in groups of four, each a line of the cache. The smallest of a group stands in a
+//! group of the next level, and so on up to one group. The place of a member is its number: nothing
+//! has to be looked up or moved, the lines that a change will touch are known before, so that they
+//! can be read ahead and no access waits for another, and there is no branch by which of a group is
+//! the smallest. In a heap members move: where each is has to be kept, and which line is next is
+//! known only when the one above has been read.
 //!
-//! Complexity: one step for each level, of which there are as many as the largest member that was ever in makes necessary; a change that does
-//! not touch the smallest of a group ends there, as most of those in the midst do.
+//! Complexity: one step for each level, of which there are as many as the largest member that was
+//! ever in makes necessary; a change that does not touch the smallest of a group ends there, as
+//! most of those in the midst do.
 
 use alloc::vec::Vec;
 
@@ -154,8 +158,9 @@ impl Tournament {
         self.groups[place].least()
     }
 
-    /// The member with the smallest key in that of 4^`depth` parts of the tournament in which `of` is; any number if there is none. Who is first
-    /// of one of so many parts will be first of all about so many changes of the first one later.
+    /// The member with the smallest key in that of 4^`depth` parts of the tournament in which `of`
+    /// is; any number if there is none. Who is first of one of so many parts will be first of all
+    /// about so many changes of the first one later.
     #[inline]
     pub(super) fn first_near(&self, of: u32, depth: usize) -> u32 {
         let level = self.levels.saturating_sub(depth).min(LEVELS - 1);
@@ -164,7 +169,8 @@ impl Tournament {
         group.map_or(u32::MAX, |group| member(group.0[at % 4]))
     }
 
-    /// Reads ahead what a change of this member will touch first; a number that is none is as good as any.
+    /// Reads ahead what a change of this member will touch first; a number that is none is as good
+    /// as any.
     #[inline]
     pub(super) fn prefetch(&self, member: u32) {
         prefetch::element(&self.groups, member as usize / 4);
@@ -202,7 +208,10 @@ mod tests {
                         let (mut removed, last) = (Vec::new(), key.stamp);
                         tournament.remove_to(last, &mut |member| removed.push(member));
                         removed.sort_unstable();
-                        let due = map.iter().filter(|(_, key)| key.stamp <= last).map(|(member, _)| *member);
+                        let due = map
+                            .iter()
+                            .filter(|(_, key)| key.stamp <= last)
+                            .map(|(member, _)| *member);
                         assert_eq!(removed, due.collect::<Vec<_>>());
                         map.retain(|_, key| key.stamp > last);
                     }

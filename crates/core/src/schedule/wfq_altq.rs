@@ -1,7 +1,8 @@
-//! WFQ as ALTQ has it: a weighted round robin of byte quotas over queues, debt carried (surplus round robin).
+//! WFQ as ALTQ has it: a weighted round robin of byte quotas over queues, debt carried (surplus
+//! round robin).
 //!
-//! Source: the WFQ discipline of ALTQ (1997), as measured in "How Unfair can WFQ be?". In spite of its name it has no
-//! virtual time.
+//! Source: the WFQ discipline of ALTQ (1997), as measured in "How Unfair can WFQ be?". In spite of
+//! its name it has no virtual time.
 //!
 //! | symbol | field | unit |
 //! |---|---|---|
@@ -12,25 +13,27 @@
 //! | hwm, the limit over all queues | `WfqAltqConfig::high_water` | bytes |
 //! | Q, the limit of each queue | `WfqAltqConfig::limit` | packets |
 //!
-//! A packet is sent when the queue at the ring pointer has a positive quota; its length is taken off, maybe below
-//! zero. A queue without quota passes the pointer on, and the queue that gets it gets its quantum. A queue that
-//! enters the ring enters just before the pointer with quota zero, except the very first, which keeps what it had and
-//! gets a quantum. A queue that ran empty stays in the ring, keeping its debt, until it is visited with a positive
-//! quota.
+//! A packet is sent when the queue at the ring pointer has a positive quota; its length is taken
+//! off, maybe below zero. A queue without quota passes the pointer on, and the queue that gets it
+//! gets its quantum. A queue that enters the ring enters just before the pointer with quota zero,
+//! except the very first, which keeps what it had and gets a quantum. A queue that ran empty stays
+//! in the ring, keeping its debt, until it is visited with a positive quota.
 //!
-//! Complexity: enqueue is constant time, plus a scan of all queues per packet dropped from the longest. Dequeue takes
-//! a visit per queue passed. Rounds in which nobody's quota turns positive are added in one go, so a packet costs at
-//! most two rounds of the ring, and two for each queue that leaves it meanwhile, even at weight 1, whose quota of 5
-//! bytes would need hundreds.
+//! Complexity: enqueue is constant time, plus a scan of all queues per packet dropped from the
+//! longest. Dequeue takes a visit per queue passed. Rounds in which nobody's quota turns positive
+//! are added in one go, so a packet costs at most two rounds of the ring, and two for each queue
+//! that leaves it meanwhile, even at weight 1, whose quota of 5 bytes would need hundreds.
 //!
-//! Bound: work conserving. Over any time in which a set of queues is always backlogged, the bytes each sends follow
-//! the *integer* quanta (weight 30: 153 bytes, not 153.6) within one quantum and the largest packet.
+//! Bound: work conserving. Over any time in which a set of queues is always backlogged, the bytes
+//! each sends follow the *integer* quanta (weight 30: 153 bytes, not 153.6) within one quantum and
+//! the largest packet.
 //!
-//! Not implemented: the token bucket that ALTQ puts below the discipline (the link has a shaper). Differences:
-//! weights below 1 are refused (they divide by zero and loop); the source address is always looked at where a policy
-//! hashes it (the original's filter never asked for it); addresses and ports are read as little-endian numbers of the
-//! bytes on the wire, as the original did on a PC; the drop search passes over empty queues. IPv6 flow labels are
-//! folded like addresses: unfolded, the byte that decides among 256 queues is always zero.
+//! Not implemented: the token bucket that ALTQ puts below the discipline (the link has a shaper).
+//! Differences: weights below 1 are refused (they divide by zero and loop); the source address is
+//! always looked at where a policy hashes it (the original's filter never asked for it); addresses
+//! and ports are read as little-endian numbers of the bytes on the wire, as the original did on a
+//! PC; the drop search passes over empty queues. IPv6 flow labels are folded like addresses:
+//! unfolded, the byte that decides among 256 queues is always zero.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -55,7 +58,8 @@ pub const HIGH_WATER_RANGE: RangeInclusive<u64> = 1_500..=16_777_216;
 pub const DEFAULT_WEIGHT: Weight = Weight(100);
 /// The quota that a queue of weight 100 gets per visit, in bytes.
 const QUANTUM: i64 = 512;
-/// The shortest IP packet, in bytes: with the limit over all queues it bounds how many packets can be queued.
+/// The shortest IP packet, in bytes: with the limit over all queues it bounds how many packets can
+/// be queued.
 const SHORTEST_PACKET: u64 = 20;
 
 words! {
@@ -97,7 +101,8 @@ impl QueueSelect {
             Self::HashFull if flow.destination.is_ipv6() => fold(address(flow.destination)),
             Self::HashFull => {
                 let a = address(flow.destination) ^ address(flow.source);
-                let b = port(flow.destination_port) ^ port(flow.source_port) ^ u32::from(flow.protocol);
+                let b =
+                    port(flow.destination_port) ^ port(flow.source_port) ^ u32::from(flow.protocol);
                 fold(a) ^ b ^ b >> 8
             }
         })
@@ -110,8 +115,9 @@ words! {
         /// The published measurements': the arriving packet, when its queue is at `limit`.
         #[default]
         Tail = "tail",
-        /// ALTQ's: while all hold more than `high_water`, the head of the queue with the most bytes by
-        /// weight. It biases the shares: drops alone already push the backlogs towards the weights.
+        /// ALTQ's: while all hold more than `high_water`, the head of the queue with the most bytes
+        /// by weight. It biases the shares: drops alone already push the backlogs towards the
+        /// weights.
         Longest = "longest",
     }
 }
@@ -129,11 +135,12 @@ settings! {
         /// How many queues flows are hashed to.
         fixed queues: u16 = 256, in QUEUES_RANGE, counting "queues",
             with select ["hash-destination", "hash-source", "hash-source-port", "hash-full"];
-        /// Which packet goes when there are too many. `tail` is what the published measurements used,
-        /// `longest` what ALTQ ships.
+        /// Which packet goes when there are too many. `tail` is what the published measurements
+        /// used, `longest` what ALTQ ships.
         fixed drop: DropRule = DropRule::Tail;
         /// Most packets in each queue.
-        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE, counting "packets",
+        live limit: PerClass<u32> = PerClass::all(DEFAULT_LIMIT), in LIMIT_RANGE,
+            counting "packets",
             with drop ["tail"];
         /// Most bytes in all queues together.
         live high_water: Bytes = Bytes(65_536), in HIGH_WATER_RANGE, with drop ["longest"];
@@ -212,8 +219,8 @@ pub struct WfqAltq<P> {
     pointer: u16,
     /// Queues in the ring.
     ring: usize,
-    /// Under `longest`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept apart
-    /// from the slots so that the search for the largest reads consecutive memory.
+    /// Under `longest`: 1 + bytes * 100 / weight of queues with packets, 0 of empty ones. Kept
+    /// apart from the slots so that the search for the largest reads consecutive memory.
     loads: Vec<u32>,
 }
 
@@ -251,8 +258,8 @@ impl<P: Packet> WfqAltq<P> {
         &self.config
     }
 
-    /// Makes room for all packets that there can be. A queue may hold more than its limit, if that was
-    /// lowered; it will not again.
+    /// Makes room for all packets that there can be. A queue may hold more than its limit, if that
+    /// was lowered; it will not again.
     fn reserve(&mut self) {
         let store = match self.config.drop {
             DropRule::Longest => store_for(self.config.high_water),
@@ -296,7 +303,9 @@ impl<P: Packet> WfqAltq<P> {
                 let index = packet.class().index();
                 if index < self.slots.len() { index } else { 0 }
             }
-            hashed => hashed.hash(&packet.flow()).map_or(0, |hash| hash as usize % self.slots.len()),
+            hashed => {
+                hashed.hash(&packet.flow()).map_or(0, |hash| hash as usize % self.slots.len())
+            }
         }
     }
 
@@ -333,8 +342,8 @@ impl<P: Packet> WfqAltq<P> {
         next
     }
 
-    /// Turns the ring until the pointer is at a queue that may send. Some queue of the ring has packets, or there is a `visitor`: a queue of
-    /// the ring that counts as having one.
+    /// Turns the ring until the pointer is at a queue that may send. Some queue of the ring has
+    /// packets, or there is a `visitor`: a queue of the ring that counts as having one.
     fn turn(&mut self, visitor: Option<usize>) -> usize {
         let mut vain = 0;
         loop {
@@ -362,8 +371,8 @@ impl<P: Packet> WfqAltq<P> {
         }
     }
 
-    /// Adds the whole rounds that end with no quota above zero, in one go. No queue of the ring has a positive quota.
-    /// Whether there was any such round.
+    /// Adds the whole rounds that end with no quota above zero, in one go. No queue of the ring has
+    /// a positive quota. Whether there was any such round.
     fn skip_rounds(&mut self) -> bool {
         let mut rounds = i64::MAX;
         for queue in self.ring() {
@@ -378,11 +387,12 @@ impl<P: Packet> WfqAltq<P> {
         rounds > 0
     }
 
-    /// How many whole rounds, each starting and ending at the pointer, pass before `queue` is visited with a positive
-    /// quota; `best` if it is not fewer than that.
+    /// How many whole rounds, each starting and ending at the pointer, pass before `queue` is
+    /// visited with a positive quota; `best` if it is not fewer than that.
     fn rounds_before(&self, queue: u16, best: i64) -> i64 {
         let Slot { quota, quantum, .. } = self.slots[usize::from(queue)];
-        // The queue at the pointer already had its quantum; every other gets it within the round that visits it.
+        // The queue at the pointer already had its quantum; every other gets it within the round
+        // that visits it.
         let visited_with = if queue == self.pointer { quota } else { quota + quantum };
         if visited_with > 0 {
             return 0;
@@ -394,8 +404,8 @@ impl<P: Packet> WfqAltq<P> {
         -visited_with / quantum + 1
     }
 
-    /// The queue that `dequeue` would serve. Passing an empty queue costs nobody a visit, so only those with packets
-    /// count.
+    /// The queue that `dequeue` would serve. Passing an empty queue costs nobody a visit, so only
+    /// those with packets count.
     fn next_queue(&self) -> Option<u16> {
         let mut best = None;
         let mut rounds = i64::MAX;
@@ -435,8 +445,8 @@ impl<P: Packet> WfqAltq<P> {
         self.ring().map(usize::from).find(|q| self.loads[*q] == most)
     }
 
-    /// Drops from the longest queue until the limit over all queues is kept. Whether the last packet of `arrived`
-    /// went.
+    /// Drops from the longest queue until the limit over all queues is kept. Whether the last
+    /// packet of `arrived` went.
     fn shed(&mut self, arrived: usize, dropped: &mut dyn DropSink<P>) -> Treated {
         let high_water = self.config.high_water;
         let mut treated = Treated::Queued;
@@ -586,7 +596,9 @@ impl<P: Packet> Scheduler<P> for WfqAltq<P> {
 
     fn class_backlog(&self, class: Class) -> Backlog {
         match self.config.select {
-            QueueSelect::Class if class.index() < self.slots.len() => self.queues.backlog(class.index()),
+            QueueSelect::Class if class.index() < self.slots.len() => {
+                self.queues.backlog(class.index())
+            }
             QueueSelect::Class => Backlog::default(),
             _hashed if class == Class(0) => self.queues.total(),
             _hashed => Backlog::default(),

@@ -20,8 +20,8 @@
 /// }
 /// ```
 /// Clauses are optional, in this order; `written` is for types that are written in several ways;
-/// `between 0.0..=1.0` stands for `in` where numbers have decimals. A key that `is required` has its
-/// default in a struct only. Every struct derives `Clone`, `Debug` and `PartialEq`.
+/// `between 0.0..=1.0` stands for `in` where numbers have decimals. A key that `is required` has
+/// its default in a struct only. Every struct derives `Clone`, `Debug` and `PartialEq`.
 #[macro_export]
 macro_rules! settings {
     (@change live) => { $crate::settings::ChangeTime::Live };
@@ -64,7 +64,8 @@ macro_rules! settings {
             )*
         }
         $(parts { $($(#[doc = $part_doc:literal])+ $part:ident: $part_ty:ty),+ $(,)? })?
-        $(plain { $($(#[doc = $plain_doc:literal])+ $plain:ident: $plain_ty:ty = $plain_default:expr;)+ })?
+        $(plain { $($(#[doc = $plain_doc:literal])+ $plain:ident: $plain_ty:ty =
+            $plain_default:expr;)+ })?
         $(check $check:expr)?
     ) => {
         $(#[doc = $about])+
@@ -72,7 +73,8 @@ macro_rules! settings {
         $vis struct $name {
             $(
                 $(#[doc = $doc])+
-                #[doc = concat!("Default `", stringify!($default), "`", $("; in `", stringify!($range), "`",)?
+                #[doc = concat!("Default `", stringify!($default), "`",
+                    $("; in `", stringify!($range), "`",)?
                     $("; in `", stringify!($low), "..=", stringify!($high), "`",)? ".")]
                 pub $field: $ty,
             )*
@@ -295,7 +297,8 @@ macro_rules! variants {
 
             fn to_value(&self) -> $crate::settings::Value {
                 match self {
-                    $(Self::$variant(settings) => $crate::settings::table_of_kind($word, settings),)+
+                    $(Self::$variant(settings) =>
+                        $crate::settings::table_of_kind($word, settings),)+
                 }
             }
 
@@ -308,7 +311,8 @@ macro_rules! variants {
 
             fn fits(&self) -> Result<(), $crate::settings::SettingError> {
                 match self {
-                    $(Self::$variant(settings) => $crate::settings::Settings::consistent(settings),)+
+                    $(Self::$variant(settings) =>
+                        $crate::settings::Settings::consistent(settings),)+
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! Settings: what can be told to an algorithm, declared once beside it.
 //!
 //! [`settings!`](crate::settings!) declares a struct of settings: name, type with unit, range,
-//! default, live or fixed, meaning. From it come the struct, its `Default`, checks, access by key and
-//! the [`Section`] from which crate `evenkeel-settings` reads and writes files, JSON schemas and
-//! reference pages, and `evenkeel ctl set` its names and help. [`words!`](crate::words!) does the same
-//! for enums. A setting that is added is added in one place.
+//! default, live or fixed, meaning. From it come the struct, its `Default`, checks, access by key
+//! and the [`Section`] from which crate `evenkeel-settings` reads and writes files, JSON schemas
+//! and reference pages, and `evenkeel ctl set` its names and help. [`words!`](crate::words!) does
+//! the same for enums. A setting that is added is added in one place.
 //!
 //! ```
 //! use evenkeel_core::settings::{Change, Settings};
@@ -95,8 +95,8 @@ pub trait Settings: Clone + Default + PartialEq {
     /// As [`get`](Self::get), of one class where the setting has a value for each.
     fn get_of(&self, key: &str, class: Option<Class>) -> Option<Value>;
 
-    /// Takes over a value, whatever its range. Whether it has the right type, and a class only where
-    /// the setting takes one; `None`: there is no such setting.
+    /// Takes over a value, whatever its range. Whether it has the right type, and a class only
+    /// where the setting takes one; `None`: there is no such setting.
     fn put(&mut self, key: &str, class: Option<Class>, value: &Value) -> Option<bool>;
 
     /// Whether the settings fit each other.
@@ -145,9 +145,10 @@ pub trait Settings: Clone + Default + PartialEq {
     /// # Errors
     /// No such setting or class, wrong type, out of range, or a contradiction.
     fn set(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
-        let key = Self::SECTION
-            .key(change.key)
-            .ok_or_else(|| SettingError::NoSuchSetting { key: change.key, of: Self::SECTION.name() })?;
+        let key = Self::SECTION.key(change.key).ok_or_else(|| SettingError::NoSuchSetting {
+            key: change.key,
+            of: Self::SECTION.name(),
+        })?;
         if change.class.is_some() && !key.is_per_class() {
             return Err(SettingError::NotOfAClass { key: key.name });
         }
@@ -178,8 +179,12 @@ pub trait Settings: Clone + Default + PartialEq {
     /// As [`set`](Self::set), and [`SettingError::Fixed`].
     fn set_live(&mut self, change: &Change, classes: u16) -> Result<(), SettingError> {
         match Self::SECTION.key(change.key) {
-            Some(key) if key.change == ChangeTime::Fixed => Err(SettingError::Fixed { key: key.name }),
-            Some(key) if key.change == ChangeTime::Reload => Err(SettingError::ByReload { key: key.name }),
+            Some(key) if key.change == ChangeTime::Fixed => {
+                Err(SettingError::Fixed { key: key.name })
+            }
+            Some(key) if key.change == ChangeTime::Reload => {
+                Err(SettingError::ByReload { key: key.name })
+            }
             _ => self.set(change, classes),
         }
     }

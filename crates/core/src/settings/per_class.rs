@@ -6,7 +6,8 @@ use super::schema::Kind;
 use super::value::{Held, Value};
 use crate::packet::Class;
 
-/// A value for each class: the first classes may have values of their own, all others one in common.
+/// A value for each class: the first classes may have values of their own, all others one in
+/// common.
 #[derive(Clone, Debug)]
 pub struct PerClass<T> {
     /// What classes have that have none of their own.

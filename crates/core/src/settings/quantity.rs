@@ -1,7 +1,7 @@
 //! Rates, times and sizes in text: `100Mbit/s`, `4.5us`, `1500B`.
 //!
-//! A number, optional space, a unit. The unit is never left out and never guessed, and a value that is not a whole number
-//! of the base unit (bit/s, ns, B) is refused rather than rounded.
+//! A number, optional space, a unit. The unit is never left out and never guessed, and a value that
+//! is not a whole number of the base unit (bit/s, ns, B) is refused rather than rounded.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -54,8 +54,8 @@ const SIZE: Family = Family {
     units: &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)],
 };
 
-/// Spellings seen elsewhere, and what is meant by them here. None is accepted: `Mbps` is read as megabits by some and as
-/// megabytes by others, `KB` as 1000 or as 1024.
+/// Spellings seen elsewhere, and what is meant by them here. None is accepted: `Mbps` is read as
+/// megabits by some and as megabytes by others, `KB` as 1000 or as 1024.
 const HINTS: &[(&str, &str)] = &[
     ("bps", "bit/s"),
     ("kbps", "kbit/s"),
@@ -98,14 +98,24 @@ impl Family {
     }
 
     fn unknown_unit(&self, text: &str, unit: &str) -> QuantityError {
-        let known = |name: &str| self.units.iter().find(|(valid, _)| *valid == name).map(|(valid, _)| *valid);
+        let known = |name: &str| {
+            self.units.iter().find(|(valid, _)| *valid == name).map(|(valid, _)| *valid)
+        };
         let lower = unit.to_lowercase();
-        let meant =
-            HINTS.iter().filter(|(seen, _)| *seen == lower).find_map(|(_, meant)| known(meant)).or_else(
-                || self.units.iter().find(|(name, _)| name.to_lowercase() == lower).map(|(name, _)| *name),
-            );
+        let meant = HINTS
+            .iter()
+            .filter(|(seen, _)| *seen == lower)
+            .find_map(|(_, meant)| known(meant))
+            .or_else(|| {
+                self.units
+                    .iter()
+                    .find(|(name, _)| name.to_lowercase() == lower)
+                    .map(|(name, _)| *name)
+            });
         match meant {
-            Some(meant) => self.error(text, &format!("unit {unit:?} is not known here, write `{meant}`")),
+            Some(meant) => {
+                self.error(text, &format!("unit {unit:?} is not known here, write `{meant}`"))
+            }
             None => self.error(text, &format!("unit {unit:?} is not known here")),
         }
     }
@@ -113,19 +123,24 @@ impl Family {
     /// Exact decimal arithmetic: `digits * factor / 10^decimals` must be whole and fit.
     fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let trimmed = text.trim();
-        let end =
-            trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
+        let end = trimmed
+            .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+            .unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(end);
         let unit = unit.trim_start();
         if number.is_empty() {
-            let why =
-                if unit.starts_with('-') { "it is negative" } else { "it does not begin with a number" };
+            let why = if unit.starts_with('-') {
+                "it is negative"
+            } else {
+                "it does not begin with a number"
+            };
             return Err(self.error(text, why));
         }
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits: String = whole.chars().chain(fraction.chars()).filter(|c| *c != '_').collect();
         let decimals = fraction.chars().filter(|c| *c != '_').count();
-        let malformed = digits.is_empty() || digits.contains('.') || (number.contains('.') && decimals == 0);
+        let malformed =
+            digits.is_empty() || digits.contains('.') || (number.contains('.') && decimals == 0);
         if malformed || whole.is_empty() {
             return Err(self.error(text, &format!("{number:?} is not a number")));
         }
@@ -153,7 +168,8 @@ impl Family {
         u64::try_from(scaled / divisor).map_err(|_too_large| too_large())
     }
 
-    /// The largest unit in which the value is whole, or has at most three decimals where the units are decimal.
+    /// The largest unit in which the value is whole, or has at most three decimals where the units
+    /// are decimal.
     fn text(&self, value: u64) -> String {
         if value == 0 {
             return self.zero.to_owned();
@@ -186,7 +202,8 @@ pub fn parse_rate(text: &str) -> Result<BitRate, QuantityError> {
 /// A length of time: `10us`, `4.5us`, `25s`. Units: ns, us, ms, s.
 ///
 /// # Errors
-/// Not a number with one of these units, not a whole number of nanoseconds, or more than 2^64 - 1 ns.
+/// Not a number with one of these units, not a whole number of nanoseconds, or more than 2^64 - 1
+/// ns.
 pub fn parse_time(text: &str) -> Result<Nanos, QuantityError> {
     TIME.parse(text).map(Nanos)
 }
@@ -236,14 +253,25 @@ mod tests {
     #[test]
     fn a_wrong_unit_names_the_right_ones() {
         let mbps = parse_rate("100Mbps").unwrap_err().0;
-        assert!(mbps.contains("write `Mbit/s`") && mbps.contains("bit/s, kbit/s, Mbit/s, Gbit/s"), "{mbps}");
+        assert!(
+            mbps.contains("write `Mbit/s`") && mbps.contains("bit/s, kbit/s, Mbit/s, Gbit/s"),
+            "{mbps}"
+        );
         assert!(parse_time("10µs").unwrap_err().0.contains("write `us`"));
         assert!(parse_time("10").unwrap_err().0.contains("unit is missing"));
         assert!(parse_time("-1s").unwrap_err().0.contains("negative"));
         assert!(parse_time("10Mbit/s").unwrap_err().0.contains("ns, us, ms, s"));
         assert!(parse_size("64kb").unwrap_err().0.contains("write `KiB`"));
-        for bad in ["", ".", "1.", ".5s", "1.2.3s", "s", "1e3s", "99999999999999999999999999999999999999999s"]
-        {
+        for bad in [
+            "",
+            ".",
+            "1.",
+            ".5s",
+            "1.2.3s",
+            "s",
+            "1e3s",
+            "99999999999999999999999999999999999999999s",
+        ] {
             assert!(parse_time(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,5 +1,6 @@
 //! How a table of keys is declared: name, kind, range, default, meaning. One declaration drives the
-//! reading of files, their errors, JSON schemas and the generated reference (crate `evenkeel-settings`).
+//! reading of files, their errors, JSON schemas and the generated reference (crate
+//! `evenkeel-settings`).
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
@@ -65,17 +66,32 @@ impl Key {
 
     /// One that has `value`, given as in a file, if it is left out.
     #[must_use]
-    pub const fn defaulted(name: &'static str, kind: Kind, value: &'static str, doc: &'static str) -> Self {
+    pub const fn defaulted(
+        name: &'static str,
+        kind: Kind,
+        value: &'static str,
+        doc: &'static str,
+    ) -> Self {
         Self::with_presence(name, kind, Presence::Default(value), doc)
     }
 
     /// One that may be left out; `absent` says what then.
     #[must_use]
-    pub const fn optional(name: &'static str, kind: Kind, absent: &'static str, doc: &'static str) -> Self {
+    pub const fn optional(
+        name: &'static str,
+        kind: Kind,
+        absent: &'static str,
+        doc: &'static str,
+    ) -> Self {
         Self::with_presence(name, kind, Presence::Optional(absent), doc)
     }
 
-    const fn with_presence(name: &'static str, kind: Kind, presence: Presence, doc: &'static str) -> Self {
+    const fn with_presence(
+        name: &'static str,
+        kind: Kind,
+        presence: Presence,
+        doc: &'static str,
+    ) -> Self {
         Self { name, kind, presence, doc, change: Change::Untold, with: None, instead_of: None }
     }
 
@@ -204,22 +220,26 @@ pub enum Kind {
     },
     /// A table whose key `kind` says which of these it is.
     Variants(&'static [(&'static str, &'static Section)]),
-    /// One of these for each class: a table by class names, or one value for all classes. Classes not
-    /// named have the default.
+    /// One of these for each class: a table by class names, or one value for all classes. Classes
+    /// not named have the default.
     ByClass(&'static Kind, Presence),
     /// Anything; read by whoever knows it. The words say what.
     Foreign(&'static str),
 }
 
 impl Kind {
-    /// What must be written, for messages: `a length of time such as "10us" (units: ns, us, ms, s)`.
+    /// What must be written, for messages:
+    /// `a length of time such as "10us" (units: ns, us, ms, s)`.
     #[must_use]
     pub fn expected(&self) -> String {
         match self {
             Self::Text => "a text".to_owned(),
             Self::Form(form, _) | Self::Secret(form, _) => (*form).to_owned(),
             Self::Name(most) => {
-                format!("a name (a letter, then letters, digits, `-`, `_`, `.`; at most {most} characters)")
+                format!(
+                    "a name (a letter, then letters, digits, `-`, `_`, `.`; at most {most} \
+                     characters)"
+                )
             }
             Self::Interface => {
                 "the name of a network interface (1 to 15 bytes, no `/`, `:` or space)".to_owned()
@@ -228,7 +248,9 @@ impl Kind {
             Self::Switch => "`true` or `false`".to_owned(),
             Self::Integer { .. } => format!("a whole number, {}", self.range()),
             Self::Number { .. } => format!("a number, {}", self.range()),
-            Self::Time { .. } => "a length of time such as \"10us\" (units: ns, us, ms, s)".to_owned(),
+            Self::Time { .. } => {
+                "a length of time such as \"10us\" (units: ns, us, ms, s)".to_owned()
+            }
             Self::Rate { .. } => {
                 "a rate such as \"100Mbit/s\" (units: bit/s, kbit/s, Mbit/s, Gbit/s)".to_owned()
             }
@@ -237,14 +259,18 @@ impl Kind {
             Self::Prefix => "an IP prefix such as \"10.0.1.0/24\" or \"2001:db8::/32\"".to_owned(),
             Self::Address => "an IP address such as \"10.0.1.1\" or \"2001:db8::1\"".to_owned(),
             Self::Protocol => {
-                "a protocol: \"udp\", \"tcp\", \"icmp\", \"icmpv6\" or its number, 0 to 255".to_owned()
+                "a protocol: \"udp\", \"tcp\", \"icmp\", \"icmpv6\" or its number, 0 to 255"
+                    .to_owned()
             }
-            Self::Ports => "a port or a range of ports such as \"5000-5010\", within 0 to 65535".to_owned(),
+            Self::Ports => {
+                "a port or a range of ports such as \"5000-5010\", within 0 to 65535".to_owned()
+            }
             Self::List(of) => format!("a list, each {}", of.expected()),
             Self::Table(section) => format!("a table {}", section.heading),
             Self::Tables { section, .. } => format!("tables {}", section.heading),
             Self::Variants(variants) => {
-                let kinds: Vec<_> = variants.iter().map(|(kind, _)| format!("\"{kind}\"")).collect();
+                let kinds: Vec<_> =
+                    variants.iter().map(|(kind, _)| format!("\"{kind}\"")).collect();
                 format!("a table with `kind`: one of {}", kinds.join(", "))
             }
             Self::ByClass(of, _) => {
@@ -289,7 +315,9 @@ impl Kind {
             Self::Name(most) => format!("1 to {most} characters"),
             Self::Interface => "1 to 15 bytes".to_owned(),
             Self::Switch => "`true`, `false`".to_owned(),
-            Self::Integer { min, max, unit } => format!("{min} to {max} {unit}").trim_end().to_owned(),
+            Self::Integer { min, max, unit } => {
+                format!("{min} to {max} {unit}").trim_end().to_owned()
+            }
             Self::Number { min, max } => format!("{min} to {max}"),
             Self::Time { min, max } => format!("{} to {}", time_text(*min), time_text(*max)),
             Self::Rate { min, max } => format!("{} to {}", rate_text(*min), rate_text(*max)),
@@ -300,13 +328,17 @@ impl Kind {
             Self::List(of) | Self::ByClass(of, _) => of.range(),
             Self::Tables { min, max, .. } => format!("{min} to {max} of them"),
             Self::Variants(variants) => {
-                let kinds: Vec<_> = variants.iter().map(|(kind, _)| format!("kind = `\"{kind}\"`")).collect();
+                let kinds: Vec<_> =
+                    variants.iter().map(|(kind, _)| format!("kind = `\"{kind}\"`")).collect();
                 kinds.join(", ")
             }
             Self::Form(form, _) | Self::Secret(form, _) => (*form).to_owned(),
-            Self::Text | Self::Path | Self::Prefix | Self::Address | Self::Table(_) | Self::Foreign(_) => {
-                String::new()
-            }
+            Self::Text
+            | Self::Path
+            | Self::Prefix
+            | Self::Address
+            | Self::Table(_)
+            | Self::Foreign(_) => String::new(),
         }
     }
 }
@@ -330,7 +362,9 @@ impl Kind {
             Self::Time { .. } => Self::Time { min: Nanos(min), max: Nanos(max) },
             Self::Rate { .. } => Self::Rate { min: BitRate(min), max: BitRate(max) },
             Self::Size { .. } => Self::Size { min: Bytes(min), max: Bytes(max) },
-            Self::Tables { section, .. } => Self::Tables { section, min: min as usize, max: max as usize },
+            Self::Tables { section, .. } => {
+                Self::Tables { section, min: min as usize, max: max as usize }
+            }
             other => other,
         }
     }
@@ -364,7 +398,9 @@ impl Kind {
 
     fn admits(&self, key: &Key, value: &Value) -> Result<(), SettingError> {
         let inside = match (self, value) {
-            (Self::Integer { min, max, .. }, Value::Integer(number)) => (min..=max).contains(&number),
+            (Self::Integer { min, max, .. }, Value::Integer(number)) => {
+                (min..=max).contains(&number)
+            }
             (Self::Number { min, max }, Value::Number(number)) => number >= min && number <= max,
             (Self::Time { min, max }, Value::Time(time)) => (min..=max).contains(&time),
             (Self::Rate { min, max }, Value::Rate(rate)) => (min..=max).contains(&rate),
@@ -374,7 +410,12 @@ impl Kind {
             }
             (Self::Switch, Value::Switch(_)) => true,
             (
-                Self::Text | Self::Name(_) | Self::Interface | Self::Path | Self::Prefix | Self::Address,
+                Self::Text
+                | Self::Name(_)
+                | Self::Interface
+                | Self::Path
+                | Self::Prefix
+                | Self::Address,
                 Value::Text(_),
             ) => true,
             (Self::Form(_, fits) | Self::Secret(_, fits), Value::Text(text)) => fits(text),

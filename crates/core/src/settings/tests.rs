@@ -216,7 +216,10 @@ fn tables_of_several_kinds_are_values() {
     }
     let unknown = Value::Table([(KIND, Value::Text("other".into()))].into());
     assert!(gate.set(&Change { key: "threshold", class: None, value: unknown }, 1).is_err());
-    assert_eq!(Threshold::KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), ["still", "moving"]);
+    assert_eq!(
+        Threshold::KINDS.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+        ["still", "moving"]
+    );
     assert_eq!(moving.name(), "moving");
 }
 
@@ -263,7 +266,8 @@ settings! {
 
 #[test]
 fn tables_and_lists_are_settings() {
-    let door = |name: &str| Door { name: name.to_owned(), hosts: vec!["10.0.0.1".parse().unwrap()] };
+    let door =
+        |name: &str| Door { name: name.to_owned(), hosts: vec!["10.0.0.1".parse().unwrap()] };
     let mut house = House::default();
     assert!(house.check().is_err(), "a door is required");
     house.set(&Change::new("door", vec![door("a"), door("b")]), 1).unwrap();
@@ -274,7 +278,10 @@ fn tables_and_lists_are_settings() {
         "door: 3 is out of range; valid: 1 to 2 of them"
     );
     let text = house.get("door").unwrap().inline(&[]);
-    assert_eq!(text, r#"[{ name = "a", hosts = ["10.0.0.1"] }, { name = "b", hosts = ["10.0.0.1"] }]"#);
+    assert_eq!(
+        text,
+        r#"[{ name = "a", hosts = ["10.0.0.1"] }, { name = "b", hosts = ["10.0.0.1"] }]"#
+    );
     let prefixes: Vec<Prefix> = vec!["10.0.0.0/8".parse().unwrap()];
     house.set(&Change::new("open", prefixes.clone()), 1).unwrap();
     house.set(&Change::new("flows", 5_u32), 1).unwrap();
@@ -291,7 +298,8 @@ fn a_declaration_tells_when_a_key_changes_and_whether_it_must_be_there() {
     });
     assert!(matches!(Door::SECTION.key("name").unwrap().kind, Kind::Name(8)));
     assert!(matches!(Door::SECTION.key("hosts").unwrap().kind, Kind::List(Kind::Address)));
-    let even = Key::required("even", Kind::Form("an even text", |text| text.len() % 2 == 0), "Even.");
+    let even =
+        Key::required("even", Kind::Form("an even text", |text| text.len() % 2 == 0), "Even.");
     assert!(even.admits(&Value::Text("ab".into())).is_ok());
     assert!(even.admits(&Value::Text("abc".into())).is_err());
     assert!(matches!(key("door").kind, Kind::Tables { min: 1, max: 2, .. }));

@@ -62,7 +62,9 @@ impl PartialEq for Value {
             (Self::Size(a), Self::Size(b)) => a == b,
             (Self::List(a), Self::List(b)) => a == b,
             // The order of keys says nothing.
-            (Self::Table(a), Self::Table(b)) => a.len() == b.len() && a.iter().all(|entry| b.contains(entry)),
+            (Self::Table(a), Self::Table(b)) => {
+                a.len() == b.len() && a.iter().all(|entry| b.contains(entry))
+            }
             (Self::PerClass { rest: a, own }, Self::PerClass { rest: b, own: others }) => {
                 a == b && own == others
             }
@@ -107,10 +109,13 @@ impl Value {
                     .collect();
                 format!("{{ {} }}", entries.join(", "))
             }
-            Self::PerClass { rest, own } if own.iter().all(|one| one == &**rest) => rest.inline(classes),
+            Self::PerClass { rest, own } if own.iter().all(|one| one == &**rest) => {
+                rest.inline(classes)
+            }
             Self::PerClass { rest, own } => {
                 let of = |class: usize| own.get(class).unwrap_or(rest).inline(classes);
-                let named = classes.iter().enumerate().map(|(at, class)| format!("{class:?} = {}", of(at)));
+                let named =
+                    classes.iter().enumerate().map(|(at, class)| format!("{class:?} = {}", of(at)));
                 let named: Vec<_> = named.collect();
                 format!("{{ {} }}", named.join(", "))
             }
@@ -241,7 +246,8 @@ held! {
     Nanos: Time, Kind::Time { min: Nanos::ZERO, max: Nanos::MAX }, |v: Nanos| v, Some;
     BitRate: Rate, Kind::Rate { min: BitRate::ZERO, max: BitRate::MAX }, |v: BitRate| v, Some;
     Bytes: Size, Kind::Size { min: Bytes::ZERO, max: Bytes::MAX }, |v: Bytes| v, Some;
-    Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 }, |v: Thousandths| f64::from(v.0) / 1e3,
+    Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 },
+        |v: Thousandths| f64::from(v.0) / 1e3,
         |v: f64| fixed(v, 1e3).map(Thousandths);
     Ppm: Number, Kind::Number { min: 0.0, max: 1.0 }, |v: Ppm| f64::from(v.0) / 1e6,
         |v: f64| fixed(v, 1e6).map(Ppm);

@@ -1,12 +1,14 @@
-//! Knobs at and beyond their limits, memory, allocations, and random operations on everything at once.
+//! Knobs at and beyond their limits, memory, allocations, and random operations on everything at
+//! once.
 
 use crate::admit::ops::{self, Subject};
 use crate::admit::world;
 use crate::admit::{C, Fluid, XpPacket, config, flow, hash, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
-    Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig, SecondLinkConfig, Verdict,
+    Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush,
+    FlushConfig, Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig,
+    SecondLinkConfig, Verdict,
 };
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::{BitRate, Bytes, Nanos, Ppm};
@@ -40,7 +42,12 @@ fn knobs() -> Vec<(&'static str, Change, u64, u64)> {
         ("fair_rate_interval", |c, v| c.fair_rate_interval = Nanos(v), ms10, 60_000_000_000),
         ("load_interval", |c, v| c.load_interval = Nanos(v), 1_000_000, 10_000_000_000),
         ("smoothing", |c, v| c.smoothing = Ppm(v as u32), 0, 990_000),
-        ("flow_timeout", |c, v| (c.flow_timeout, c.probation) = (Nanos(v), Nanos::ZERO), ms10, hour),
+        (
+            "flow_timeout",
+            |c, v| (c.flow_timeout, c.probation) = (Nanos(v), Nanos::ZERO),
+            ms10,
+            hour,
+        ),
         ("class_window", |c, v| c.class_window = Nanos(v), ms10, hour),
         ("listing_chance", |c, v| c.listing_chance = Ppm(v as u32), 1, 1_000_000),
         ("budget_share", |c, v| c.budget.share = Ppm(v as u32), 1, 1_000_000),
@@ -68,7 +75,12 @@ fn knobs() -> Vec<(&'static str, Change, u64, u64)> {
         ("second_link_rate", |c, v| second(c).rate = Some(BitRate(v)), 1_000, 1_000_000_000_000),
         ("second_link_max_load", |c, v| second(c).max_load = Ppm(v as u32), 1, 1_000_000),
         ("second_link_flows", |c, v| second(c).flows = v as u32, 1, 16_777_216),
-        ("cost_factor", |c, v| c.pinning = PinningConfig { on: true, cost_factor: v as u32 }, 1, 1_000),
+        (
+            "cost_factor",
+            |c, v| c.pinning = PinningConfig { on: true, cost_factor: v as u32 },
+            1,
+            1_000,
+        ),
         ("flows", |c, v| c.flows = v as u32, 1, 16_777_216),
         ("history", |c, v| c.history = v as u32, 1, 16_777_216),
     ]
@@ -136,7 +148,10 @@ fn combinations_that_contradict_are_refused_with_the_reason() {
         wanted.check_on_link().unwrap_err().to_string()
     };
     let probation = refused(&|c| c.probation = Nanos::from_secs(21));
-    assert_eq!(probation, "probation: above flow_timeout: a new flow would be kept longer than a known one");
+    assert_eq!(
+        probation,
+        "probation: above flow_timeout: a new flow would be kept longer than a known one"
+    );
     let fair = refused(&|c| c.emergency = emergency(6, 80, vec![]));
     assert!(fair.starts_with("emergency_min_fair_rate: above min_fair_rate"));
     let load = refused(&|c| c.emergency = emergency(2, 60, vec![]));
@@ -146,7 +161,8 @@ fn combinations_that_contradict_are_refused_with_the_reason() {
     assert_eq!(many, "emergency_sources: 4097 is out of range; valid: 0 to 4096 prefixes");
     let burst = refused(&|c| c.budget = BudgetConfig { burst: ms(51), ..BudgetConfig::default() });
     assert!(burst.starts_with("budget_burst: above load_interval"));
-    let size = Fluid::new(config()).admission.set(Nanos::ZERO, AdmissionConfig { flows: 5, ..config() });
+    let size =
+        Fluid::new(config()).admission.set(Nanos::ZERO, AdmissionConfig { flows: 5, ..config() });
     assert_eq!(size.unwrap_err().to_string(), "flows cannot change while the router runs");
     for lists in [
         RouterListsConfig { flows: 0, ..RouterListsConfig::default() },
@@ -179,17 +195,23 @@ fn everything() -> AdmissionConfig {
 fn nothing_allocates_per_packet() {
     let mut admission = Admission::new(everything(), 1, Nanos::ZERO).unwrap();
     let mut lists =
-        RouterLists::new(RouterListsConfig { flows: 200, ..RouterListsConfig::default() }, 2).unwrap();
+        RouterLists::new(RouterListsConfig { flows: 200, ..RouterListsConfig::default() }, 2)
+            .unwrap();
     let memory = admission.view().memory;
-    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1);
+    assert_eq!(
+        allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total,
+        1
+    );
     let mut passed = 0;
     let allocated = allocation_counter::measure(|| {
         for n in 0..100_000u64 {
             let now = Nanos(n * 200_000);
             let fair_bytes = Some(Bytes(n * 200_000 * 400_000 / 8_000_000_000));
             if admission.next_tick() <= now {
-                admission
-                    .tick(now, &Observed { fair_bytes, priority_bytes: Some(Bytes(n)), idle: Nanos::ZERO });
+                admission.tick(
+                    now,
+                    &Observed { fair_bytes, priority_bytes: Some(Bytes(n)), idle: Nanos::ZERO },
+                );
             }
             let key = flow((n * 7 % 301) as u16, (n * n % 977) as u16);
             let packet = XpPacket { flow: key, len: 100, overhead: 0, arrival: now, source: 0 };
@@ -205,14 +227,18 @@ fn nothing_allocates_per_packet() {
     });
     assert_eq!(allocated.count_total, 0);
     let view = admission.view();
-    assert!(passed > 1_000 && view.clearings > 1 && view.openings + view.diverted_packets > 1, "{view:?}");
+    assert!(
+        passed > 1_000 && view.clearings > 1 && view.openings + view.diverted_packets > 1,
+        "{view:?}"
+    );
     assert_eq!(view.memory, memory);
 }
 
 #[test]
 fn a_protected_flow_takes_sixty_four_bytes() {
-    let memory =
-        |flows| Admission::new(AdmissionConfig { flows, ..config() }, 1, Nanos::ZERO).unwrap().view().memory;
+    let memory = |flows| {
+        Admission::new(AdmissionConfig { flows, ..config() }, 1, Nanos::ZERO).unwrap().view().memory
+    };
     assert_eq!(memory(100_000) - memory(50_000), 50_000 * 64);
 }
 

@@ -1,4 +1,5 @@
-//! Admission in front of a real link: PFQ and PDRR, greedy flows, streams and a flood, in virtual time.
+//! Admission in front of a real link: PFQ and PDRR, greedy flows, streams and a flood, in virtual
+//! time.
 
 use crate::admit::world::{Sends, Source, World, accounts, schedulers};
 use crate::admit::{config, flow, ms};
@@ -21,7 +22,8 @@ fn worlds(config: &AdmissionConfig) -> [World; 2] {
     schedulers().map(|scheduler| World::new(config.clone(), scheduler))
 }
 
-/// 20 flows at min_FR = 5 % would stand on the threshold, where estimates of whole quanta flap: 19 and 22 do not.
+/// 20 flows at min_FR = 5 % would stand on the threshold, where estimates of whole quanta flap: 19
+/// and 22 do not.
 #[test]
 fn nineteen_greedy_flows_leave_the_link_open_and_the_twenty_second_is_refused() {
     for mut world in worlds(&config()) {
@@ -57,8 +59,12 @@ fn a_flow_silent_for_longer_than_the_timeout_is_asked_again() {
         let (short, long) = (world.add(stream(100, ms(200))), world.add(stream(101, ms(200))));
         for (index, silence) in [(short, 1_500), (long, 2_500)] {
             world.sources[index].to = ms(3_000);
-            let again =
-                Source::new(world.sources[index].flow, 100, Sends::Every(ms(10)), ms(3_000 + silence));
+            let again = Source::new(
+                world.sources[index].flow,
+                100,
+                Sends::Every(ms(10)),
+                ms(3_000 + silence),
+            );
             world.add(again);
         }
         world.run(ms(8_000));
@@ -78,7 +84,8 @@ fn streams_of_seventy_one_per_cent_close_the_link() {
         world.run(ms(15_000));
         let view = world.admission.view();
         let most = world.sources.iter().filter(|source| source.passed > 0).count();
-        // 87 streams are 69.6 %, 88 are 70.4 %; estimates over 50 ms see five packets of each, so no rounding.
+        // 87 streams are 69.6 %, 88 are 70.4 %; estimates over 50 ms see five packets of each, so
+        // no rounding.
         assert!((88..=90).contains(&most), "{most} streams");
         assert!(view.fair_rate.0 > 2_000_000, "{}", view.fair_rate);
         assert_eq!(world.sources[94].last_reason, Some(Reason::PriorityLoadHigh));
@@ -114,7 +121,9 @@ fn emergency_flows_wait_for_nothing() {
 /// max(max_accept_delay, T_FR/2) and one packet spacing.
 #[test]
 fn eccm_bounds_the_acceptance_delay_of_streams() {
-    for (t_fr, bound, flows) in [(500, 2_000, 30), (1_000, 2_000, 60), (4_000, 1_000, 40), (500, 300, 60)] {
+    for (t_fr, bound, flows) in
+        [(500, 2_000, 30), (1_000, 2_000, 60), (4_000, 1_000, 40), (500, 300, 60)]
+    {
         let config = AdmissionConfig {
             fair_rate_interval: ms(t_fr),
             eccm: EccmConfig { on: true, max_accept_delay: ms(bound), ..EccmConfig::default() },
@@ -134,14 +143,22 @@ fn eccm_bounds_the_acceptance_delay_of_streams() {
                 calls.push(world.add(stream(500 + n, Nanos(from))));
             }
             world.run(ms(20_000 + bound.max(t_fr) + 100));
-            let worst = calls.iter().map(|call| world.sources[*call].accept_delay().unwrap()).max().unwrap();
+            let worst = calls
+                .iter()
+                .map(|call| world.sources[*call].accept_delay().unwrap())
+                .max()
+                .unwrap();
             let most = ms(bound.max(t_fr / 2) + 10);
             assert!(worst <= most, "T_FR {t_fr}, max_accept_delay {bound}: {worst}");
             // Nor were they thrown out: streams admitted once are never refused.
             for call in calls {
                 let call = &world.sources[call];
                 let waited = call.accept_delay().unwrap().0 / 10_000_000;
-                assert!(call.refused <= waited + 1, "{} refused in {waited} spacings", call.refused);
+                assert!(
+                    call.refused <= waited + 1,
+                    "{} refused in {waited} spacings",
+                    call.refused
+                );
             }
             let view = world.admission.view();
             let thrown_out = view.removed[Removal::Eccm as usize];
@@ -151,9 +168,9 @@ fn eccm_bounds_the_acceptance_delay_of_streams() {
     }
 }
 
-/// What happens to protected flows and to newcomers while one-packet flows of random sources come, ten times the list and
-/// more. Gives the goodput of the greedy flows in 10 s, the worst delay of old streams, how long newcomers waited, and the
-/// largest part of the list that was taken.
+/// What happens to protected flows and to newcomers while one-packet flows of random sources come,
+/// ten times the list and more. Gives the goodput of the greedy flows in 10 s, the worst delay of
+/// old streams, how long newcomers waited, and the largest part of the list that was taken.
 fn flooded(world: &mut World, flood: Option<(u64, Nanos, u32)>) -> (u64, Nanos, Nanos, u32) {
     for n in 0..12 {
         world.add(greedy(n, Nanos::ZERO));
@@ -171,7 +188,8 @@ fn flooded(world: &mut World, flood: Option<(u64, Nanos, u32)>) -> (u64, Nanos, 
     for source in &mut world.sources[12..17] {
         source.worst_delay = Nanos::ZERO;
     }
-    let refused = |world: &World| world.sources[..17].iter().map(|source| source.refused).sum::<u64>();
+    let refused =
+        |world: &World| world.sources[..17].iter().map(|source| source.refused).sum::<u64>();
     let (memory, at_start) = (world.admission.view().memory, refused(world));
     let mut most = 0;
     for second in 3..=12 {
@@ -183,8 +201,11 @@ fn flooded(world: &mut World, flood: Option<(u64, Nanos, u32)>) -> (u64, Nanos, 
     assert_eq!(refused(world), at_start, "protected flows are never refused");
     let sent: u64 = world.sources[..12].iter().map(|source| source.sent_bytes).sum();
     let worst = world.sources[12..17].iter().map(|source| source.worst_delay).max().unwrap();
-    let waited =
-        newcomers.iter().map(|n| world.sources[*n].accept_delay().unwrap_or(Nanos::MAX)).max().unwrap();
+    let waited = newcomers
+        .iter()
+        .map(|n| world.sources[*n].accept_delay().unwrap_or(Nanos::MAX))
+        .max()
+        .unwrap();
     (sent - before, worst, waited, most)
 }
 
@@ -198,20 +219,25 @@ fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
     };
     let guarded = AdmissionConfig { flows: 1_000, ..config() };
     for (at, scheduler) in schedulers().into_iter().enumerate() {
-        let fresh =
-            |config: &AdmissionConfig| World::new(config.clone(), schedulers().into_iter().nth(at).unwrap());
+        let fresh = |config: &AdmissionConfig| {
+            World::new(config.clone(), schedulers().into_iter().nth(at).unwrap())
+        };
         let (calm, ..) = flooded(&mut World::new(guarded.clone(), scheduler), None);
-        // 40 000 flows of 40 bytes, then 10 000 of 1000 bytes: up to 4 Mbit/s and 8 Mbit/s of 10. Then the same with two packets each.
-        for flood in [(40, Nanos(250_000), 1), (1_000, ms(1), 1), (40, Nanos(250_000), 2), (1_000, ms(2), 2)]
+        // 40 000 flows of 40 bytes, then 10 000 of 1000 bytes: up to 4 Mbit/s and 8 Mbit/s of 10.
+        // Then the same with two packets each.
+        for flood in
+            [(40, Nanos(250_000), 1), (1_000, ms(1), 1), (40, Nanos(250_000), 2), (1_000, ms(2), 2)]
         {
             let mut world = fresh(&guarded);
             let (goodput, worst, waited, most) = flooded(&mut world, Some(flood));
             let kept = goodput * 1_000 / calm;
             println!(
-                "flood {flood:?}: {kept} per mille kept, worst {worst}, newcomers {waited}, {most} listed"
+                "flood {flood:?}: {kept} per mille kept, worst {worst}, newcomers {waited}, {most} \
+                 listed"
             );
             assert!(kept >= 950, "{kept} per mille of their goodput");
-            // The flood's packets in one burst of the budget: 43 750 bytes, 35 ms, and what is on the wire.
+            // The flood's packets in one burst of the budget: 43 750 bytes, 35 ms, and what is on
+            // the wire.
             assert!(worst <= ms(40), "{worst}");
             assert!(waited <= ms(2_000), "newcomers waited {waited}");
             assert!(most <= 1_000);
@@ -220,7 +246,10 @@ fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
         }
         // Without the rules the same flood does harm: this test would notice.
         let (goodput, _, waited, most) = flooded(&mut fresh(&plain), Some((1_000, ms(1), 1)));
-        println!("without: {} per mille kept, newcomers {waited}, {most} listed", goodput * 1_000 / calm);
+        println!(
+            "without: {} per mille kept, newcomers {waited}, {most} listed",
+            goodput * 1_000 / calm
+        );
         assert!(goodput * 1_000 / calm < 950 || waited > ms(2_000));
         assert_eq!(most, 1_000, "the list is full");
     }
@@ -228,8 +257,10 @@ fn a_flood_of_flows_of_one_or_two_packets_takes_little() {
 
 #[test]
 fn flows_that_start_together_are_spread() {
-    let all_at_once =
-        AdmissionConfig { budget: BudgetConfig { burst: ms(50), ..BudgetConfig::default() }, ..config() };
+    let all_at_once = AdmissionConfig {
+        budget: BudgetConfig { burst: ms(50), ..BudgetConfig::default() },
+        ..config()
+    };
     let peak = |config: &AdmissionConfig, at: usize| {
         let mut world = World::new(config.clone(), schedulers().into_iter().nth(at).unwrap());
         let old = world.add(stream(200, ms(1)));
@@ -242,12 +273,16 @@ fn flows_that_start_together_are_spread() {
     };
     for at in 0..2 {
         let none = peak(
-            &AdmissionConfig { budget: BudgetConfig { on: false, ..BudgetConfig::default() }, ..config() },
+            &AdmissionConfig {
+                budget: BudgetConfig { on: false, ..BudgetConfig::default() },
+                ..config()
+            },
             at,
         );
         let (once, spread) = (peak(&all_at_once, at), peak(&config(), at));
         println!(
-            "start-up peak: {none} without budget, {once} with it at once, {spread} spread, as by default"
+            "start-up peak: {none} without budget, {once} with it at once, {spread} spread, as by \
+             default"
         );
         assert!(once < none && spread.0 * 5 < none.0 * 2, "{spread} of {none}");
     }
@@ -265,7 +300,8 @@ fn users_get_equal_shares_of_the_admissions() {
         let mut n = 0;
         for (user, spacing) in [(1, 1_900), (2, 700), (3, 100)] {
             for start in (1..40_000).step_by(spacing) {
-                let mut source = Source::new(flow(user, n), 200, Sends::Every(ms(2_000)), ms(start));
+                let mut source =
+                    Source::new(flow(user, n), 200, Sends::Every(ms(2_000)), ms(start));
                 source.to = ms(start + 1);
                 world.add(source);
                 n += 1;
@@ -273,7 +309,11 @@ fn users_get_equal_shares_of_the_admissions() {
         }
         world.run(ms(40_000));
         let count = |user| {
-            world.sources.iter().filter(|s| s.flow.source == flow(user, 0).source && s.passed > 0).count()
+            world
+                .sources
+                .iter()
+                .filter(|s| s.flow.source == flow(user, 0).source && s.passed > 0)
+                .count()
         };
         assert_eq!([count(1), count(2), count(3)], [20, 20, 20], "N = 2 in each of ten cycles");
         accounts(&world.admission);

@@ -54,7 +54,8 @@ fn estimates_come_at_their_instants_and_on_a_silent_link() {
     link.fair = C;
     link.until(ms(1_000));
     assert_eq!(link.admission.view().congested, None);
-    // A caller that comes late gets one estimate over the longer interval, and the old rhythm after it.
+    // A caller that comes late gets one estimate over the longer interval, and the old rhythm after
+    // it.
     link.until(ms(1_000));
     let late = Nanos(2_234_567_890);
     let observed = evenkeel_core::admit::Observed { idle: late, ..Default::default() };
@@ -77,8 +78,11 @@ fn listed_flows_pass_until_they_are_silent_for_too_long() {
     assert_eq!(link.packet_at(at, flow(1, 1), false), LOW);
     let said = link.admission.explain(link.now, &flow(1, 1), hash(&flow(1, 1)));
     let events: Vec<Event> = said.decisions.iter().map(|decision| decision.event).collect();
-    let expected =
-        [Event::Admitted(Rule::Open), Event::Removed(Removal::Silent), Event::Refused(Reason::FairRateLow)];
+    let expected = [
+        Event::Admitted(Rule::Open),
+        Event::Removed(Removal::Silent),
+        Event::Refused(Reason::FairRateLow),
+    ];
     assert_eq!(events, expected);
     let last = said.decisions[2];
     assert_eq!((last.measure, last.value, last.threshold), (Measure::FairRate, 250_000, 500_000));
@@ -135,7 +139,8 @@ fn probation_gives_places_back_long_before_the_flow_timeout() {
 fn control_protocols_need_no_admission() {
     let mut link = fluid(|_| ());
     link.close();
-    let ping = evenkeel_core::FlowKey { protocol: 1, source_port: 0, destination_port: 0, ..flow(1, 1) };
+    let ping =
+        evenkeel_core::FlowKey { protocol: 1, source_port: 0, destination_port: 0, ..flow(1, 1) };
     assert_eq!(link.packet(ping, false), Verdict::Pass);
     assert_eq!(link.admission.view().passed[Rule::Control as usize], 1);
     let strict = AdmissionConfig { bypass_control: false, ..link.admission.config().clone() };
@@ -158,7 +163,8 @@ fn emergency_flows_enter_a_closed_link() {
     let emergency = flow(0x0701, 5);
     assert_eq!(link.packet(emergency, false), Verdict::Pass);
     assert_eq!(link.packet(flow(0x0801, 5), false), LOW);
-    let called = evenkeel_core::FlowKey { destination: "10.9.9.9".parse().unwrap(), ..flow(0x0801, 5) };
+    let called =
+        evenkeel_core::FlowKey { destination: "10.9.9.9".parse().unwrap(), ..flow(0x0801, 5) };
     assert_eq!(link.packet(called, false), Verdict::Pass);
     assert!(!link.protects(emergency), "no state is kept");
     assert!(link.admission.explain(link.now, &emergency, hash(&emergency)).emergency);
@@ -187,7 +193,11 @@ fn eccm_keeps_its_timeline() {
     let at = |t: u64| zero + ms(t);
     assert_eq!(link.packet_at(at(1_999), flow(1, 1), false), LOW);
     let stream = flow(1, 1);
-    assert_eq!(link.packet_at(at(2_001), stream, false), Verdict::Pass, "opens for the first one after 2 s");
+    assert_eq!(
+        link.packet_at(at(2_001), stream, false),
+        Verdict::Pass,
+        "opens for the first one after 2 s"
+    );
     let start = at(2_001);
     assert_eq!(link.admission.view().forced_until, Some(start + ms(500)));
     assert_eq!(link.admission.view().fair_rate, BitRate(500_000), "FR = min_FR");
@@ -195,7 +205,11 @@ fn eccm_keeps_its_timeline() {
     assert_eq!(link.packet_at(at(2_300), elastic, true), Verdict::Pass);
     let late = flow(3, 3);
     assert_eq!(link.packet_at(start + ms(499), late, true), Verdict::Pass);
-    assert_eq!(link.packet_at(start + ms(500), flow(4, 4), false), LOW, "estimated at once, closed");
+    assert_eq!(
+        link.packet_at(start + ms(500), flow(4, 4), false),
+        LOW,
+        "estimated at once, closed"
+    );
     assert!(link.admission.view().forced_until.is_none());
     // They stay until T_FR after the opening, then those that turned elastic go.
     assert_eq!(link.packet_at(start + ms(999), elastic, true), Verdict::Pass);
@@ -219,8 +233,9 @@ fn eccm_keeps_its_timeline() {
 
 #[test]
 fn eccm_leaves_a_link_closed_by_its_priority_load_alone() {
-    let mut link =
-        fluid(|c| c.eccm = EccmConfig { on: true, max_accept_delay: ms(100), ..EccmConfig::default() });
+    let mut link = fluid(|c| {
+        c.eccm = EccmConfig { on: true, max_accept_delay: ms(100), ..EccmConfig::default() }
+    });
     link.load = Ppm::percent(80);
     link.fair = BitRate(100_000);
     link.until(ms(2_000));
@@ -231,7 +246,8 @@ fn eccm_leaves_a_link_closed_by_its_priority_load_alone() {
 
 #[test]
 fn a_full_eccm_table_ends_the_window() {
-    let mut link = fluid(|c| c.eccm = EccmConfig { on: true, max_accept_delay: ms(1_000), table: 3 });
+    let mut link =
+        fluid(|c| c.eccm = EccmConfig { on: true, max_accept_delay: ms(1_000), table: 3 });
     link.fair = BitRate(400_000);
     let at = ms(1_600);
     for n in 0..3 {
@@ -262,7 +278,11 @@ fn the_global_list_carries_streams_over_to_a_congested_link() {
         assert_eq!(primary.packet(stream, false), Verdict::Pass);
         assert_eq!(primary.packet(elastic, n == 2), Verdict::Pass);
     }
-    assert_eq!(primary.packet(elastic, false), Verdict::Pass, "one priority packet after an elastic one");
+    assert_eq!(
+        primary.packet(elastic, false),
+        Verdict::Pass,
+        "one priority packet after an elastic one"
+    );
     for _ in 0..2 {
         assert_eq!(primary.packet(short, false), Verdict::Pass);
     }
@@ -310,7 +330,8 @@ fn no_user_starts_more_flows_than_its_share() {
         assert_eq!(users.iter().map(|user| user.flows).collect::<Vec<_>>(), [2, 1]);
     }
     assert_eq!(link.admission.view().admissions, 30);
-    // More users than can be told apart: nobody gets more than N, also if the list has room again in between.
+    // More users than can be told apart: nobody gets more than N, also if the list has room again
+    // in between.
     let mut crowded = fluid(|c| (c.per_user, c.budget.on) = (puf(2, 3), false));
     let mut admitted = [0; 40];
     for n in 0..40u16 * 8 {
@@ -320,7 +341,11 @@ fn no_user_starts_more_flows_than_its_share() {
             u32::from(crowded.packet_at(at, flow(user, n), false) == Verdict::Pass);
     }
     assert!(admitted.iter().all(|flows| *flows <= 2));
-    assert_eq!(admitted.iter().filter(|flows| **flows == 2).count(), 40, "shared counters are 1 024");
+    assert_eq!(
+        admitted.iter().filter(|flows| **flows == 2).count(),
+        40,
+        "shared counters are 1 024"
+    );
     // A prefix is a user.
     let mut homes = fluid(|c| {
         c.per_user = PerUserConfig { on: true, ipv4_prefix: 24, ..PerUserConfig::default() };
@@ -336,7 +361,8 @@ fn crowded(kind: Flush) -> Fluid {
         c.budget.on = false;
     });
     // The flows with even numbers above 14 have most waiting.
-    link.backlog = |flow| Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 });
+    link.backlog =
+        |flow| Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 });
     link.fair = BitRate(250_000);
     for n in 0..20 {
         assert_eq!(link.packet(flow(n, n), n >= 10), Verdict::Pass);
@@ -377,16 +403,28 @@ fn each_of_the_flushing_family_removes_what_it_says() {
         let mut link = crowded(kind);
         go_on(&mut link, ms(5_100));
         // A flow that is listed for less than the active time stays with RAEF and its kin.
-        assert_eq!(link.packet(flow(100, 100), false), Verdict::Pass, "{kind:?}: triggers and is admitted");
+        assert_eq!(
+            link.packet(flow(100, 100), false),
+            Verdict::Pass,
+            "{kind:?}: triggers and is admitted"
+        );
         assert_eq!(listed(&link), left, "{kind:?}");
         let view = link.admission.view();
-        assert_eq!((view.clearings, view.congested), (1, None), "{kind:?}: open until the next estimate");
+        assert_eq!(
+            (view.clearings, view.congested),
+            (1, None),
+            "{kind:?}: open until the next estimate"
+        );
         assert_eq!(view.removed[Removal::Flushed as usize], 20 - left.len() as u64);
         // Open until the next estimate, then closed; no second clearing before T_clear.
         link.until(ms(6_000));
         assert_eq!(link.packet(flow(101, 101), false), LOW, "{kind:?}");
         assert_eq!(link.packet_at(ms(10_099), flow(101, 101), false), LOW, "{kind:?}");
-        assert_eq!(link.packet(flow(100, 100), true), Verdict::Pass, "there is an elastic flow again");
+        assert_eq!(
+            link.packet(flow(100, 100), true),
+            Verdict::Pass,
+            "there is an elastic flow again"
+        );
         assert_eq!(link.packet_at(ms(10_150), flow(101, 101), false), Verdict::Pass, "{kind:?}");
         assert_eq!(link.admission.view().clearings, 2);
     }
@@ -412,9 +450,13 @@ fn blocked_flows_wait_and_awaited_flows_go_first() {
     go_on(&mut awaiting, ms(5_100));
     assert_eq!(awaiting.packet(flow(100, 100), false), Verdict::Pass);
     awaiting.fair = C;
-    let others = (200..1_000).filter(|n| awaiting.packet(flow(*n, *n), false) == Verdict::Pass).count();
+    let others =
+        (200..1_000).filter(|n| awaiting.packet(flow(*n, *n), false) == Verdict::Pass).count();
     assert!((8..50).contains(&others), "{others} of 800 with a chance of 3 %");
-    assert_eq!(awaiting.admission.view().refused[Reason::PriorityAccess.index()], 800 - others as u64);
+    assert_eq!(
+        awaiting.admission.view().refused[Reason::PriorityAccess.index()],
+        800 - others as u64
+    );
     assert_eq!(awaiting.packet(flow(16, 16), true), Verdict::Pass);
     assert_eq!(awaiting.admission.view().passed[Rule::PriorityAccess as usize], 1);
     // The time for it is over.
@@ -424,15 +466,19 @@ fn blocked_flows_wait_and_awaited_flows_go_first() {
 
 #[test]
 fn flows_leave_for_the_second_link() {
-    for (policy, leaves) in
-        [(SecondLinkPolicy::Newest, 100), (SecondLinkPolicy::MostActive, 18), (SecondLinkPolicy::Oldest, 0)]
-    {
+    for (policy, leaves) in [
+        (SecondLinkPolicy::Newest, 100),
+        (SecondLinkPolicy::MostActive, 18),
+        (SecondLinkPolicy::Oldest, 0),
+    ] {
         let mut link = fluid(|c| {
             c.budget.on = false;
-            c.second_link = SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
+            c.second_link =
+                SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
         });
-        link.backlog =
-            |flow| Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 });
+        link.backlog = |flow| {
+            Bytes(if flow.source_port.is_multiple_of(2) { flow.source_port.into() } else { 0 })
+        };
         for n in 0..20 {
             assert_eq!(link.packet_at(ms(u64::from(n) * 40), flow(n, n), n >= 10), Verdict::Pass);
         }
@@ -444,7 +490,8 @@ fn flows_leave_for_the_second_link() {
         assert!(!link.protects(flow(leaves, leaves)));
         assert_eq!(link.admission.view().diverted, 1);
         assert_eq!(listed(&link).len(), if newest { 20 } else { 19 });
-        // 90 % of 1 Mbit/s over T_FR are 56 250 bytes; then it takes no more flows, and keeps those it has.
+        // 90 % of 1 Mbit/s over T_FR are 56 250 bytes; then it takes no more flows, and keeps those
+        // it has.
         for _ in 0..600 {
             assert_eq!(link.packet(flow(leaves, leaves), false), Verdict::Divert);
         }
@@ -459,8 +506,9 @@ fn flows_leave_for_the_second_link() {
 
 #[test]
 fn pinned_flows_stay_and_new_ones_go_around() {
-    let pinning =
-        |c: &mut AdmissionConfig| c.pinning = PinningConfig { on: true, ..PinningConfig::default() };
+    let pinning = |c: &mut AdmissionConfig| {
+        c.pinning = PinningConfig { on: true, ..PinningConfig::default() }
+    };
     let mut best = fluid(pinning);
     let (key, hash) = (PackedFlow::new(&flow(1, 1)), hash(&flow(1, 1)));
     assert_eq!(best.admission.pinned(best.now, hash, &key, 64), None);
@@ -479,7 +527,10 @@ fn pinned_flows_stay_and_new_ones_go_around() {
     // Congested: ten times the cost, held for three intervals after the last estimate that says so.
     best.fair = BitRate(400_000);
     best.until(ms(1_500));
-    assert_eq!((best.admission.path_cost(best.now, 5), best.admission.takes_rerouted()), (50, false));
+    assert_eq!(
+        (best.admission.path_cost(best.now, 5), best.admission.takes_rerouted()),
+        (50, false)
+    );
     assert!(best.admission.pinned(best.now, hash, &key, 64).is_some(), "flows that run stay");
     best.fair = C;
     best.until(ms(2_000));
@@ -578,7 +629,8 @@ fn of_a_large_list_the_oldest_leaves_exactly_and_the_most_active_to_its_bound() 
     for policy in [SecondLinkPolicy::MostActive, SecondLinkPolicy::Oldest] {
         let mut link = fluid(|c| {
             (c.flows, c.budget.on, c.probation) = (20_100, false, Nanos::ZERO);
-            c.second_link = SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
+            c.second_link =
+                SecondLinkConfig { policy, ..SecondLinkConfig::new(BitRate::from_mbps(1)) };
         });
         link.backlog = |flow| Bytes(hash(flow) >> 20);
         let mut all: Vec<_> = (0..20_000_u16).map(|n| flow(n / 100, n % 100)).collect();
@@ -597,7 +649,8 @@ fn of_a_large_list_the_oldest_leaves_exactly_and_the_most_active_to_its_bound() 
         if policy == SecondLinkPolicy::Oldest {
             assert!(all[..50].iter().all(|key| !listed.contains(key)), "the first fifty");
         }
-        // 4,096 places of 20,100 hold a flow of the most active 0.17 % but for one time in a thousand.
+        // 4,096 places of 20,100 hold a flow of the most active 0.17 % but for one time in a
+        // thousand.
         all.sort_by_key(|key| core::cmp::Reverse(hash(key) >> 20));
         let ranks: Vec<_> = (0..all.len()).filter(|at| !listed.contains(&all[*at])).collect();
         assert_eq!(ranks.len(), 50, "{policy:?}");

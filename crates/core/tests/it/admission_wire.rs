@@ -1,5 +1,5 @@
-//! Capacity, fair rate and priority load are of one layer, the wire's: on wires that add 38 bytes to
-//! each packet, as Ethernet does.
+//! Capacity, fair rate and priority load are of one layer, the wire's: on wires that add 38 bytes
+//! to each packet, as Ethernet does.
 
 use crate::admit::world::{Sends, Source, World, with_quantum};
 use crate::admit::{C, config, flow};
@@ -12,7 +12,11 @@ const OVERHEAD: u64 = 38;
 
 /// What became of streams of 80 kbit/s that come evenly, last 10 s each and offer `load` times what
 /// the wire carries: packets accepted, lost, and the 99th percentile of delay.
-fn streams(scheduler: AnyScheduler<crate::admit::XpPacket>, length: u64, load: f64) -> (u64, u64, Nanos) {
+fn streams(
+    scheduler: AnyScheduler<crate::admit::XpPacket>,
+    length: u64,
+    load: f64,
+) -> (u64, u64, Nanos) {
     let mut world = World::new(config(), scheduler);
     world.overhead = OVERHEAD;
     let spacing = Nanos(length * 8 * 1_000_000_000 / 80_000);
@@ -35,15 +39,16 @@ fn streams(scheduler: AnyScheduler<crate::admit::XpPacket>, length: u64, load: f
     (sum(|s| s.passed), sum(|s| s.dropped), p99)
 }
 
-/// A full wire of packets of 72 bytes is 65 % of its rate in bytes of IP packets: held against 70 % of
-/// the wire's rate it never closed, and a quarter of what had been let in was lost.
+/// A full wire of packets of 72 bytes is 65 % of its rate in bytes of IP packets: held against 70 %
+/// of the wire's rate it never closed, and a quarter of what had been let in was lost.
 #[test]
 fn streams_of_small_packets_at_1_2_times_the_wire_lose_nothing() {
     for length in [60, 72, 100, 200] {
         for scheduler in with_quantum(DEFAULT_QUANTUM) {
             let name = scheduler.name();
             let (passed, lost, p99) = streams(scheduler, length, 1.2);
-            let told = format!("{name}, {length} bytes: {passed} accepted, {lost} lost, p99 {p99:?}");
+            let told =
+                format!("{name}, {length} bytes: {passed} accepted, {lost} lost, p99 {p99:?}");
             // Most of what 70 % of the wire carries.
             let full = 40 * C.0 * 7 / 10 / 8 / (length + OVERHEAD);
             assert!(passed > full * 7 / 10, "{told} of {full}");
@@ -66,8 +71,11 @@ fn the_fair_rate_is_that_of_the_wire() {
             world.add(Source::new(flow(1, n), length, Sends::Greedy(40), Nanos::ZERO));
         }
         world.run(Nanos::from_secs(10));
-        let wire: Vec<u64> =
-            world.sources.iter().map(|s| s.sent_bytes / s.len * (s.len + OVERHEAD) * 8 / 10).collect();
+        let wire: Vec<u64> = world
+            .sources
+            .iter()
+            .map(|s| s.sent_bytes / s.len * (s.len + OVERHEAD) * 8 / 10)
+            .collect();
         let name = world.link.scheduler().name();
         for rate in &wire {
             assert!(rate.abs_diff(C.0 / 10) < C.0 / 10 / 50, "{name}: {wire:?}");

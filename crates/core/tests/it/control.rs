@@ -19,8 +19,8 @@ const LOADS: [f64; 8] = [0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6];
 const SETTLE: usize = 10;
 const SECONDS: u64 = 60;
 
-/// An index swings if the sine with the variance that its seconds have has an amplitude above a tenth of an index, or
-/// above a tenth of its mean where that is above 1.
+/// An index swings if the sine with the variance that its seconds have has an amplitude above a
+/// tenth of an index, or above a tenth of its mean where that is above 1.
 fn swings(run: &Run, class: usize) -> bool {
     let (amplitude, mean) = swing(run, class, SETTLE);
     amplitude > 0.1 * mean.max(1.0)
@@ -34,7 +34,11 @@ fn even(parts: &[Part]) -> Vec<Part> {
 fn row(name: &str, load: f64, parts: &[Part], run: &Run) -> String {
     let cells = parts.iter().enumerate().map(|(class, part)| {
         let (amplitude, mean) = swing(run, class, SETTLE);
-        format!(" {} {mean:.2} ±{amplitude:.2}{}", part.name, if swings(run, class) { " !" } else { "" })
+        format!(
+            " {} {mean:.2} ±{amplitude:.2}{}",
+            part.name,
+            if swings(run, class) { " !" } else { "" }
+        )
     });
     format!("| {name} | {load:.1} |{} |", cells.collect::<Vec<_>>().join(" |"))
 }
@@ -80,12 +84,14 @@ fn random_arrivals_do_not_rock_the_loop() {
         for (_, parts) in mixes() {
             for load in [0.8, 1.2, 1.6] {
                 let run = run(&parts, &|_, _| load, SECONDS, &law(&parts), 2, |_, _| {});
-                sum += (0..parts.len()).map(|class| swing(&run, class, SETTLE).0.powi(2)).sum::<f64>();
+                sum +=
+                    (0..parts.len()).map(|class| swing(&run, class, SETTLE).0.powi(2)).sum::<f64>();
             }
         }
         sum
     };
-    let (with, without) = (spread(&|parts| Law::Controller(config_for(parts))), spread(&|_| Law::Off));
+    let (with, without) =
+        (spread(&|parts| Law::Controller(config_for(parts))), spread(&|_| Law::Off));
     println!("sum of squared amplitudes: {with:.2} with control, {without:.2} without");
     assert!(with < without * 1.1, "{with} with, {without} without");
 }
@@ -98,7 +104,8 @@ fn in_range(controller: &Controller, link: &Loop) {
         let told = link.scheduler().x_delay(class).unwrap();
         assert!(
             told == Nanos::ZERO
-                || (x.min..=x.max.unwrap_or(XDelayConfig::max_for(Nanos(1_230_400)))).contains(&told),
+                || (x.min..=x.max.unwrap_or(XDelayConfig::max_for(Nanos(1_230_400))))
+                    .contains(&told),
             "{told}"
         );
         assert!((limits.min..=limits.max).contains(&link.scheduler().limit(class).unwrap()));
@@ -158,15 +165,22 @@ fn loads_that_shift_are_followed() {
     let (_, parts) = mixes().swap_remove(0);
     let parts = even(&parts);
     // Every 20 s another class is the one that sends too much.
-    let load = |second: u64, class: usize| if (second / 20) as usize % 3 == class { 2.0 } else { 0.9 };
+    let load =
+        |second: u64, class: usize| if (second / 20) as usize % 3 == class { 2.0 } else { 0.9 };
     let law = Law::Controller(config_for(&parts));
     let run = run(&parts, &load, 60, &law, 1, in_range);
     for end in [20, 40, 60] {
         for class in 0..parts.len() {
-            let tail =
-                Run { seconds: run.seconds[end - 8..end].to_vec(), link: new_link(3, 50), controller: None };
+            let tail = Run {
+                seconds: run.seconds[end - 8..end].to_vec(),
+                link: new_link(3, 50),
+                controller: None,
+            };
             let (amplitude, mean) = swing(&tail, class, 0);
-            assert!(amplitude <= 0.1 * mean.max(1.0), "before {end} s, class {class}: {mean} ±{amplitude}");
+            assert!(
+                amplitude <= 0.1 * mean.max(1.0),
+                "before {end} s, class {class}: {mean} ±{amplitude}"
+            );
         }
     }
 }
@@ -240,14 +254,19 @@ fn what_cannot_be_is_refused() {
     assert_eq!(make(ControlConfig::new(vec![])), Err(ControlError::NoClass));
     let mut bad = good.clone();
     bad.interval = Nanos(1);
-    assert!(matches!(make(bad), Err(ControlError::Range(SettingError::OutOfRange { key: "interval", .. }))));
+    assert!(matches!(
+        make(bad),
+        Err(ControlError::Range(SettingError::OutOfRange { key: "interval", .. }))
+    ));
     let mut bad = good.clone();
     bad.x_delay.max = Some(Nanos(5));
     assert_eq!(make(bad), Err(ControlError::Bounds { lower: "x_min", upper: "x_max" }));
     let mut bad = good.clone();
     bad.queue_limits = Some(QueueLimitConfig { min: 10, max: 9 });
     assert_eq!(make(bad), Err(ControlError::Bounds { lower: "limit_min", upper: "limit_max" }));
-    for (gain, hysteresis, most) in [(1, 0, 1_024), (65_537, 0, 1_024), (65, 65_537, 1_024), (65, 0, 1)] {
+    for (gain, hysteresis, most) in
+        [(1, 0, 1_024), (65_537, 0, 1_024), (65, 65_537, 1_024), (65, 0, 1)]
+    {
         let mut bad = good.clone();
         (bad.x_delay.gain, bad.x_delay.hysteresis, bad.x_delay.most) = (gain, hysteresis, most);
         assert!(make(bad).is_err(), "{gain} {hysteresis} {most}");
@@ -269,7 +288,8 @@ fn observation() -> impl Strategy<Value = Observation> {
 proptest! {
     #[test]
     fn whatever_is_measured_the_knobs_stay_in_range(
-        intervals in prop::collection::vec((any::<u64>(), prop::collection::vec(observation(), 0..5)), 1..60),
+        intervals in prop::collection::vec((any::<u64>(),
+            prop::collection::vec(observation(), 0..5)), 1..60),
         gain in 65u32..=65_536,
         smoothing in 1_024u32..=65_536,
         hysteresis in 0u32..=65_536,
@@ -279,7 +299,8 @@ proptest! {
         x in prop::collection::vec(0u64..=60_000_000_000, 0..5),
         limits in prop::collection::vec(1u32..=65_536, 0..5),
     ) {
-        let mut config = ControlConfig::new(Sensitivity::PRESETS.iter().map(|(_, class)| *class).collect());
+        let mut config = ControlConfig::new(Sensitivity::PRESETS.iter().map(|(_, class)| *class)
+            .collect());
         config.smoothing = smoothing;
         if mean {
             config.aggregate = Aggregate::Mean { delay_weight: hysteresis };
@@ -290,8 +311,10 @@ proptest! {
         (config.x_delay.min, config.x_delay.max) = (Nanos(min), Some(Nanos(max)));
         let x: Vec<Nanos> = x.into_iter().map(Nanos).collect();
         let bounds = config.queue_limits.unwrap();
-        let mut controller = Controller::new(config, Nanos::ZERO, &x, &limits, new_link(4, 50).qostat()).unwrap();
-        let total = |controller: &Controller| -> u64 { (0..4).map(|c| u64::from(controller.limit(Class(c)).unwrap())).sum() };
+        let mut controller = Controller::new(config, Nanos::ZERO, &x, &limits,
+            new_link(4, 50).qostat()).unwrap();
+        let total = |controller: &Controller| -> u64 { (0..4)
+            .map(|c| u64::from(controller.limit(Class(c)).unwrap())).sum() };
         let most = total(&controller);
         for (now, (elapsed, observed)) in intervals.into_iter().enumerate() {
             controller.take(Nanos(elapsed), &observed);
@@ -318,7 +341,8 @@ proptest! {
     }
 }
 
-/// Means from the 15th second on of each class's index: voice, video, bulk, which together offer 1.4 times the link.
+/// Means from the 15th second on of each class's index: voice, video, bulk, which together
+/// offer 1.4 times the link.
 fn settled_at(rate: BitRate, config: impl Fn(&mut ControlConfig)) -> Vec<f64> {
     let (_, parts) = mixes().swap_remove(0);
     let parts = even(&parts);
@@ -332,14 +356,15 @@ fn settled_at(rate: BitRate, config: impl Fn(&mut ControlConfig)) -> Vec<f64> {
     means.collect()
 }
 
-/// `x_max` was 20 ms on every link: on one of 1 Mbit/s less than what packets of bulk are apart anyway, so that nothing
-/// happened: voice useless (4), bulk untouched.
+/// `x_max` was 20 ms on every link: on one of 1 Mbit/s less than what packets of bulk are apart
+/// anyway, so that nothing happened: voice useless (4), bulk untouched.
 #[test]
 fn by_default_it_works_from_1_mbit_per_second_up() {
     for mbps in [1, 2, 5, 10, 100] {
         let indexes = settled_at(BitRate::from_mbps(mbps), |_| ());
         println!("{mbps} Mbit/s: {indexes:.2?}");
-        let [least, most] = [f64::min, f64::max].map(|of| indexes.iter().copied().reduce(of).unwrap());
+        let [least, most] =
+            [f64::min, f64::max].map(|of| indexes.iter().copied().reduce(of).unwrap());
         assert!(most < 3.0 && most - least < 1.0, "{mbps} Mbit/s: {indexes:.2?}");
     }
     let stuck = settled_at(BitRate::from_mbps(1), |c| c.x_delay.max = Some(Nanos::from_millis(20)));
@@ -358,7 +383,8 @@ fn indexes_meet_within_two_seconds() {
         run_at(BitRate::from_mbps(mbps), &parts, &|_, _| 1.4, 6, &law, 1, |controller, _| {
             if controller.due() > Nanos::from_secs(2) {
                 let indexes = controller.seen().iter().map(|seen| seen.index.worst().as_f64());
-                let (least, most) = indexes.fold((9.0, 0.0), |(l, m): (f64, f64), i| (l.min(i), m.max(i)));
+                let (least, most) =
+                    indexes.fold((9.0, 0.0), |(l, m): (f64, f64), i| (l.min(i), m.max(i)));
                 apart.push(most - least);
             }
         });
@@ -373,7 +399,8 @@ fn indexes_meet_within_two_seconds() {
 fn only_full_queues_count_as_loss() {
     let mut link = new_link(1, 50);
     let config = ControlConfig::new(vec![Sensitivity::VOICE]);
-    let mut controller = Controller::new(config, Nanos::ZERO, &[Nanos::ZERO], &[50], link.qostat()).unwrap();
+    let mut controller =
+        Controller::new(config, Nanos::ZERO, &[Nanos::ZERO], &[50], link.qostat()).unwrap();
     let now = Nanos::from_millis(1);
     let packet = || Descriptor::new(Class(0), Bytes(200), now);
     for _ in 0..10 {

@@ -1,4 +1,5 @@
-//! What holds for every discipline: conservation, order, honest peeks and wake-up times, knobs within their ranges.
+//! What holds for every discipline: conservation, order, honest peeks and wake-up times, knobs
+//! within their ranges.
 
 use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
@@ -31,7 +32,8 @@ fn wfq_configs() -> impl Strategy<Value = WfqAltqConfig> {
     let weights = prop::collection::vec(weight, 0..9);
     (1u16..9, weights, select, drop, 1_500u64..20_000, 1u32..8).prop_map(
         |(queues, weights, select, drop, high_water, limit)| {
-            let weights: Vec<_> = weights.into_iter().take(usize::from(queues)).map(Weight).collect();
+            let weights: Vec<_> =
+                weights.into_iter().take(usize::from(queues)).map(Weight).collect();
             let (high_water, limit) = (Bytes(high_water), PerClass::all(limit));
             let of = WfqAltqConfig::with_weights(weights);
             WfqAltqConfig { queues, classes: queues, select, drop, high_water, limit, ..of }
@@ -83,17 +85,24 @@ fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
 
 fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
     let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
-    (256u64..4_000, buffers(), known_flows(), linger).prop_map(|(quantum, buffer, flows, linger)| {
-        let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
-        PdrrConfig { quantum, buffer, flows, afl_linger }
-    })
+    (256u64..4_000, buffers(), known_flows(), linger).prop_map(
+        |(quantum, buffer, flows, linger)| {
+            let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
+            PdrrConfig { quantum, buffer, flows, afl_linger }
+        },
+    )
 }
 
 fn afan_configs() -> impl Strategy<Value = AfanConfig> {
-    let afd =
-        (1u32..60, 1u32..4, 1u32..10, 10_000u64..1_000_000).prop_map(|(shadow, sample, target, interval)| {
-            Afd { shadow, sample, target, interval: Nanos(interval), ..Afd::default() }
-        });
+    let afd = (1u32..60, 1u32..4, 1u32..10, 10_000u64..1_000_000).prop_map(
+        |(shadow, sample, target, interval)| Afd {
+            shadow,
+            sample,
+            target,
+            interval: Nanos(interval),
+            ..Afd::default()
+        },
+    );
     (256u64..4_000, 1u32..30, known_flows(), afd, 1_000_000u64..10_000_000).prop_map(
         |(quantum, limit, flows, afd, window)| {
             let (quantum, window) = (Bytes(quantum), Nanos(window));
@@ -188,8 +197,8 @@ fn refused<S: Subject>(subject: &mut S, change: &Change) -> SettingError {
 }
 
 /// Every live setting takes the ends of its range, with packets queued, and nothing beyond; what is
-/// refused changes nothing, and the packets still come out. Fixed settings, classes that do not exist,
-/// and settings of other disciplines are refused.
+/// refused changes nothing, and the packets still come out. Fixed settings, classes that do not
+/// exist, and settings of other disciplines are refused.
 fn check_settings<C: Discipline>(config: &C, classes: u16)
 where
     C::Queues<TestPacket>: Subject,
@@ -227,7 +236,8 @@ where
         let mut subject = build();
         for value in bad {
             let error = refused(&mut subject, &Change::new(key.name, value));
-            let told = matches!(error, SettingError::OutOfRange { .. } | SettingError::WrongType { .. });
+            let told =
+                matches!(error, SettingError::OutOfRange { .. } | SettingError::WrongType { .. });
             assert!(told, "{error:?}");
         }
         let value = config.get_of(key.name, Some(Class(0))).unwrap();
@@ -236,7 +246,10 @@ where
         if key.is_per_class() {
             assert!(subject.set(Nanos(5), &of_last).is_ok());
             let class = Class(classes);
-            assert_eq!(refused(&mut subject, &beyond), SettingError::NoSuchClass { class, classes });
+            assert_eq!(
+                refused(&mut subject, &beyond),
+                SettingError::NoSuchClass { class, classes }
+            );
         } else {
             assert_eq!(refused(&mut subject, &beyond), SettingError::NotOfAClass { key: key.name });
         }
@@ -295,8 +308,9 @@ fn configurations_out_of_range_are_refused() {
 
 #[test]
 fn the_extremes_of_every_configuration_work() {
-    let arrivals =
-        |n: usize| (0..n).map(|i| Op::Arrive { class: (i % 3) as u16, length: 1500, flow: i as u8 });
+    let arrivals = |n: usize| {
+        (0..n).map(|i| Op::Arrive { class: (i % 3) as u16, length: 1500, flow: i as u8 })
+    };
     for limit in [1, 65_536] {
         run(Fifo::new(FifoConfig { limit }).unwrap(), arrivals(10));
     }
@@ -310,7 +324,10 @@ fn the_extremes_of_every_configuration_work() {
     {
         for weight in [1, 10_000] {
             let weight = PerClass::all(Weight(weight));
-            run(WfqAltq::new(WfqAltqConfig { classes, weight, ..config.clone() }).unwrap(), arrivals(10));
+            run(
+                WfqAltq::new(WfqAltqConfig { classes, weight, ..config.clone() }).unwrap(),
+                arrivals(10),
+            );
         }
     }
     for (x, classes, limit) in [(0, 1, 65_536), (60_000_000_000, 2_048, 1)] {
@@ -327,7 +344,10 @@ fn the_extremes_of_every_configuration_work() {
 fn a_lowered_limit_keeps_what_is_queued() {
     let mut fifo = fifo();
     for id in 0..5 {
-        assert_eq!(fifo.enqueue(Nanos(1), TestPacket::new(id, 0, 100), &mut |_, _| ()), Treated::Queued);
+        assert_eq!(
+            fifo.enqueue(Nanos(1), TestPacket::new(id, 0, 100), &mut |_, _| ()),
+            Treated::Queued
+        );
     }
     assert_eq!(fifo.set(Nanos(1), &Change::new("limit", 2_u32)), Ok(Wake::No));
     let refused = Treated::Dropped(Reason::QueueFull);
@@ -335,20 +355,27 @@ fn a_lowered_limit_keeps_what_is_queued() {
         assert_eq!(fifo.enqueue(Nanos(1), TestPacket::new(9, 0, 100), &mut |_, _| ()), refused);
         assert_eq!(fifo.dequeue(Nanos(1), &mut |_, _| ()).unwrap().id, id);
     }
-    assert_eq!(fifo.enqueue(Nanos(1), TestPacket::new(10, 0, 100), &mut |_, _| ()), Treated::Queued);
+    assert_eq!(
+        fifo.enqueue(Nanos(1), TestPacket::new(10, 0, 100), &mut |_, _| ()),
+        Treated::Queued
+    );
 }
 
 #[test]
 fn built_in_and_boxed_disciplines_answer_alike() {
     let fifo = || Fifo::new(FifoConfig { limit: 2 }).unwrap();
     for mut any in [AnyScheduler::Fifo(fifo()), AnyScheduler::Boxed(Box::new(fifo()))] {
-        for (id, treated) in
-            [Treated::Queued, Treated::Queued, Treated::Dropped(Reason::QueueFull)].into_iter().enumerate()
+        for (id, treated) in [Treated::Queued, Treated::Queued, Treated::Dropped(Reason::QueueFull)]
+            .into_iter()
+            .enumerate()
         {
             let packet = TestPacket::new(id as u64, 0, 100);
             assert_eq!(any.enqueue(Nanos(1), packet, &mut |_, _| ()), treated);
         }
-        assert_eq!((any.name(), any.busy_queues(), any.peek_len(Nanos(1))), ("fifo", 1, Some(Bytes(100))));
+        assert_eq!(
+            (any.name(), any.busy_queues(), any.peek_len(Nanos(1))),
+            ("fifo", 1, Some(Bytes(100)))
+        );
         assert_eq!(any.dequeue(Nanos(1), &mut |_, _| ()).unwrap().id, 0);
         assert_eq!(any.tick(Nanos(1)), None);
     }

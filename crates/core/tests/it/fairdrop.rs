@@ -1,8 +1,9 @@
-//! FairDrop's droppers from outside: bad input, absurd measurements, changes of cost, a full table, no allocation.
+//! FairDrop's droppers from outside: bad input, absurd measurements, changes of cost, a full table,
+//! no allocation.
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, Fixed, FlowTableConfig, Kappa, Poll,
-    ProcessingClass, Rule, Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, Fixed, FlowTableConfig, Kappa,
+    Poll, ProcessingClass, Rule, Share, ShareId,
 };
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos, Reason, Thousandths};
@@ -36,7 +37,8 @@ fn values_out_of_range_are_refused_by_name() {
     assert_eq!(cpu(&|c| c.table.flows = 0), "flows");
     assert_eq!(cpu(&|c| c.table.shares[0].weight = 0), "shares.weight");
     assert_eq!(cpu(&|c| c.table.shares[0].group = 1), "shares.group");
-    let link = BandwidthConfig { threshold: Bytes(1_537), ..BandwidthConfig::new(BitRate(1_000_000)) };
+    let link =
+        BandwidthConfig { threshold: Bytes(1_537), ..BandwidthConfig::new(BitRate(1_000_000)) };
     let error = BandwidthFairDrop::new(link).unwrap_err();
     assert_eq!(error.to_string(), "threshold: 1537B is out of range; valid: 1538B to 1000000000B");
     let mut live = two_classes(Rule::default());
@@ -56,14 +58,16 @@ fn absurd_measurements_are_counted_and_harm_nobody() {
     assert!(costs.iter().all(|cost| (1..=1 << 32).contains(cost)), "{costs:?}");
     // A counter that runs backwards, or stands still.
     for now in [1_000, 500, 500, u64::MAX, 0] {
-        let poll = Poll { now: Cycles(now), busy: Cycles(u64::MAX), polled: 256, waiting: u32::MAX };
+        let poll =
+            Poll { now: Cycles(now), busy: Cycles(u64::MAX), polled: 256, waiting: u32::MAX };
         dropper.begin_batch(&poll);
         let _ = dropper.admit(hash(1), ShareId(200), ProcessingClass(77));
     }
     assert!(dropper.view().absurd >= 6);
 }
 
-/// One round of an overloaded core: 256 packets of 20 flows; flow 0 is of `class`. Returns what flow 0 and flow 1 were charged.
+/// One round of an overloaded core: 256 packets of 20 flows; flow 0 is of `class`. Returns what
+/// flow 0 and flow 1 were charged.
 fn round(dropper: &mut CpuFairDrop, now: &mut u64, busy: &mut u64, class: u8) -> [u64; 2] {
     *now += *busy;
     let poll = Poll { now: Cycles(*now), busy: Cycles(*busy), polled: 256, waiting: 1_792 };
@@ -136,9 +140,11 @@ fn a_full_table_is_counted_and_nobody_passes_for_free() {
 #[test]
 fn what_is_refused_by_the_link_is_not_charged_to_the_core() {
     let mut cpu = two_classes(Rule::default());
-    let mut link =
-        BandwidthFairDrop::new(BandwidthConfig { buffer: Bytes(0), ..BandwidthConfig::new(BitRate(1_000)) })
-            .unwrap();
+    let mut link = BandwidthFairDrop::new(BandwidthConfig {
+        buffer: Bytes(0),
+        ..BandwidthConfig::new(BitRate(1_000))
+    })
+    .unwrap();
     link.begin_batch(Nanos::ZERO);
     let mut passed = 0;
     for _ in 0..100 {
@@ -163,12 +169,17 @@ fn packets_allocate_nothing() {
         let mut dropper = CpuFairDrop::new(config).unwrap();
         let allocated = allocation_counter::measure(|| {
             for batch in 0..500u64 {
-                let poll =
-                    Poll { now: Cycles(batch * 90_000), busy: Cycles(90_000), polled: 256, waiting: 1_000 };
+                let poll = Poll {
+                    now: Cycles(batch * 90_000),
+                    busy: Cycles(90_000),
+                    polled: 256,
+                    waiting: 1_000,
+                };
                 dropper.begin_batch(&poll);
                 for packet in 0..256 {
                     let flow = (batch * 31 + packet * 7) % 2_000;
-                    let _ = dropper.admit(hash(flow), ShareId((flow % 8) as u8), ProcessingClass(0));
+                    let _ =
+                        dropper.admit(hash(flow), ShareId((flow % 8) as u8), ProcessingClass(0));
                 }
                 dropper.measured(ProcessingClass(0), 256, Cycles(89_000));
             }

@@ -1,10 +1,11 @@
-//! FairDrop's shares of an overloaded core, and of a core and a link at once, held against exact max-min.
+//! FairDrop's shares of an overloaded core, and of a core and a link at once, held against exact
+//! max-min.
 
 use std::collections::VecDeque;
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass,
-    Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll,
+    ProcessingClass, Share, ShareId,
 };
 use evenkeel_core::reference::{TwoFlow, max_min, max_min_of_groups, max_min_of_two};
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos};
@@ -39,7 +40,8 @@ fn mixed(mut x: u64) -> u64 {
 /// What a flow got: packets offered, admitted.
 type Got = (u64, u64);
 
-/// A core that polls a ring, packets of all flows arriving in random order; what each got from 200 ms on, for `ms`, and the seconds that were.
+/// A core that polls a ring, packets of all flows arriving in random order; what each got from 200
+/// ms on, for `ms`, and the seconds that were.
 fn run(flows: &[Flow], groups: &[u16], link: Option<BitRate>, ms: u64) -> (Vec<Got>, f64) {
     let shares = flows.iter().map(|flow| flow.share).collect();
     let table = FlowTableConfig { flows: 256, shares, groups: groups.to_vec() };
@@ -47,8 +49,9 @@ fn run(flows: &[Flow], groups: &[u16], link: Option<BitRate>, ms: u64) -> (Vec<G
     let config = CpuConfig { table: table.clone(), costs, clock: CLOCK, ..CpuConfig::default() };
     assert_eq!((usize::from(config.batch), config.ring as usize), (BATCH, RING));
     let mut cpu = CpuFairDrop::new(config).unwrap();
-    let mut link = link
-        .map(|rate| BandwidthFairDrop::new(BandwidthConfig { table, ..BandwidthConfig::new(rate) }).unwrap());
+    let mut link = link.map(|rate| {
+        BandwidthFairDrop::new(BandwidthConfig { table, ..BandwidthConfig::new(rate) }).unwrap()
+    });
     // Arrivals of all together are even, whose packet it is is drawn.
     let ends: Vec<u64> = flows
         .iter()
@@ -85,7 +88,12 @@ fn run(flows: &[Flow], groups: &[u16], link: Option<BitRate>, ms: u64) -> (Vec<G
             continue;
         }
         let waiting = (ring.len() - polled) as u32;
-        cpu.begin_batch(&Poll { now: Cycles(now), busy: Cycles(busy), polled: polled as u32, waiting });
+        cpu.begin_batch(&Poll {
+            now: Cycles(now),
+            busy: Cycles(busy),
+            polled: polled as u32,
+            waiting,
+        });
         if let Some(link) = &mut link {
             link.begin_batch(Nanos((u128::from(now) * 1_000_000_000 / u128::from(CLOCK)) as u64));
         }
@@ -128,7 +136,8 @@ fn within(got: &[f64], exact: &[f64], part: f64) {
 #[test]
 fn weighted_flows_share_a_core_within_one_percent() {
     let cases: [&[Flow]; 5] = [
-        // The heaviest offers just a little more than its share, and with it all that arrives is just about polled.
+        // The heaviest offers just a little more than its share, and with it all that arrives is
+        // just about polled.
         &[
             flow(2_000_000, 350, 1, 0),
             flow(2_000_000, 350, 1, 0),
@@ -201,7 +210,8 @@ fn groups_share_a_core_within_one_percent() {
 #[test]
 fn each_flow_has_its_share_of_its_own_bottleneck() {
     let of = |pps, cost, wire| Flow { wire, ..flow(pps, cost, 1, 0) };
-    // Large cheap packets fill the link, small dear ones the core; two flows need much of either, two are below both shares.
+    // Large cheap packets fill the link, small dear ones the core; two flows need much of either,
+    // two are below both shares.
     let flows = [
         of(300_000, 350, 1_520),
         of(300_000, 350, 1_520),
@@ -215,7 +225,8 @@ fn each_flow_has_its_share_of_its_own_bottleneck() {
     let rate = BitRate::from_mbps(5_000);
     let (got, seconds) = run(&flows, &[1], Some(rate), 1_000);
     let useful = cycles(&flows, &got, seconds).1.iter().sum::<f64>();
-    let bits: f64 = got.iter().zip(&flows).map(|(got, flow)| (got.1 * flow.wire * 8) as f64 / seconds).sum();
+    let bits: f64 =
+        got.iter().zip(&flows).map(|(got, flow)| (got.1 * flow.wire * 8) as f64 / seconds).sum();
     assert!((bits / rate.0 as f64 - 1.0).abs() < 0.005, "the link carries {bits} bit/s");
     let asked: Vec<TwoFlow> = flows
         .iter()

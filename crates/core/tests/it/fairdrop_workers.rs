@@ -1,4 +1,5 @@
-//! FairDrop of a link's bits over several workers: every flow has its max-min share of the link whatever worker it is on.
+//! FairDrop of a link's bits over several workers: every flow has its max-min share of the link
+//! whatever worker it is on.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ impl Bed {
     fn new(workers: usize, flows: &[Flow], weights: &[u16]) -> Self {
         let shadow = Arc::new(SharedShadow::new(workers));
         let mut config = BandwidthConfig::new(RATE);
-        config.table.shares = weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
+        config.table.shares =
+            weights.iter().map(|weight| Share { weight: *weight, group: 0 }).collect();
         let dropper = |worker| {
             let mut dropper = BandwidthFairDrop::new(config.clone()).unwrap();
             dropper.share(Arc::clone(&shadow), worker).unwrap();
@@ -62,8 +64,10 @@ impl Bed {
                             self.droppers[worker].begin_batch(now);
                             begun = true;
                         }
-                        let hash = (at as u64 + 1) << 32 | (at as u64 + 1).wrapping_mul(0x9e37_79b9);
-                        let passed = self.droppers[worker].admit(hash, ShareId(*share), Bytes(LENGTH));
+                        let hash =
+                            (at as u64 + 1) << 32 | (at as u64 + 1).wrapping_mul(0x9e37_79b9);
+                        let passed =
+                            self.droppers[worker].admit(hash, ShareId(*share), Bytes(LENGTH));
                         self.admitted[at] += f64::from(u8::from(passed.is_ok())) * LENGTH as f64;
                     }
                 }

@@ -1,6 +1,8 @@
-//! PFQ, PDRR and AFAN on a link in virtual time: greedy flows and streams at 10 Mbit/s, ring of one.
+//! PFQ, PDRR and AFAN on a link in virtual time: greedy flows and streams at 10 Mbit/s, ring of
+//! one.
 //!
-//! Lengths count at IP level on the wire too, so that the law of the fair rate is exact: FR = (C - R_stream) / n.
+//! Lengths count at IP level on the wire too, so that the law of the fair rate is exact: FR = (C -
+//! R_stream) / n.
 
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -88,9 +90,9 @@ fn random(state: &mut u64) -> u64 {
 fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
     let flows = KnownFlows { start_limit, ..KnownFlows::default() };
     match name {
-        "pfq" => {
-            AnyScheduler::Pfq(Pfq::new(PfqConfig { quantum: MTU, flows, ..PfqConfig::default() }).unwrap())
-        }
+        "pfq" => AnyScheduler::Pfq(
+            Pfq::new(PfqConfig { quantum: MTU, flows, ..PfqConfig::default() }).unwrap(),
+        ),
         "pdrr" => AnyScheduler::Pdrr(
             Pdrr::new(PdrrConfig { quantum: MTU, flows, ..PdrrConfig::default() }).unwrap(),
         ),
@@ -101,10 +103,13 @@ fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
     }
 }
 
-/// An AFAN whose elastic queue is steered to several packets of each of a hundred flows: a greedy flow that has none there starts anew, with priority.
+/// An AFAN whose elastic queue is steered to several packets of each of a hundred flows: a greedy
+/// flow that has none there starts anew, with priority.
 fn roomy_afan() -> AnyScheduler<Sent> {
     let afd = Afd { target: 400, ..Afd::default() };
-    AnyScheduler::Afan(Afan::new(AfanConfig { quantum: MTU, afd, ..AfanConfig::default() }).unwrap())
+    AnyScheduler::Afan(
+        Afan::new(AfanConfig { quantum: MTU, afd, ..AfanConfig::default() }).unwrap(),
+    )
 }
 
 fn link(scheduler: AnyScheduler<Sent>) -> Link<Sent, AnyScheduler<Sent>> {
@@ -170,9 +175,11 @@ fn run(scheduler: AnyScheduler<Sent>, greedy: usize, streams: usize, seconds: u6
         let stream = due.peek().map_or(Nanos::MAX, |(at, _)| Nanos(at.0));
         let now = link.next_wake().unwrap_or(Nanos::MAX).min(stream).min(estimate);
         link.advance(now, &mut out);
-        // What is dropped, by AFAN or because many windows fill the buffer, comes again behind the next packets sent.
+        // What is dropped, by AFAN or because many windows fill the buffer, comes again behind the
+        // next packets sent.
         for (packet, reason) in out.dropped.drain(..) {
-            let known = matches!(reason, Reason::FairShare | Reason::LongestFlow | Reason::QueueFull);
+            let known =
+                matches!(reason, Reason::FairShare | Reason::LongestFlow | Reason::QueueFull);
             assert!(packet.flow < greedy && known, "{packet:?} {reason}");
             again.push(packet.flow);
         }
@@ -183,7 +190,8 @@ fn run(scheduler: AnyScheduler<Sent>, greedy: usize, streams: usize, seconds: u6
             if packet.flow < greedy {
                 let _ = link.enqueue(at, sent(packet.flow, GREEDY_LEN, at), &mut out);
             } else {
-                let delays = if packet.arrival < Nanos::SECOND { &mut seen.early } else { &mut seen.delays };
+                let delays =
+                    if packet.arrival < Nanos::SECOND { &mut seen.early } else { &mut seen.delays };
                 delays.push(at.0 - packet.arrival.0);
             }
             if at >= Nanos::SECOND {
@@ -238,7 +246,11 @@ fn v5_steady_state() {
                 assert!(*fair > min - 1e-6 && *fair < max + 1e-6, "{case}: {fair}");
             }
             let load = stream_rate / 10.0;
-            assert!((seen.priority_load - load).abs() < 0.0005, "{case}: PL {}", seen.priority_load);
+            assert!(
+                (seen.priority_load - load).abs() < 0.0005,
+                "{case}: PL {}",
+                seen.priority_load
+            );
             let elastic = &seen.bytes[..greedy];
             let (least, most) = (elastic.iter().min().unwrap(), elastic.iter().max().unwrap());
             // A round of packets either way at the ends of the measurement.
@@ -259,7 +271,11 @@ fn the_law_of_the_fair_rate_holds_over_a_sweep() {
         for name in ["pfq", "pdrr"] {
             let seen = run(discipline(name, None), greedy, streams, seconds);
             let error = seen.mean() / law - 1.0;
-            assert!(error.abs() <= 0.01, "{name}, {greedy} greedy, {streams} streams: {}", seen.mean());
+            assert!(
+                error.abs() <= 0.01,
+                "{name}, {greedy} greedy, {streams} streams: {}",
+                seen.mean()
+            );
         }
     }
 }
@@ -268,16 +284,33 @@ fn the_law_of_the_fair_rate_holds_over_a_sweep() {
 fn streams_wait_for_one_packet_whatever_the_greedy_flows() {
     let most = RATE.time_for(Bytes(GREEDY_LEN)).0 + 500_000;
     // Up to half of the capacity in streams, whose own 80 kbit/s go up to 92 % of the fair rate.
-    let cases =
-        [(1, 5), (10, 5), (60, 5), (100, 5), (110, 5), (1, 62), (10, 62), (30, 62), (50, 62), (58, 62)];
+    let cases = [
+        (1, 5),
+        (10, 5),
+        (60, 5),
+        (100, 5),
+        (110, 5),
+        (1, 62),
+        (10, 62),
+        (30, 62),
+        (50, 62),
+        (58, 62),
+    ];
     let cases = ["pfq", "pdrr", "afan"].into_iter().flat_map(|name| cases.map(|case| (name, case)));
-    // With 4 places of its elastic queue for each greedy flow AFAN finds many of them without a packet there.
-    for (name, (greedy, streams)) in cases.filter(|(name, (greedy, _))| *name != "afan" || *greedy < 100) {
+    // With 4 places of its elastic queue for each greedy flow AFAN finds many of them without a
+    // packet there.
+    for (name, (greedy, streams)) in
+        cases.filter(|(name, (greedy, _))| *name != "afan" || *greedy < 100)
+    {
         let fair = (10.0 - streams as f64 * 0.08) / greedy as f64;
         assert!(fair > 0.08, "these are no streams: {greedy} greedy, {streams} streams");
         let scheduler = if name == "afan" { roomy_afan() } else { discipline(name, None) };
         let seen = run(scheduler, greedy, streams, 6);
-        assert!(seen.p99() <= most, "{name}, {greedy} greedy, {streams} streams: {} ns", seen.p99());
+        assert!(
+            seen.p99() <= most,
+            "{name}, {greedy} greedy, {streams} streams: {} ns",
+            seen.p99()
+        );
     }
 }
 
@@ -291,12 +324,14 @@ fn the_peak_of_a_common_start_is_brought_down() {
         // 3000 bytes, a packet on the wire, a few other streams.
         assert!(limited < 4_000_000, "{name}: {limited} ns, {published} ns as published");
         println!(
-            "{name}: longest delay of a stream at the start {published} ns, with a limit of 3000 bytes {limited} ns"
+            "{name}: longest delay of a stream at the start {published} ns, with a limit of 3000 \
+             bytes {limited} ns"
         );
     }
 }
 
-/// Poisson arrivals of 1000-byte packets at these rates in bit/s for 60 s; goodput in Mbit/s and the mean of the queue.
+/// Poisson arrivals of 1000-byte packets at these rates in bit/s for 60 s; goodput in Mbit/s and
+/// the mean of the queue.
 fn afd_alone(offered: &[u64]) -> (Vec<f64>, f64, usize) {
     // No packet of 1000 bytes fits into this quantum: nothing has priority.
     let config = AfanConfig { quantum: Bytes(256), ..AfanConfig::default() };
@@ -355,7 +390,8 @@ fn v6_approximate_fair_dropping() {
 
 #[test]
 fn afan_protects_streams_and_tells_the_fair_rate() {
-    // Greedy flows with a bounded window are never dropped from here: their windows fill the queue to 160.
+    // Greedy flows with a bounded window are never dropped from here: their windows fill the queue
+    // to 160.
     let seen = run(roomy_afan(), 20, 10, 10);
     let law = (10.0 - 0.8) / 20.0;
     assert!((seen.mean() / law - 1.0).abs() <= 0.01, "{}", seen.mean());
@@ -369,7 +405,11 @@ fn idle_time_is_that_of_the_wire() {
     let mut out = Out::default();
     let at = Nanos::from_millis(2);
     let _ = link.enqueue(at, sent(0, 1_000, at), &mut out);
-    assert_eq!(link.scheduler().busy_queues(), 0, "the scheduler is empty, its packet is on the wire");
+    assert_eq!(
+        link.scheduler().busy_queues(),
+        0,
+        "the scheduler is empty, its packet is on the wire"
+    );
     let idle = |link: &mut Link<_, _>, micros: u64| {
         link.advance(Nanos::from_micros(micros), &mut Out::default());
         link.idle_time(Nanos::from_micros(micros))

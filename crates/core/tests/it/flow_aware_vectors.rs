@@ -1,4 +1,5 @@
-//! PFQ and PDRR packet by packet: the worked examples of the published pseudo-code, start-up bounds, overflow, knobs.
+//! PFQ and PDRR packet by packet: the worked examples of the published pseudo-code, start-up
+//! bounds, overflow, knobs.
 
 use crate::common::{TestPacket, flow};
 use evenkeel_core::schedule::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
@@ -97,7 +98,10 @@ fn v2_pfq() {
     assert_eq!(order, [b, v, a, b, a, b]);
     assert_eq!(vt, [0, 0, 2_000, 2_000, 3_000, 3_000]);
     let meters = pfq.meters();
-    assert_eq!((meters.priority_bytes, meters.fair_bytes), (Some(Bytes(4_200)), Some(Bytes(3_000))));
+    assert_eq!(
+        (meters.priority_bytes, meters.fair_bytes),
+        (Some(Bytes(4_200)), Some(Bytes(3_000)))
+    );
     assert_eq!(meters.flows, Some(0), "nothing waits, nobody is listed");
 }
 
@@ -141,7 +145,8 @@ fn v3_pdrr() {
     assert_eq!(flips, [Some(1), Some(1), Some(0)]);
 }
 
-/// 50 flows put in two 1000-byte packets each, then a voice packet comes: bytes with priority, and how many of them go before it.
+/// 50 flows put in two 1000-byte packets each, then a voice packet comes: bytes with priority, and
+/// how many of them go before it.
 fn start(scheduler: &mut impl Scheduler<TestPacket>) -> (u64, u64) {
     for class in 0..50 {
         for _ in 0..2 {
@@ -166,7 +171,8 @@ fn a_start_limit_takes_the_peak_off() {
 #[test]
 fn overflow_takes_from_the_longest_flow() {
     let buffers = [Buffer::packets(8), Buffer::bytes(Bytes(8_000))];
-    for (limit, victim) in buffers.into_iter().flat_map(|b| [(b, Victim::Head), (b, Victim::Tail)]) {
+    for (limit, victim) in buffers.into_iter().flat_map(|b| [(b, Victim::Head), (b, Victim::Tail)])
+    {
         let buffer = Buffer { victim, ..limit };
         let mut all: [Box<dyn Scheduler<TestPacket>>; 2] = [
             Box::new(pfq(PfqConfig { quantum: Bytes(1_000), buffer, ..PfqConfig::default() })),
@@ -178,7 +184,8 @@ fn overflow_takes_from_the_longest_flow() {
             let mut arrive = |scheduler: &mut Box<dyn Scheduler<TestPacket>>, class| {
                 came += 1;
                 let packet = packet(came, class, 1_000);
-                scheduler.enqueue(NOW, packet, &mut |p: TestPacket, reason| lost.push((p.id, reason)))
+                scheduler
+                    .enqueue(NOW, packet, &mut |p: TestPacket, reason| lost.push((p.id, reason)))
             };
             // Flow 0 has packets 1 to 5 (the first with priority), flow 1 packets 6 to 8.
             for class in [0, 0, 0, 0, 0, 1, 1, 1] {
@@ -227,14 +234,16 @@ fn a_full_list_gives_priority_and_keeps_the_order() {
     let mut pfq = pfq(PfqConfig { flows: KnownFlows::up_to(2), ..PfqConfig::default() });
     let mut pdrr = pdrr(PdrrConfig { flows: KnownFlows::up_to(2), ..PdrrConfig::default() });
     for scheduler in [&mut pfq as &mut dyn Scheduler<TestPacket>, &mut pdrr] {
-        let mut put =
-            |class, length| scheduler.enqueue(NOW, packet(0, class, length), &mut |_, _| panic!("dropped"));
+        let mut put = |class, length| {
+            scheduler.enqueue(NOW, packet(0, class, length), &mut |_, _| panic!("dropped"))
+        };
         for class in [0, 1] {
             assert_eq!([put(class, 1_500), put(class, 1_500)], [Priority, Queued]);
         }
         assert_eq!([put(2, 1_500), put(2, 1_500)], [Priority, Priority]);
         assert_eq!(scheduler.meters().flows, Some(2));
-        let order: Vec<_> = (0..6).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().class.0).collect();
+        let order: Vec<_> =
+            (0..6).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().class.0).collect();
         assert_eq!(order, [0, 1, 2, 2, 0, 1]);
         // Idle flows make room.
         let treated = scheduler.enqueue(NOW, packet(0, 3, 100), &mut |_, _| ());
@@ -253,7 +262,8 @@ fn a_raised_quantum_does_not_let_packets_overtake() {
         assert_eq!([put(scheduler, 1), put(scheduler, 2)], [Priority, Queued]);
         assert_eq!(scheduler.set(NOW, &Change::new("quantum", Bytes(60_000))), Ok(Wake::No));
         assert_eq!(put(scheduler, 3), Queued);
-        let order: Vec<_> = (0..3).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().id).collect();
+        let order: Vec<_> =
+            (0..3).map(|_| scheduler.dequeue(NOW, &mut |_, _| ()).unwrap().id).collect();
         assert_eq!(order, [1, 2, 3]);
     }
 }

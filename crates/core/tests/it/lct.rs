@@ -1,4 +1,5 @@
-//! LCT-UC: sequences worked by hand, a model that is the published pseudocode, and what must hold under any sequence.
+//! LCT-UC: sequences worked by hand, a model that is the published pseudocode, and what must hold
+//! under any sequence.
 
 use evenkeel_core::settings::PerClass;
 use evenkeel_core::settings::Value;
@@ -54,22 +55,24 @@ impl Bench {
 #[test]
 fn positions_one_and_two_give_visited_empty_classes_a_new_time() {
     let mut b = Bench::new(&[0, 50, 200], |_| ());
-    // Alone, from the pointer at 0: class 0 is visited empty and due, 10 + 0; class 1 too, 10 + 50; class 2 is
-    // served, 10 + 200.
+    // Alone, from the pointer at 0: class 0 is visited empty and due, 10 + 0; class 1 too, 10 + 50;
+    // class 2 is served, 10 + 200.
     b.arrive(2); // 0
     assert_eq!((b.send(10), b.due()), (Some(0), vec![10, 60, 210]));
     // The pointer went round to 0. Class 0 waits and is due: nobody else is visited.
     b.arrive(0); // 1
     assert_eq!((b.send(100), b.due()), (Some(1), vec![100, 60, 210]));
-    // From 1: class 1 is empty and past 60, so 110 + 50; class 2 is empty and not past 210; class 0 is served.
+    // From 1: class 1 is empty and past 60, so 110 + 50; class 2 is empty and not past 210; class 0
+    // is served.
     b.arrive(0); // 2
     assert_eq!((b.send(110), b.due()), (Some(2), vec![110, 160, 210]));
-    // Several wait: classes 0 and 2. From 1: class 1 is empty and past 160, class 2 is past 210 and served: the first
-    // from the pointer.
+    // Several wait: classes 0 and 2. From 1: class 1 is empty and past 160, class 2 is past 210 and
+    // served: the first from the pointer.
     b.arrive(0); // 3
     b.arrive(2); // 4
     assert_eq!((b.send(300), b.due()), (Some(4), vec![110, 350, 500]));
-    // A packet of class 1 finds the time that was given while it was empty: it waits until 350 (module 2).
+    // A packet of class 1 finds the time that was given while it was empty: it waits until 350
+    // (module 2).
     assert_eq!(b.send(300), Some(3));
     b.arrive(1); // 5
     assert_eq!((b.send(301), b.wake(301)), (None, Some(350)));
@@ -122,8 +125,8 @@ fn several_wait_and_none_is_due_is_a_matter_of_policy() {
         (0..3).for_each(|class| b.arrive(class)); // 3, 4, 5
         b
     };
-    // Classes 1 and 2 have the smallest X; 1 comes first from the pointer at 0. Then 2 comes first from the pointer
-    // at 2.
+    // Classes 1 and 2 have the smallest X; 1 comes first from the pointer at 0. Then 2 comes first
+    // from the pointer at 2.
     let mut min_x = b(MultiBacklog::MinX);
     assert_eq!((min_x.send(95), min_x.due()), (Some(4), vec![110, 175, 170]));
     min_x.arrive(1); // 6
@@ -149,7 +152,8 @@ fn several_wait_and_none_is_due_is_a_matter_of_policy() {
     assert_eq!((both.send(95), both.send(96)), (Some(3), Some(4)));
 }
 
-/// Packets that each class sends in a second in which all but class 0 always wait, asked every 100 us.
+/// Packets that each class sends in a second in which all but class 0 always wait, asked every 100
+/// us.
 fn served(x: &[u64], classes: &[u16], change: impl FnOnce(&mut LctConfig)) -> Vec<u64> {
     let mut b = Bench::new(x, change);
     let mut owner = Vec::new();
@@ -172,8 +176,8 @@ fn served(x: &[u64], classes: &[u16], change: impl FnOnce(&mut LctConfig)) -> Ve
     served
 }
 
-/// With `min-x` a class of 8 ms sent 812 packets a second while one of 16 ms waited with it, 125 when
-/// that one was silent: more load from the least class made another one faster.
+/// With `min-x` a class of 8 ms sent 812 packets a second while one of 16 ms waited with it, 125
+/// when that one was silent: more load from the least class made another one faster.
 #[test]
 fn x_delay_is_the_least_time_between_two_packets_whoever_else_waits() {
     let x = [0, 8_000, 16_000];
@@ -286,8 +290,12 @@ enum Decision {
 impl Published {
     fn like(lct: &Lct<TestPacket>) -> Self {
         let classes = usize::from(lct.classes());
-        let mut model =
-            Self { queues: vec![VecDeque::new(); classes], x: Vec::new(), dt: vec![0; classes], rr: 0 };
+        let mut model = Self {
+            queues: vec![VecDeque::new(); classes],
+            x: Vec::new(),
+            dt: vec![0; classes],
+            rr: 0,
+        };
         model.read_x(lct);
         model
     }
@@ -388,15 +396,20 @@ impl Witness {
                 assert_eq!(expected, sent.as_ref().map(|p| p.id));
                 if let Some(packet) = sent {
                     let k = before.queue_of(&packet);
-                    // Alone, with module 2: at most one packet per X. With the default: alone or not.
-                    let held = busy == 1 || before.config().multi_backlog == MultiBacklog::HoldWithModule2;
+                    // Alone, with module 2: at most one packet per X. With the default: alone or
+                    // not.
+                    let held =
+                        busy == 1 || before.config().multi_backlog == MultiBacklog::HoldWithModule2;
                     if before.config().module2 && held {
                         assert!(self.last[k].is_none_or(|last| now - last >= model.x[k]));
                     }
                     self.last[k] = Some(now);
                 }
             }
-            (Op::Set(Change { key: "x_delay", class: Some(class), value }), Outcome::Set(Ok(_))) => {
+            (
+                Op::Set(Change { key: "x_delay", class: Some(class), value }),
+                Outcome::Set(Ok(_)),
+            ) => {
                 let Value::Time(x) = value else { panic!("{value:?} is no time") };
                 let k = class.index();
                 model.read_x(&harness.scheduler);
@@ -407,7 +420,8 @@ impl Witness {
             _ => {}
         }
         let lct = &harness.scheduler;
-        let due: Vec<u64> = (0..lct.classes()).map(|c| lct.dequeue_time(Class(c)).unwrap().0).collect();
+        let due: Vec<u64> =
+            (0..lct.classes()).map(|c| lct.dequeue_time(Class(c)).unwrap().0).collect();
         assert_eq!(due, self.model.dt);
     }
 }
@@ -417,7 +431,8 @@ fn operations(most: usize) -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn configs() -> impl Strategy<Value = LctConfig> {
-    let x = prop_oneof![Just(0u64), Just(10 * US), Just(200 * US), Just(20_000 * US), 0..1_000 * US];
+    let x =
+        prop_oneof![Just(0u64), Just(10 * US), Just(200 * US), Just(20_000 * US), 0..1_000 * US];
     let policy = prop::sample::select(MultiBacklog::ALL);
     let tick = prop_oneof![Just(Nanos::ZERO), Just(FREEBSD_TICK)];
     // Up to nine classes, or enough for several words of the bitmap.
@@ -441,12 +456,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_discipline_is_the_published_one(config in configs(), spread in 1u16..30, ops in operations(200)) {
+    fn the_discipline_is_the_published_one(config in configs(), spread in 1u16..30,
+        ops in operations(200)) {
         let mut harness = Harness::new(Lct::new(config).unwrap());
         let model = Published::like(&harness.scheduler);
         let mut witness = Witness { last: vec![None; model.x.len()], model };
         let spread_out = |op| match op {
-            Op::Arrive { class, length, flow } => Op::Arrive { class: class * spread, length, flow },
+            Op::Arrive { class, length, flow } =>
+                Op::Arrive { class: class * spread, length, flow },
             other => other,
         };
         for op in ops {

@@ -1,6 +1,6 @@
-//! "An Effective Scheduler for IP Routers": each rule for several waiting classes of which none is due,
-//! against each sentence that it touches. The table stands in docs/lct.md; this test makes it again and
-//! compares, so that the choice of the default rests on what the code does.
+//! "An Effective Scheduler for IP Routers": each rule for several waiting classes of which none is
+//! due, against each sentence that it touches. The table stands in docs/lct.md; this test makes it
+//! again and compares, so that the choice of the default rests on what the code does.
 
 use crate::wire::{IP_LEN, Out, TestPacket, packet};
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
@@ -54,7 +54,8 @@ fn measure_behind(
     senders: &[u16],
 ) -> Vec<[Seen; 3]> {
     const SEEDS: u64 = 3;
-    let runs: Vec<Vec<Qostat>> = (1..=SEEDS).map(|seed| run(behind, limit, steps, senders, seed)).collect();
+    let runs: Vec<Vec<Qostat>> =
+        (1..=SEEDS).map(|seed| run(behind, limit, steps, senders, seed)).collect();
     let seconds = (STEP - SETTLE).0 as f64 / 1e9;
     let of_step = |step: usize| {
         CLASSES.map(|class| {
@@ -64,7 +65,9 @@ fn measure_behind(
             Seen {
                 sent: mean(&|q| q.class(Class(class)).sent_packets as f64) / seconds,
                 dropped: mean(&|q| q.class(Class(class)).dropped_packets() as f64) / seconds,
-                delay: mean(&|q| q.class(Class(class)).delay_mean().map_or(0.0, |d| d.0 as f64 / 1e3)),
+                delay: mean(&|q| {
+                    q.class(Class(class)).delay_mean().map_or(0.0, |d| d.0 as f64 / 1e3)
+                }),
             }
         })
     };
@@ -103,7 +106,8 @@ fn run(
     for (at, (x_us, module2)) in steps.iter().enumerate() {
         let from = Nanos(STEP.0 * at as u64);
         for (class, x) in CLASSES.into_iter().zip(x_us) {
-            link.set(from, &Change::of("x_delay", Class(class), Nanos::from_micros(*x)), &mut out).unwrap();
+            link.set(from, &Change::of("x_delay", Class(class), Nanos::from_micros(*x)), &mut out)
+                .unwrap();
         }
         link.set(from, &Change::new("module2", *module2), &mut out).unwrap();
         let mut before = None;
@@ -137,8 +141,8 @@ fn near(a: f64, b: f64, part: f64) -> bool {
     (a - b).abs() <= part * a.max(b)
 }
 
-/// Whether each class is served by 2 % more than the one with the next larger X_DELAY, before classes 1 and 2
-/// are exchanged and after.
+/// Whether each class is served by 2 % more than the one with the next larger X_DELAY, before
+/// classes 1 and 2 are exchanged and after.
 fn graded(before: &[Seen; 3], after: &[Seen; 3]) -> bool {
     let in_order = |best: f64, next: f64, last: f64| best > 1.02 * next && next > 1.02 * last;
     in_order(before[2].sent, before[0].sent, before[1].sent)
@@ -148,7 +152,8 @@ fn graded(before: &[Seen; 3], after: &[Seen; 3]) -> bool {
 /// Whether a call with several classes waiting, none of them due, gives a packet; module 2 on.
 fn gives_a_packet(policy: MultiBacklog) -> bool {
     let x_delay = vec![Nanos::from_millis(1); 3];
-    let mut lct = Lct::new(LctConfig { multi_backlog: policy, ..LctConfig::with_delays(x_delay) }).unwrap();
+    let mut lct =
+        Lct::new(LctConfig { multi_backlog: policy, ..LctConfig::with_delays(x_delay) }).unwrap();
     for id in 0..4 {
         let _ = lct.enqueue(Nanos(1), packet(id, id as u16 % 2, IP_LEN, Nanos(1)), &mut |_, _| ());
     }
@@ -158,19 +163,30 @@ fn gives_a_packet(policy: MultiBacklog) -> bool {
 
 /// The sentences, and whether each holds under `policy`.
 fn judge(policy: MultiBacklog) -> Vec<(&'static str, bool)> {
-    let [start8, off8, on8, exchanged8] = measure(policy, 50, &FIGURE, &CLASSES)[..] else { panic!() };
-    let [start9, off9, on9, exchanged9] = measure(policy, 20, &FIGURE, &CLASSES)[..] else { panic!() };
+    let [start8, off8, on8, exchanged8] = measure(policy, 50, &FIGURE, &CLASSES)[..] else {
+        panic!()
+    };
+    let [start9, off9, on9, exchanged9] = measure(policy, 20, &FIGURE, &CLASSES)[..] else {
+        panic!()
+    };
     let [alone] = measure(policy, 20, &[(GRADED, true)], &[1, 2])[..] else { panic!() };
     for (at, seen) in [start8, off8, on8, start9, off9, on9, alone].into_iter().enumerate() {
         println!("{policy:?} {at}: {seen:.1?}");
     }
     for start in [start8, start9] {
-        assert!(CLASSES.map(|c| usize::from(c) - 1).iter().all(|c| near(start[*c].sent, FULL / 3.0, 0.01)));
+        assert!(CLASSES.map(|c| usize::from(c) - 1).iter().all(|c| near(
+            start[*c].sent,
+            FULL / 3.0,
+            0.01
+        )));
     }
     let gain = start9[2].delay - on9[2].delay;
     let penalty = on9[0].delay + on9[1].delay - start9[0].delay - start9[1].delay;
     vec![
-        ("Module 1 alone is work conserving", off9.iter().map(|s| s.sent).sum::<f64>() > 0.99 * FULL),
+        (
+            "Module 1 alone is work conserving",
+            off9.iter().map(|s| s.sent).sum::<f64>() > 0.99 * FULL,
+        ),
         (
             "Module 2: all classes but the most important are not work conserving",
             (0..2).all(|c| alone[c].sent < 1.1 * 1e6 / GRADED[c] as f64),
@@ -194,7 +210,8 @@ fn judge(policy: MultiBacklog) -> Vec<(&'static str, bool)> {
         (
             "Figure 9, module 2 off: packets sent and dropped are equal",
             (0..2).all(|c| {
-                near(off9[c].sent, off9[2].sent, 0.03) && near(off9[c].dropped, off9[2].dropped, 0.1)
+                near(off9[c].sent, off9[2].sent, 0.03)
+                    && near(off9[c].dropped, off9[2].dropped, 0.1)
             }),
         ),
         (
@@ -219,10 +236,12 @@ const WORDS: [&str; 5] = ["hold-with-module2", "round-robin", "min-x", "hold", "
 #[test]
 fn the_table_of_policies_and_sentences_is_what_the_code_does() {
     let judged = MultiBacklog::ALL.iter().map(|policy| judge(*policy)).collect::<Vec<_>>();
-    let mut table = format!("| sentence | {} |\n", WORDS.map(|word| format!("`{word}`")).join(" | "));
+    let mut table =
+        format!("| sentence | {} |\n", WORDS.map(|word| format!("`{word}`")).join(" | "));
     table += &format!("|---|{}\n", "---|".repeat(WORDS.len()));
     for (row, (sentence, _)) in judged[0].iter().enumerate() {
-        let cells: Vec<_> = judged.iter().map(|policy| if policy[row].1 { "✓" } else { "✗" }).collect();
+        let cells: Vec<_> =
+            judged.iter().map(|policy| if policy[row].1 { "✓" } else { "✗" }).collect();
         table += &format!("| {sentence} | {} |\n", cells.join(" | "));
     }
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lct.md");
@@ -236,26 +255,35 @@ fn no_rule_fits_more_sentences_than_the_default() {
     let fits = |policy| judge(policy).iter().filter(|(_, holds)| *holds).count();
     let default = fits(MultiBacklog::default());
     for policy in MultiBacklog::ALL.iter().copied().skip(1) {
-        assert!(fits(policy) < default, "{policy:?} fits {} sentences, the default {default}", fits(policy));
+        assert!(
+            fits(policy) < default,
+            "{policy:?} fits {} sentences, the default {default}",
+            fits(policy)
+        );
     }
 }
 
-/// What a refill that blocks arrivals changes; docs/lct.md has these numbers. The place in the ring, which tells
-/// classes 1 and 2 apart without module 2, acts between the packets of a refill only.
+/// What a refill that blocks arrivals changes; docs/lct.md has these numbers. The place in the
+/// ring, which tells classes 1 and 2 apart without module 2, acts between the packets of a refill
+/// only.
 #[test]
 fn a_refill_that_blocks_arrivals_moves_shares_without_module_2() {
     let of = |policy, limit, refill| {
-        let seen = measure_behind((policy, refill), limit, &FIGURE[..2], &CLASSES)[1].map(|s| s.sent);
+        let seen =
+            measure_behind((policy, refill), limit, &FIGURE[..2], &CLASSES)[1].map(|s| s.sent);
         println!("queue {limit}, {policy:?}, {refill:?}: {seen:.0?}");
         seen
     };
-    let both =
-        |policy, limit| (of(policy, limit, Refill::WholeRing), of(policy, limit, Refill::WholeRingBlocking));
+    let both = |policy, limit| {
+        (of(policy, limit, Refill::WholeRing), of(policy, limit, Refill::WholeRingBlocking))
+    };
     let (open, blocking) = both(MultiBacklog::HoldWithModule2, 50);
     assert!(open[0] > 1.02 * open[1] && near(blocking[0], blocking[1], 0.005));
     assert!((0.93..0.98).contains(&(blocking[2] / open[2])));
     let (open, blocking) = both(MultiBacklog::MinX, 50);
-    assert!((1.15..1.25).contains(&(blocking[1] / open[1])) && near(blocking[0], blocking[2], 0.01));
+    assert!(
+        (1.15..1.25).contains(&(blocking[1] / open[1])) && near(blocking[0], blocking[2], 0.01)
+    );
     // Queue 20: next to nothing.
     let (open, blocking) = both(MultiBacklog::HoldWithModule2, 20);
     assert!((0..3).all(|c| near(open[c], blocking[c], 0.015)));

@@ -1,4 +1,5 @@
-//! What a link does when: pacing, refill rules, the time of a scheduler call, shaping, back-pressure, live changes.
+//! What a link does when: pacing, refill rules, the time of a scheduler call, shaping,
+//! back-pressure, live changes.
 
 use crate::common::{tail, weighted};
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
@@ -24,7 +25,12 @@ fn ring(slots: u32, refill: Refill) -> LinkConfig {
 }
 
 /// `n` packets of class 0 arrive at `now`.
-fn burst<S: Scheduler<TestPacket>>(link: &mut Link<TestPacket, S>, now: Nanos, n: u64, out: &mut Out) {
+fn burst<S: Scheduler<TestPacket>>(
+    link: &mut Link<TestPacket, S>,
+    now: Nanos,
+    n: u64,
+    out: &mut Out,
+) {
     for id in 0..n {
         let _ = link.enqueue(now, packet(id, 0, IP_LEN, now), out);
     }
@@ -78,7 +84,8 @@ fn a_wire_that_is_held_sends_what_is_late_from_then_on() {
     let mut out = Out::default();
     burst(&mut link, Nanos::ZERO, 5, &mut out);
     link.advance(Nanos(TIME), &mut out);
-    // One is on the wire and three wait; the caller is away until 100 packets could have gone, and two of them may go at once.
+    // One is on the wire and three wait; the caller is away until 100 packets could have gone, and
+    // two of them may go at once.
     link.hold(Nanos(98 * TIME));
     link.advance(Nanos(100 * TIME), &mut out);
     assert_eq!(instants(&out), [1, 98, 99, 100].map(|n| n * TIME));
@@ -135,15 +142,16 @@ fn slots_of_a_whole_ring_stay_taken_until_it_is_empty() {
     let mut link = Link::new(ring(3, Refill::WholeRing), fifo(), 1).unwrap();
     let mut out = Out::default();
     burst(&mut link, Nanos::ZERO, 2, &mut out);
-    // One of two is sent; a third takes the last slot, a fourth has none although only two are in the ring.
+    // One of two is sent; a third takes the last slot, a fourth has none although only two are in
+    // the ring.
     burst(&mut link, Nanos(TIME), 2, &mut out);
     assert_eq!((link.held().in_ring, link.held().queued), (2, 1));
     link.advance(Nanos(3 * TIME), &mut out);
     assert_eq!((link.held().in_ring, link.held().queued), (1, 0));
 }
 
-/// FreeBSD 2.2 filled the ring with interrupts masked; that arrivals came between the calls of a refill moved
-/// shares by up to a sixth, without a switch to turn it off.
+/// FreeBSD 2.2 filled the ring with interrupts masked; that arrivals came between the calls of a
+/// refill moved shares by up to a sixth, without a switch to turn it off.
 #[test]
 fn a_refill_that_blocks_lets_nothing_in_before_it_is_over() {
     let config = |refill| LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(8, refill) };
@@ -166,14 +174,15 @@ fn a_refill_that_blocks_lets_nothing_in_before_it_is_over() {
     };
     // Found at 0, 10, 20, 30 us; nothing at 40.
     assert_eq!(calls(Refill::WholeRing), [[0, 4, 0], [1, 4, 0], [1, 4, 0]]);
-    // The call at 10 us finds nothing and ends at 20: both that came meanwhile are found then and at 30. What came at 25
-    // waits until the call at 40, in vain, is over: found at 50.
+    // The call at 10 us finds nothing and ends at 20: both that came meanwhile are found then and
+    // at 30. What came at 25 waits until the call at 40, in vain, is over: found at 50.
     assert_eq!(calls(Refill::WholeRingBlocking), [[1, 3, 0], [2, 3, 0], [3, 4, 0]]);
 }
 
 #[test]
 fn what_waits_for_a_refill_is_counted_bounded_and_moves_with_the_link() {
-    let config = LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(2, Refill::WholeRingBlocking) };
+    let config =
+        LinkConfig { dequeue_time: Nanos::from_micros(10), ..ring(2, Refill::WholeRingBlocking) };
     let mut link = Link::new(config, fifo(), 1).unwrap();
     let mut out = Out::default();
     burst(&mut link, Nanos(0), 1, &mut out);
@@ -207,7 +216,8 @@ fn scheduler_calls_are_counted_by_busy_queues_and_take_their_time() {
     assert_eq!(arrive(&mut link, 1, 0, 4), [0, 1, 0]);
     assert_eq!(arrive(&mut link, 2, 1, 6), [0, 1, 0]);
     assert_eq!(link.next_wake(), Some(Nanos::from_micros(10)));
-    // At 10 us both, at 20 us one, at 30 us nothing; then an arrival at 35 us waits until the processor is free.
+    // At 10 us both, at 20 us one, at 30 us nothing; then an arrival at 35 us waits until the
+    // processor is free.
     assert_eq!(arrive(&mut link, 3, 1, 35), [1, 2, 1]);
     assert_eq!(link.next_wake(), Some(Nanos::from_micros(40)));
     assert_eq!(arrive(&mut link, 4, 1, 41), [1, 3, 1]);
@@ -243,14 +253,16 @@ fn a_packet_that_comes_to_the_front_is_looked_at_while_the_shaper_waits() {
     let shaper = ShaperConfig { rate: BitRate::from_mbps(8), burst: Bytes(1_000) };
     let config = LinkConfig { shaper: Some(shaper), ..LinkConfig::default() };
     let x_delay = vec![Nanos::ZERO, Nanos::from_secs(1)];
-    let scheduler = Lct::new(LctConfig { module2: false, ..LctConfig::with_delays(x_delay) }).unwrap();
+    let scheduler =
+        Lct::new(LctConfig { module2: false, ..LctConfig::with_delays(x_delay) }).unwrap();
     let mut link = Link::new(config, scheduler, 2).unwrap();
     let mut out = Out::default();
     let _ = link.enqueue(Nanos::ZERO, packet(0, 1, Bytes(900), Nanos::ZERO), &mut out);
     let _ = link.enqueue(Nanos::ZERO, packet(1, 1, Bytes(900), Nanos::ZERO), &mut out);
     assert_eq!(ids(&out), [0]);
     assert_eq!(link.next_wake(), Some(Nanos::from_micros(800)));
-    // 110 bytes of credit at 10 us: too little for the 900, enough for the 60 of the more urgent class.
+    // 110 bytes of credit at 10 us: too little for the 900, enough for the 60 of the more urgent
+    // class.
     let now = Nanos::from_micros(10);
     let _ = link.enqueue(now, packet(2, 0, Bytes(60), now), &mut out);
     assert_eq!(ids(&out), [0, 2]);
@@ -280,8 +292,12 @@ fn without_a_rate_packets_leave_while_the_port_has_room() {
 /// Two classes of which the second is held by module 2.
 fn held_class(tick: Nanos) -> Lct<TestPacket> {
     let x_delay = vec![Nanos::ZERO, Nanos::from_millis(5)];
-    Lct::new(LctConfig { limit: PerClass::all(2), timer_tick: tick, ..LctConfig::with_delays(x_delay) })
-        .unwrap()
+    Lct::new(LctConfig {
+        limit: PerClass::all(2),
+        timer_tick: tick,
+        ..LctConfig::with_delays(x_delay)
+    })
+    .unwrap()
 }
 
 /// Three packets of class 1 arrive; the first leaves at once, the others are held.
@@ -323,8 +339,9 @@ fn a_wrong_knob_changes_nothing() {
     assert_eq!(instants(&out), [TIME, 5_000_000 + TIME, 10_000_000 + TIME]);
 }
 
-/// With FreeBSD's coarse timer a packet held beyond its time waits for the tick; an arrival that is dropped does not start the
-/// transmit side, nor does a knob that releases nothing, and neither may move the timer.
+/// With FreeBSD's coarse timer a packet held beyond its time waits for the tick; an arrival that is
+/// dropped does not start the transmit side, nor does a knob that releases nothing, and neither may
+/// move the timer.
 #[test]
 fn a_coarse_timer_is_not_hurried_by_a_drop() {
     let mut link = Link::new(LinkConfig::paced(RATE), held_class(FREEBSD_TICK), 2).unwrap();
@@ -342,13 +359,15 @@ fn a_coarse_timer_is_not_hurried_by_a_drop() {
 #[test]
 fn swapping_the_discipline_keeps_what_is_queued() {
     let wfq = WfqAltq::new(weighted(&[100, 100], tail(50)));
-    let mut link = Link::new(ring(1, Refill::AnySlot), AnyScheduler::WfqAltq(wfq.unwrap()), 2).unwrap();
+    let mut link =
+        Link::new(ring(1, Refill::AnySlot), AnyScheduler::WfqAltq(wfq.unwrap()), 2).unwrap();
     let mut out = Out::default();
     for id in 0..10 {
         let now = Nanos(id * 10);
         let _ = link.enqueue(now, packet(id, (id % 2) as u16, IP_LEN, now), &mut out);
     }
-    // The ring has the first; the others move over in the order of their arrival, the last three find no room.
+    // The ring has the first; the others move over in the order of their arrival, the last three
+    // find no room.
     let small = AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 6 }).unwrap());
     link.swap(Nanos(1_000), small, &mut out);
     assert_eq!(link.scheduler().name(), "fifo");
@@ -358,12 +377,16 @@ fn swapping_the_discipline_keeps_what_is_queued() {
     link.advance(Nanos::SECOND, &mut out);
     assert_eq!(ids(&out), [0, 1, 2, 3, 4, 5, 6]);
     // Arrival stamps were kept: the delay is that of the whole stay.
-    assert_eq!(link.qostat().classes().iter().map(|m| m.delay_max).max(), Some(Nanos(6 * TIME - 60)));
+    assert_eq!(
+        link.qostat().classes().iter().map(|m| m.delay_max).max(),
+        Some(Nanos(6 * TIME - 60))
+    );
 }
 
 #[test]
 fn a_swap_releases_what_the_old_discipline_held() {
-    let mut link = Link::new(LinkConfig::paced(RATE), AnyScheduler::Lct(held_class(Nanos::ZERO)), 2).unwrap();
+    let mut link =
+        Link::new(LinkConfig::paced(RATE), AnyScheduler::Lct(held_class(Nanos::ZERO)), 2).unwrap();
     let mut out = Out::default();
     for id in 0..3 {
         let _ = link.enqueue(Nanos::ZERO, packet(id, 1, IP_LEN, Nanos::ZERO), &mut out);
@@ -476,7 +499,9 @@ fn configurations_are_checked_at_both_ends_of_each_range() {
         ("rate", 1_000, 1_000_000_000_000, &|c, v| c.rate = Some(BitRate(v))),
         ("slots", 1, 4_096, &|c, v| c.ring.slots = v as u32),
         ("dequeue_time", 0, 1_000_000, &|c, v| c.dequeue_time = Nanos(v)),
-        ("shaper.rate", 1_000, 1_000_000_000_000, &|c, v| c.shaper.as_mut().unwrap().rate = BitRate(v)),
+        ("shaper.rate", 1_000, 1_000_000_000_000, &|c, v| {
+            c.shaper.as_mut().unwrap().rate = BitRate(v);
+        }),
         ("shaper.burst", 64, 1_000_000_000, &|c, v| c.shaper.as_mut().unwrap().burst = Bytes(v)),
     ];
     for (name, low, high, change) in cases {
@@ -512,7 +537,12 @@ struct Metronome {
 }
 
 impl Scheduler<TestPacket> for Metronome {
-    fn enqueue(&mut self, _: Nanos, packet: TestPacket, _: &mut dyn DropSink<TestPacket>) -> Treated {
+    fn enqueue(
+        &mut self,
+        _: Nanos,
+        packet: TestPacket,
+        _: &mut dyn DropSink<TestPacket>,
+    ) -> Treated {
         self.queue.push_back(packet);
         Treated::Queued
     }

@@ -1,4 +1,5 @@
-//! The short way of an idle link without a rate: nobody can tell it from the long one by what the link does or counts.
+//! The short way of an idle link without a rate: nobody can tell it from the long one by what the
+//! link does or counts.
 
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
@@ -20,10 +21,19 @@ use proptest::prelude::*;
 struct Long<S>(S);
 
 impl<S: Scheduler<TestPacket>> Scheduler<TestPacket> for Long<S> {
-    fn enqueue(&mut self, now: Nanos, packet: TestPacket, dropped: &mut dyn DropSink<TestPacket>) -> Treated {
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        packet: TestPacket,
+        dropped: &mut dyn DropSink<TestPacket>,
+    ) -> Treated {
         self.0.enqueue(now, packet, dropped)
     }
-    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<TestPacket>) -> Option<TestPacket> {
+    fn dequeue(
+        &mut self,
+        now: Nanos,
+        dropped: &mut dyn DropSink<TestPacket>,
+    ) -> Option<TestPacket> {
         self.0.dequeue(now, dropped)
     }
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -67,7 +77,8 @@ enum Op {
 /// Of a link that never has a rate.
 fn unpaced() -> impl Strategy<Value = Op> {
     prop_oneof![
-        12 => (0u64..2_000, 0u16..4, 64u64..1_500).prop_map(|(gap, flow, length)| Op::Arrive { gap, flow, length }),
+        12 => (0u64..2_000, 0u16..4, 64u64..1_500)
+            .prop_map(|(gap, flow, length)| Op::Arrive { gap, flow, length }),
         3 => (0u64..5_000).prop_map(|gap| Op::Advance { gap }),
         4 => prop_oneof![Just(usize::MAX), 0usize..6].prop_map(Op::Room),
     ]
@@ -80,7 +91,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Does the same to a link with the short way and to one without. `alike` compares them after each step.
+/// Does the same to a link with the short way and to one without. `alike` compares them after each
+/// step.
 fn both_ways<S: Scheduler<TestPacket>>(
     build: impl Fn() -> S,
     ops: &[Op],
@@ -133,11 +145,13 @@ proptest! {
     #[test]
     fn fifo_and_pfq_are_the_same_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
         both_ways(|| Fifo::new(FifoConfig { limit: 5 }).unwrap(), &ops, exactly);
-        let pfq = || Pfq::new(PfqConfig { buffer: Buffer::packets(5), ..PfqConfig::default() }).unwrap();
+        let pfq = || Pfq::new(PfqConfig { buffer: Buffer::packets(5), ..PfqConfig::default() })
+            .unwrap();
         both_ways(pfq, &ops, exactly);
     }
 
-    /// Whose turn it is, and with what quota, is the same too: after each step every queue of the ring stands alike.
+    /// Whose turn it is, and with what quota, is the same too: after each step every queue of the
+    /// ring stands alike.
     #[test]
     fn wfq_is_the_same_by_both_ways(
         ops in prop::collection::vec(op(), 1..200),
@@ -167,22 +181,27 @@ proptest! {
     ) {
         let x_delay: Vec<Nanos> = x.into_iter().map(Nanos).collect();
         let classes = x_delay.len() as u16;
-        let build = || Lct::new(LctConfig { limit: PerClass::all(5), module2, rearm_empty, ..LctConfig::with_delays(x_delay.clone()) }).unwrap();
+        let build = || Lct::new(LctConfig { limit: PerClass::all(5), module2, rearm_empty,
+            ..LctConfig::with_delays(x_delay.clone()) }).unwrap();
         both_ways(build, &ops, |short, short_out, long, long_out| {
             exactly(short, short_out, long, long_out);
             let (short, long) = (short.scheduler(), &long.scheduler().0);
-            assert!((0..classes).map(Class).all(|class| short.dequeue_time(class) == long.dequeue_time(class)));
+            assert!((0..classes).map(Class)
+                .all(|class| short.dequeue_time(class) == long.dequeue_time(class)));
         });
     }
 
-    /// A flow that passes an idle link keeps what it has to spare, so its next packets may go before others: how many leave when is the same, as long as no
-    /// wire takes longer for one packet than for another.
+    /// A flow that passes an idle link keeps what it has to spare, so its next packets may go
+    /// before others: how many leave when is the same, as long as no wire takes longer for one
+    /// packet than for another.
     #[test]
     fn pdrr_sends_as_much_by_both_ways(ops in prop::collection::vec(unpaced(), 1..200)) {
-        let pdrr = || Pdrr::new(PdrrConfig { buffer: Buffer::packets(5), ..PdrrConfig::default() }).unwrap();
+        let pdrr = || Pdrr::new(PdrrConfig { buffer: Buffer::packets(5), ..PdrrConfig::default() })
+            .unwrap();
         both_ways(pdrr, &ops, |short, short_out, long, long_out| {
             assert_eq!(short_out.sent.len(), long_out.sent.len());
-            assert_eq!(short.qostat().class(Class(0)).in_packets, long.qostat().class(Class(0)).in_packets);
+            assert_eq!(short.qostat().class(Class(0)).in_packets,
+                long.qostat().class(Class(0)).in_packets);
         });
     }
 }
@@ -201,7 +220,8 @@ fn pdrr_lets_pass_only_where_nothing_has_to_be_decided() {
     let _ = busy.enqueue(now, one.clone(), &mut |_, _| unreachable!("there is room"));
     assert_eq!((busy.bypasses(), busy.bypass(now, &one)), (false, None));
 
-    // A flow that ran empty a moment ago has to be looked up; a packet that the buffer does not take has to be dropped.
+    // A flow that ran empty a moment ago has to be looked up; a packet that the buffer does not
+    // take has to be dropped.
     let afl_linger = Nanos::from_millis(1);
     let mut lingering = Pdrr::new(PdrrConfig { afl_linger, ..PdrrConfig::default() }).unwrap();
     assert_eq!(lingering.bypass(now, &one), None);

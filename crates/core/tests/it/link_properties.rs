@@ -63,7 +63,9 @@ impl Discipline {
             Self::Lct(config) => AnyScheduler::Lct(Lct::new(config).unwrap()),
             Self::Pfq(limit) => {
                 let (buffer, flows) = (Buffer::packets(limit), KnownFlows::up_to(3));
-                AnyScheduler::Pfq(Pfq::new(PfqConfig { buffer, flows, ..PfqConfig::default() }).unwrap())
+                AnyScheduler::Pfq(
+                    Pfq::new(PfqConfig { buffer, flows, ..PfqConfig::default() }).unwrap(),
+                )
             }
             Self::Pdrr(limit, afl_linger) => {
                 let (buffer, flows) = (Buffer::packets(limit), KnownFlows::up_to(3));
@@ -71,7 +73,8 @@ impl Discipline {
                 AnyScheduler::Pdrr(Pdrr::new(config).unwrap())
             }
             Self::Afan(limit) => {
-                let config = AfanConfig { limit, flows: KnownFlows::up_to(3), ..AfanConfig::default() };
+                let config =
+                    AfanConfig { limit, flows: KnownFlows::up_to(3), ..AfanConfig::default() };
                 AnyScheduler::Afan(Afan::new(config).unwrap())
             }
         }
@@ -103,13 +106,15 @@ fn discipline() -> impl Strategy<Value = Discipline> {
         any::<bool>(),
         tick,
     )
-        .prop_map(|(x_delay, limit, module2, multi_backlog, rearm_empty, timer_tick)| LctConfig {
-            limit: PerClass::all(limit),
-            module2,
-            multi_backlog,
-            rearm_empty,
-            timer_tick,
-            ..LctConfig::with_delays(x_delay)
+        .prop_map(|(x_delay, limit, module2, multi_backlog, rearm_empty, timer_tick)| {
+            LctConfig {
+                limit: PerClass::all(limit),
+                module2,
+                multi_backlog,
+                rearm_empty,
+                timer_tick,
+                ..LctConfig::with_delays(x_delay)
+            }
         });
     prop_oneof![
         (1u32..30).prop_map(Discipline::Fifo),
@@ -136,7 +141,11 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// Rings, dequeue times and shapers of every kind; `rate` as told.
 fn config(rate: impl Strategy<Value = Option<BitRate>>) -> impl Strategy<Value = LinkConfig> {
-    let refill = prop_oneof![Just(Refill::AnySlot), Just(Refill::WholeRing), Just(Refill::WholeRingBlocking)];
+    let refill = prop_oneof![
+        Just(Refill::AnySlot),
+        Just(Refill::WholeRing),
+        Just(Refill::WholeRingBlocking)
+    ];
     let dequeue_time = prop_oneof![2 => Just(0u64), 1 => 1u64..300].prop_map(Nanos);
     let shaper = (1_000_000_000u64..40_000_000_000, 64u64..5_000)
         .prop_map(|(rate, burst)| ShaperConfig { rate: BitRate(rate), burst: Bytes(burst) });
@@ -151,7 +160,11 @@ fn config(rate: impl Strategy<Value = Option<BitRate>>) -> impl Strategy<Value =
 }
 
 fn arrival() -> impl Strategy<Value = Op> {
-    (gap(), 0..CLASSES, 20u64..1_500).prop_map(|(gap, class, length)| Op::Arrive { gap, class, length })
+    (gap(), 0..CLASSES, 20u64..1_500).prop_map(|(gap, class, length)| Op::Arrive {
+        gap,
+        class,
+        length,
+    })
 }
 
 /// Anything; links whose configuration changes take rates from `rate`.
@@ -183,7 +196,8 @@ fn any_rate() -> BoxedStrategy<Option<BitRate>> {
 
 type AnyLink = Link<TestPacket, AnyScheduler<TestPacket>>;
 
-/// Does the operations, checks after each what holds at every instant, and then waits until nothing more happens.
+/// Does the operations, checks after each what holds at every instant, and then waits until nothing
+/// more happens.
 fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out) {
     let mut link = Link::new(config, discipline.build(), CLASSES).unwrap();
     let mut out = Out::default();
@@ -240,15 +254,18 @@ fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Conservation, order within flows, and that nothing waits for ever, under any sequence of arrivals and changes.
+    /// Conservation, order within flows, and that nothing waits for ever, under any sequence of
+    /// arrivals and changes.
     #[test]
-    fn nothing_is_lost(config in config(any_rate()), discipline in discipline(), ops in ops(any_rate())) {
+    fn nothing_is_lost(config in config(any_rate()), discipline in discipline(),
+        ops in ops(any_rate())) {
         run(config, &discipline, &ops);
     }
 
     /// Between any two completions no more leaves than the rate gives.
     #[test]
-    fn the_wire_never_exceeds_its_rate(config in config(always()), discipline in discipline(), ops in ops(always())) {
+    fn the_wire_never_exceeds_its_rate(config in config(always()), discipline in discipline(),
+        ops in ops(always())) {
         let (_, out) = run(config, &discipline, &ops);
         for from in 0..out.sent.len() {
             let mut bytes = 0u128;
@@ -261,8 +278,9 @@ proptest! {
         }
     }
 
-    /// A FIFO behind a ring that is refilled at once is the ideal one: each packet starts when it has come and the one before
-    /// is through, to the nanosecond, and not a bit of time on the wire is lost.
+    /// A FIFO behind a ring that is refilled at once is the ideal one: each packet starts when it
+    /// has come and the one before is through, to the nanosecond, and not a bit of time on the wire
+    /// is lost.
     #[test]
     fn a_fifo_is_work_conserving(
         slots in 1u32..9,
@@ -325,8 +343,9 @@ proptest! {
     }
 }
 
-/// WFQ/ALTQ with every class always backlogged, against the fluid link that shares by the integer quotas: no class is ever further
-/// from it than what its own visit and the others' visits of one round can move.
+/// WFQ/ALTQ with every class always backlogged, against the fluid link that shares by the integer
+/// quotas: no class is ever further from it than what its own visit and the others' visits of one
+/// round can move.
 #[test]
 fn wfq_stays_close_to_the_fluid_link() {
     // 1462 bytes of IP are 1500 on the wire: 75 Mbit/s there are 73.1 Mbit/s of IP.

@@ -39,7 +39,9 @@ impl LinkSink<TestPacket> for Counter {
 
 #[test]
 fn enqueue_advance_and_set_do_not_allocate() {
-    let wfq = |config| AnyScheduler::WfqAltq(WfqAltq::new(weighted(&[1, 30, 100, 1_000], config)).unwrap());
+    let wfq = |config| {
+        AnyScheduler::WfqAltq(WfqAltq::new(weighted(&[1, 30, 100, 1_000], config)).unwrap())
+    };
     let x_delay = [0, 10, 50, 200].map(Nanos::from_micros).to_vec();
     // Fewer places than flows: some find the list full, others push idle ones out.
     let (flows, buffer) = (KnownFlows::up_to(150), Buffer::packets(200));
@@ -53,17 +55,23 @@ fn enqueue_advance_and_set_do_not_allocate() {
         shared(DisciplineConfig::Pdrr(PdrrConfig { flows, buffer, ..PdrrConfig::default() })),
         shared(DisciplineConfig::Afan(AfanConfig { flows, ..AfanConfig::default() })),
         AnyScheduler::Pfq(Pfq::new(PfqConfig { flows, buffer, ..PfqConfig::default() }).unwrap()),
-        AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap()),
+        AnyScheduler::Pdrr(
+            Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap(),
+        ),
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 200 }).unwrap()),
         wfq(tail(50)),
         wfq(longest(65_536)),
         AnyScheduler::Lct(
-            Lct::new(LctConfig { limit: PerClass::all(50), ..LctConfig::with_delays(x_delay) }).unwrap(),
+            Lct::new(LctConfig { limit: PerClass::all(50), ..LctConfig::with_delays(x_delay) })
+                .unwrap(),
         ),
     ];
     // The counter counts.
-    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1);
+    assert_eq!(
+        allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total,
+        1
+    );
     let shaper = ShaperConfig { rate: BitRate::from_mbps(90), burst: Bytes(6_000) };
     for discipline in disciplines {
         let config = LinkConfig {
@@ -81,7 +89,8 @@ fn enqueue_advance_and_set_do_not_allocate() {
                 let _ = link.enqueue(now, packet(id, (id % 400) as u16, length, now), &mut counter);
                 if id % 100 == 0 {
                     link.advance(now + Nanos(20_000), &mut counter);
-                    let _ = link.set(now, &Change::of("x_delay", Class(1), Nanos(id)), &mut counter);
+                    let _ =
+                        link.set(now, &Change::of("x_delay", Class(1), Nanos(id)), &mut counter);
                     let _ = link.set(
                         now,
                         &Change::of("weight", Class(1), Weight(1 + id as u32 % 99)),

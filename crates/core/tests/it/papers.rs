@@ -1,8 +1,10 @@
-//! The published testbeds in virtual time: a 128-slot transmit ring that is refilled as a whole, behind a 100 Mbit/s wire.
+//! The published testbeds in virtual time: a 128-slot transmit ring that is refilled as a whole,
+//! behind a 100 Mbit/s wire.
 //!
-//! Everything here is deterministic. What was measured when a test was written stands as it was measured, so that a
-//! change of any rule shows; what was published is read from `scenarios/published` and compared as the paper states it:
-//! percentages for "How Unfair can Weighted Fair Queuing be?", Table 1, orders for "An Effective Scheduler for IP Routers".
+//! Everything here is deterministic. What was measured when a test was written stands as it was
+//! measured, so that a change of any rule shows; what was published is read from
+//! `scenarios/published` and compared as the paper states it: percentages for "How Unfair can
+//! Weighted Fair Queuing be?", Table 1, orders for "An Effective Scheduler for IP Routers".
 
 use crate::common::{tail, weighted};
 use crate::wire::{IP_LEN, Out, TestPacket, assert_conserved, packet};
@@ -27,7 +29,8 @@ struct Source {
     first: u64,
 }
 
-/// Two sources that fill a 100 Mbit/s wire each. Their packets arrive in turn, half a packet time apart.
+/// Two sources that fill a 100 Mbit/s wire each. Their packets arrive in turn, half a packet time
+/// apart.
 const FULL_RATE: [Source; 2] = [
     Source { class: 1, interval: PACKET_TIME, first: 0 },
     Source { class: 3, interval: PACKET_TIME, first: PACKET_TIME / 2 },
@@ -125,23 +128,29 @@ fn uneven(table: &toml::Table, limit: u64, ring: RingConfig, window: (Nanos, Nan
     run(config(ring, Nanos::ZERO), wfq(limit, &weights), &FULL_RATE, window)
 }
 
-/// "How Unfair can WFQ be?", Table 1 and figure 5: ring and refill rule alone give the published shares of calls, and with
-/// them the loss of differentiation at 50 packets.
+/// "How Unfair can WFQ be?", Table 1 and figure 5: ring and refill rule alone give the published
+/// shares of calls, and with them the loss of differentiation at 50 packets.
 #[test]
 fn table_1_follows_from_the_transmit_ring() {
     let table = published("wfq_altq.toml");
     let of = |key| numbers(&table, "table1", key);
     let (none, one, many) = (of("none"), of("one"), of("many"));
     // Calls and packets sent, as measured here.
-    let frozen =
-        [([1876, 4958, 3618], [4262, 4265]), ([0, 1267, 7309], [1871, 6656]), ([0, 0, 8576], [775, 7752])];
+    let frozen = [
+        ([1876, 4958, 3618], [4262, 4265]),
+        ([0, 1267, 7309], [1871, 6656]),
+        ([0, 0, 8576], [775, 7752]),
+    ];
     for (i, limit) in of("queue_packets").into_iter().enumerate() {
         let meters = uneven(&table, limit, CARD, STEADY);
         assert_eq!((meters.calls, sent(&meters, [1, 3])), frozen[i], "queue {limit}");
         let (ours, theirs) = (percent(meters.calls), percent([none[i], one[i], many[i]]));
         println!("queue {limit}: none/one/many {ours:.1?} %, published {theirs:.1?} %");
         for (ours, theirs) in ours.into_iter().zip(theirs) {
-            assert!((ours - theirs).abs() < 0.5, "queue {limit}: {ours:.1} % of calls, {theirs:.1} %");
+            assert!(
+                (ours - theirs).abs() < 0.5,
+                "queue {limit}: {ours:.1} % of calls, {theirs:.1} %"
+            );
         }
     }
 }
@@ -157,9 +166,10 @@ fn the_first_two_seconds_include_the_filling_of_the_ring() {
     assert_eq!(calls(200), [127, 186, 16966]);
 }
 
-/// Queue 50: 2 * 50 packets do not fill the ring. Per ring: 100 packets at the interrupt, of which the first calls see both
-/// queues; one call that finds nothing; then 28 packets straight through, each but the last followed by a call in vain. By
-/// hand 55 calls see both queues, 73 one, 29 none of 157; the phase of the arrivals moves one of each.
+/// Queue 50: 2 * 50 packets do not fill the ring. Per ring: 100 packets at the interrupt, of which
+/// the first calls see both queues; one call that finds nothing; then 28 packets straight through,
+/// each but the last followed by a call in vain. By hand 55 calls see both queues, 73 one, 29 none
+/// of 157; the phase of the arrivals moves one of each.
 #[test]
 fn queue_50_follows_from_counting() {
     let rings = 67;
@@ -216,9 +226,12 @@ fn longer_queues_bring_the_weights_back() {
 /// The cure: with a small ring, or one that is refilled slot by slot, 50 packets are enough.
 #[test]
 fn a_small_ring_differentiates_at_queue_50() {
-    for (slots, refill) in
-        [(1, Refill::WholeRing), (16, Refill::WholeRing), (16, Refill::AnySlot), (128, Refill::AnySlot)]
-    {
+    for (slots, refill) in [
+        (1, Refill::WholeRing),
+        (16, Refill::WholeRing),
+        (16, Refill::AnySlot),
+        (128, Refill::AnySlot),
+    ] {
         let ring = RingConfig { slots, refill };
         let meters = uneven(&published("wfq_altq.toml"), 50, ring, STEADY);
         let [s1, s3] = sent(&meters, [1, 3]).map(|n| n as f64);
@@ -240,7 +253,8 @@ fn lct(
     let x_delay = [0, x_us[0], x_us[1], x_us[2]].map(Nanos::from_micros).to_vec();
     let limit = PerClass::all(limit as u32);
     let of = LctConfig::with_delays(x_delay);
-    Lct::new(LctConfig { limit, module2, multi_backlog, rearm_empty: true, timer_tick: tick, ..of }).unwrap()
+    Lct::new(LctConfig { limit, module2, multi_backlog, rearm_empty: true, timer_tick: tick, ..of })
+        .unwrap()
 }
 
 /// What figures 4, 6 and 7 measure: classes 1 (X = 0) and 3 at full rate.
@@ -275,8 +289,9 @@ impl TwoClasses {
     }
 }
 
-/// Figure 4 (T1) with MINX: step by step class 3 waits longer and sends less, class 1 the opposite. Needed for the small
-/// X_DELAYs: calls that take time, a clock read at each, and time-outs that fire on FreeBSD's 10 ms tick only.
+/// Figure 4 (T1) with MINX: step by step class 3 waits longer and sends less, class 1 the opposite.
+/// Needed for the small X_DELAYs: calls that take time, a clock read at each, and time-outs that
+/// fire on FreeBSD's 10 ms tick only.
 #[test]
 fn lct_differentiates_at_queue_50() {
     let measured = TwoClasses::of("fig4").measure();
@@ -289,14 +304,15 @@ fn lct_differentiates_at_queue_50() {
     ];
     assert_eq!(measured, frozen);
     for step in measured.windows(2) {
-        let ([before, after], [d_before, d_after]) = ([step[0].0, step[1].0], [step[0].1, step[1].1]);
+        let ([before, after], [d_before, d_after]) =
+            ([step[0].0, step[1].0], [step[0].1, step[1].1]);
         assert!(after[0] > before[0] && after[1] < before[1]);
         assert!(d_after[0] < d_before[0] && d_after[1] > d_before[1]);
     }
 }
 
-/// The same with each mechanism off: an exact timer lets a held class drain between two arrivals; with calls that take
-/// no time, or longer than X, small X_DELAYs never act.
+/// The same with each mechanism off: an exact timer lets a held class drain between two arrivals;
+/// with calls that take no time, or longer than X, small X_DELAYs never act.
 #[test]
 fn small_x_delays_need_slow_calls_and_coarse_timers() {
     let apart = |meters: &Qostat| {
@@ -327,7 +343,8 @@ fn without_module_2_nothing_differs_at_queue_50() {
     }
 }
 
-/// Figure 7 (T3): queue 20, X in milliseconds: clear differentiation; class 3 sends one packet per X or so.
+/// Figure 7 (T3): queue 20, X in milliseconds: clear differentiation; class 3 sends one packet per
+/// X or so.
 #[test]
 fn lct_differentiates_at_queue_20() {
     let figure = TwoClasses::of("fig7");
@@ -342,16 +359,20 @@ fn lct_differentiates_at_queue_20() {
 fn three_classes(figure: &str, module2: bool, multi_backlog: MultiBacklog) -> Qostat {
     let table = published("lct.toml");
     let steps = table["fig8"]["steps"].as_array().unwrap().iter().skip(1);
-    let step = steps.map(|s| s.as_table().unwrap()).find(|s| s["module2"].as_bool() == Some(module2));
-    let x_us = step.unwrap()["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap() as u64);
+    let step =
+        steps.map(|s| s.as_table().unwrap()).find(|s| s["module2"].as_bool() == Some(module2));
+    let x_us =
+        step.unwrap()["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap() as u64);
     let x_us = x_us.collect::<Vec<_>>().try_into().unwrap();
-    let scheduler = lct(number(&table, figure, "queue_packets"), x_us, module2, multi_backlog, Nanos::ZERO);
+    let scheduler =
+        lct(number(&table, figure, "queue_packets"), x_us, module2, multi_backlog, Nanos::ZERO);
     run(config(CARD, CALL), scheduler, &THREE_AT_45, STEADY)
 }
 
-/// Figure 8 (T4), queue 50, with MINX: classes differ with module 2 off as well as on. That module 2 changes little, as
-/// the paper has it, MINX does not fit: with it class 2 gets one packet per X. HOLD and the plain round robin do: see
-/// `lct_policies`, which sets all policies against all sentences.
+/// Figure 8 (T4), queue 50, with MINX: classes differ with module 2 off as well as on. That module
+/// 2 changes little, as the paper has it, MINX does not fit: with it class 2 gets one packet per X.
+/// HOLD and the plain round robin do: see `lct_policies`, which sets all policies against all
+/// sentences.
 #[test]
 fn figure_8_differentiates_with_and_without_module_2() {
     let off = three_classes("fig8", false, MultiBacklog::MinX);
@@ -363,8 +384,8 @@ fn figure_8_differentiates_with_and_without_module_2() {
     assert_eq!(dropped(&on, [1, 2, 3]), [0, 3737, 0]);
 }
 
-/// Figure 9 (T5), queue 20, module 2 off, with MINX: sent and dropped are equal for all classes within a few percent,
-/// classes 1 and 2 wait longer than class 3.
+/// Figure 9 (T5), queue 20, module 2 off, with MINX: sent and dropped are equal for all classes
+/// within a few percent, classes 1 and 2 wait longer than class 3.
 #[test]
 fn figure_9_without_module_2_fits_min_x() {
     let off = three_classes("fig9", false, MultiBacklog::MinX);
@@ -378,8 +399,8 @@ fn figure_9_without_module_2_fits_min_x() {
     assert_eq!(sent(&hold, [1, 2, 3]), [134, 100, 3837]);
 }
 
-/// Figure 9, module 2 on, with HOLD: class 3 loses nothing and waits less, the others pay. MINX does not fit: it lets class 1
-/// go free as the smaller X of the two held classes.
+/// Figure 9, module 2 on, with HOLD: class 3 loses nothing and waits less, the others pay. MINX
+/// does not fit: it lets class 1 go free as the smaller X of the two held classes.
 #[test]
 fn figure_9_with_module_2_fits_hold() {
     let on = three_classes("fig9", true, MultiBacklog::Hold);
@@ -388,5 +409,8 @@ fn figure_9_with_module_2_fits_hold() {
     let off = three_classes("fig9", false, MultiBacklog::MinX);
     let ([on1, on2, on3], [off1, off2, off3]) = (delay(&on, [1, 2, 3]), delay(&off, [1, 2, 3]));
     assert!(on3 < off3 && on1 > 10 * off1 && on2 > 10 * off2);
-    assert_eq!(sent(&three_classes("fig9", true, MultiBacklog::MinX), [1, 2, 3]), [3837, 100, 3837]);
+    assert_eq!(
+        sent(&three_classes("fig9", true, MultiBacklog::MinX), [1, 2, 3]),
+        [3837, 100, 3837]
+    );
 }

@@ -1,5 +1,5 @@
-//! PFQ against its published form, taken literally: one list sorted by stamp and a pointer to its last priority packet. What is ours: a
-//! dropped packet is taken out of its flow's tags.
+//! PFQ against its published form, taken literally: one list sorted by stamp and a pointer to its
+//! last priority packet. What is ours: a dropped packet is taken out of its flow's tags.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,13 @@ impl Pifo {
     /// The flow with the longest backlog, that with the smallest hash among equals.
     fn longest(&self) -> Option<u64> {
         let waiting = self.flows.iter().filter(|(_, flow)| flow.backlog > 0);
-        waiting.max_by(|a, b| a.1.backlog.cmp(&b.1.backlog).then(b.0.cmp(a.0))).map(|(hash, _)| *hash)
+        waiting
+            .max_by(|a, b| a.1.backlog.cmp(&b.1.backlog).then(b.0.cmp(a.0)))
+            .map(|(hash, _)| *hash)
     }
 
-    /// Drops a packet of a flow. What the flow has behind it, and what it will send, gets the stamps it would have had without it.
+    /// Drops a packet of a flow. What the flow has behind it, and what it will send, gets the
+    /// stamps it would have had without it.
     fn lose(&mut self, victim: u64) -> u64 {
         let mut of_flow = (0..self.list.len()).filter(|i| self.list[*i].1.flow_hash() == victim);
         let at = match self.config.buffer.victim {
@@ -89,7 +92,11 @@ impl Pifo {
             }
             None => {
                 if !list_full {
-                    let flow = Listed { finish: self.virtual_time + length, bytes: length, backlog: length };
+                    let flow = Listed {
+                        finish: self.virtual_time + length,
+                        bytes: length,
+                        backlog: length,
+                    };
                     self.flows.insert(hash, flow);
                 }
                 None
@@ -129,8 +136,9 @@ impl Pifo {
     }
 }
 
-/// Packets of a flow that came while the list was full and left after the flow was listed would take off a backlog that they were
-/// never part of; flows that came while it was full are not listed before they are gone.
+/// Packets of a flow that came while the list was full and left after the flow was listed would
+/// take off a backlog that they were never part of; flows that came while it was full are not
+/// listed before they are gone.
 fn is_ambiguous(pifo: &Pifo, packet: &TestPacket, unlisted: &BTreeMap<u64, u64>) -> bool {
     !pifo.flows.contains_key(&packet.flow_hash())
         && unlisted.get(&packet.flow_hash()).is_some_and(|waiting| *waiting > 0)
@@ -148,7 +156,8 @@ proptest! {
         ],
         tail in any::<bool>(),
         flows in prop_oneof![1u32..6, Just(100)],
-        steps in prop::collection::vec((0u8..20, 0u8..12, prop_oneof![20u32..1_500, Just(1_000)]), 1..400),
+        steps in prop::collection::vec((0u8..20, 0u8..12, prop_oneof![20u32..1_500, Just(1_000)]),
+            1..400),
     ) {
         let victim = if tail { Victim::Tail } else { Victim::Head };
         let (buffer, flows) = (Buffer { victim, ..limit }, KnownFlows::up_to(flows));
@@ -179,7 +188,8 @@ proptest! {
                     continue;
                 }
                 let (mut lost, mut model_lost) = (Vec::new(), Vec::new());
-                let treated = pfq.enqueue(Nanos(1), packet.clone(), &mut |p: TestPacket, _| lost.push(p.id));
+                let treated = pfq.enqueue(Nanos(1), packet.clone(), &mut |p: TestPacket,
+                    _| lost.push(p.id));
                 let hash = packet.flow_hash();
                 let priority = pifo.enqueue(packet, &mut model_lost);
                 prop_assert_eq!(&lost, &model_lost);
@@ -210,7 +220,8 @@ proptest! {
                 let hash = u64::from(key.source_port % 64);
                 let backlog = pifo.flows.get(&hash).map_or(0, |flow| flow.backlog);
                 prop_assert_eq!(pfq.flow_backlog(&key, hash), Bytes(backlog));
-                prop_assert_eq!(pfq.finish_tag(&key, hash), pifo.flows.get(&hash).map(|flow| flow.finish));
+                prop_assert_eq!(pfq.finish_tag(&key, hash),
+                    pifo.flows.get(&hash).map(|flow| flow.finish));
             }
         }
     }

@@ -28,8 +28,8 @@ impl Lengths {
     }
 }
 
-/// Flows that send at `offered` times the fair share of a link that carries a byte per unit of time, evenly spaced, whatever is lost.
-/// Gives what each gets, in fair shares, after a start.
+/// Flows that send at `offered` times the fair share of a link that carries a byte per unit of
+/// time, evenly spaced, whatever is lost. Gives what each gets, in fair shares, after a start.
 fn delivered(config: PfqConfig, offered: &[u64], lengths: &[Lengths]) -> Vec<f64> {
     const TIME: u64 = 20_000_000;
     const START: u64 = TIME / 10;
@@ -41,7 +41,9 @@ fn delivered(config: PfqConfig, offered: &[u64], lengths: &[Lengths]) -> Vec<f64
     let mut now = 0;
     while now < TIME {
         // What comes until the wire is free, in the order of time.
-        while let Some((at, first)) = next.iter().copied().zip(0..).min().filter(|(at, _)| *at <= now) {
+        while let Some((at, first)) =
+            next.iter().copied().zip(0..).min().filter(|(at, _)| *at <= now)
+        {
             let length = lengths[first % lengths.len()].draw(&mut state);
             next[first] = at + length * flows / offered[first];
             id += 1;
@@ -68,7 +70,8 @@ fn delivered(config: PfqConfig, offered: &[u64], lengths: &[Lengths]) -> Vec<f64
     bytes.into_iter().map(|bytes| (bytes * flows) as f64 / (TIME - START) as f64).collect()
 }
 
-/// Flow 0 has four packets of 1000 bytes, which fill the buffer, the first with priority; then one of flow 1 comes.
+/// Flow 0 has four packets of 1000 bytes, which fill the buffer, the first with priority; then one
+/// of flow 1 comes.
 #[test]
 fn a_lost_packet_is_taken_out_of_the_tags() {
     // Virtual time as each packet goes: the stamps of flow 0 were 0 (priority), 1000, 2000, 3000.
@@ -78,7 +81,8 @@ fn a_lost_packet_is_taken_out_of_the_tags() {
     ];
     for (victim, loses, order) in expected {
         let buffer = Buffer { victim, ..Buffer::packets(4) };
-        let mut pfq = Pfq::new(PfqConfig { quantum: Bytes(0), buffer, ..PfqConfig::default() }).unwrap();
+        let mut pfq =
+            Pfq::new(PfqConfig { quantum: Bytes(0), buffer, ..PfqConfig::default() }).unwrap();
         let mut lost = Vec::new();
         for (id, class) in [(1, 0), (2, 0), (3, 0), (4, 0), (5, 1)] {
             let packet = TestPacket { overhead: 0, ..TestPacket::new(id, class, 1_000) };
@@ -87,7 +91,11 @@ fn a_lost_packet_is_taken_out_of_the_tags() {
         assert_eq!(lost, [loses]);
         let hash = TestPacket::new(0, 0, 1).flow_hash();
         assert_eq!(pfq.finish_tag(&flow(0), hash), Some(3_000));
-        assert_eq!(pfq.meters().priority_bytes, Some(Bytes(2_000)), "what was taken in stays counted");
+        assert_eq!(
+            pfq.meters().priority_bytes,
+            Some(Bytes(2_000)),
+            "what was taken in stays counted"
+        );
         let served = order.map(|_| {
             let packet = pfq.dequeue(Nanos(1), &mut |_, _| ()).unwrap();
             (packet.id, pfq.meters().virtual_time.unwrap())

@@ -1,4 +1,5 @@
-//! A link shared by workers: shares, rate, conservation, order, however classes fall on workers and whoever stands still.
+//! A link shared by workers: shares, rate, conservation, order, however classes fall on workers and
+//! whoever stands still.
 
 use crate::common::{tail, weighted};
 use evenkeel_core::schedule::wfq_altq::WfqAltq;
@@ -81,10 +82,13 @@ impl Router {
         self.offered += 1;
     }
 
-    /// One step of time. `greedy`: (worker, class, bytes) that always have something. Workers in `asleep` do nothing.
+    /// One step of time. `greedy`: (worker, class, bytes) that always have something. Workers in
+    /// `asleep` do nothing.
     fn step(&mut self, greedy: &[(usize, u16, u64)], asleep: &[usize]) {
         self.now += STEP;
-        for (worker, class, bytes) in greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker)) {
+        for (worker, class, bytes) in
+            greedy.iter().copied().filter(|(worker, ..)| !asleep.contains(worker))
+        {
             while self.links[worker].scheduler().class_backlog(Class(class)).packets < 60 {
                 self.offer(worker, class, bytes);
             }
@@ -110,15 +114,19 @@ impl Router {
     }
 
     fn check_conservation(&self) {
-        let held: u64 = self.links.iter().map(|link| link.held().queued + link.held().in_ring).sum();
+        let held: u64 =
+            self.links.iter().map(|link| link.held().queued + link.held().in_ring).sum();
         let out: u64 = self.outs.iter().map(|out| out.packets + out.dropped).sum();
         assert_eq!(self.offered, held + out);
     }
 
     /// Shares within 1 % of the weights, and the rate, from a point on at which `before` was sent.
     fn check_shares(&self, before: &[u64], time: Nanos) {
-        let sent: Vec<u64> =
-            before.iter().enumerate().map(|(class, before)| self.sent(class as u16) - before).collect();
+        let sent: Vec<u64> = before
+            .iter()
+            .enumerate()
+            .map(|(class, before)| self.sent(class as u16) - before)
+            .collect();
         let all: u64 = sent.iter().sum();
         let weights: u32 = self.weights.iter().sum();
         for (sent, weight) in sent.iter().zip(&self.weights) {
@@ -191,7 +199,10 @@ fn a_light_class_waits_for_no_more_than_a_window_and_what_is_on_the_wire() {
         }
     }
     router.run(Nanos::from_millis(1), &greedy, &[]);
-    assert_eq!(router.sent(1), 50 * Descriptor::new(Class(1), Bytes(100), Nanos::ZERO).wire_len().0);
+    assert_eq!(
+        router.sent(1),
+        50 * Descriptor::new(Class(1), Bytes(100), Nanos::ZERO).wire_len().0
+    );
     // A window, what a worker has in its ring, and the step in which workers are called.
     let window = SharedLink::window_at(RATE);
     for link in &router.links {
@@ -258,7 +269,8 @@ fn a_link_that_goes_down_frees_its_grants_and_weights_change_while_it_runs() {
 
 #[test]
 fn threads_keep_the_rate_the_shares_and_every_packet() {
-    // Each thread has a time of its own that goes at its own pace: what differs from run to run is who opens a window.
+    // Each thread has a time of its own that goes at its own pace: what differs from run to run is
+    // who opens a window.
     let workers = 4;
     let weights = [100, 300];
     let rate = BitRate(10_000_000_000);
@@ -279,7 +291,8 @@ fn threads_keep_the_rate_the_shares_and_every_packet() {
                     // Uneven: the workers' classes differ.
                     let class = Class(u16::from(worker != 0));
                     for _ in 0..32 {
-                        let _ = link.enqueue(now, Descriptor::new(class, Bytes(1500), now), &mut out);
+                        let _ =
+                            link.enqueue(now, Descriptor::new(class, Bytes(1500), now), &mut out);
                         offered += 1;
                     }
                     link.advance(now, &mut out);

@@ -1,5 +1,6 @@
-//! A link shared by flows over workers: every flow has its max-min share of the link whatever worker it is on, streams keep their priority,
-//! fair rate, priority load and admission are those of one worker.
+//! A link shared by flows over workers: every flow has its max-min share of the link whatever
+//! worker it is on, streams keep their priority, fair rate, priority load and admission are those
+//! of one worker.
 
 use evenkeel_core::schedule::DisciplineConfig;
 use std::sync::Arc;
@@ -21,21 +22,25 @@ const PFQ: fn() -> DisciplineConfig = || DisciplineConfig::Pfq(PfqConfig::defaul
 const PDRR: fn() -> DisciplineConfig = || DisciplineConfig::Pdrr(PdrrConfig::default());
 const AFAN: fn() -> DisciplineConfig = || DisciplineConfig::Afan(AfanConfig::default());
 
-/// What the workers together may be ahead of the rate: the bytes of a window that may go ahead of grants, those of one that go at once, and
-/// long frames of each.
+/// What the workers together may be ahead of the rate: the bytes of a window that may go ahead of
+/// grants, those of one that go at once, and long frames of each.
 fn ahead(workers: u64) -> u64 {
     let window = SharedLink::window_at(RATE).0 * RATE.0 / 8_000_000_000;
     2 * window + workers * 3 * 1538
 }
 
-/// Largest deviation from the max-min share of bytes on the wire over a second, relative; `demands` in
-/// Mbit/s of IP bytes, by source.
+/// Largest deviation from the max-min share of bytes on the wire over a second, relative; `demands`
+/// in Mbit/s of IP bytes, by source.
 fn error(router: &mut Router, demands: &[f64]) -> f64 {
     router.run(Nanos::from_millis(500));
     let before = router.sent();
     router.run(Nanos::SECOND);
-    let got: Vec<f64> =
-        router.sent().iter().zip(before).map(|(after, before)| (after - before) as f64 * 8e-6).collect();
+    let got: Vec<f64> = router
+        .sent()
+        .iter()
+        .zip(before)
+        .map(|(after, before)| (after - before) as f64 * 8e-6)
+        .collect();
     // What the wire takes for an IP byte of each.
     let wire = |source: &Source| (source.length.max(46) + 38) as f64 / source.length as f64;
     let on_wire = |(rate, source): (&f64, _)| rate * wire(source);
@@ -148,8 +153,8 @@ fn flows_that_ask_for_less_get_it_and_one_alone_on_its_worker_does_not_get_more(
 
 #[test]
 fn afan_drops_fairly_over_workers_as_it_does_in_one() {
-    // Each flow offers twice its share. What AFAN drops is drawn, so a flow is off its share by some chance, as in one worker; what flows are due in all
-    // their worker has.
+    // Each flow offers twice its share. What AFAN drops is drawn, so a flow is off its share by
+    // some chance, as in one worker; what flows are due in all their worker has.
     for spread in [&[3, 30][..], &[1, 2, 10, 20]] {
         let off = |workers: usize| {
             let mut router = Router::new(workers, AFAN(), RATE, None);
@@ -163,10 +168,15 @@ fn afan_drops_fairly_over_workers_as_it_does_in_one() {
             let before = router.sent();
             router.run(Nanos::from_secs(4));
             router.check(ahead(4));
-            let got: Vec<f64> =
-                router.sent().iter().zip(&before).map(|(after, before)| (after - before) as f64).collect();
+            let got: Vec<f64> = router
+                .sent()
+                .iter()
+                .zip(&before)
+                .map(|(after, before)| (after - before) as f64)
+                .collect();
             let fair = got.iter().sum::<f64>() / 33.0;
-            let part = |flows: &[f64]| (flows.iter().sum::<f64>() / flows.len() as f64 / fair - 1.0).abs();
+            let part =
+                |flows: &[f64]| (flows.iter().sum::<f64>() / flows.len() as f64 / fair - 1.0).abs();
             let (mut from, mut worker) = (0, 0.0_f64);
             for flows in spread {
                 worker = worker.max(part(&got[from..from + *flows as usize]));
@@ -186,7 +196,14 @@ fn streams_keep_their_priority() {
         for workers in [1, 2, 4] {
             let mut router = Router::new(workers, discipline(), RATE, None);
             let streams: Vec<usize> = (0..12)
-                .map(|n| router.add(n, 160, Sends::Every(Nanos::from_millis(10)), Nanos(n as u64 * 830_000)))
+                .map(|n| {
+                    router.add(
+                        n,
+                        160,
+                        Sends::Every(Nanos::from_millis(10)),
+                        Nanos(n as u64 * 830_000),
+                    )
+                })
                 .collect();
             // Elastic flows on every worker but the last, and most on the first.
             for (worker, flows) in [20, 5, 1].into_iter().take(workers).enumerate() {
@@ -196,12 +213,14 @@ fn streams_keep_their_priority() {
             router.sources.iter_mut().for_each(|source| source.worst_delay = Nanos::ZERO);
             router.run(Nanos::from_secs(2));
             router.check(ahead(workers as u64));
-            // The packet on the wire of its worker, its own, and others that came before it: no window, no grant.
+            // The packet on the wire of its worker, its own, and others that came before it: no
+            // window, no grant.
             let long = RATE.time_for(evenkeel_core::Bytes(1_538));
             for stream in streams {
                 let source = &router.sources[stream];
                 assert_eq!(source.dropped, 0);
-                // AFAN gives elastic flows that have nothing waiting priority, too, from time to time.
+                // AFAN gives elastic flows that have nothing waiting priority, too, from time to
+                // time.
                 let others = if matches!(discipline(), DisciplineConfig::Afan(_)) { 4 } else { 2 };
                 assert!(
                     source.worst_delay < long * others,
@@ -219,7 +238,8 @@ fn more_streams_than_go_ahead_wait_for_a_window_and_not_for_elastic_flows() {
     let mut router = Router::new(2, PDRR(), RATE, None);
     router.add_greedy(1, 20, 1_500);
     router.run(Nanos::from_millis(500));
-    // 60 flows begin at the first worker at the same instant: 92 kbytes with priority, 7.4 ms of the link.
+    // 60 flows begin at the first worker at the same instant: 92 kbytes with priority, 7.4 ms of
+    // the link.
     let from = router.now;
     let streams: Vec<usize> =
         (0..60).map(|_| router.add(0, 1_500, Sends::Every(Nanos::SECOND), from)).collect();
@@ -235,7 +255,9 @@ fn more_streams_than_go_ahead_wait_for_a_window_and_not_for_elastic_flows() {
 fn fair_rate_and_priority_load_are_the_links() {
     let config = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(RATE) };
     for discipline in [PDRR, PFQ] {
-        for (workers, greedy, streams) in [(1, 15, 20), (2, 15, 20), (4, 15, 20), (2, 4, 0), (4, 1, 0)] {
+        for (workers, greedy, streams) in
+            [(1, 15, 20), (2, 15, 20), (4, 15, 20), (2, 4, 0), (4, 1, 0)]
+        {
             let mut router = Router::new(workers, discipline(), RATE, Some(&config));
             for n in 0..streams {
                 let from = Nanos(n as u64 * 430_000);
@@ -244,7 +266,12 @@ fn fair_rate_and_priority_load_are_the_links() {
             for n in 0..greedy {
                 // Enough for two windows, also of one flow alone.
                 let packets = 8.max(32 / greedy);
-                router.add([0, 0, 0, 0, 1, 2][n % 6], 1_000, Sends::Greedy(packets), Nanos::from_millis(100));
+                router.add(
+                    [0, 0, 0, 0, 1, 2][n % 6],
+                    1_000,
+                    Sends::Greedy(packets),
+                    Nanos::from_millis(100),
+                );
             }
             router.run(Nanos::from_secs(2));
             let wire = |length: f64| (length + 38.0) / length;
@@ -256,7 +283,11 @@ fn fair_rate_and_priority_load_are_the_links() {
                     let view = worker.admission.as_ref().unwrap().view();
                     let rate = view.fair_rate.0 as f64 / 1e6;
                     (rates, looks) = (rates + rate, looks + 1.0);
-                    assert!((rate / law - 1.0).abs() < 0.04, "{workers} {:?}: {rate} of {law}", discipline());
+                    assert!(
+                        (rate / law - 1.0).abs() < 0.04,
+                        "{workers} {:?}: {rate} of {law}",
+                        discipline()
+                    );
                     let load = view.priority_load.0 as f64 / 1e6;
                     let offered = streams as f64 * 0.4 * wire(500.0) / 100.0;
                     assert!(
@@ -267,7 +298,11 @@ fn fair_rate_and_priority_load_are_the_links() {
                 }
             }
             let mean: f64 = rates / looks;
-            assert!((mean / law - 1.0).abs() < 0.015, "{workers} {:?}: {mean} of {law}", discipline());
+            assert!(
+                (mean / law - 1.0).abs() < 0.015,
+                "{workers} {:?}: {mean} of {law}",
+                discipline()
+            );
         }
     }
 }
@@ -290,19 +325,21 @@ fn an_idle_link_has_its_whole_rate_to_give() {
 /// New greedy flows and streams come all the time; who is in at the end?
 fn admitted(workers: usize, discipline: DisciplineConfig, eccm: bool) -> (u32, f64) {
     let mut config = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(RATE) };
-    config.eccm = EccmConfig { on: eccm, max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() };
+    config.eccm =
+        EccmConfig { on: eccm, max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() };
     let mut router = Router::new(workers, discipline, RATE, Some(&config));
     for n in 0..60u64 {
         // Three of four meet the first worker.
         let worker = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3][n as usize % 12];
         router.add(worker, 1_000, Sends::Greedy(8), Nanos::from_millis(137 * n));
     }
-    let stream = router.add(1, 160, Sends::Every(Nanos::from_millis(10)), Nanos::from_millis(9_050));
+    let stream =
+        router.add(1, 160, Sends::Every(Nanos::from_millis(10)), Nanos::from_millis(9_050));
     router.run(Nanos::from_secs(14));
     router.check(ahead(workers as u64));
-    let waited = router.sources[stream]
-        .first_passed
-        .map_or(f64::MAX, |passed| (passed - router.sources[stream].first_offered.unwrap()).0 as f64 / 1e9);
+    let waited = router.sources[stream].first_passed.map_or(f64::MAX, |passed| {
+        (passed - router.sources[stream].first_offered.unwrap()).0 as f64 / 1e9
+    });
     (router.protected(), waited)
 }
 
@@ -314,7 +351,11 @@ fn admission_lets_as_many_in_as_with_one_worker() {
         for workers in [2, 4] {
             let (several, waited) = admitted(workers, discipline(), false);
             // Estimates are the same within their steps; a flow may come before or after one.
-            assert!(several.abs_diff(one) <= 2, "{workers} {:?}: {several}, one worker {one}", discipline());
+            assert!(
+                several.abs_diff(one) <= 2,
+                "{workers} {:?}: {several}, one worker {one}",
+                discipline()
+            );
             assert!(waited > 4.0, "{waited}");
             // ECCM opens each worker's door when flows there have waited long enough.
             let (_, waited) = admitted(workers, discipline(), true);
@@ -327,8 +368,11 @@ fn admission_lets_as_many_in_as_with_one_worker() {
 fn flows_that_begin_together_have_one_budget() {
     // 400 streams want in at once: what first packets may take is the link's, whoever lets them in.
     let passed = |workers: usize| {
-        let config =
-            AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(BitRate::from_mbps(10)) };
+        let config = AdmissionConfig {
+            flows: 1_000,
+            history: 512,
+            ..AdmissionConfig::new(BitRate::from_mbps(10))
+        };
         let mut router = Router::new(workers, PDRR(), BitRate::from_mbps(10), Some(&config));
         for n in 0..400 {
             router.add(n, 1_000, Sends::Every(Nanos::SECOND), Nanos::from_millis(7));
@@ -339,7 +383,11 @@ fn flows_that_begin_together_have_one_budget() {
     let one = passed(1);
     assert!(one > 5 && one < 100, "{one}");
     for workers in [2, 4] {
-        assert!(passed(workers).abs_diff(one) <= workers, "{workers}: {} of {one}", passed(workers));
+        assert!(
+            passed(workers).abs_diff(one) <= workers,
+            "{workers}: {} of {one}",
+            passed(workers)
+        );
     }
 }
 
@@ -357,17 +405,25 @@ fn a_worker_that_stands_still_keeps_nobody_waiting() {
         router.run(Nanos::from_millis(200));
         let sent = router.sent().iter().sum::<u64>() - before;
         let most = RATE.bytes_in(Nanos::from_millis(200)).0 * 1_000 / 1_038;
-        assert!(sent * 100 >= most * 99 && sent * 100 <= most * 101, "{:?}: {sent} of {most}", discipline());
+        assert!(
+            sent * 100 >= most * 99 && sent * 100 <= most * 101,
+            "{:?}: {sent} of {most}",
+            discipline()
+        );
         router.workers[1].asleep = false;
         router.run(Nanos::from_millis(50));
         let off = error(&mut router, &[f64::MAX; 30]);
-        assert!(off < if matches!(discipline(), DisciplineConfig::Afan(_)) { 0.2 } else { 0.02 }, "{off}");
+        assert!(
+            off < if matches!(discipline(), DisciplineConfig::Afan(_)) { 0.2 } else { 0.02 },
+            "{off}"
+        );
     }
 }
 
 #[test]
 fn threads_keep_the_rate_and_every_packet() {
-    // Each thread has a time of its own that goes at its own pace: what differs from run to run is who opens a window.
+    // Each thread has a time of its own that goes at its own pace: what differs from run to run is
+    // who opens a window.
     let (workers, rate) = (4, BitRate(10_000_000_000));
     let shared = Arc::new(SharedLink::new(workers, 1, PATIENCE));
     shared.set_rate(Some(rate));
@@ -385,7 +441,8 @@ fn threads_keep_the_rate_and_every_packet() {
                     let now = Nanos(start.elapsed().as_nanos() as u64 + 1_000_000_000);
                     for _ in 0..32 {
                         flow = (flow + 1) % 100;
-                        let packet = Sent { source: flow * workers + worker, length: 1_500, arrival: now };
+                        let packet =
+                            Sent { source: flow * workers + worker, length: 1_500, arrival: now };
                         let _ = link.enqueue(now, packet, &mut out);
                         offered += 1;
                     }

@@ -1,9 +1,11 @@
-//! WFQ/ALTQ: sequences worked by hand, a model that turns the ring visit by visit, shares against the integer quanta,
-//! and the hash policies.
+//! WFQ/ALTQ: sequences worked by hand, a model that turns the ring visit by visit, shares against
+//! the integer quanta, and the hash policies.
 
 use std::collections::VecDeque;
 
-use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow, longest, tail, weighted};
+use crate::common::{
+    Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, flow, longest, tail, weighted,
+};
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::settings::{Change, PerClass};
@@ -30,7 +32,8 @@ impl Bench {
         let mut dropped = Vec::new();
         let packet = TestPacket::new(self.next, class, length);
         self.next += 1;
-        let treated = self.wfq.enqueue(Nanos::ZERO, packet, &mut |p: TestPacket, _| dropped.push(p.id));
+        let treated =
+            self.wfq.enqueue(Nanos::ZERO, packet, &mut |p: TestPacket, _| dropped.push(p.id));
         (treated, dropped)
     }
 
@@ -56,7 +59,8 @@ fn debt_reentry_and_ring_pointer_worked_by_hand() {
     // Quanta: 512 (weight 100), 1024 (200), 153 (30: 153.6 cut).
     let mut b = Bench::new(&[100, 200, 30], tail(10));
     assert_eq!((b.send(), b.ring()), (None, vec![]));
-    // The first queue of an empty ring keeps its quota (0) and gets a quantum; those after enter with 0, behind it.
+    // The first queue of an empty ring keeps its quota (0) and gets a quantum; those after enter
+    // with 0, behind it.
     b.queued(0, 1000); // 0
     b.queued(1, 600); // 1
     b.queued(1, 600); // 2
@@ -72,14 +76,16 @@ fn debt_reentry_and_ring_pointer_worked_by_hand() {
     assert_eq!((b.ring(), b.quotas()), (vec![1, 2, 0], vec![-488, -176, 0]));
     // Queue 1 has no quota; queue 2 gets 153 and sends 100.
     assert_eq!((b.send(), b.ring(), b.quotas()), (Some(3), vec![2, 0, 1], vec![-488, -176, 53]));
-    // Queue 2 has quota but no packet: it leaves. Its successor gets 512: -488 + 512 = 24 > 0, sends 100.
+    // Queue 2 has quota but no packet: it leaves. Its successor gets 512: -488 + 512 = 24 > 0,
+    // sends 100.
     assert_eq!((b.send(), b.ring(), b.quotas()), (Some(4), vec![0, 1], vec![-76, -176, 53]));
     // Nothing waits: nothing turns.
     assert_eq!((b.send(), b.ring(), b.quotas()), (None, vec![0, 1], vec![-76, -176, 53]));
     // Queue 2 enters again just before the pointer, and its leftover 53 is gone.
     b.queued(2, 200); // 5
     assert_eq!((b.ring(), b.quotas()), (vec![0, 1, 2], vec![-76, -176, 0]));
-    // Queue 0 has none. Queue 1: -176 + 1024 = 848, empty, leaves. Queue 2: 153, sends 200, debt 47.
+    // Queue 0 has none. Queue 1: -176 + 1024 = 848, empty, leaves. Queue 2: 153, sends 200,
+    // debt 47.
     assert_eq!((b.send(), b.ring(), b.quotas()), (Some(5), vec![2, 0], vec![-76, 848, -47]));
     // Queue 1 enters before the pointer, which is at 2: behind 0.
     b.queued(1, 100); // 6
@@ -100,19 +106,21 @@ fn longest_queue_loses_its_head_worked_by_hand() {
     // 2000. By weight: 600, 1100 / 2 = 550, 300. Queue 0 loses packet 0 and stays in the ring.
     assert_eq!(b.arrive(1, 500), (Treated::Queued, vec![0])); // 3
     assert_eq!(b.ring(), [0, 1, 2]);
-    // 1700. By weight: 0, 1400 / 2 = 700, 300. The arriving packet's own queue loses its head, packet 1. (ALTQ would
-    // tell the caller "no buffer", although the new packet was kept.)
+    // 1700. By weight: 0, 1400 / 2 = 700, 300. The arriving packet's own queue loses its head,
+    //       packet 1. (ALTQ would tell the caller "no buffer", although the new packet was kept.)
     assert_eq!(b.arrive(1, 300), (Treated::Queued, vec![1])); // 4
     b.queued(2, 400); // 5: 1500
-    // 2200. By weight: 700, 400, 700. Queue 0 comes first from the pointer, and its head is the arriving packet.
+    // 2200. By weight: 700, 400, 700. Queue 0 comes first from the pointer, and its head is the
+    //       arriving packet.
     assert_eq!(b.arrive(0, 700), (Treated::Dropped(Reason::LongestQueue), vec![6]));
     // Queue 0 has its first 512, but no packet: it leaves. Queue 1 sends packet 3, 1000 remain.
     assert_eq!((b.send(), b.ring(), b.quotas()), (Some(3), vec![1, 2], vec![512, 524, 0]));
-    // 1700. By weight: 700, 150, 700. From the pointer the order is 1, 2, 0: queue 2 loses packet 2.
+    // 1700. By weight: 700, 150, 700. From the pointer the order is 1, 2, 0: queue 2 loses
+    //       packet 2.
     assert_eq!(b.arrive(0, 700), (Treated::Queued, vec![2])); // 7
     assert_eq!((b.ring(), b.quotas()), (vec![1, 2, 0], vec![0, 524, 0]));
-    // 2800. By weight: 700, 1700 / 2 = 850, 400: packet 4. 2500: 700, 1400 / 2 = 700, 400: queue 1 is first, and now
-    // its head is the arriving packet.
+    // 2800. By weight: 700, 1700 / 2 = 850, 400: packet 4. 2500: 700, 1400 / 2 = 700, 400: queue 1
+    //       is first, and now its head is the arriving packet.
     assert_eq!(b.arrive(1, 1400), (Treated::Dropped(Reason::LongestQueue), vec![4, 8]));
     assert_eq!(b.wfq.meters().backlog.bytes, Bytes(1100));
 }
@@ -121,8 +129,8 @@ fn longest_queue_loses_its_head_worked_by_hand() {
 fn the_longest_queue_is_found_by_integer_percent() {
     let weights = [100, 1_000, 10_000];
     let mark = longest(1500);
-    // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes first of two
-    // equals.
+    // In the ring: 2, 0, 1. By weight: 60, 609 / 10 = 60 (60.9 cut), 880 / 100 = 8. Queue 0 comes
+    // first of two equals.
     let mut b = Bench::new(&weights, mark.clone());
     [(2, 800), (0, 60), (1, 609)].into_iter().for_each(|(class, length)| b.queued(class, length));
     assert_eq!(b.arrive(2, 80), (Treated::Queued, vec![1]));
@@ -148,7 +156,8 @@ fn a_packet_above_the_mark_drops_itself() {
 
 #[test]
 fn packets_shorter_than_ip_allows_are_bounded_too() {
-    // 1500 bytes have room for 75 packets of 20 bytes; the store has no more, whatever lengths are claimed.
+    // 1500 bytes have room for 75 packets of 20 bytes; the store has no more, whatever lengths are
+    // claimed.
     for length in [0, 1, 19] {
         let mut b = Bench::new(&[100, 100], longest(1500));
         let dropped: usize = (0..100).map(|i| b.arrive(i % 2, length).1.len()).sum();
@@ -202,11 +211,20 @@ fn a_full_queue_refuses_and_leaves_the_ring_alone() {
     b.queued(1, 100);
     assert!(b.wfq.set(Nanos::ZERO, &Change::of("limit", Class(1), 1_u32)).is_ok());
     assert_eq!(b.arrive(1, 100), (Treated::Dropped(Reason::QueueFull), vec![4]));
-    assert_eq!((b.ring(), b.wfq.config().limit.get(0), b.wfq.config().limit.get(1)), (vec![0, 1], 2, 1));
+    assert_eq!(
+        (b.ring(), b.wfq.config().limit.get(0), b.wfq.config().limit.get(1)),
+        (vec![0, 1], 2, 1)
+    );
 }
 
-/// Sends `count` packets with every queue always backlogged; after each, `check` sees the bytes sent so far.
-fn backlogged(b: &mut Bench, lengths: &[u32], count: usize, mut check: impl FnMut(&[i64])) -> Vec<i64> {
+/// Sends `count` packets with every queue always backlogged; after each, `check` sees the bytes
+/// sent so far.
+fn backlogged(
+    b: &mut Bench,
+    lengths: &[u32],
+    count: usize,
+    mut check: impl FnMut(&[i64]),
+) -> Vec<i64> {
     let queues = b.wfq.queues();
     let mut sent = vec![0; usize::from(queues)];
     let mut lengths = lengths.iter().copied().cycle();
@@ -227,8 +245,8 @@ fn backlogged(b: &mut Bench, lengths: &[u32], count: usize, mut check: impl FnMu
     sent
 }
 
-/// Whether some number of rounds explains what each queue sent, within its quantum and the largest packet. `quanta`
-/// and bytes in tenths.
+/// Whether some number of rounds explains what each queue sent, within its quantum and the largest
+/// packet. `quanta` and bytes in tenths.
 fn explained(sent: &[i64], quanta: &[i64], largest: i64) -> bool {
     let each = || sent.iter().map(|s| s * 10).zip(quanta);
     let least = each().map(|(s, q)| (s - q - largest * 10).div_euclid(*q) + 1).max();
@@ -244,7 +262,8 @@ fn shares_follow_the_integer_quanta() {
         let sent = backlogged(&mut b, &lengths, 60_000, |sent| {
             assert!(explained(sent, &[1530, 5120, 51_200], largest), "{sent:?}");
         });
-        // The exact quotient, 153.6, does not explain it: the test would see a discipline that has it.
+        // The exact quotient, 153.6, does not explain it: the test would see a discipline that has
+        // it.
         assert!(!explained(&sent, &[1536, 5120, 51_200], largest), "{sent:?}");
         assert!(!explained(&sent, &[1530, 5130, 51_200], largest), "{sent:?}");
     }
@@ -274,7 +293,8 @@ fn shares_follow_a_weight_changed_live() {
     assert!((198..=202).contains(&light), "{light}");
 }
 
-/// The discipline as its description says it, one visit at a time. The ring is a deque whose front is the pointer.
+/// The discipline as its description says it, one visit at a time. The ring is a deque whose front
+/// is the pointer.
 struct Looping {
     queues: Vec<VecDeque<(u64, i64)>>,
     quota: Vec<i64>,
@@ -288,7 +308,8 @@ impl Looping {
     fn like(wfq: &WfqAltq<TestPacket>) -> Self {
         let queues = wfq.queues();
         let longest = wfq.config().drop == DropRule::Longest;
-        let limit = |queue| if longest { usize::MAX } else { wfq.config().limit.get(queue) as usize };
+        let limit =
+            |queue| if longest { usize::MAX } else { wfq.config().limit.get(queue) as usize };
         Self {
             queues: vec![VecDeque::new(); usize::from(queues)],
             quota: vec![0; usize::from(queues)],
@@ -364,7 +385,8 @@ impl Looping {
             }
             (_, Outcome::Sent(sent)) => assert_eq!(self.dequeue(), sent.map(|p| p.id)),
             (_, Outcome::Drained) => *self = Self::like(&harness.scheduler),
-            // The model copies what the knob made of the configuration; quotas, queues and ring are its own.
+            // The model copies what the knob made of the configuration; quotas, queues and ring are
+            // its own.
             (_, Outcome::Set(_)) => {
                 let Self { weight, limit, high_water, .. } = Self::like(&harness.scheduler);
                 (self.weight, self.limit, self.high_water) = (weight, limit, high_water);
@@ -393,7 +415,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn rounds_in_one_go_are_rounds_one_by_one(weights in weights(), from_longest in any::<bool>(), ops in operations(150)) {
+    fn rounds_in_one_go_are_rounds_one_by_one(weights in weights(), from_longest in any::<bool>(),
+        ops in operations(150)) {
         let config = if from_longest {
             longest(9_000)
         } else {
@@ -430,7 +453,8 @@ fn hashes_of_ipv4_worked_by_hand() {
     assert_eq!(QueueSelect::HashSource.hash(&key), Some(0x0101_010b));
     // 5000 is 13 88 on the wire, 0x8813 little-endian: ^ 0x88.
     assert_eq!(QueueSelect::HashSourcePort.hash(&key), Some(0x889b));
-    // a = 0x0302_010a ^ 0x0100_000a = 0x0202_0100, folded 0x0200_0101; b = 0x5000 ^ 0x8813 ^ 17 = 0xd802, ^ 0xd8.
+    // a = 0x0302_010a ^ 0x0100_000a = 0x0202_0100, folded 0x0200_0101; b = 0x5000 ^ 0x8813 ^ 17 =
+    // 0xd802, ^ 0xd8.
     assert_eq!(QueueSelect::HashFull.hash(&key), Some(0x0200_0101 ^ 0xd8da));
 }
 
@@ -472,7 +496,8 @@ fn a_class_without_a_queue_joins_queue_zero() {
     assert_eq!(b.wfq.class_backlog(Class(7)).packets, 0);
 }
 
-/// 2048 hashed queues of 65536 packets reserved 11.8 GB at once; where the kernel refuses so much, the router aborted.
+/// 2048 hashed queues of 65536 packets reserved 11.8 GB at once; where the kernel refuses so much,
+/// the router aborted.
 #[test]
 fn a_limit_that_no_machine_has_memory_for_is_refused_and_aborts_nothing() {
     let config = |limit| WfqAltqConfig {

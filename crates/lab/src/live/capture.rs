@@ -1,4 +1,5 @@
-//! What passes the switch and what arrives: packet sockets at the bridge's ports of balancers and forwarders, and at the next hops.
+//! What passes the switch and what arrives: packet sockets at the bridge's ports of balancers and
+//! forwarders, and at the next hops.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -81,7 +82,8 @@ impl Capture {
             places.push((CapturePoint::Balancer, of_switch(Station::Balancer, number)));
         }
         for number in 1..=forwarders {
-            places.push((CapturePoint::Forwarder(number - 1), of_switch(Station::Forwarder, number)));
+            places
+                .push((CapturePoint::Forwarder(number - 1), of_switch(Station::Forwarder, number)));
         }
         for number in 1..=hops {
             places.push((
@@ -91,9 +93,13 @@ impl Capture {
         }
         let mut ports = Vec::new();
         for (place, (namespace, interface)) in places {
-            let options =
-                AfPacketOptions { promiscuous: true, ring_frames: RING, ..AfPacketOptions::default() };
-            let cannot = |source| LabError::System { what: format!("capture at {interface}"), source };
+            let options = AfPacketOptions {
+                promiscuous: true,
+                ring_frames: RING,
+                ..AfPacketOptions::default()
+            };
+            let cannot =
+                |source| LabError::System { what: format!("capture at {interface}"), source };
             let port = sys::in_netns(&namespace, || AfPacketPort::open(&interface, options))
                 .map_err(cannot)?
                 .map_err(|error| cannot(std::io::Error::other(error)))?;

@@ -9,7 +9,9 @@ mod stranger;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState, RouterConfig, StationAddress};
+use evenkeel_config::{
+    BalancerForwarder, BalancerSection, ForwarderState, RouterConfig, StationAddress,
+};
 use evenkeel_control::Request;
 use evenkeel_core::Nanos;
 use evenkeel_ports::lose::Loss;
@@ -38,7 +40,8 @@ const TOLD_AFTER: Duration = Duration::from_millis(300);
 const EMPTYING: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Runs a live cluster scenario and gives its report, judged. Everything is torn down when it returns. With `without`, the steps of what must fail then.
+/// Runs a live cluster scenario and gives its report, judged. Everything is torn down when it
+/// returns. With `without`, the steps of what must fail then.
 ///
 /// # Errors
 /// As [`run`](crate::run()).
@@ -58,8 +61,8 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
     let lengths: Vec<_> =
         scenario.steps.iter().map(|step| (step.name.as_str(), step.settle + step.time)).collect();
     let progress = Progress::new(options.progress, &lengths);
-    let signals =
-        Signals::block().map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
+    let signals = Signals::block()
+        .map_err(|source| LabError::System { what: "watch for signals".into(), source })?;
     let _ = sys::allow_as_many_files_as_possible();
     let _first = Precedence::take();
     world::sweep();
@@ -94,8 +97,9 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
     Ok(report(&scenario, &measured, options.without.as_deref()))
 }
 
-/// This thread and all that it starts come before others of the machine while it lives: a forwarder that waits for a processor for longer than `t_br` is late
-/// for its cycle, and a source that does lets the queues run empty. None of them polls.
+/// This thread and all that it starts come before others of the machine while it lives: a forwarder
+/// that waits for a processor for longer than `t_br` is late for its cycle, and a source that does
+/// lets the queues run empty. None of them polls.
 struct Precedence;
 
 impl Precedence {
@@ -112,7 +116,8 @@ impl Drop for Precedence {
     }
 }
 
-/// A run that is going on. Fields go in this order: sources, routers, then the namespaces they are in.
+/// A run that is going on. Fields go in this order: sources, routers, then the namespaces they are
+/// in.
 struct Live<'a> {
     sources: Vec<Source>,
     balancers: Vec<RouterProcess>,
@@ -197,7 +202,8 @@ impl Live<'_> {
         loop {
             self.look_for_signals()?;
             let shown = self.snapshots()?;
-            let of: Vec<_> = shown.iter().flatten().map(|snapshot| snapshot.cluster.as_ref()).collect();
+            let of: Vec<_> =
+                shown.iter().flatten().map(|snapshot| snapshot.cluster.as_ref()).collect();
             let ready = of.iter().all(|cluster| {
                 cluster.is_none_or(|cluster| {
                     cluster.in_step
@@ -211,15 +217,19 @@ impl Live<'_> {
                 return Ok(());
             }
             if begin.elapsed() > IN_STEP {
-                return Err(LabError::Check(format!("the forwarders do not follow one master: {masters:?}")));
+                return Err(LabError::Check(format!(
+                    "the forwarders do not follow one master: {masters:?}"
+                )));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     fn snapshots(&mut self) -> Result<Vec<Option<Snapshot>>, LabError> {
-        let shown =
-            self.forwarders.iter_mut().map(|forwarder| forwarder.as_mut().map(RouterProcess::snapshot));
+        let shown = self
+            .forwarders
+            .iter_mut()
+            .map(|forwarder| forwarder.as_mut().map(RouterProcess::snapshot));
         shown.map(Option::transpose).collect()
     }
 
@@ -245,7 +255,8 @@ impl Live<'_> {
         }
     }
 
-    /// Time between two rounds of a source, so that all of them together offer this part of what a link carries.
+    /// Time between two rounds of a source, so that all of them together offer this part of what a
+    /// link carries.
     fn pause(&self, offer: f64) -> Nanos {
         let bits = (self.scenario.size.0 + 14) as f64 * 8.0;
         let packets = self.scenario.rate.0 as f64 / bits * offer;
@@ -305,7 +316,9 @@ impl Live<'_> {
 
     fn lose(&self, step: &LiveStep) -> Result<Vec<Loss>, LabError> {
         let vlan = step.config.cluster.as_ref().map(|cluster| cluster.config.framing.vlan);
-        let Some(vlan) = vlan.filter(|vlan| *vlan > 0 && step.loss > 0.0) else { return Ok(Vec::new()) };
+        let Some(vlan) = vlan.filter(|vlan| *vlan > 0 && step.loss > 0.0) else {
+            return Ok(Vec::new());
+        };
         let cannot = |source| LabError::System { what: "lose frames at the switch".into(), source };
         let attach = || {
             let ports = (1..=self.scenario.nodes[1]).map(|number| name(Station::Forwarder, number));
@@ -363,7 +376,8 @@ impl Live<'_> {
     fn notes(&self, own: f64) -> Vec<String> {
         let skipped: u64 = self.sources.iter().map(Source::skipped).sum();
         let mut notes = vec![format!(
-            "Each of {} balancers and {} forwarders was a process in a namespace of its own. Processor time of sources and capture: {:.0} % of one processor.",
+            "Each of {} balancers and {} forwarders was a process in a namespace of its own. \
+             Processor time of sources and capture: {:.0} % of one processor.",
             self.balancers.len(),
             self.scenario.nodes[1],
             own * 100.0

@@ -50,7 +50,9 @@ impl Window {
     fn counted(&self, count: impl Fn(&ClusterSnapshot) -> u64) -> f64 {
         let of = |snapshot: &Option<Snapshot>| Some(count(snapshot.as_ref()?.cluster.as_ref()?));
         let pairs = self.before.iter().zip(&self.after);
-        pairs.filter_map(|(before, after)| Some(of(after)?.saturating_sub(of(before)?))).sum::<u64>() as f64
+        pairs
+            .filter_map(|(before, after)| Some(of(after)?.saturating_sub(of(before)?)))
+            .sum::<u64>() as f64
     }
 }
 
@@ -114,14 +116,18 @@ impl Told {
                     cycles.insert(cycle);
                     masters.extend(master.then_some(forwarder));
                 }
-                What::From { forwarder, .. } if !self.killed.contains(&forwarder) => sent.push(seen.at),
+                What::From { forwarder, .. } if !self.killed.contains(&forwarder) => {
+                    sent.push(seen.at);
+                }
                 _ => {}
             }
         }
         sent.sort_unstable();
         let ends = std::iter::once(window.begin).chain(sent.iter().copied());
-        let longest =
-            ends.zip(sent.iter().copied().chain([window.end])).map(|(a, b)| b.saturating_sub(a)).max();
+        let longest = ends
+            .zip(sent.iter().copied().chain([window.end]))
+            .map(|(a, b)| b.saturating_sub(a))
+            .max();
         let silence = longest.unwrap_or_default().as_secs_f64() * 1e3;
         numbers.push(("silence_ms", silence));
         if let Some(longest) = longest_cycle(window) {
@@ -197,10 +203,12 @@ fn lost(killed: &BTreeSet<usize>, window: &Window, numbers: &mut Vec<(&'static s
     numbers.extend([("lost", missing.len() as f64), ("lost_elsewhere", elsewhere as f64)]);
 }
 
-/// Packets that went to a link which another forwarder had used in the same cycle, and the cycles looked at.
+/// Packets that went to a link which another forwarder had used in the same cycle, and the cycles
+/// looked at.
 ///
-/// A forwarder's packet is of the cycle whose state it sent last; but before it can have decided (all states of that cycle had passed the switch, or `t_br` was
-/// over since its own) it still sends what the cycle before granted.
+/// A forwarder's packet is of the cycle whose state it sent last; but before it can have decided
+/// (all states of that cycle had passed the switch, or `t_br` was over since its own) it still
+/// sends what the cycle before granted.
 fn collisions(window: &Window, t_br: Nanos) -> (u64, u64) {
     let mut states: BTreeMap<u64, BTreeMap<usize, Nanos>> = BTreeMap::new();
     for seen in &window.seen {
@@ -224,9 +232,12 @@ fn collisions(window: &Window, t_br: Nanos) -> (u64, u64) {
                 *two = [two[1], Some((cycle, seen.at))];
             }
             What::From { forwarder, packet } if window.within(seen.at) => {
-                let Some([before, Some((cycle, at))]) = last.get(&forwarder).copied() else { continue };
+                let Some([before, Some((cycle, at))]) = last.get(&forwarder).copied() else {
+                    continue;
+                };
                 let decided = complete(cycle).unwrap_or(Nanos::MAX).min(at.saturating_add(t_br));
-                let cycle = if seen.at >= decided { Some(cycle) } else { before.map(|(cycle, _)| cycle) };
+                let cycle =
+                    if seen.at >= decided { Some(cycle) } else { before.map(|(cycle, _)| cycle) };
                 let Some(cycle) = cycle else { continue };
                 cycles.insert(cycle);
                 *used.entry((cycle, packet.link)).or_default().entry(forwarder).or_default() += 1;
@@ -234,8 +245,9 @@ fn collisions(window: &Window, t_br: Nanos) -> (u64, u64) {
             _ => {}
         }
     }
-    let collisions =
-        |by: &BTreeMap<usize, u64>| by.values().sum::<u64>() - by.values().max().copied().unwrap_or(0);
+    let collisions = |by: &BTreeMap<usize, u64>| {
+        by.values().sum::<u64>() - by.values().max().copied().unwrap_or(0)
+    };
     (used.values().map(collisions).sum(), cycles.len() as u64)
 }
 
@@ -256,7 +268,10 @@ mod tests {
             classes: 1,
             begin: Nanos::ZERO,
             end: Nanos::from_secs(1),
-            seen: seen.iter().map(|(at, what)| Seen { at: Nanos::from_micros(*at), what: *what }).collect(),
+            seen: seen
+                .iter()
+                .map(|(at, what)| Seen { at: Nanos::from_micros(*at), what: *what })
+                .collect(),
             before: Vec::new(),
             after: Vec::new(),
             first: vec![1],
@@ -284,14 +299,17 @@ mod tests {
         assert_eq!(seen(&[(100, from(0, 0)), (120, from(1, 1))]), (0, 1), "each has its link");
         assert_eq!(seen(&[(100, from(0, 0)), (900, from(0, 0)), (910, from(1, 0))]), (1, 1));
         // The next cycle: they change links.
-        let next = [(1_000, state(0, 8)), (1_050, state(1, 8)), (1_100, from(0, 1)), (1_110, from(1, 0))];
+        let next =
+            [(1_000, state(0, 8)), (1_050, state(1, 8)), (1_100, from(0, 1)), (1_110, from(1, 0))];
         let first = [(100, from(0, 0)), (120, from(1, 1))];
         assert_eq!(seen(&[first.as_slice(), &next].concat()), (0, 2));
         // What leaves before anybody can have decided is of the cycle before.
-        let late = [(1_000, state(0, 8)), (1_010, from(0, 0)), (1_050, state(1, 8)), (1_110, from(1, 0))];
+        let late =
+            [(1_000, state(0, 8)), (1_010, from(0, 0)), (1_050, state(1, 8)), (1_110, from(1, 0))];
         assert_eq!(seen(&[first.as_slice(), &late].concat()), (0, 2));
         // Not all were heard: it has decided after t_br.
-        let waited = [(1_000, state(0, 8)), (2_900, from(0, 1)), (3_100, from(0, 1)), (3_200, from(1, 1))];
+        let waited =
+            [(1_000, state(0, 8)), (2_900, from(0, 1)), (3_100, from(0, 1)), (3_200, from(1, 1))];
         assert_eq!(
             seen(&[first.as_slice(), &waited].concat()),
             (1, 2),
@@ -314,9 +332,17 @@ mod tests {
             (1.0, 0.0),
             "it was in the killed process"
         );
-        assert_eq!(counted(&[arrived(1), to(2), arrived(3)], &[]), (1.0, 1.0), "that forwarder lives");
+        assert_eq!(
+            counted(&[arrived(1), to(2), arrived(3)], &[]),
+            (1.0, 1.0),
+            "that forwarder lives"
+        );
         let left = (20, What::From { forwarder: 1, packet: packet(2, 0) });
-        assert_eq!(counted(&[arrived(1), to(2), left, arrived(3)], &[1]), (1.0, 1.0), "it had left it");
+        assert_eq!(
+            counted(&[arrived(1), to(2), left, arrived(3)], &[1]),
+            (1.0, 1.0),
+            "it had left it"
+        );
         assert_eq!(counted(&[arrived(1), to(2)], &[1]), (2.0, 1.0), "nobody has seen the third");
     }
 }

@@ -1,4 +1,5 @@
-//! The switch and its stations, as namespaces: a bridge that learns nothing, because all addresses are known.
+//! The switch and its stations, as namespaces: a bridge that learns nothing, because all addresses
+//! are known.
 //!
 //! ```text
 //!  source 1 ─┐                                    ┌─ next hop 1
@@ -6,7 +7,8 @@
 //!  stranger ─┘                                    └─ next hop 3
 //! ```
 //!
-//! Broadcasts go to forwarders and to the stranger only: the internal VLAN of the exchange frames, on a kernel without VLAN devices.
+//! Broadcasts go to forwarders and to the stranger only: the internal VLAN of the exchange frames,
+//! on a kernel without VLAN devices.
 
 use evenkeel_netns::ShellError;
 use evenkeel_world::live::{LiveScenario, PORT, next_hop};
@@ -101,7 +103,11 @@ fn station(scenario: &LiveScenario, kind: Station, number: usize) -> NodePlan {
             settings.push(("ipv4/ip_forward", "1"));
             for link in 1..=scenario.nodes[2] {
                 batch.push(known(Station::NextHop, link));
-                batch.push(format!("route add {} via {} dev {interface}", behind(link).0, next_hop(link)));
+                batch.push(format!(
+                    "route add {} via {} dev {interface}",
+                    behind(link).0,
+                    next_hop(link)
+                ));
             }
         }
         Station::Source => {
@@ -134,13 +140,16 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
         let (port, mac) = (name(*kind, *number), mac_text(*kind, *number));
         let namespace = world.namespace(&port);
         wires.push(format!(
-            "link add name {} address {mac} mtu 1500 netns {namespace} type veth peer name {port} mtu 1500 netns {switch}",
+            "link add name {} address {mac} mtu 1500 netns {namespace} type veth peer name {port} \
+             mtu 1500 netns {switch}",
             PORT.1
         ));
-        let heard = if matches!(kind, Station::Forwarder | Station::Stranger) { "on" } else { "off" };
+        let heard =
+            if matches!(kind, Station::Forwarder | Station::Stranger) { "on" } else { "off" };
         bridge.push(format!("link set dev {port} master bridge0"));
         bridge.push(format!(
-            "link set dev {port} type bridge_slave learning off flood off mcast_flood off bcast_flood {heard}"
+            "link set dev {port} type bridge_slave learning off flood off mcast_flood off \
+             bcast_flood {heard}"
         ));
         bridge.push(format!("link set dev {port} up"));
     }
@@ -165,8 +174,8 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
         tried(
             "pace a port of the switch (tbf)",
             &[
-                "tc", "-n", &switch, "qdisc", "add", "dev", &port, "root", "tbf", "rate", &rate, "burst",
-                "3100", "limit", "150000",
+                "tc", "-n", &switch, "qdisc", "add", "dev", &port, "root", "tbf", "rate", &rate,
+                "burst", "3100", "limit", "150000",
             ],
         )?;
     }
@@ -175,7 +184,8 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
 
 /// Runs a command that only a missing feature of the kernel makes fail.
 fn tried(what: &str, words: &[&str]) -> Result<(), LabError> {
-    let failed = |error: ShellError| LabError::Kernel { what: what.to_owned(), said: error.to_string() };
+    let failed =
+        |error: ShellError| LabError::Kernel { what: what.to_owned(), said: error.to_string() };
     evenkeel_netns::shell::output(words).map(drop).map_err(failed)
 }
 

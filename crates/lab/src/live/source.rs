@@ -40,10 +40,17 @@ struct Shared {
 }
 
 impl Source {
-    pub(super) fn start(scenario: &LiveScenario, number: usize, world: &World) -> Result<Self, LabError> {
-        let cannot =
-            |source| LabError::System { what: format!("enter the namespace of source {number}"), source };
-        let namespace = NetNs::open(&world.namespace(&name(Station::Source, number))).map_err(cannot)?;
+    pub(super) fn start(
+        scenario: &LiveScenario,
+        number: usize,
+        world: &World,
+    ) -> Result<Self, LabError> {
+        let cannot = |source| LabError::System {
+            what: format!("enter the namespace of source {number}"),
+            source,
+        };
+        let namespace =
+            NetNs::open(&world.namespace(&name(Station::Source, number))).map_err(cannot)?;
         let shared = Arc::new(Shared { sets: AtomicU32::new(1), ..Shared::default() });
         let told = Arc::clone(&shared);
         let (flows, classes, links) = (scenario.flows, scenario.classes.len(), scenario.nodes[2]);
@@ -87,7 +94,14 @@ impl Source {
     }
 }
 
-fn send(shared: &Shared, number: usize, flows: u16, to: &[(String, u16)], payload: usize, stop: &AtomicBool) {
+fn send(
+    shared: &Shared,
+    number: usize,
+    flows: u16,
+    to: &[(String, u16)],
+    payload: usize,
+    stop: &AtomicBool,
+) {
     let mut sockets: Vec<UdpSocket> = Vec::new();
     let mut packet = vec![0; payload];
     let (mut round, mut due) = (0, sys::monotonic_now());

@@ -30,12 +30,16 @@ pub(super) struct Stranger {
 
 impl Stranger {
     pub(super) fn start(world: &World) -> Result<Self, LabError> {
-        let cannot =
-            |source| LabError::System { what: "open a packet socket for the stranger".into(), source };
-        let options = AfPacketOptions { promiscuous: true, ring_frames: 256, ..AfPacketOptions::default() };
-        let mut port = sys::in_netns(&world.namespace(STRANGER), || AfPacketPort::open(PORT.1, options))
-            .map_err(cannot)?
-            .map_err(|error| cannot(std::io::Error::other(error)))?;
+        let cannot = |source| LabError::System {
+            what: "open a packet socket for the stranger".into(),
+            source,
+        };
+        let options =
+            AfPacketOptions { promiscuous: true, ring_frames: 256, ..AfPacketOptions::default() };
+        let mut port =
+            sys::in_netns(&world.namespace(STRANGER), || AfPacketPort::open(PORT.1, options))
+                .map_err(cannot)?
+                .map_err(|error| cannot(std::io::Error::other(error)))?;
         let sent = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&sent);
         let thread = Stopping::spawn("stranger", move |stop| {
@@ -55,7 +59,9 @@ impl Stranger {
                     if let Some(byte) = forged.get_mut(CYCLE) {
                         *byte = byte.wrapping_add(1);
                     }
-                    out.extend([first, &forged].into_iter().filter_map(|frame| pool.alloc_from(frame)));
+                    out.extend(
+                        [first, &forged].into_iter().filter_map(|frame| pool.alloc_from(frame)),
+                    );
                     told.fetch_add(port.tx_burst(&mut pool, &mut out) as u64, Ordering::Relaxed);
                 }
                 while old.len() > OLD + 1 {

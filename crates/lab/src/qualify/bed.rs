@@ -1,11 +1,12 @@
-//! What is measured: a router between veth pairs in namespaces of its own, or a box that the tester's interfaces are cabled to.
+//! What is measured: a router between veth pairs in namespaces of its own, or a box that the
+//! tester's interfaces are cabled to.
 //!
 //! ```text
 //!  tester: out ──veth── router: in 198.18.0.1, out 198.19.0.1 ──veth── sink: in
 //! ```
 //!
-//! The destination's hardware address is nobody's, so the sink's kernel lets each frame fall as one for another station, behind the tester's
-//! packet socket: the cheapest end there is.
+//! The destination's hardware address is nobody's, so the sink's kernel lets each frame fall as one
+//! for another station, behind the tester's packet socket: the cheapest end there is.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -43,7 +44,8 @@ impl Bed {
         let mut net = Namespaces::new();
         for node in ["t", "r", "s"] {
             net.add(node).map_err(|error| refused("make a network namespace".into(), error))?;
-            let quiet = "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
+            let quiet =
+                "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
             // A kernel without IPv6 has nothing to switch off.
             let _ = net.exec(node, quiet);
         }
@@ -51,12 +53,21 @@ impl Bed {
         net.wire(("r", &last), ("s", "in")).map_err(veth)?;
         // Further ports of a user's file have interfaces that lead nowhere.
         for (number, port) in config.ports.iter().enumerate().skip(2) {
-            net.ip("r", &format!("link add {} type veth peer name evk-peer{number}", port.interface))?;
+            net.ip(
+                "r",
+                &format!("link add {} type veth peer name evk-peer{number}", port.interface),
+            )?;
         }
         net.ip("r", &format!("address add 198.18.0.1/24 dev {first}"))?;
         net.ip("r", &format!("address add 198.19.0.1/24 dev {last}"))?;
-        net.ip("r", &format!("neighbour add 198.19.0.2 lladdr 02:00:00:00:00:99 nud permanent dev {last}"))?;
-        net.ip("r", &format!("neighbour add 198.18.0.2 lladdr 02:00:00:00:00:98 nud permanent dev {first}"))?;
+        net.ip(
+            "r",
+            &format!("neighbour add 198.19.0.2 lladdr 02:00:00:00:00:99 nud permanent dev {last}"),
+        )?;
+        net.ip(
+            "r",
+            &format!("neighbour add 198.18.0.2 lladdr 02:00:00:00:00:98 nud permanent dev {first}"),
+        )?;
         // What the router does not forward nobody does.
         net.exec("r", "sysctl -qw net.ipv4.ip_forward=0")?;
         let mac = net.exec("r", &format!("cat /sys/class/net/{first}/address"))?;
@@ -64,7 +75,8 @@ impl Bed {
             .ok_or_else(|| LabError::Check(format!("{first} has no Ethernet address: {mac}")))?;
 
         let folder = std::env::temp_dir().join(net.name_of("qualify"));
-        fs::create_dir_all(&folder).map_err(|source| LabError::Write { path: folder.clone(), source })?;
+        fs::create_dir_all(&folder)
+            .map_err(|source| LabError::Write { path: folder.clone(), source })?;
         let router = Router { name: "router".to_owned(), config: config.clone() };
         let started = RouterProcess::start(&router, &net.name_of("r"), &folder, &options.binary);
         let router = match started {

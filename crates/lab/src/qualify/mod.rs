@@ -1,12 +1,16 @@
-//! Qualification of a router or a box: throughput without loss (NDR), with little loss (PDR), and latency below that.
+//! Qualification of a router or a box: throughput without loss (NDR), with little loss (PDR), and
+//! latency below that.
 //!
-//! After RFC 2544, and the vocabulary of FD.io's CSIT: the **non-drop rate** is the highest at which at most [`NDR_LOSS`] of the frames get
-//! lost, the **partial drop rate** that for [`PDR_LOSS`]; latency is measured at 10, 50 and 90 % of the partial drop rate. One direction, UDP
-//! over IPv4, 64 flows. A frame counts as lost if it does not arrive within what an unloaded device takes and one percent of the trial's time
-//! after the last one was sent: what fills a queue was not forwarded.
+//! After RFC 2544, and the vocabulary of FD.io's CSIT: the **non-drop rate** is the highest at
+//! which at most [`NDR_LOSS`] of the frames get lost, the **partial drop rate** that for
+//! [`PDR_LOSS`]; latency is measured at 10, 50 and 90 % of the partial drop rate. One direction,
+//! UDP over IPv4, 64 flows. A frame counts as lost if it does not arrive within what an unloaded
+//! device takes and one percent of the trial's time after the last one was sent: what fills a queue
+//! was not forwarded.
 //!
-//! What is measured stands either in namespaces of its own ([`Subject::Bed`]) or is a box with cables ([`Subject::Box`]). The tester is one
-//! thread: it is told when it, and not the device, was the limit.
+//! What is measured stands either in namespaces of its own ([`Subject::Bed`]) or is a box with
+//! cables ([`Subject::Box`]). The tester is one thread: it is told when it, and not the device, was
+//! the limit.
 
 mod bed;
 mod noise;
@@ -56,7 +60,8 @@ const REPEATS: u32 = 1;
 /// What is measured.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// A router with this configuration, between veth pairs. Packets enter at its first port and leave at its second.
+    /// A router with this configuration, between veth pairs. Packets enter at its first port and
+    /// leave at its second.
     Bed(Box<RouterConfig>),
     /// A box whose ports are cabled to two interfaces of this machine.
     Box {
@@ -66,7 +71,8 @@ pub enum Subject {
         rx: String,
         /// Hardware address of the box's port that `tx` is cabled to.
         mac: [u8; 6],
-        /// Addresses of the packets. The box must have a route, and a neighbour, for the destination.
+        /// Addresses of the packets. The box must have a route, and a neighbour, for the
+        /// destination.
         source: Ipv4Addr,
         /// See `source`.
         destination: Ipv4Addr,
@@ -97,9 +103,10 @@ pub fn run(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
 fn port_error(error: PortError) -> LabError {
     match error {
         PortError::NoInterface(_) => LabError::BadInput(error.to_string()),
-        other => {
-            LabError::System { what: "open the tester's ports".into(), source: std::io::Error::other(other) }
-        }
+        other => LabError::System {
+            what: "open the tester's ports".into(),
+            source: std::io::Error::other(other),
+        },
     }
 }
 
@@ -109,7 +116,9 @@ fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
     let mut bed = match subject {
         Subject::Bed(given) => {
             if given.ports.len() < 2 {
-                return Err(LabError::BadInput("the router has one port: two are measured between".into()));
+                return Err(LabError::BadInput(
+                    "the router has one port: two are measured between".into(),
+                ));
             }
             let mut own = (**given).clone();
             if cpus > 1 {
@@ -123,7 +132,8 @@ fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
     };
     let (tx, rx, addresses) = match (subject, &bed) {
         (Subject::Box { tx, rx, mac, source, destination }, _) => {
-            let place = |interface: &String| PortPlace { namespace: None, interface: interface.clone() };
+            let place =
+                |interface: &String| PortPlace { namespace: None, interface: interface.clone() };
             let addresses = Addresses { device: *mac, source: *source, destination: *destination };
             (place(tx), place(rx), addresses)
         }
@@ -169,7 +179,9 @@ fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
             "the router's receive rings had no room for {lost} frames, in all trials together"
         ));
     }
-    let ring = config.as_ref().map(|config| outcome::rings(config, AfPacketOptions::default().ring_frames));
+    let ring = config
+        .as_ref()
+        .map(|config| outcome::rings(config, AfPacketOptions::default().ring_frames));
     Ok(Qualification {
         device,
         tester: tester.io(),
@@ -203,7 +215,8 @@ impl Session<'_> {
         let precision = self.options.precision;
         let mut found = [PDR_LOSS, NDR_LOSS].map(|_| Found { rate: 0.0, above: None });
         for (found, tolerated) in found.iter_mut().zip([PDR_LOSS, NDR_LOSS]) {
-            *found = search(&mut points, tolerated, precision, |rate| self.believed(rate, tolerated));
+            *found =
+                search(&mut points, tolerated, precision, |rate| self.believed(rate, tolerated));
             speeds.push(calibrate());
         }
         // The second search may have reached a rate that the first gave up.
@@ -233,13 +246,16 @@ impl Session<'_> {
 
     fn trial(&mut self, rate: f64) -> Trial {
         let trial = self.tester.trial(self.frame, rate, self.options.trial, self.allowance);
-        if trial.waited.as_secs_f64() > DISTURBED * trial.time.as_secs_f64() || trial.tester_lost > 0 {
+        if trial.waited.as_secs_f64() > DISTURBED * trial.time.as_secs_f64()
+            || trial.tester_lost > 0
+        {
             self.disturbed += 1;
         }
         trial
     }
 
-    /// A trial, run again if it fails by so little that the machine may be at fault. `None`: no time is left.
+    /// A trial, run again if it fails by so little that the machine may be at fault. `None`: no
+    /// time is left.
     fn believed(&mut self, rate: f64, tolerated: f64) -> Option<Point> {
         let mut best: Option<Point> = None;
         for _ in 0..=REPEATS {
@@ -257,10 +273,12 @@ impl Session<'_> {
 
     /// The median delay of some frames sent slowly.
     fn latency_at(&mut self, rate: f64) -> Result<Nanos, LabError> {
-        let slow = self.tester.trial(self.frame, rate, Nanos::from_millis(100), Nanos::from_millis(500));
+        let slow =
+            self.tester.trial(self.frame, rate, Nanos::from_millis(100), Nanos::from_millis(500));
         slow.latency.quantile(0.5).ok_or_else(|| {
             LabError::Check(format!(
-                "of {} frames of {} bytes sent slowly none arrived: is there a route, a neighbour, a cable?",
+                "of {} frames of {} bytes sent slowly none arrived: is there a route, a neighbour, \
+                 a cable?",
                 slow.sent, self.frame
             ))
         })
@@ -275,6 +293,12 @@ fn point(trial: &Trial) -> Point {
 
 impl Latency {
     fn of(load: u8, rate: f64, latency: &Histogram) -> Self {
-        Self { load, rate, p50: latency.quantile(0.5), p99: latency.quantile(0.99), frames: latency.count() }
+        Self {
+            load,
+            rate,
+            p50: latency.quantile(0.5),
+            p99: latency.quantile(0.99),
+            frames: latency.count(),
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// Two calibrations further apart than this are of a machine that changed its speed.
 const STEADY: f64 = 1.25;
 
-/// Nanoseconds per step of a loop that only depends on the processor: about 20 ms of multiply and rotate.
+/// Nanoseconds per step of a loop that only depends on the processor: about 20 ms of multiply and
+/// rotate.
 #[must_use]
 pub fn calibrate() -> f64 {
     const STEPS: u64 = 10_000_000;
@@ -20,14 +21,16 @@ pub fn calibrate() -> f64 {
     begin.elapsed().as_nanos() as f64 / STEPS as f64
 }
 
-/// Whether calibrations of one measurement are near enough to each other that absolute numbers mean something.
+/// Whether calibrations of one measurement are near enough to each other that absolute numbers mean
+/// something.
 #[must_use]
 pub fn is_steady(speeds: &[f64]) -> bool {
     let low = speeds.iter().copied().fold(f64::INFINITY, f64::min);
     speeds.iter().all(|speed| *speed <= low * STEADY)
 }
 
-/// How long a thread has run, and how long it has waited for its CPU because something else ran there.
+/// How long a thread has run, and how long it has waited for its CPU because something else ran
+/// there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTime {
     /// Time on a CPU.
@@ -37,18 +40,23 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Of the thread with this folder under `/proc`; zero if it is gone, or the kernel does not count (`CONFIG_SCHEDSTATS`).
+    /// Of the thread with this folder under `/proc`; zero if it is gone, or the kernel does not
+    /// count (`CONFIG_SCHEDSTATS`).
     #[must_use]
     pub fn of(task: &str) -> Self {
         let text = fs::read_to_string(format!("{task}/schedstat")).unwrap_or_default();
-        let mut numbers = text.split_whitespace().map(|n| Duration::from_nanos(n.parse().unwrap_or(0)));
+        let mut numbers =
+            text.split_whitespace().map(|n| Duration::from_nanos(n.parse().unwrap_or(0)));
         Self { ran: numbers.next().unwrap_or_default(), waited: numbers.next().unwrap_or_default() }
     }
 
     /// From an earlier reading to this one.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
-        Self { ran: self.ran.saturating_sub(earlier.ran), waited: self.waited.saturating_sub(earlier.waited) }
+        Self {
+            ran: self.ran.saturating_sub(earlier.ran),
+            waited: self.waited.saturating_sub(earlier.waited),
+        }
     }
 }
 

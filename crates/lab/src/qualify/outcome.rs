@@ -25,7 +25,8 @@ pub struct Latency {
     pub load: u8,
     /// Frames per second.
     pub rate: f64,
-    /// Median, from just before the tester sends to the kernel's receive stamp; `None` if nothing arrived.
+    /// Median, from just before the tester sends to the kernel's receive stamp; `None` if nothing
+    /// arrived.
     pub p50: Option<Nanos>,
     /// The 99th percentile.
     pub p99: Option<Nanos>,
@@ -46,7 +47,8 @@ pub struct FrameResult {
     pub latencies: Vec<Latency>,
     /// Every trial of the searches; the first was as fast as the tester could.
     pub points: Vec<Point>,
-    /// How long after the last frame of a trial was sent one could still arrive; later ones count as lost.
+    /// How long after the last frame of a trial was sent one could still arrive; later ones count
+    /// as lost.
     pub allowance: Nanos,
     /// Nanoseconds per step of the calibration loop before, between and after.
     pub speeds: Vec<f64>,
@@ -119,24 +121,33 @@ impl Qualification {
             let frame = result.frame;
             if !is_steady(&result.speeds) {
                 warnings.push(format!(
-                    "{frame} bytes: the machine changed its speed meanwhile (calibration loop {} ns): measure again",
-                    result.speeds.iter().map(|speed| format!("{speed:.2}")).collect::<Vec<_>>().join(", ")
+                    "{frame} bytes: the machine changed its speed meanwhile (calibration loop {} \
+                     ns): measure again",
+                    result
+                        .speeds
+                        .iter()
+                        .map(|speed| format!("{speed:.2}"))
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 ));
             }
             if result.disturbed > 0 {
                 warnings.push(format!(
-                    "{frame} bytes: in {} trials something else ran on the tester's CPU, or it had no room for frames",
+                    "{frame} bytes: in {} trials something else ran on the tester's CPU, or it had \
+                     no room for frames",
                     result.disturbed
                 ));
             }
             if result.out_of_time {
                 warnings.push(format!(
-                    "{frame} bytes: time ran out before the rates were known as exactly as was asked"
+                    "{frame} bytes: time ran out before the rates were known as exactly as was \
+                     asked"
                 ));
             }
             if result.pdr.above.is_none() {
                 warnings.push(format!(
-                    "{frame} bytes: the tester was the limit (≥): at {} kpps, as fast as it sends, the device lost too little to tell",
+                    "{frame} bytes: the tester was the limit (≥): at {} kpps, as fast as it sends, \
+                     the device lost too little to tell",
                     kpps(result.pdr.rate)
                 ));
             }
@@ -153,7 +164,8 @@ impl Qualification {
         }
         let _ = writeln!(
             text,
-            "NDR: loss ≤ {NDR_LOSS:e}, PDR: loss ≤ {:.1} %; trials of {:.2} s, rates to {:.1} %; latency in us at parts of PDR\n",
+            "NDR: loss ≤ {NDR_LOSS:e}, PDR: loss ≤ {:.1} %; trials of {:.2} s, rates to {:.1} %; \
+             latency in us at parts of PDR\n",
             PDR_LOSS * 100.0,
             self.trial.as_secs_f64(),
             self.precision * 100.0
@@ -178,7 +190,10 @@ impl Qualification {
                 format!("{:.1}", result.bits(result.ndr.rate) / 1e6),
             ];
             row.extend(
-                result.latencies.iter().flat_map(|latency| [micros(latency.p50), micros(latency.p99)]),
+                result
+                    .latencies
+                    .iter()
+                    .flat_map(|latency| [micros(latency.p50), micros(latency.p99)]),
             );
             table.row(row);
         }
@@ -210,7 +225,8 @@ impl Qualification {
             .map(|result| {
                 let latency = |l: &Latency| {
                     let nanos = |time: Option<Nanos>| time.map(|time| time.0);
-                    json!({ "load_percent": l.load, "rate": l.rate, "p50": nanos(l.p50), "p99": nanos(l.p99), "frames": l.frames })
+                    json!({ "load_percent": l.load, "rate": l.rate, "p50": nanos(l.p50),
+                        "p99": nanos(l.p99), "frames": l.frames })
                 };
                 let trial = |point: &Point| json!({ "offered": point.offered, "loss": point.loss });
                 json!({
@@ -249,7 +265,8 @@ impl Qualification {
             Curve { name: name(result), points }
         };
         let delivered = self.frames.iter().map(|result| {
-            let points = result.points.iter().map(|point| (point.offered / 1e3, point.delivered() / 1e3));
+            let points =
+                result.points.iter().map(|point| (point.offered / 1e3, point.delivered() / 1e3));
             curve(result, points.collect())
         });
         let latency = |of: fn(&Latency) -> Option<Nanos>| {
@@ -262,8 +279,18 @@ impl Qualification {
             curves.collect::<Vec<_>>()
         };
         let plots = [
-            Plot { title: "Delivered", unit: "kpps", axis: "offered, kpps", curves: delivered.collect() },
-            Plot { title: "Latency, median", unit: "us", axis: "percent of PDR", curves: latency(|l| l.p50) },
+            Plot {
+                title: "Delivered",
+                unit: "kpps",
+                axis: "offered, kpps",
+                curves: delivered.collect(),
+            },
+            Plot {
+                title: "Latency, median",
+                unit: "us",
+                axis: "percent of PDR",
+                curves: latency(|l| l.p50),
+            },
             Plot {
                 title: "Latency, 99th percentile",
                 unit: "us",
@@ -311,9 +338,13 @@ mod tests {
     #[test]
     fn the_text_says_rates_latency_and_what_was_wrong() {
         let text = qualification().text();
-        assert!(text.contains("2.35") && text.contains("≥ 2.36") && text.contains("10.0"), "{text}");
+        assert!(
+            text.contains("2.35") && text.contains("≥ 2.36") && text.contains("10.0"),
+            "{text}"
+        );
         assert!(text.contains("5.0") && text.contains("4096 frames"), "{text}");
-        for warning in ["changed its speed", "in 2 trials", "time ran out", "tester was the limit"] {
+        for warning in ["changed its speed", "in 2 trials", "time ran out", "tester was the limit"]
+        {
             assert!(text.contains(warning), "{warning}: {text}");
         }
     }

@@ -1,7 +1,8 @@
 //! The search for the highest rate at which a device loses no more than a given part of the frames.
 //!
-//! Bisection over trials, as RFC 2544 section 26.1 and its descendants have it, begun where the device delivers when it is overloaded. What
-//! disturbs a measurement makes frames get lost and never brings them back; so a rate counts as reached if it was reached once.
+//! Bisection over trials, as RFC 2544 section 26.1 and its descendants have it, begun where the
+//! device delivers when it is overloaded. What disturbs a measurement makes frames get lost and
+//! never brings them back; so a rate counts as reached if it was reached once.
 
 /// A trial as the search sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,13 +26,15 @@ impl Point {
 pub struct Found {
     /// The highest rate that was reached; 0: none was.
     pub rate: f64,
-    /// The lowest rate above it that was not; `None`: the tester could not send faster, the device may do more.
+    /// The lowest rate above it that was not; `None`: the tester could not send faster, the device
+    /// may do more.
     pub above: Option<f64>,
 }
 
 /// Trials at most, for one search.
 const TRIALS: usize = 16;
-/// Where nothing was reached at any rate, nothing is looked for below this part of what the tester can send.
+/// Where nothing was reached at any rate, nothing is looked for below this part of what the tester
+/// can send.
 const LOWEST: f64 = 1e-4;
 
 /// What is known for a tolerated loss.
@@ -44,8 +47,9 @@ pub fn known(points: &[Point], tolerated: f64) -> Found {
     Found { rate, above }
 }
 
-/// Searches until the rate is known as exactly as `precision` (0.01: one percent) says, `trial` (given a rate) returns `None`, or too many
-/// trials were run. `points` holds trials already run, the first of them as fast as the tester can; those run now are added.
+/// Searches until the rate is known as exactly as `precision` (0.01: one percent) says, `trial`
+/// (given a rate) returns `None`, or too many trials were run. `points` holds trials already run,
+/// the first of them as fast as the tester can; those run now are added.
 pub fn search(
     points: &mut Vec<Point>,
     tolerated: f64,
@@ -91,13 +95,18 @@ mod tests {
 
     #[test]
     fn the_capacity_is_found_as_exactly_as_was_asked() {
-        for (capacity, precision) in [(2_350.0, 0.01), (812_743.0, 0.005), (17.0, 0.02), (999_000.0, 0.01)] {
+        for (capacity, precision) in
+            [(2_350.0, 0.01), (812_743.0, 0.005), (17.0, 0.02), (999_000.0, 0.01)]
+        {
             let device = device(capacity, 1e6);
             let mut points = vec![device(f64::INFINITY)];
             let found = search(&mut points, 1e-5, precision, |rate| Some(device(rate)));
             assert!(found.rate <= capacity * 1.000_011, "{capacity}: {found:?}");
             assert!(found.rate >= capacity / (1.0 + precision) * 0.999, "{capacity}: {found:?}");
-            assert!(found.above.is_some_and(|above| above <= found.rate * (1.0 + precision)), "{found:?}");
+            assert!(
+                found.above.is_some_and(|above| above <= found.rate * (1.0 + precision)),
+                "{found:?}"
+            );
             assert!(points.len() <= 1 + TRIALS, "{} trials", points.len());
         }
     }
@@ -128,7 +137,8 @@ mod tests {
     fn a_tester_that_is_too_slow_and_a_device_that_is_dead_are_told() {
         let fast = device(2e6, 1e6);
         let mut points = vec![fast(f64::INFINITY)];
-        let found = search(&mut points, 1e-5, 0.01, |_| unreachable!("there is nothing to look for"));
+        let found =
+            search(&mut points, 1e-5, 0.01, |_| unreachable!("there is nothing to look for"));
         assert_eq!(found, Found { rate: 1e6, above: None });
         let mut points = vec![Point { offered: 1e6, loss: 1.0 }];
         let found = search(&mut points, 1e-5, 0.01, |offered| Some(Point { offered, loss: 1.0 }));
@@ -140,6 +150,9 @@ mod tests {
     fn a_search_that_runs_out_of_time_says_what_it_knows() {
         let device = device(100_000.0, 1e6);
         let mut points = vec![device(f64::INFINITY), device(50_000.0)];
-        assert_eq!(search(&mut points, 1e-5, 0.01, |_| None), Found { rate: 50_000.0, above: Some(1e6) });
+        assert_eq!(
+            search(&mut points, 1e-5, 0.01, |_| None),
+            Found { rate: 50_000.0, above: Some(1e6) }
+        );
     }
 }

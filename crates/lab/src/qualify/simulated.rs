@@ -1,4 +1,5 @@
-//! Tests of the whole measurement in virtual time, on a device whose rate, queue, delay and faults are known.
+//! Tests of the whole measurement in virtual time, on a device whose rate, queue, delay and faults
+//! are known.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -14,7 +15,8 @@ use super::*;
 const LOOK: Nanos = Nanos(5_000);
 const TRIAL: Nanos = Nanos::from_millis(200);
 
-/// A device that takes `time` for each frame, keeps `queue` of them, adds `delay`, and lets every `faulty`-th fall (0: none).
+/// A device that takes `time` for each frame, keeps `queue` of them, adds `delay`, and lets every
+/// `faulty`-th fall (0: none).
 #[derive(Clone, Copy)]
 struct Kind {
     time: Nanos,
@@ -59,7 +61,13 @@ impl Port for End {
     fn name(&self) -> &str {
         "simulated"
     }
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         let mut device = self.device();
         let mut count = 0;
         while count < max && device.held.front().is_some_and(|(at, _)| *at <= now) {
@@ -96,7 +104,8 @@ impl Port for End {
 }
 
 fn measured(kind: Kind) -> FrameResult {
-    let device = Device { kind, now: Nanos::SECOND, free: Nanos::ZERO, taken: 0, held: VecDeque::new() };
+    let device =
+        Device { kind, now: Nanos::SECOND, free: Nanos::ZERO, taken: 0, held: VecDeque::new() };
     let device = Arc::new(Mutex::new(device));
     let looked_at = Arc::clone(&device);
     let clock = move || {
@@ -105,8 +114,11 @@ fn measured(kind: Kind) -> FrameResult {
         device.now
     };
     let ends = [End(Arc::clone(&device)), End(device)].map(Box::new);
-    let addresses =
-        Addresses { device: [4; 6], source: [198, 18, 0, 2].into(), destination: [198, 19, 0, 2].into() };
+    let addresses = Addresses {
+        device: [4; 6],
+        source: [198, 18, 0, 2].into(),
+        destination: [198, 19, 0, 2].into(),
+    };
     let [tx, rx] = ends;
     let mut tester = Tester::between(tx, rx, FramePool::new(1_024), addresses, Box::new(clock));
     let options = Options {
@@ -132,13 +144,20 @@ const PACED: Kind = Kind { time: Nanos(50_000), queue: 1_000, delay: Nanos(20_00
 #[test]
 fn the_rate_of_a_paced_device_is_found_and_its_queue_does_not_count() {
     let found = measured(PACED);
-    // 20 000 frames a second; one percent of a trial and an unloaded delay later its queue (50 ms at this rate) is not yet empty.
+    // 20 000 frames a second; one percent of a trial and an unloaded delay later its queue (50 ms
+    // at this rate) is not yet empty.
     let most = 20_000.0 * 1.011;
     assert!((20_000.0 / 1.011..=most).contains(&found.ndr.rate), "{:?}", found.ndr);
-    assert!((found.ndr.rate..=most * 1.005).contains(&found.pdr.rate), "{:?} {:?}", found.ndr, found.pdr);
+    assert!(
+        (found.ndr.rate..=most * 1.005).contains(&found.pdr.rate),
+        "{:?} {:?}",
+        found.ndr,
+        found.pdr
+    );
     assert!(found.ndr.above.is_some_and(|above| above <= found.ndr.rate * 1.01), "{:?}", found.ndr);
     let medians: Vec<Option<Nanos>> = found.latencies.iter().map(|latency| latency.p50).collect();
-    // Below its rate a frame waits for itself, not for others: service, delay and at most one look at the clock, to the histogram's grain.
+    // Below its rate a frame waits for itself, not for others: service, delay and at most one look
+    // at the clock, to the histogram's grain.
     for median in medians {
         let median = median.unwrap().0;
         assert!((69_000..=80_000).contains(&median), "{median} ns");

@@ -1,4 +1,5 @@
-//! One thread that sends frames at a rate and receives those that come through, each with a stamp in its payload.
+//! One thread that sends frames at a rate and receives those that come through, each with a stamp
+//! in its payload.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,12 +19,13 @@ const BURST: u64 = 32;
 const TAKEN: usize = 256;
 /// Flows, told apart by their source port.
 const FLOWS: u16 = 64;
-/// When the tester comes late (it had to wait for its CPU), it sends at once what belongs to this time and leaves out the rest: a burst
-/// would be another measurement.
+/// When the tester comes late (it had to wait for its CPU), it sends at once what belongs to this
+/// time and leaves out the rest: a burst would be another measurement.
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 /// How long the receive ring is still read after the last instant that counts.
 const READ_ON: Nanos = Nanos::from_millis(5);
-/// After a trial it is quiet when nothing came for so long; and it is waited for that at most so long.
+/// After a trial it is quiet when nothing came for so long; and it is waited for that at most so
+/// long.
 const QUIET: Nanos = Nanos::from_millis(30);
 const PATIENCE: Nanos = Nanos::from_millis(2_000);
 /// Room that the receive ring has, frames.
@@ -33,7 +35,8 @@ const HEADERS: usize = 14 + 20 + 8;
 /// Marks our packets.
 const MAGIC: u16 = 0x454b;
 
-/// What stands in the payload: 16 bytes, because a frame of 64 has room for 18 (the stamps of scenarios take 24).
+/// What stands in the payload: 16 bytes, because a frame of 64 has room for 18 (the stamps of
+/// scenarios take 24).
 ///
 /// ```text
 ///  0        2         4          8                16
@@ -150,27 +153,37 @@ impl PortPlace {
         work: impl FnOnce() -> Result<Box<dyn Port>, PortError> + Send,
     ) -> Result<Box<dyn Port>, PortError> {
         match &self.namespace {
-            Some(name) => sys::in_netns(name, work)
-                .map_err(|source| PortError::Io { what: format!("entering namespace {name}"), source })?,
+            Some(name) => sys::in_netns(name, work).map_err(|source| PortError::Io {
+                what: format!("entering namespace {name}"),
+                source,
+            })?,
             None => work(),
         }
     }
 }
 
 impl Tester {
-    /// Opens both ports. With `xdp` the sending one is an AF_XDP port if the driver takes it: it sends faster.
+    /// Opens both ports. With `xdp` the sending one is an AF_XDP port if the driver takes it: it
+    /// sends faster.
     ///
     /// # Errors
     /// No such interface, or no right to open it.
-    pub fn open(tx: &PortPlace, rx: &PortPlace, addresses: Addresses, xdp: bool) -> Result<Self, PortError> {
+    pub fn open(
+        tx: &PortPlace,
+        rx: &PortPlace,
+        addresses: Addresses,
+        xdp: bool,
+    ) -> Result<Self, PortError> {
         let mut pool = FramePool::new(8_192);
         pool.prefault();
         let packet = |place: &PortPlace, options| {
             place.open(|| {
-                AfPacketPort::open(&place.interface, options).map(|port| Box::new(port) as Box<dyn Port>)
+                AfPacketPort::open(&place.interface, options)
+                    .map(|port| Box::new(port) as Box<dyn Port>)
             })
         };
-        let sending = AfPacketOptions { qdisc_bypass: true, ring_frames: 64, ..AfPacketOptions::default() };
+        let sending =
+            AfPacketOptions { qdisc_bypass: true, ring_frames: 64, ..AfPacketOptions::default() };
         let by_xdp = if xdp {
             let shared = &mut pool;
             tx.open(move || {
@@ -188,7 +201,8 @@ impl Tester {
         Ok(Self::between(tx, rx, pool, addresses, Box::new(sys::monotonic_now)))
     }
 
-    /// A tester on two ports, whose frames lie in `pool` and whose stamps are in the time of `clock`.
+    /// A tester on two ports, whose frames lie in `pool` and whose stamps are in the time of
+    /// `clock`.
     pub(super) fn between(
         tx: Box<dyn Port>,
         rx: Box<dyn Port>,
@@ -199,8 +213,8 @@ impl Tester {
         Self { clock, pool, tx, rx, addresses, trials: 0, received: Vec::with_capacity(TAKEN) }
     }
 
-    /// Sends frames of `size` bytes for `time` at `rate` per second (infinite: as fast as it can), and counts those that arrived within
-    /// `allowance` after the last was sent.
+    /// Sends frames of `size` bytes for `time` at `rate` per second (infinite: as fast as it can),
+    /// and counts those that arrived within `allowance` after the last was sent.
     pub fn trial(&mut self, size: u16, rate: f64, time: Nanos, allowance: Nanos) -> Trial {
         self.trials = self.trials.wrapping_add(1);
         let templates: Vec<Vec<u8>> =
@@ -230,7 +244,9 @@ impl Tester {
             let wanted = behind.min(BURST) as usize;
             while burst.len() < wanted {
                 let seq = trial.sent + burst.len() as u64;
-                let Some(frame) = self.pool.alloc_from(&templates[(seq % u64::from(FLOWS)) as usize]) else {
+                let Some(frame) =
+                    self.pool.alloc_from(&templates[(seq % u64::from(FLOWS)) as usize])
+                else {
                     break;
                 };
                 burst.push_back(frame);
@@ -319,8 +335,11 @@ mod tests {
 
     #[test]
     fn the_shortest_frame_holds_a_stamp_and_noise_is_none() {
-        let to =
-            Addresses { device: [2; 6], source: [198, 18, 0, 2].into(), destination: [198, 19, 0, 2].into() };
+        let to = Addresses {
+            device: [2; 6],
+            source: [198, 18, 0, 2].into(),
+            destination: [198, 19, 0, 2].into(),
+        };
         let mut frame = template([4; 6], &to, 3, 64);
         assert_eq!(frame.len(), 60);
         let stamp = Stamp { trial: 7, seq: u32::MAX, at: Nanos(1 << 60) };

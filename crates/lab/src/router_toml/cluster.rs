@@ -7,7 +7,8 @@ mod tests {
     fn survives(text: &str) {
         let config = RouterConfig::parse(text, "router.toml").unwrap_or_else(|e| panic!("{e}"));
         let written = super::super::text(&config);
-        let read = RouterConfig::parse(&written, "router.toml").unwrap_or_else(|e| panic!("{e}\n{written}"));
+        let read = RouterConfig::parse(&written, "router.toml")
+            .unwrap_or_else(|e| panic!("{e}\n{written}"));
         // The node's own text of a section leaves most of it out.
         assert!(read.cluster == config.cluster && read.balancer == config.balancer, "{written}");
         assert_eq!(read, config, "{written}");

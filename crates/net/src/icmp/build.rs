@@ -12,17 +12,20 @@ const TRAFFIC_CLASS: u8 = 0xc0;
 const HOP_LIMIT: u8 = 64;
 const ICMP_HEADER: usize = 8;
 
-/// Whether this packet may be answered with an error: the rules of RFC 1812, 4.3.2.7 (IPv4) and RFC 4443, 2.4 e (IPv6).
+/// Whether this packet may be answered with an error: the rules of RFC 1812, 4.3.2.7 (IPv4) and RFC
+/// 4443, 2.4 e (IPv6).
 ///
-/// The destination being the broadcast address of a connected network is not seen here: only the forwarding table knows.
-/// IPv6 differs from IPv4 in two points: fragments other than the first are answered unless they may be part of an ICMP error, and
-/// [`IcmpError::TooBig`] is sent even for packets to groups, since path MTU discovery of multicast needs it.
+/// The destination being the broadcast address of a connected network is not seen here: only the
+/// forwarding table knows. IPv6 differs from IPv4 in two points: fragments other than the first are
+/// answered unless they may be part of an ICMP error, and [`IcmpError::TooBig`] is sent even for
+/// packets to groups, since path MTU discovery of multicast needs it.
 ///
 /// # Errors
 /// [`NoAnswer`] says which rule forbids it.
 pub fn may_answer(frame: &[u8], headers: &Headers, error: IcmpError) -> Result<(), NoAnswer> {
     let to_group = headers.link_group || frame::is_group(headers.flow.destination);
-    let group_allowed = headers.version == IpVersion::V6 && matches!(error, IcmpError::TooBig { .. });
+    let group_allowed =
+        headers.version == IpVersion::V6 && matches!(error, IcmpError::TooBig { .. });
     if to_group && !group_allowed {
         return Err(NoAnswer::ToGroup);
     }
@@ -58,15 +61,18 @@ const fn is_query(protocol: u8, kind: u8) -> bool {
     }
 }
 
-/// Writes the frame that tells the sender of the packet in `frame` about `error`, and gives its length.
+/// Writes the frame that tells the sender of the packet in `frame` about `error`, and gives its
+/// length.
 ///
-/// It goes back the way the packet came: Ethernet addresses swapped, tags kept; callers that route answers themselves write
-/// other addresses over it. `source` is the answer's source address, by custom that of the port the packet came in by. As much of the
-/// packet is quoted as fits into 576 bytes (IPv4) or 1280 bytes (IPv6); it is quoted as it is in `frame`, so call this before rewriting it.
-/// O(length of the answer); no allocation.
+/// It goes back the way the packet came: Ethernet addresses swapped, tags kept; callers that route
+/// answers themselves write other addresses over it. `source` is the answer's source address, by
+/// custom that of the port the packet came in by. As much of the packet is quoted as fits into 576
+/// bytes (IPv4) or 1280 bytes (IPv6); it is quoted as it is in `frame`, so call this before
+/// rewriting it. O(length of the answer); no allocation.
 ///
 /// # Errors
-/// [`NoAnswer`]: a rule forbids it (see [`may_answer`]), or the arguments do not fit together. `out` may have been written to.
+/// [`NoAnswer`]: a rule forbids it (see [`may_answer`]), or the arguments do not fit together.
+/// `out` may have been written to.
 pub fn answer(
     frame: &[u8],
     headers: &Headers,
@@ -152,8 +158,12 @@ fn build_v6(out: &mut [u8], error: IcmpError, from: Ipv6Addr, to: Ipv6Addr, quot
     ip[7] = HOP_LIMIT;
     ip[8..24].copy_from_slice(&from.octets());
     ip[24..40].copy_from_slice(&to.octets());
-    let pseudo =
-        checksum::pseudo_header(IpAddr::V6(from), IpAddr::V6(to), protocol::ICMPV6, payload_len.into());
+    let pseudo = checksum::pseudo_header(
+        IpAddr::V6(from),
+        IpAddr::V6(to),
+        protocol::ICMPV6,
+        payload_len.into(),
+    );
     fill_icmp(icmp, kind, code, rest, quote, pseudo);
 }
 

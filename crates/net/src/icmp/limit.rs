@@ -6,8 +6,8 @@ use evenkeel_core::Nanos;
 
 /// Lets `burst` events pass at once and `rate` per second in the long run.
 ///
-/// Kept as one instant, the time at which the bucket will be full again (the generic cell rate algorithm, ITU-T I.371): no
-/// rounding accumulates. Constant time, no allocation.
+/// Kept as one instant, the time at which the bucket will be full again (the generic cell rate
+/// algorithm, ITU-T I.371): no rounding accumulates. Constant time, no allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
     /// What one event costs, in time.

@@ -1,7 +1,9 @@
-//! What a router answers when it cannot forward a packet: ICMP errors for IPv4 (RFC 792, RFC 1812, 4.3) and IPv6 (RFC 4443).
+//! What a router answers when it cannot forward a packet: ICMP errors for IPv4 (RFC 792, RFC
+//! 1812, 4.3) and IPv6 (RFC 4443).
 //!
-//! [`answer`] writes a whole frame into the caller's buffer, or says why there must be no answer. Callers limit the rate
-//! with a [`RateLimiter`] per port *after* [`may_answer`] and before building.
+//! [`answer`] writes a whole frame into the caller's buffer, or says why there must be no answer.
+//! Callers limit the rate with a [`RateLimiter`] per port *after* [`may_answer`] and before
+//! building.
 //!
 //! Not implemented: redirects, parameter problems, multi-part extensions (RFC 4884).
 
@@ -27,7 +29,8 @@ pub const MAX_V6_ANSWER: usize = 1280;
 pub enum IcmpError {
     /// The time to live or hop limit ran out here. Type 11 code 0, type 3 code 0.
     TimeExceeded,
-    /// The packet exceeds the next link's MTU and may not be fragmented. Type 3 code 4 (with the MTU, RFC 1191), type 2.
+    /// The packet exceeds the next link's MTU and may not be fragmented. Type 3 code 4 (with the
+    /// MTU, RFC 1191), type 2.
     TooBig {
         /// Largest IP packet that the next link carries, bytes.
         mtu: u32,

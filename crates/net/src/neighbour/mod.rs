@@ -1,8 +1,9 @@
 //! Who has which Ethernet address: next hops, and the packets that wait for their answers.
 //!
-//! The kernel resolves; this table mirrors what it knows and says whom to ask it for. Packets to a next hop that is not
-//! known yet wait in a bounded room, first in first out per neighbour, until the kernel answers, gives up, or
-//! [`WaitConfig::timeout`] passes. `H` is whatever the caller holds of a packet: a frame handle, an index.
+//! The kernel resolves; this table mirrors what it knows and says whom to ask it for. Packets to a
+//! next hop that is not known yet wait in a bounded room, first in first out per neighbour, until
+//! the kernel answers, gives up, or [`WaitConfig::timeout`] passes. `H` is whatever the caller
+//! holds of a packet: a frame handle, an index.
 //!
 //! ```
 //! use evenkeel_core::Nanos;
@@ -57,8 +58,9 @@ pub enum NeighbourState {
 pub struct Known {
     /// Its Ethernet address.
     pub mac: MacAddr,
-    /// Whether the kernel would like to hear that it is used, to confirm it: its state `STALE`. All other states with an
-    /// address (`REACHABLE`, `DELAY`, `PROBE`, `NOARP`, `PERMANENT`) need nothing.
+    /// Whether the kernel would like to hear that it is used, to confirm it: its state `STALE`. All
+    /// other states with an address (`REACHABLE`, `DELAY`, `PROBE`, `NOARP`, `PERMANENT`) need
+    /// nothing.
     pub stale: bool,
 }
 
@@ -78,7 +80,8 @@ pub struct WaitConfig {
 }
 
 impl Default for WaitConfig {
-    /// 16 packets per neighbour, 256 in all, 1024 unresolved neighbours, 3 s (three requests a second apart), 1 s.
+    /// 16 packets per neighbour, 256 in all, 1024 unresolved neighbours, 3 s (three requests a
+    /// second apart), 1 s.
     fn default() -> Self {
         Self {
             per_neighbour: 16,
@@ -120,10 +123,12 @@ pub enum Resolution<H> {
     Mac(MacAddr, H),
     /// It waits; the neighbour is asked for.
     Wait,
-    /// There is no room to wait, though the neighbour is asked for unless too many are: drop it as [`Reason::NeighbourWaitFull`](evenkeel_core::Reason::NeighbourWaitFull).
+    /// There is no room to wait, though the neighbour is asked for unless too many are: drop it as
+    /// [`Reason::NeighbourWaitFull`](evenkeel_core::Reason::NeighbourWaitFull).
     WaitFull(H),
-    /// The neighbour did not answer lately: drop it as [`Reason::HostUnreachable`](evenkeel_core::Reason::HostUnreachable) and say so to
-    /// its sender.
+    /// The neighbour did not answer lately: drop it as
+    /// [`Reason::HostUnreachable`](evenkeel_core::Reason::HostUnreachable) and say so to its
+    /// sender.
     Unreachable(H),
 }
 
@@ -142,8 +147,8 @@ pub struct NeighbourView {
     pub waiting: u32,
 }
 
-/// What a neighbour is found by: its port, and its address as an IPv6 one (no neighbour on a link has an IPv4-mapped
-/// IPv6 address of its own, so nothing collides).
+/// What a neighbour is found by: its port, and its address as an IPv6 one (no neighbour on a link
+/// has an IPv4-mapped IPv6 address of its own, so nothing collides).
 type Key = (u128, u16);
 
 fn key(port: PortIndex, address: IpAddr) -> Key {
@@ -156,9 +161,9 @@ fn key(port: PortIndex, address: IpAddr) -> Key {
 
 /// Neighbours by port and IP address.
 ///
-/// Contract: times given are monotonic. Every packet given to `resolve` comes back exactly once: in its result, through a
-/// `release` of another call, or through [`drain`](Self::drain). Look-ups and waiting take constant time and do not allocate;
-/// what the kernel tells may.
+/// Contract: times given are monotonic. Every packet given to `resolve` comes back exactly once: in
+/// its result, through a `release` of another call, or through [`drain`](Self::drain). Look-ups and
+/// waiting take constant time and do not allocate; what the kernel tells may.
 pub struct NeighbourTable<H> {
     config: WaitConfig,
     index: HashMap<Key, u32, SeededState>,
@@ -166,7 +171,8 @@ pub struct NeighbourTable<H> {
     room: WaitingRoom<H>,
     /// Slots of neighbours to ask for; each at most once.
     asks: Vec<u32>,
-    /// The slot that was found last: many packets go to the same neighbour. It need not be that of a neighbour any more.
+    /// The slot that was found last: many packets go to the same neighbour. It need not be that of
+    /// a neighbour any more.
     last: u32,
 }
 
@@ -222,7 +228,13 @@ impl<H> NeighbourTable<H> {
     }
 
     /// Finds the Ethernet address for `item`'s next hop, or lets `item` wait for it.
-    pub fn resolve(&mut self, now: Nanos, port: PortIndex, address: IpAddr, item: H) -> Resolution<H> {
+    pub fn resolve(
+        &mut self,
+        now: Nanos,
+        port: PortIndex,
+        address: IpAddr,
+        item: H,
+    ) -> Resolution<H> {
         let key = key(port, address);
         let at = match self.index.get(&key) {
             Some(&at) => at,
@@ -255,8 +267,15 @@ impl<H> NeighbourTable<H> {
         }
     }
 
-    /// The kernel knows this neighbour. Packets that waited for it are released in order of arrival.
-    pub fn learn(&mut self, port: PortIndex, address: IpAddr, known: Known, release: impl FnMut(H)) {
+    /// The kernel knows this neighbour. Packets that waited for it are released in order of
+    /// arrival.
+    pub fn learn(
+        &mut self,
+        port: PortIndex,
+        address: IpAddr,
+        known: Known,
+        release: impl FnMut(H),
+    ) {
         let key = key(port, address);
         let at = match self.index.get(&key) {
             Some(&at) => at,
@@ -268,15 +287,16 @@ impl<H> NeighbourTable<H> {
         };
         self.slots.set(at, Status::Known(known));
         self.release(at, release);
-        // So that the next unresolved neighbours find their memory ready when a packet asks for them.
+        // So that the next unresolved neighbours find their memory ready when a packet asks for
+        // them.
         let more = self.config.unresolved.saturating_sub(self.slots.unresolved());
         self.slots.reserve(more);
         self.index.reserve(more as usize);
         self.asks.reserve((self.slots.len() + more) as usize - self.asks.len());
     }
 
-    /// The kernel asked and nobody answered. Packets that waited are released, to be dropped as unreachable. A neighbour that no packet
-    /// ever needed is not noted.
+    /// The kernel asked and nobody answered. Packets that waited are released, to be dropped as
+    /// unreachable. A neighbour that no packet ever needed is not noted.
     pub fn fail(&mut self, now: Nanos, port: PortIndex, address: IpAddr, release: impl FnMut(H)) {
         let Some(&at) = self.index.get(&key(port, address)) else {
             return;
@@ -292,8 +312,8 @@ impl<H> NeighbourTable<H> {
         self.release(at, release);
     }
 
-    /// The kernel has forgotten this neighbour. If packets wait for it, it is asked for again and they go on waiting, not longer than
-    /// they would have.
+    /// The kernel has forgotten this neighbour. If packets wait for it, it is asked for again and
+    /// they go on waiting, not longer than they would have.
     pub fn remove(&mut self, port: PortIndex, address: IpAddr) {
         let Some(&at) = self.index.get(&key(port, address)) else {
             return;
@@ -305,7 +325,8 @@ impl<H> NeighbourTable<H> {
         }
     }
 
-    /// The port is gone, and all neighbours behind it. Packets that waited are released. O(all neighbours).
+    /// The port is gone, and all neighbours behind it. Packets that waited are released. O(all
+    /// neighbours).
     pub fn remove_port(&mut self, port: PortIndex, mut release: impl FnMut(H)) {
         for at in 0..self.slots.len() {
             let slot = self.slots.get(at);
@@ -316,8 +337,9 @@ impl<H> NeighbourTable<H> {
         }
     }
 
-    /// Does what is due at `now`: neighbours that did not answer in time have failed, and their packets are released, to be dropped
-    /// as unreachable; those that failed a while ago are forgotten. O(what is due).
+    /// Does what is due at `now`: neighbours that did not answer in time have failed, and their
+    /// packets are released, to be dropped as unreachable; those that failed a while ago are
+    /// forgotten. O(what is due).
     pub fn expire(&mut self, now: Nanos, mut release: impl FnMut(PortIndex, IpAddr, H)) {
         while let Some(at) = self.slots.oldest_failed() {
             if !matches!(self.slots.get(at).status, Status::Failed(until) if until <= now) {
@@ -364,8 +386,8 @@ impl<H> NeighbourTable<H> {
         }
     }
 
-    /// Names the stale neighbours that packets used since the last call, so that the kernel can confirm them, and clears all marks.
-    /// O(all neighbours): call it about once a second.
+    /// Names the stale neighbours that packets used since the last call, so that the kernel can
+    /// confirm them, and clears all marks. O(all neighbours): call it about once a second.
     pub fn stale_in_use(&mut self, mut visit: impl FnMut(PortIndex, IpAddr)) {
         for slot in self.slots.iter_mut() {
             let used = core::mem::take(&mut slot.used);
@@ -425,7 +447,8 @@ impl<H> NeighbourTable<H> {
         self.room.len()
     }
 
-    /// Makes sure that one more neighbour may be unresolved, if need be by forgetting the one that failed first.
+    /// Makes sure that one more neighbour may be unresolved, if need be by forgetting the one that
+    /// failed first.
     fn make_unresolved_room(&mut self) -> bool {
         if self.slots.unresolved() < self.config.unresolved {
             return true;

@@ -19,7 +19,8 @@ pub(super) struct Slot {
     pub(super) status: Status,
     /// Whether a packet used it since the last look at the marks.
     pub(super) used: bool,
-    /// Whether its index stands in the list of those to ask for. Survives the slot's reuse: it is about the list.
+    /// Whether its index stands in the list of those to ask for. Survives the slot's reuse: it is
+    /// about the list.
     pub(super) in_asks: bool,
     pub(super) waiting: Line,
     previous: u32,
@@ -56,8 +57,9 @@ struct List {
     tail: u32,
 }
 
-/// All slots. Each of a status with a time is in the list of that status; since that status always lasts equally long,
-/// the list is in the order in which they fall due. Every call but `reserve` takes constant time.
+/// All slots. Each of a status with a time is in the list of that status; since that status always
+/// lasts equally long, the list is in the order in which they fall due. Every call but `reserve`
+/// takes constant time.
 pub(super) struct Slots {
     all: Vec<Slot>,
     free: Vec<u32>,
@@ -69,8 +71,13 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(unresolved: u32) -> Self {
         let empty = List { head: NONE, tail: NONE };
-        let mut slots =
-            Self { all: Vec::new(), free: Vec::new(), incomplete: empty, failed: empty, unresolved: 0 };
+        let mut slots = Self {
+            all: Vec::new(),
+            free: Vec::new(),
+            incomplete: empty,
+            failed: empty,
+            unresolved: 0,
+        };
         slots.reserve(unresolved);
         slots
     }

@@ -19,7 +19,8 @@ impl Line {
     }
 }
 
-/// A fixed number of seats, shared by all lines. Every call takes constant time; only `new` allocates.
+/// A fixed number of seats, shared by all lines. Every call takes constant time; only `new`
+/// allocates.
 pub(super) struct WaitingRoom<H> {
     seats: Vec<Seat<H>>,
     free: u32,
@@ -35,7 +36,11 @@ impl<H> WaitingRoom<H> {
     pub(super) fn new(seats: u32) -> Self {
         let next = |i: u32| if i + 1 < seats { i + 1 } else { NONE };
         let free = if seats > 0 { 0 } else { NONE };
-        Self { seats: (0..seats).map(|i| Seat { item: None, next: next(i) }).collect(), free, taken: 0 }
+        Self {
+            seats: (0..seats).map(|i| Seat { item: None, next: next(i) }).collect(),
+            free,
+            taken: 0,
+        }
     }
 
     /// How many wait, in all lines.
@@ -106,7 +111,8 @@ mod tests {
                 for (line, model) in lines.iter().zip(&model) {
                     prop_assert_eq!(line.len() as usize, model.len());
                 }
-                prop_assert_eq!(room.len() as usize, model.iter().map(VecDeque::len).sum::<usize>());
+                prop_assert_eq!(room.len() as usize,
+                    model.iter().map(VecDeque::len).sum::<usize>());
             }
         }
     }

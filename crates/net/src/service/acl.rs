@@ -1,9 +1,9 @@
 //! An access control list, looked through from its first rule to the one that fits.
 //!
-//! Linear on purpose: this is how short lists are done everywhere, and how long ones become the costly work that a fair
-//! dropper has to know about. Cost: one comparison of addresses, protocol and ports per rule visited, and
-//! [`Acl::visited`] counts them. For choosing classes, where cost must not grow, see
-//! [`ClassMap`](evenkeel_core::class_map::ClassMap).
+//! Linear on purpose: this is how short lists are done everywhere, and how long ones become the
+//! costly work that a fair dropper has to know about. Cost: one comparison of addresses, protocol
+//! and ports per rule visited, and [`Acl::visited`] counts them. For choosing classes, where cost
+//! must not grow, see [`ClassMap`](evenkeel_core::class_map::ClassMap).
 
 use evenkeel_core::class_map::{ClassMapError, Match};
 use evenkeel_core::{FlowKey, Prefix, Reason};
@@ -38,11 +38,12 @@ impl Acl {
     /// Most rules of a list.
     pub const MAX_RULES: usize = 65_536;
 
-    /// A list of `rules`, the first of which has precedence; `default` is for packets that none fits.
+    /// A list of `rules`, the first of which has precedence; `default` is for packets that none
+    /// fits.
     ///
     /// # Errors
-    /// A rule that no packet can fit: a prefix longer than its address, addresses of two families, an empty range of ports; or more
-    /// than [`Acl::MAX_RULES`].
+    /// A rule that no packet can fit: a prefix longer than its address, addresses of two families,
+    /// an empty range of ports; or more than [`Acl::MAX_RULES`].
     pub fn new(rules: Vec<Rule>, default: Action) -> Result<Self, ClassMapError> {
         if rules.len() > Self::MAX_RULES {
             return Err(ClassMapError::TooManyRules { rules: rules.len() });
@@ -85,8 +86,9 @@ impl Acl {
     }
 }
 
-/// A rule that no packet on the wire fits, but that costs as much to look at as one that might: for measuring what long lists
-/// cost. Its source is of 192.0.2.0/24 (documentation, RFC 5737) and its protocol 255 (reserved).
+/// A rule that no packet on the wire fits, but that costs as much to look at as one that might: for
+/// measuring what long lists cost. Its source is of 192.0.2.0/24 (documentation, RFC 5737) and its
+/// protocol 255 (reserved).
 #[must_use]
 pub fn filler(number: u32) -> Rule {
     let source = core::net::Ipv4Addr::new(192, 0, 2, number as u8);

@@ -1,7 +1,8 @@
 //! ESP in tunnel mode with AES-GCM: a whole IP packet becomes the encrypted payload of another.
 //!
-//! Sources: RFC 4303 (ESP), RFC 4106 (AES-GCM in ESP), RFC 4301, 5.1.2 (what the outer header takes from the inner), RFC 6040 (ECN, normal
-//! mode), RFC 6864 (identification), RFC 8221 (AES-GCM with 16-byte ICV must be there).
+//! Sources: RFC 4303 (ESP), RFC 4106 (AES-GCM in ESP), RFC 4301, 5.1.2 (what the outer header takes
+//! from the inner), RFC 6040 (ECN, normal mode), RFC 6864 (identification), RFC 8221 (AES-GCM with
+//! 16-byte ICV must be there).
 //!
 //! ```text
 //!  link header │ outer IP header │ SPI │ sequence │ IV │ inner packet │ 1 2 3 … │ pad length │ next header │ ICV
@@ -9,14 +10,18 @@
 //!                                └── authenticated ─┘
 //! ```
 //!
-//! **Nonces.** A nonce that is used twice with a key breaks AES-GCM. The nonce is the salt of the SA and a 64-bit IV; all IVs of a
-//! router come from one counter ([`Nonces`]), which starts at the wall clock in nanoseconds. So two SAs with the same key (by mistake) do not
-//! share nonces, and neither do two lives of the router, as long as the clock was not set back between them and fewer than 10^9 packets per second were
-//! encrypted. Sequence numbers start at 1 with every SA: a receiver that checks for replays needs a new SA after a restart, as RFC 4303 wants.
+//! **Nonces.** A nonce that is used twice with a key breaks AES-GCM. The nonce is the salt of the
+//! SA and a 64-bit IV; all IVs of a router come from one counter ([`Nonces`]), which starts at the
+//! wall clock in nanoseconds. So two SAs with the same key (by mistake) do not share nonces, and
+//! neither do two lives of the router, as long as the clock was not set back between them and fewer
+//! than 10^9 packets per second were encrypted. Sequence numbers start at 1 with every SA: a
+//! receiver that checks for replays needs a new SA after a restart, as RFC 4303 wants.
 //!
-//! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow confidentiality padding.
+//! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow
+//! confidentiality padding.
 //!
-//! Cost: one pass of AES-CTR and one of GHASH over the packet, with the processor's instructions where it has them. No allocation.
+//! Cost: one pass of AES-CTR and one of GHASH over the packet, with the processor's instructions
+//! where it has them. No allocation.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -56,7 +61,8 @@ pub struct SaConfig {
     pub remote: IpAddr,
     /// Security parameters index, at least 256 (smaller ones are reserved, RFC 4303, 2.1).
     pub spi: u32,
-    /// AES key of 16 or 32 bytes and the salt of 4, as RFC 4106, 8.1 has keying material (and `ip xfrm`).
+    /// AES key of 16 or 32 bytes and the salt of 4, as RFC 4106, 8.1 has keying material (and
+    /// `ip xfrm`).
     pub key: Vec<u8>,
     /// Whether sequence numbers have 64 bits, of which the packet carries the lower 32.
     pub extended_sequence: bool,
@@ -102,11 +108,16 @@ pub enum SaError {
 impl fmt::Display for SaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MixedFamilies => f.write_str("the ends of the tunnel are of different IP versions"),
-            Self::ReservedSpi => f.write_str("the SPI must be 256 to 4294967295: smaller ones are reserved"),
+            Self::MixedFamilies => {
+                f.write_str("the ends of the tunnel are of different IP versions")
+            }
+            Self::ReservedSpi => {
+                f.write_str("the SPI must be 256 to 4294967295: smaller ones are reserved")
+            }
             Self::KeyLength(bytes) => write!(
                 f,
-                "the key has {bytes} bytes: it must be 20 (AES-128) or 36 (AES-256), of which the last 4 are the salt"
+                "the key has {bytes} bytes: it must be 20 (AES-128) or 36 (AES-256), of which the \
+                 last 4 are the salt"
             ),
             Self::Dscp(dscp) => write!(f, "DSCP {dscp}: it must be 0 to 63"),
             Self::Ttl => f.write_str("a time to live of 0 goes nowhere"),
@@ -121,7 +132,8 @@ impl core::error::Error for SaError {}
 pub struct Nonces(u64);
 
 impl Nonces {
-    /// The first IV is `start`: nanoseconds since 1970, so that no earlier life of the router has used it.
+    /// The first IV is `start`: nanoseconds since 1970, so that no earlier life of the router has
+    /// used it.
     #[must_use]
     pub const fn starting_at(start: u64) -> Self {
         Self(start)
@@ -151,10 +163,19 @@ impl Cipher {
     }
 
     /// Encrypts `text` and gives the tag.
-    fn seal(&self, nonce: [u8; 12], associated: &[u8], text: &mut [u8]) -> Result<[u8; ICV], Reason> {
+    fn seal(
+        &self,
+        nonce: [u8; 12],
+        associated: &[u8],
+        text: &mut [u8],
+    ) -> Result<[u8; ICV], Reason> {
         let sealed = match self {
-            Self::Aes128(cipher) => cipher.encrypt_in_place_detached(&nonce.into(), associated, text),
-            Self::Aes256(cipher) => cipher.encrypt_in_place_detached(&nonce.into(), associated, text),
+            Self::Aes128(cipher) => {
+                cipher.encrypt_in_place_detached(&nonce.into(), associated, text)
+            }
+            Self::Aes256(cipher) => {
+                cipher.encrypt_in_place_detached(&nonce.into(), associated, text)
+            }
         };
         // The only error there is: more than 64 GiB at once.
         sealed.map(Into::into).map_err(|_too_long| Reason::TooBig)
@@ -183,7 +204,10 @@ pub struct EspTunnel {
 
 impl fmt::Debug for EspTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EspTunnel").field("config", &self.config).field("sequence", &self.sequence).finish()
+        f.debug_struct("EspTunnel")
+            .field("config", &self.config)
+            .field("sequence", &self.sequence)
+            .finish()
     }
 }
 
@@ -255,7 +279,8 @@ impl EspTunnel {
         Growth { front, back, ip_len: (front + inner + back) as u32 }
     }
 
-    /// The longest inner packet whose outer one has at most `mtu` bytes: the MTU of the tunnel. 0 if none has.
+    /// The longest inner packet whose outer one has at most `mtu` bytes: the MTU of the tunnel. 0
+    /// if none has.
     #[must_use]
     pub const fn inner_mtu(&self, mtu: u32) -> u32 {
         let fixed = (self.outer_header() + ESP_HEADER + IV + ICV) as u32;
@@ -275,11 +300,13 @@ impl EspTunnel {
 
     /// Puts a packet into the tunnel and gives the headers of the outer one.
     ///
-    /// `frame` holds [`Growth::front`] bytes of anything, the frame of `headers` cut to its IP packet, and [`Growth::back`] bytes of anything.
-    /// Its time to live has been decremented and its checksums are whole.
+    /// `frame` holds [`Growth::front`] bytes of anything, the frame of `headers` cut to its IP
+    /// packet, and [`Growth::back`] bytes of anything. Its time to live has been decremented and
+    /// its checksums are whole.
     ///
     /// # Errors
-    /// - [`Reason::EspExhausted`]: the SA has used all of its sequence numbers, or the router all of its IVs: never again with this key;
+    /// - [`Reason::EspExhausted`]: the SA has used all of its sequence numbers, or the router all
+    ///   of its IVs: never again with this key;
     /// - [`Reason::TooBig`]: the outer packet exceeds what an IP header can say;
     /// - [`Reason::Truncated`]: `frame` is not as described.
     pub fn seal(
@@ -365,7 +392,13 @@ impl EspTunnel {
         self.cipher.seal(nonce, associated, text)
     }
 
-    fn write_outer(&mut self, header: &mut [u8], ip_len: u32, traffic_class: u8, dont_fragment: bool) {
+    fn write_outer(
+        &mut self,
+        header: &mut [u8],
+        ip_len: u32,
+        traffic_class: u8,
+        dont_fragment: bool,
+    ) {
         match (self.config.local, self.config.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {
                 self.identification = self.identification.wrapping_add(1);
@@ -405,7 +438,10 @@ mod tests {
 
     fn bytes(hex: &str) -> Vec<u8> {
         let hex: String = hex.split_whitespace().collect();
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect()
     }
 
     fn tunnel(key: &str, extended_sequence: bool) -> EspTunnel {
@@ -422,19 +458,22 @@ mod tests {
         .unwrap()
     }
 
-    /// The first packet of the collection of GCM test vectors for ESP (draft-mcgrew-gcm-test-01, section 3): AES-128, sequence number with
-    /// 64 bits.
+    /// The first packet of the collection of GCM test vectors for ESP (draft-mcgrew-gcm-test-01,
+    /// section 3): AES-128, sequence number with 64 bits.
     #[test]
     fn the_known_answer_for_aes_128_with_extended_sequence_numbers() {
         let mut tunnel = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
         tunnel.sequence = 0x8765_4321_0000_0000;
         let mut text = bytes(
-            "45000048 699a0000 80114db7 c0a80102 c0a80101 0a9bf156 38d30100 00010000 00000000 045f7369
+            "45000048 699a0000 80114db7 c0a80102 c0a80101 0a9bf156 38d30100 00010000 00000000 \
+             045f7369
              70045f75 64700373 69700963 79626572 63697479 02646b00 00210001 01020201",
         );
-        let icv = tunnel.seal_text(bytes("4956ed7e3b244cfe").try_into().unwrap(), &mut text).unwrap();
+        let icv =
+            tunnel.seal_text(bytes("4956ed7e3b244cfe").try_into().unwrap(), &mut text).unwrap();
         let expected = bytes(
-            "fecf537e 729d5b07 dc30df52 8dd22b76 8d1b9873 6696a6fd 348509fa 13ceac34 cfa2436f 14a3f3cf
+            "fecf537e 729d5b07 dc30df52 8dd22b76 8d1b9873 6696a6fd 348509fa 13ceac34 cfa2436f \
+             14a3f3cf
              65925bf1 f4a13c5d 15b21e18 84f5ff62 47aeabb7 86b93bce 61bc17d7 68fd9732",
         );
         assert_eq!(text, expected);
@@ -476,6 +515,9 @@ mod tests {
     #[test]
     fn the_key_is_not_printed() {
         let text = format!("{:?}", tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true));
-        assert!(text.contains("20 bytes") && !text.contains("76, 128") && !text.contains("4c80"), "{text}");
+        assert!(
+            text.contains("20 bytes") && !text.contains("76, 128") && !text.contains("4c80"),
+            "{text}"
+        );
     }
 }

@@ -3,7 +3,8 @@
 //! - [`esp`]: encryption into an ESP tunnel (AES-GCM);
 //! - [`acl`]: a linear list of rules.
 //!
-//! The third service, `spin`, only burns cycles and so needs a clock: it lives with the router's pipeline.
+//! The third service, `spin`, only burns cycles and so needs a clock: it lives with the router's
+//! pipeline.
 
 pub mod acl;
 pub mod esp;

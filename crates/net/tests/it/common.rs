@@ -137,9 +137,9 @@ impl Recipe {
                 let extensions = Ipv6Extensions {
                     hop_by_hop_options: self.extensions[0].map(raw),
                     destination_options: self.extensions[1].map(raw),
-                    fragment: self
-                        .atomic_fragment
-                        .then(|| Ipv6FragmentHeader::new(IpNumber::UDP, IpFragOffset::ZERO, false, 99)),
+                    fragment: self.atomic_fragment.then(|| {
+                        Ipv6FragmentHeader::new(IpNumber::UDP, IpFragOffset::ZERO, false, 99)
+                    }),
                     ..Ipv6Extensions::default()
                 };
                 IpHeaders::Ipv6(header, extensions)
@@ -173,11 +173,13 @@ fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
 fn options() -> impl Strategy<Value = Vec<u8>> {
     let option = prop_oneof![
         Just(vec![1]),
-        (prop::sample::select(vec![7_u8, 68, 130, 131, 137, 148]), 0_usize..6).prop_map(|(kind, data)| {
-            let mut option = vec![kind, data as u8 + 2];
-            option.resize(data + 2, 0xaa);
-            option
-        }),
+        (prop::sample::select(vec![7_u8, 68, 130, 131, 137, 148]), 0_usize..6).prop_map(
+            |(kind, data)| {
+                let mut option = vec![kind, data as u8 + 2];
+                option.resize(data + 2, 0xaa);
+                option
+            }
+        ),
     ];
     prop::collection::vec(option, 0..5).prop_map(|options| {
         let mut bytes = options.concat();

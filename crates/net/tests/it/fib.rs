@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_net::fib::{Decision, Fib, NO_ROUTE_MTU, NextHop, NextHops, Precedence, Route, RouteKind};
+use evenkeel_net::fib::{
+    Decision, Fib, NO_ROUTE_MTU, NextHop, NextHops, Precedence, Route, RouteKind,
+};
 use evenkeel_net::{PortIndex, Prefix};
 use proptest::prelude::*;
 
@@ -19,7 +21,11 @@ fn via(port: u16, gateway: &str, metric: u32) -> Route {
 }
 
 fn forward(port: u16, next_hop: &str) -> Option<Decision> {
-    Some(Decision::Forward { port: PortIndex(port), next_hop: address(next_hop), mtu: NO_ROUTE_MTU })
+    Some(Decision::Forward {
+        port: PortIndex(port),
+        next_hop: address(next_hop),
+        mtu: NO_ROUTE_MTU,
+    })
 }
 
 #[test]
@@ -86,9 +92,10 @@ fn removal_uncovers_the_next_best() {
 
 #[test]
 fn a_port_that_goes_uncovers_the_next_best_too() {
-    let mut fib: Fib = [(Prefix::ALL_V4, via(0, "192.0.2.1", 1)), (Prefix::ALL_V4, via(1, "192.0.2.2", 2))]
-        .into_iter()
-        .collect();
+    let mut fib: Fib =
+        [(Prefix::ALL_V4, via(0, "192.0.2.1", 1)), (Prefix::ALL_V4, via(1, "192.0.2.2", 2))]
+            .into_iter()
+            .collect();
     fib.retain(|_, route| !is_via(route, 0));
     assert_eq!((fib.lookup(address("8.8.8.8"), 0), fib.len()), (forward(1, "192.0.2.2"), 1));
     fib.retain(|_, route| !is_via(route, 1));
@@ -126,7 +133,8 @@ fn flows_are_spread_by_weight_and_stay() {
     let mut fib: Fib = [(Prefix::ALL_V4, route)].into_iter().collect();
     for hash in [0, u64::MAX / 5, u64::MAX] {
         let port = hops.select(hash).port;
-        let expected = Decision::Forward { port, next_hop: address("192.0.2.77"), mtu: NO_ROUTE_MTU };
+        let expected =
+            Decision::Forward { port, next_hop: address("192.0.2.77"), mtu: NO_ROUTE_MTU };
         assert_eq!(fib.lookup(address("192.0.2.77"), hash), Some(expected));
     }
     fib.insert(Prefix::ALL_V4, via(7, "192.0.2.1", 4));
@@ -153,7 +161,9 @@ fn any_address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         any::<u8>().prop_map(move |bits| IpAddr::V4(Ipv4Addr::from_bits(spread(bits)))),
         any::<u8>().prop_map(move |bits| {
-            IpAddr::V6(Ipv6Addr::from_bits(u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f)))
+            IpAddr::V6(Ipv6Addr::from_bits(
+                u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f),
+            ))
         }),
     ]
 }
@@ -166,8 +176,10 @@ fn any_prefix() -> impl Strategy<Value = Prefix> {
 
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        6 => (any_prefix(), 0_u32..3, 0_u16..4, any::<bool>()).prop_map(|(p, m, port, l)| Operation::Insert(p, m, port, l)),
-        4 => (any_prefix(), 0_u32..3, any::<bool>()).prop_map(|(p, m, l)| Operation::Remove(p, m, l)),
+        6 => (any_prefix(), 0_u32..3, 0_u16..4, any::<bool>())
+            .prop_map(|(p, m, port, l)| Operation::Insert(p, m, port, l)),
+        4 => (any_prefix(), 0_u32..3, any::<bool>())
+            .prop_map(|(p, m, l)| Operation::Remove(p, m, l)),
         1 => (0_u16..4).prop_map(Operation::DropPort),
         1 => Just(Operation::Replace),
     ]
@@ -223,7 +235,8 @@ proptest! {
                 prop_assert_eq!(fib.explain(destination), best.map(|(p, r)| (*p, r)));
                 let expected = best.map(|(_, route)| match &route.kind {
                     RouteKind::Unicast(hops) => {
-                        Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination, mtu: NO_ROUTE_MTU }
+                        Decision::Forward { port: hops.as_slice()[0].port, next_hop: destination,
+                            mtu: NO_ROUTE_MTU }
                     }
                     _ => Decision::Local,
                 });

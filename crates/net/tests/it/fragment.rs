@@ -29,7 +29,9 @@ fn reassemble(frames: &[Vec<u8>]) -> Option<Vec<u8>> {
     for (i, frame) in frames.iter().enumerate() {
         let h = headers(frame);
         let ip = Ipv4Packet::new_checked(&frame[usize::from(h.l3)..]).ok()?;
-        if usize::from(ip.frag_offset()) != payload.len() || ip.more_frags() != (i + 1 < frames.len()) {
+        if usize::from(ip.frag_offset()) != payload.len()
+            || ip.more_frags() != (i + 1 < frames.len())
+        {
             return None;
         }
         payload.extend_from_slice(ip.payload());
@@ -38,7 +40,10 @@ fn reassemble(frames: &[Vec<u8>]) -> Option<Vec<u8>> {
 }
 
 fn big() -> Recipe {
-    Recipe { payload: (0..=255).cycle().take(3000).collect(), ..Recipe::udp("10.0.0.2", "10.1.0.2") }
+    Recipe {
+        payload: (0..=255).cycle().take(3000).collect(),
+        ..Recipe::udp("10.0.0.2", "10.1.0.2")
+    }
 }
 
 #[test]
@@ -80,7 +85,8 @@ fn packets_that_fit_lose_only_their_padding() {
 
 #[test]
 fn options_with_the_copy_bit_go_into_every_fragment() {
-    // No-operation, record route (7, not copied), router alert (148, copied), stream identifier (136, copied).
+    // No-operation, record route (7, not copied), router alert (148, copied), stream identifier
+    // (136, copied).
     let options = vec![1, 7, 7, 4, 0, 0, 0, 0, 148, 4, 0, 0, 136, 4, 0xab, 0xcd];
     let (frame, h) = Recipe { options: options.clone(), ..big() }.parsed();
     let frames = fragments(&frame, &h, 1500).unwrap();
@@ -133,7 +139,8 @@ fn the_ping_of_death_is_not_passed_on() {
 proptest! {
     /// Also through a second, narrower link: fragments of fragments.
     #[test]
-    fn any_packet_survives_two_narrow_links(recipe in recipe_v4(), wide in 100_u32..2000, narrow in 68_u32..1000) {
+    fn any_packet_survives_two_narrow_links(recipe in recipe_v4(), wide in 100_u32..2000,
+        narrow in 68_u32..1000) {
         let recipe = Recipe { dont_fragment: false, ..recipe };
         let (frame, h) = recipe.parsed();
         let first = fragments(&frame, &h, wide).unwrap();
@@ -151,7 +158,8 @@ proptest! {
         prop_assert_eq!(reassemble(&second), Some(payload));
         for piece in second {
             let p = headers(&piece);
-            prop_assert_eq!((p.flow.source, p.flow.destination), (h.flow.source, h.flow.destination));
+            prop_assert_eq!((p.flow.source, p.flow.destination),
+                (h.flow.source, h.flow.destination));
             prop_assert_eq!((p.ttl, p.dscp, p.protocol), (h.ttl, h.dscp, h.protocol));
             let ip = Ipv4Packet::new_unchecked(&piece[usize::from(p.l3)..]);
             prop_assert_eq!(ip.ident(), 0x1234);

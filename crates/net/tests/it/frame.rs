@@ -18,7 +18,8 @@ fn v6() -> Recipe {
     Recipe::udp("2001:db8::2", "2001:db8:1::2")
 }
 
-/// Recomputes the checksum of an untagged IPv4 frame's header, so that another mistake in it is seen.
+/// Recomputes the checksum of an untagged IPv4 frame's header, so that another mistake in it is
+/// seen.
 fn repair(frame: &mut [u8]) {
     let end = 14 + usize::from(frame[14] & 0xf) * 4;
     frame[24..26].fill(0);
@@ -78,8 +79,16 @@ fn every_reason_has_a_frame() {
     assert_eq!(frame::parse(&v4_with(0, 0x55)), Err(Reason::BadVersion));
     assert_eq!(frame::parse(&v4_with(0, 0x44)), Err(Reason::BadHeaderLength));
     assert_eq!(frame::parse(&v4_with(3, 19)), Err(Reason::BadTotalLength), "less than the header");
-    assert_eq!(frame::parse(&v4_with(3, 41)), Err(Reason::BadTotalLength), "one more than there is");
-    assert_eq!(frame::parse(&v4_with(3, 20)).map(|p| matches!(p, Parsed::Ip(_))), Ok(true), "header only");
+    assert_eq!(
+        frame::parse(&v4_with(3, 41)),
+        Err(Reason::BadTotalLength),
+        "one more than there is"
+    );
+    assert_eq!(
+        frame::parse(&v4_with(3, 20)).map(|p| matches!(p, Parsed::Ip(_))),
+        Ok(true),
+        "header only"
+    );
     let mut frame = v4().build();
     frame[24] ^= 1;
     assert_eq!(frame::parse(&frame), Err(Reason::BadChecksum));
@@ -134,9 +143,15 @@ fn only_the_first_fragment_has_ports() {
     };
     let ports = |h: Headers| (h.flow.source_port, h.flow.destination_port);
     let whole = with_flags(0x40, 0);
-    assert_eq!((whole.fragment, whole.dont_fragment, ports(whole)), (Fragment::No, true, (5000, 6000)));
+    assert_eq!(
+        (whole.fragment, whole.dont_fragment, ports(whole)),
+        (Fragment::No, true, (5000, 6000))
+    );
     let first = with_flags(0x20, 0);
-    assert_eq!((first.fragment, first.dont_fragment, ports(first)), (Fragment::First, false, (5000, 6000)));
+    assert_eq!(
+        (first.fragment, first.dont_fragment, ports(first)),
+        (Fragment::First, false, (5000, 6000))
+    );
     let middle = with_flags(0x20, 1);
     assert_eq!((middle.fragment, ports(middle)), (Fragment::Later, (0, 0)));
     let last = with_flags(0x1f, 0xff);
@@ -144,7 +159,11 @@ fn only_the_first_fragment_has_ports() {
     assert_eq!(middle.flow, last.flow, "all later fragments are of one flow");
 
     let v6 = |low: u8, more: u8| headers(&v6_with(44, &[17, 0, 0, low | more, 0, 0, 0, 9]));
-    assert_eq!((v6(0, 0).fragment, ports(v6(0, 0))), (Fragment::No, (5000, 6000)), "atomic: RFC 6946");
+    assert_eq!(
+        (v6(0, 0).fragment, ports(v6(0, 0))),
+        (Fragment::No, (5000, 6000)),
+        "atomic: RFC 6946"
+    );
     assert_eq!((v6(0, 1).fragment, ports(v6(0, 1))), (Fragment::First, (5000, 6000)));
     assert_eq!((v6(8, 1).fragment, ports(v6(8, 1))), (Fragment::Later, (0, 0)));
     assert_eq!(v6(8, 0).flow, v6(16, 1).flow);
@@ -200,7 +219,9 @@ fn all_packets_of_a_flow_have_one_identity() {
         assert_eq!(labelled(next, chain), of_label);
     }
     // Except for what must be told as what keeps the network running.
-    assert!(labelled(58, &[]).is_control() && labelled(44, &[58, 0, 0, 8, 0, 0, 0, 9]).is_control());
+    assert!(
+        labelled(58, &[]).is_control() && labelled(44, &[58, 0, 0, 8, 0, 0, 0, 9]).is_control()
+    );
 }
 
 #[test]
@@ -228,8 +249,14 @@ fn chains_are_followed_to_their_bound_and_not_out_of_the_packet() {
         Ok(()),
         "ends with the packet"
     );
-    assert_eq!(frame::parse(&v6_with(60, &[17, 6, 0, 0, 0, 0, 0, 0])), Err(Reason::BadExtensionHeader));
-    assert_eq!(frame::parse(&v6_with(60, &[17, 255, 0, 0, 0, 0, 0, 0])), Err(Reason::BadExtensionHeader));
+    assert_eq!(
+        frame::parse(&v6_with(60, &[17, 6, 0, 0, 0, 0, 0, 0])),
+        Err(Reason::BadExtensionHeader)
+    );
+    assert_eq!(
+        frame::parse(&v6_with(60, &[17, 255, 0, 0, 0, 0, 0, 0])),
+        Err(Reason::BadExtensionHeader)
+    );
     // Authentication headers count in units of 4 bytes.
     let h = headers(&v6_with(51, &[17, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]));
     assert_eq!((h.protocol, h.flow.destination_port, h.l4), (17, 6000, 70));
@@ -257,7 +284,9 @@ fn transport_headers_too_short_for_ports_are_not_ours_to_judge() {
 
 #[test]
 fn addresses_that_may_not_pass() {
-    let check = |source: &str, destination: &str| Recipe::udp(source, destination).parsed().1.check_transit();
+    let check = |source: &str, destination: &str| {
+        Recipe::udp(source, destination).parsed().1.check_transit()
+    };
     for bad in [
         "0.0.0.0",
         "0.1.2.3",
@@ -288,9 +317,15 @@ fn addresses_that_may_not_pass() {
         assert_eq!(check(bad, "2001:db8::1"), Err(Reason::MartianSource), "{bad}");
         assert_eq!(check("2001:db8::1", bad), Err(Reason::MartianDestination), "{bad}");
     }
-    for good in
-        ["::2", "2001:db8::1", "fc00::1", "fec0::1", "64:ff9b::a00:1", "::fffe:10.0.0.1", "1::ffff:10.0.0.1"]
-    {
+    for good in [
+        "::2",
+        "2001:db8::1",
+        "fc00::1",
+        "fec0::1",
+        "64:ff9b::a00:1",
+        "::fffe:10.0.0.1",
+        "1::ffff:10.0.0.1",
+    ] {
         assert_eq!(check(good, good), Ok(()), "{good}");
     }
 }
@@ -305,8 +340,12 @@ fn address() -> impl Strategy<Value = IpAddr> {
 /// Headers that nobody parsed: public fields can hold anything.
 fn any_headers() -> impl Strategy<Value = Headers> {
     let small = || prop_oneof![0_u16..100, any::<u16>()];
-    let flow =
-        (address(), address(), prop::sample::select(vec![1_u8, 6, 17, 58, 99]), any::<(u16, u16, u32)>());
+    let flow = (
+        address(),
+        address(),
+        prop::sample::select(vec![1_u8, 6, 17, 58, 99]),
+        any::<(u16, u16, u32)>(),
+    );
     let offsets = (small(), small(), prop_oneof![0_u32..2000, any::<u32>()]);
     let fragment = prop::sample::select(vec![Fragment::No, Fragment::First, Fragment::Later]);
     (flow, offsets, fragment, any::<(u8, u8, u8, bool, bool, bool)>()).prop_map(
@@ -321,7 +360,14 @@ fn any_headers() -> impl Strategy<Value = Headers> {
                 ecn: bits.1,
                 ttl: bits.2,
                 protocol,
-                flow: FlowKey { source, destination, protocol, source_port, destination_port, flow_label },
+                flow: FlowKey {
+                    source,
+                    destination,
+                    protocol,
+                    source_port,
+                    destination_port,
+                    flow_label,
+                },
                 dont_fragment: bits.4,
                 fragment,
                 vlan: None,
@@ -353,7 +399,8 @@ fn exercise(frame: &[u8], headers: &Headers, mtu: u32, out: &mut [u8]) {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged_without_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..4) {
+    fn any_bytes_are_judged_without_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+        kind in 0..4) {
         if let Some(field) = bytes.get_mut(12..14) {
             match kind {
                 0 => field.copy_from_slice(&ethertype::IPV4.to_be_bytes()),
@@ -389,7 +436,8 @@ proptest! {
             repair(&mut frame);
         }
         if let Ok(Parsed::Ip(h)) = frame::parse(&frame) {
-            prop_assert!(h.l3 < h.l4 && usize::from(h.l4) <= h.frame_len() && h.frame_len() <= frame.len());
+            prop_assert!(h.l3 < h.l4 && usize::from(h.l4) <= h.frame_len()
+                && h.frame_len() <= frame.len());
             exercise(&frame, &h, mtu, &mut [0; 1400]);
         }
     }

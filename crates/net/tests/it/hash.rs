@@ -82,19 +82,28 @@ fn chi_squared(hashes: &[u64], shift: u32) -> f64 {
 #[test]
 fn orderly_keys_fill_buckets_evenly() {
     let hasher = FlowHasher::new(42);
-    let host = |i: u32| FlowKey { source: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i)), ..v4() };
-    let port = |i: u32| FlowKey { source_port: i as u16, destination_port: (i >> 16) as u16, ..v4() };
+    let host =
+        |i: u32| FlowKey { source: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i)), ..v4() };
+    let port =
+        |i: u32| FlowKey { source_port: i as u16, destination_port: (i >> 16) as u16, ..v4() };
     let label = |i: u32| FlowKey { flow_label: i, ..v6() };
-    let subnet =
-        |i: u32| FlowKey { source: IpAddr::V6(Ipv6Addr::from_bits(u128::from(i) << 64 | 1)), ..v6() };
+    let subnet = |i: u32| FlowKey {
+        source: IpAddr::V6(Ipv6Addr::from_bits(u128::from(i) << 64 | 1)),
+        ..v6()
+    };
     // Both ends count together: sums and exclusive ors of their parts collide.
     let pair = |i: u32| FlowKey {
         source: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i)),
         destination: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i)),
         ..v4()
     };
-    let kinds: [(&str, &dyn Fn(u32) -> FlowKey); 5] =
-        [("hosts", &host), ("ports", &port), ("labels", &label), ("subnets", &subnet), ("pairs", &pair)];
+    let kinds: [(&str, &dyn Fn(u32) -> FlowKey); 5] = [
+        ("hosts", &host),
+        ("ports", &port),
+        ("labels", &label),
+        ("subnets", &subnet),
+        ("pairs", &pair),
+    ];
     for (name, key) in kinds {
         let hashes: Vec<u64> = (0..65_536).map(|i| hasher.hash(&key(i))).collect();
         assert_eq!(
@@ -126,7 +135,8 @@ fn the_two_directions_are_two_flows() {
 #[test]
 fn map_hashes_are_even_and_seeded() {
     let hash = |seed, key: (u128, u16)| SeededState::new(seed).hash_one(key);
-    let hashes: Vec<u64> = (0..65_536_u32).map(|i| hash(5, (0xffff_0a00_0000 + u128::from(i), 1))).collect();
+    let hashes: Vec<u64> =
+        (0..65_536_u32).map(|i| hash(5, (0xffff_0a00_0000 + u128::from(i), 1))).collect();
     for shift in [0, 10, 54] {
         let chi = chi_squared(&hashes, shift);
         assert!((800.0..1250.0).contains(&chi), "bits from {shift}: {chi}");

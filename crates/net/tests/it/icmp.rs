@@ -51,18 +51,29 @@ fn types_and_codes_are_those_of_the_standards() {
         let out = answered(&frame, &h, error).unwrap();
         let ip = Ipv4Packet::new_checked(&out[14..]).unwrap();
         let icmp = Icmpv4Packet::new_checked(ip.payload()).unwrap();
-        (icmp.msg_type(), icmp.msg_code(), u32::from_be_bytes(ip.payload()[4..8].try_into().unwrap()))
+        (
+            icmp.msg_type(),
+            icmp.msg_code(),
+            u32::from_be_bytes(ip.payload()[4..8].try_into().unwrap()),
+        )
     };
-    let unreachable = |code: Icmpv4DstUnreachable| (Icmpv4Message::DstUnreachable, u8::from(code), 0);
+    let unreachable =
+        |code: Icmpv4DstUnreachable| (Icmpv4Message::DstUnreachable, u8::from(code), 0);
     assert_eq!(
         read(IcmpError::TimeExceeded),
         (Icmpv4Message::TimeExceeded, u8::from(Icmpv4TimeExceeded::TtlExpired), 0)
     );
     assert_eq!(read(IcmpError::NoRoute), unreachable(Icmpv4DstUnreachable::NetUnreachable));
-    assert_eq!(read(IcmpError::HostUnreachable), unreachable(Icmpv4DstUnreachable::HostUnreachable));
+    assert_eq!(
+        read(IcmpError::HostUnreachable),
+        unreachable(Icmpv4DstUnreachable::HostUnreachable)
+    );
     assert_eq!(read(IcmpError::AdminProhibited), unreachable(Icmpv4DstUnreachable::CommProhibited));
     let frag_required = u8::from(Icmpv4DstUnreachable::FragRequired);
-    assert_eq!(read(IcmpError::TooBig { mtu: 1400 }), (Icmpv4Message::DstUnreachable, frag_required, 1400));
+    assert_eq!(
+        read(IcmpError::TooBig { mtu: 1400 }),
+        (Icmpv4Message::DstUnreachable, frag_required, 1400)
+    );
     assert_eq!(read(IcmpError::TooBig { mtu: 70_000 }).2, 65_535, "16 bits hold the MTU");
 
     let (frame, h) = v6().parsed();
@@ -70,12 +81,20 @@ fn types_and_codes_are_those_of_the_standards() {
         let out = answered(&frame, &h, error).unwrap();
         let ip = Ipv6Packet::new_checked(&out[14..]).unwrap();
         let icmp = Icmpv6Packet::new_checked(ip.payload()).unwrap();
-        (icmp.msg_type(), icmp.msg_code(), u32::from_be_bytes(ip.payload()[4..8].try_into().unwrap()))
+        (
+            icmp.msg_type(),
+            icmp.msg_code(),
+            u32::from_be_bytes(ip.payload()[4..8].try_into().unwrap()),
+        )
     };
-    let unreachable = |code: Icmpv6DstUnreachable| (Icmpv6Message::DstUnreachable, u8::from(code), 0);
+    let unreachable =
+        |code: Icmpv6DstUnreachable| (Icmpv6Message::DstUnreachable, u8::from(code), 0);
     assert_eq!(read(IcmpError::TimeExceeded), (Icmpv6Message::TimeExceeded, 0, 0));
     assert_eq!(read(IcmpError::NoRoute), unreachable(Icmpv6DstUnreachable::NoRoute));
-    assert_eq!(read(IcmpError::HostUnreachable), unreachable(Icmpv6DstUnreachable::AddrUnreachable));
+    assert_eq!(
+        read(IcmpError::HostUnreachable),
+        unreachable(Icmpv6DstUnreachable::AddrUnreachable)
+    );
     assert_eq!(read(IcmpError::AdminProhibited), unreachable(Icmpv6DstUnreachable::AdminProhibit));
     assert_eq!(read(IcmpError::TooBig { mtu: 70_000 }), (Icmpv6Message::PktTooBig, 0, 70_000));
 }
@@ -116,13 +135,25 @@ fn groups_and_nobodies_are_not_answered() {
     };
     for error in ERRORS {
         for group in ["224.0.0.1", "239.255.255.250", "255.255.255.255"] {
-            assert_eq!(judge(Recipe::udp("10.0.0.2", group), error), Err(NoAnswer::ToGroup), "{group}");
+            assert_eq!(
+                judge(Recipe::udp("10.0.0.2", group), error),
+                Err(NoAnswer::ToGroup),
+                "{group}"
+            );
         }
         for nobody in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1"] {
-            assert_eq!(judge(Recipe::udp(nobody, "10.0.0.2"), error), Err(NoAnswer::ToNobody), "{nobody}");
+            assert_eq!(
+                judge(Recipe::udp(nobody, "10.0.0.2"), error),
+                Err(NoAnswer::ToNobody),
+                "{nobody}"
+            );
         }
         for nobody in ["::", "::1", "ff02::1"] {
-            assert_eq!(judge(Recipe::udp(nobody, "2001:db8::2"), error), Err(NoAnswer::ToNobody), "{nobody}");
+            assert_eq!(
+                judge(Recipe::udp(nobody, "2001:db8::2"), error),
+                Err(NoAnswer::ToNobody),
+                "{nobody}"
+            );
         }
         // RFC 4443, 2.4 e.3: only "packet too big" may answer a multicast.
         let too_big = matches!(error, IcmpError::TooBig { .. });
@@ -142,30 +173,43 @@ fn groups_and_nobodies_are_not_answered() {
 #[test]
 fn later_fragments() {
     let (frame, h) = v4().parsed();
-    for (fragment, expected) in [(Fragment::First, Ok(())), (Fragment::Later, Err(NoAnswer::ToLaterFragment))]
+    for (fragment, expected) in
+        [(Fragment::First, Ok(())), (Fragment::Later, Err(NoAnswer::ToLaterFragment))]
     {
-        assert_eq!(may_answer(&frame, &Headers { fragment, ..h }, IcmpError::TimeExceeded), expected);
+        assert_eq!(
+            may_answer(&frame, &Headers { fragment, ..h }, IcmpError::TimeExceeded),
+            expected
+        );
     }
     // IPv6 answers them unless they may belong to an ICMP error.
     let (frame, h) = v6().parsed();
     let later = Headers { fragment: Fragment::Later, ..h };
     assert_eq!(may_answer(&frame, &later, IcmpError::TooBig { mtu: 1280 }), Ok(()));
     let unknowable = Headers { protocol: 58, ..later };
-    assert_eq!(may_answer(&frame, &unknowable, IcmpError::TimeExceeded), Err(NoAnswer::ToIcmpError));
+    assert_eq!(
+        may_answer(&frame, &unknowable, IcmpError::TimeExceeded),
+        Err(NoAnswer::ToIcmpError)
+    );
 }
 
 #[test]
 fn arguments_that_do_not_fit() {
     let (frame, h) = v4().parsed();
     let mut out = [0; MAX_ANSWER_LEN];
-    assert_eq!(answer(&frame, &h, IcmpError::NoRoute, ROUTER_V6, &mut out), Err(NoAnswer::WrongFamily));
+    assert_eq!(
+        answer(&frame, &h, IcmpError::NoRoute, ROUTER_V6, &mut out),
+        Err(NoAnswer::WrongFamily)
+    );
     let len = answer(&frame, &h, IcmpError::NoRoute, ROUTER_V4, &mut out).unwrap();
     assert_eq!(answer(&frame, &h, IcmpError::NoRoute, ROUTER_V4, &mut out[..len]), Ok(len));
     assert_eq!(
         answer(&frame, &h, IcmpError::NoRoute, ROUTER_V4, &mut out[..len - 1]),
         Err(NoAnswer::BufferTooShort)
     );
-    assert_eq!(answer(&frame[..40], &h, IcmpError::NoRoute, ROUTER_V4, &mut out), Err(NoAnswer::Truncated));
+    assert_eq!(
+        answer(&frame[..40], &h, IcmpError::NoRoute, ROUTER_V4, &mut out),
+        Err(NoAnswer::Truncated)
+    );
 }
 
 proptest! {
@@ -183,12 +227,14 @@ proptest! {
         let ip = &out[usize::from(a.l3)..];
         let (quote, most) = match (a.flow.source, a.flow.destination) {
             (IpAddr::V4(_), IpAddr::V4(_)) => {
-                let icmp = Icmpv4Packet::new_checked(Ipv4Packet::new_checked(ip).unwrap().payload()).unwrap();
+                let icmp = Icmpv4Packet::new_checked(Ipv4Packet::new_checked(ip).unwrap()
+                    .payload()).unwrap();
                 prop_assert!(icmp.verify_checksum());
                 (&ip[28..], MAX_V4_ANSWER)
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                let icmp = Icmpv6Packet::new_checked(Ipv6Packet::new_checked(ip).unwrap().payload()).unwrap();
+                let icmp = Icmpv6Packet::new_checked(Ipv6Packet::new_checked(ip).unwrap()
+                    .payload()).unwrap();
                 prop_assert!(icmp.verify_checksum(&from, &to));
                 (&ip[48..], MAX_V6_ANSWER)
             }

@@ -37,13 +37,24 @@ fn packets_wait_in_order_and_leave_together() {
     for packet in 0..16 {
         assert_eq!(t.resolve(Nanos(0), PORT, host(1), packet), Resolution::Wait);
     }
-    assert_eq!(t.resolve(Nanos(0), PORT, host(1), 16), Resolution::WaitFull(16), "16 per neighbour");
-    assert_eq!(t.resolve(Nanos(0), PORT, host(2), 17), Resolution::Wait, "another has its own room");
+    assert_eq!(
+        t.resolve(Nanos(0), PORT, host(1), 16),
+        Resolution::WaitFull(16),
+        "16 per neighbour"
+    );
+    assert_eq!(
+        t.resolve(Nanos(0), PORT, host(2), 17),
+        Resolution::Wait,
+        "another has its own room"
+    );
     assert_eq!((t.waiting(), t.len()), (17, 2));
     assert!(t.has_asks());
     assert_eq!(asks(&mut t), [host(1), host(2)], "each once");
     assert!(!t.has_asks());
-    assert_eq!((t.state(PORT, host(1)), t.mac(PORT, host(1))), (Some(NeighbourState::Incomplete), None));
+    assert_eq!(
+        (t.state(PORT, host(1)), t.mac(PORT, host(1))),
+        (Some(NeighbourState::Incomplete), None)
+    );
     let mut released = Vec::new();
     t.learn(PORT, host(1), known(false), |packet| released.push(packet));
     assert_eq!(released, (0..16).collect::<Vec<_>>());
@@ -67,7 +78,11 @@ fn the_common_room_is_bounded_too() {
         assert_eq!(t.resolve(Nanos(0), PORT, host(n), n.into()), Resolution::Wait);
     }
     assert_eq!(t.resolve(Nanos(0), PORT, host(3), 3), Resolution::WaitFull(3));
-    assert_eq!(asks(&mut t).len(), 4, "it is asked for all the same: the next packet may find it known");
+    assert_eq!(
+        asks(&mut t).len(),
+        4,
+        "it is asked for all the same: the next packet may find it known"
+    );
 }
 
 #[test]
@@ -129,7 +144,11 @@ fn forgotten_by_the_kernel() {
     assert_eq!(asks(&mut t), [host(1)]);
     t.remove(PORT, host(1));
     assert_eq!(asks(&mut t), [host(1)], "asked for again: a packet waits");
-    assert_eq!((t.waiting(), t.next_deadline()), (1, Some(Nanos::from_secs(3))), "not longer than before");
+    assert_eq!(
+        (t.waiting(), t.next_deadline()),
+        (1, Some(Nanos::from_secs(3))),
+        "not longer than before"
+    );
     t.remove(PORT, host(200));
 }
 
@@ -186,7 +205,10 @@ fn a_scan_of_a_whole_network_stays_within_bounds() {
     t.fail(Nanos(10), PORT, host(5), drop);
     t.fail(Nanos(11), PORT, host(2), drop);
     assert_eq!(t.resolve(Nanos(12), PORT, host(8), 8), Resolution::Wait);
-    assert_eq!((t.state(PORT, host(5)), t.state(PORT, host(2))), (None, Some(NeighbourState::Failed)));
+    assert_eq!(
+        (t.state(PORT, host(5)), t.state(PORT, host(2))),
+        (None, Some(NeighbourState::Failed))
+    );
     // What the kernel knows is not bounded by this.
     for n in 100..200 {
         t.learn(PORT, host(n), known(false), drop);
@@ -194,7 +216,10 @@ fn a_scan_of_a_whole_network_stays_within_bounds() {
     assert_eq!(t.len(), 108);
     // One that is known and fails takes the place of the oldest failure.
     t.fail(Nanos(13), PORT, host(100), drop);
-    assert_eq!((t.state(PORT, host(2)), t.state(PORT, host(100))), (None, Some(NeighbourState::Failed)));
+    assert_eq!(
+        (t.state(PORT, host(2)), t.state(PORT, host(100))),
+        (None, Some(NeighbourState::Failed))
+    );
 }
 
 #[test]
@@ -252,7 +277,8 @@ proptest! {
     ) {
         // Six neighbours, six unresolved at most: eviction has its own test.
         let ms = Nanos::from_millis(1);
-        let config = WaitConfig { per_neighbour: 3, total: 8, unresolved: 6, timeout: ms * 4, retry: ms };
+        let config = WaitConfig { per_neighbour: 3, total: 8, unresolved: 6, timeout: ms * 4,
+            retry: ms };
         let mut t = table(config);
         let mut model = Model::default();
         let mut now = Nanos::ZERO;
@@ -269,7 +295,8 @@ proptest! {
                         prop_assert_eq!(result, Resolution::Unreachable(number));
                     } else {
                         model.failed.remove(&n);
-                        let (_, line) = model.waiting.entry(n).or_insert((now + config.timeout, VecDeque::new()));
+                        let (_, line) = model.waiting.entry(n)
+                            .or_insert((now + config.timeout, VecDeque::new()));
                         if line.len() < 3 && room < 8 {
                             line.push_back(number);
                             prop_assert_eq!(result, Resolution::Wait);
@@ -301,7 +328,8 @@ proptest! {
                 Operation::Expire => {
                     let mut expected = Vec::new();
                     model.failed.retain(|_, until| now < *until);
-                    let mut due: Vec<_> = model.waiting.iter().map(|(n, (until, _))| (*until, *n)).collect();
+                    let mut due: Vec<_> = model.waiting.iter().map(|(n, (until, _))| (*until, *n))
+                        .collect();
                     due.retain(|(until, _)| *until <= now);
                     for (_, n) in due {
                         expected.extend(model.waiting.remove(&n).unwrap().1);
@@ -329,7 +357,8 @@ proptest! {
             prop_assert_eq!(t.waiting() as usize, model.in_room());
             prop_assert_eq!(t.len(), model.known.len() + model.waiting.len() + model.failed.len());
             prop_assert_eq!(t.iter().map(|view| view.waiting).sum::<u32>(), t.waiting());
-            let deadlines = model.waiting.values().map(|(until, _)| *until).chain(model.failed.values().copied());
+            let deadlines = model.waiting.values().map(|(until, _)| *until)
+                .chain(model.failed.values().copied());
             prop_assert_eq!(t.next_deadline(), deadlines.min());
         }
     }

@@ -29,18 +29,23 @@ fn forwarding_waiting_fragmenting_and_answering_do_not_allocate() {
             [plain.build(), extras.build()]
         })
         .collect();
-    let hops = || NextHops::new((0..3).map(|port| NextHop::connected(PortIndex(port))).collect()).unwrap();
+    let hops =
+        || NextHops::new((0..3).map(|port| NextHop::connected(PortIndex(port))).collect()).unwrap();
     let route = || Route::of(RouteKind::Unicast(hops()));
     let fib: Fib = [(Prefix::ALL_V4, route()), (Prefix::ALL_V6, route())].into_iter().collect();
     let hasher = FlowHasher::new(1);
-    let mut neighbours: NeighbourTable<u32> = NeighbourTable::new(WaitConfig::default(), 1).unwrap();
+    let mut neighbours: NeighbourTable<u32> =
+        NeighbourTable::new(WaitConfig::default(), 1).unwrap();
     let mac = MacAddr([2; 6]);
     let mut frame_buffer = vec![0; 2000];
     let mut out = vec![0; MAX_ANSWER_LEN.max(1600)];
     let mut fragments = 0;
     let mut answers = 0;
     let mut waited = 0;
-    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total, 1);
+    assert_eq!(
+        allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1)))).count_total,
+        1
+    );
 
     let allocated = allocation_counter::measure(|| {
         for round in 0..1_000_u32 {
@@ -54,7 +59,8 @@ fn forwarding_waiting_fragmenting_and_answering_do_not_allocate() {
                 panic!("there is a default route");
             };
             let now = Nanos::from_millis(round.into());
-            // A neighbour that is new every time, with a packet that waits; all fall due after 3 s or are learnt now.
+            // A neighbour that is new every time, with a packet that waits; all fall due after 3 s
+            // or are learnt now.
             let stranger = IpAddr::V4(Ipv4Addr::from_bits(0x0a02_0000 + round));
             if neighbours.resolve(now, PortIndex(9), stranger, round) == Resolution::Wait {
                 waited += 1;
@@ -70,11 +76,19 @@ fn forwarding_waiting_fragmenting_and_answering_do_not_allocate() {
                 fragments += u32::from(piece.write_into(&mut out).is_some());
                 Ok(())
             });
-            let source = if h.flow.source.is_ipv4() { Ipv4Addr::new(10, 0, 0, 1).into() } else { next_hop };
-            answers += u32::from(icmp::answer(frame, &h, IcmpError::TimeExceeded, source, &mut out).is_ok());
+            let source =
+                if h.flow.source.is_ipv4() { Ipv4Addr::new(10, 0, 0, 1).into() } else { next_hop };
+            answers += u32::from(
+                icmp::answer(frame, &h, IcmpError::TimeExceeded, source, &mut out).is_ok(),
+            );
         }
     });
     assert_eq!(allocated.count_total, 0);
     assert_eq!((fragments, answers, waited), (500 * 4, 1_000, 1_000));
-    neighbours.learn(PortIndex(0), IpAddr::V4(Ipv4Addr::LOCALHOST), Known { mac, stale: false }, |_| {});
+    neighbours.learn(
+        PortIndex(0),
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Known { mac, stale: false },
+        |_| {},
+    );
 }

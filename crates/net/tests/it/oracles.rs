@@ -146,9 +146,11 @@ proptest! {
         prop_assert!(!h.link_group);
     }
 
-    /// Over damaged IPv4 headers too: what smoltcp takes for a checked packet we take, and nothing else.
+    /// Over damaged IPv4 headers too: what smoltcp takes for a checked packet we take, and nothing
+    /// else.
     #[test]
-    fn damaged_ipv4_headers_are_judged_alike(recipe in recipe_v4(), at in 0_usize..20, value in any::<u8>()) {
+    fn damaged_ipv4_headers_are_judged_alike(recipe in recipe_v4(), at in 0_usize..20,
+        value in any::<u8>()) {
         let mut frame = recipe.build();
         let ip = 14 + 4 * recipe.vlans.len();
         frame[ip + at] = value;

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use evenkeel_core::FlowKey;
 use evenkeel_net::fib::{Decision, NO_ROUTE_MTU, NextHop, Route, RouteKind};
 use evenkeel_net::policy::{
-    Action, DEFAULT_TABLE, Incoming, LOCAL_TABLE, LookupKey, MAIN_TABLE, Origin, PolicyTables, PortMatch,
-    Rule, Rules, Selector, TableId,
+    Action, DEFAULT_TABLE, Incoming, LOCAL_TABLE, LookupKey, MAIN_TABLE, Origin, PolicyTables,
+    PortMatch, Rule, Rules, Selector, TableId,
 };
 use evenkeel_net::{PortIndex, Prefix};
 
@@ -46,10 +46,12 @@ fn all(action: Action) -> Rule {
     rule(Selector::default(), action)
 }
 
-/// The prefix 10.9/16 leads out of port 1 by main, 2 by red, 3 by blue; main has a default route out of port 4.
+/// The prefix 10.9/16 leads out of port 1 by main, 2 by red, 3 by blue; main has a default route
+/// out of port 4.
 fn tables(rules: Vec<Rule>) -> PolicyTables {
     let mut tables = PolicyTables::new();
-    let via = |port: u16| Some(Route::via(NextHop::gateway(PortIndex(port), address("192.0.2.1")), 0));
+    let via =
+        |port: u16| Some(Route::via(NextHop::gateway(PortIndex(port), address("192.0.2.1")), 0));
     for (table, port) in [(MAIN_TABLE, 1), (RED, 2), (BLUE, 3)] {
         tables.set(table, prefix("10.9.0.0/16"), via(port));
     }
@@ -72,7 +74,8 @@ fn port(tables: &PolicyTables, key: LookupKey) -> Option<u16> {
 fn without_rules_nobody_asks_for_more_than_the_destination() {
     let mut tables = tables(Vec::new());
     tables.set_rules(None);
-    let decision = tables.lookup(address("10.9.0.1"), 0, || panic!("a packet's headers are not needed"));
+    let decision =
+        tables.lookup(address("10.9.0.1"), 0, || panic!("a packet's headers are not needed"));
     assert!(matches!(decision, Some(Decision::Forward { port: PortIndex(1), .. })), "{decision:?}");
     let ids: Vec<TableId> = tables.tables().map(|(id, _)| id).collect();
     assert_eq!((ids, tables.len()), (vec![RED, BLUE, MAIN_TABLE, LOCAL_TABLE], 5));
@@ -172,7 +175,8 @@ fn throw_and_suppression_go_on_with_the_next_rule() {
 
 #[test]
 fn routing_domains_keep_their_ports_and_their_answers_apart() {
-    let domains = Action::Domain { tables: vec![(PortIndex(0), RED), (PortIndex(1), BLUE)], suppress: None };
+    let domains =
+        Action::Domain { tables: vec![(PortIndex(0), RED), (PortIndex(1), BLUE)], suppress: None };
     let tables = tables(vec![all(domains), all(lookup(MAIN_TABLE))]);
     let from = |origin| port(&tables, LookupKey { origin, ..packet() });
     assert_eq!(from(Origin::Port(PortIndex(0))), Some(2));
@@ -186,7 +190,11 @@ fn families_have_rules_of_their_own() {
     let mut tables = tables(vec![all(Action::Blackhole)]);
     let v6 = address("2001:db8::1");
     assert_eq!(tables.lookup(v6, 0, packet), None);
-    tables.set(DEFAULT_TABLE, Prefix::ALL_V6, Some(Route::via(NextHop::connected(PortIndex(5)), 0)));
+    tables.set(
+        DEFAULT_TABLE,
+        Prefix::ALL_V6,
+        Some(Route::via(NextHop::connected(PortIndex(5)), 0)),
+    );
     tables.set_rules(Some(Rules { v4: Vec::new(), v6: vec![all(lookup(DEFAULT_TABLE))] }));
     let mut key = packet();
     key.flow.destination = v6;

@@ -12,7 +12,8 @@ use crate::common::{Recipe, Transport, headers, recipe};
 /// What smoltcp says about the transport checksum of a frame.
 fn transport_checksum_is_right(frame: &[u8], h: &Headers) -> bool {
     let transport = &frame[usize::from(h.l4)..h.frame_len()];
-    let (source, destination) = (IpAddress::from(h.flow.source), IpAddress::from(h.flow.destination));
+    let (source, destination) =
+        (IpAddress::from(h.flow.source), IpAddress::from(h.flow.destination));
     match h.protocol {
         6 => TcpPacket::new_unchecked(transport).verify_checksum(&source, &destination),
         17 => UdpPacket::new_unchecked(transport).verify_checksum(&source, &destination),
@@ -68,9 +69,11 @@ fn frames_shorter_than_promised_are_left_alone() {
 
 #[test]
 fn udp_never_says_it_has_no_checksum() {
-    let (mut frame, h) = Recipe { payload: vec![0, 0], ..Recipe::udp("10.0.0.2", "10.1.0.2") }.parsed();
+    let (mut frame, h) =
+        Recipe { payload: vec![0, 0], ..Recipe::udp("10.0.0.2", "10.1.0.2") }.parsed();
     let at = field_offset(&h);
-    // A payload of the checksum over a payload of zeros makes the sum 0xffff, whose complement is zero.
+    // A payload of the checksum over a payload of zeros makes the sum 0xffff, whose complement is
+    // zero.
     frame.copy_within(at..at + 2, at + 2);
     assert_eq!(checksum::complete_l4(&mut frame, &h), Ok(true));
     assert_eq!(&frame[at..at + 2], &[0xff, 0xff]);
@@ -93,7 +96,8 @@ fn fragments_and_unknown_protocols_have_no_checksum_to_complete() {
 
 proptest! {
     #[test]
-    fn incremental_updates_equal_whole_computation(data in prop::collection::vec(any::<u8>(), 20), at in 0_usize..9, new in any::<u16>()) {
+    fn incremental_updates_equal_whole_computation(data in prop::collection::vec(any::<u8>(), 20),
+        at in 0_usize..9, new in any::<u16>()) {
         let mut data = data;
         data[19] |= 1; // not all zeros, as no header is
         let before = checksum::sum(&data).checksum();
@@ -103,10 +107,12 @@ proptest! {
     }
 
     #[test]
-    fn sums_do_not_depend_on_how_they_are_cut(data in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..100) {
+    fn sums_do_not_depend_on_how_they_are_cut(data in prop::collection::vec(any::<u8>(), 0..200),
+        cut in 0_usize..100) {
         let cut = (2 * cut).min(data.len() & !1);
         let (head, tail) = data.split_at(cut);
-        prop_assert_eq!(checksum::sum(head).plus(checksum::sum(tail)).fold(), checksum::sum(&data).fold());
+        prop_assert_eq!(checksum::sum(head).plus(checksum::sum(tail)).fold(),
+            checksum::sum(&data).fold());
         // RFC 1071, as written.
         let mut slow = 0_u64;
         for pair in data.chunks(2) {
@@ -138,7 +144,8 @@ proptest! {
         // Undone by hand, the frame is the old one: no other byte changed.
         let l3 = usize::from(h.l3);
         frame[..12].copy_from_slice(&original[..12]);
-        let touched: &[usize] = if h.version == IpVersion::V4 { &[1, 8, 10, 11] } else { &[0, 1, 7] };
+        let touched: &[usize] =
+            if h.version == IpVersion::V4 { &[1, 8, 10, 11] } else { &[0, 1, 7] };
         for at in touched {
             frame[l3 + at] = original[l3 + at];
         }

@@ -27,7 +27,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn sa(v6: bool, key: &str, esn: bool) -> SaConfig {
-    let (local, remote) = if v6 { ("2001:db8::1", "2001:db8::2") } else { ("192.0.2.1", "192.0.2.2") };
+    let (local, remote) =
+        if v6 { ("2001:db8::1", "2001:db8::2") } else { ("192.0.2.1", "192.0.2.2") };
     SaConfig {
         local: local.parse().unwrap(),
         remote: remote.parse().unwrap(),
@@ -60,7 +61,8 @@ fn sealed(tunnel: &mut EspTunnel, nonces: &mut Nonces, frame: &[u8]) -> (Vec<u8>
 
 #[test]
 fn another_implementation_decrypts_every_packet() {
-    // One line per packet: key, whether the sequence number has 64 bits, the outer IP packet, the inner one.
+    // One line per packet: key, whether the sequence number has 64 bits, the outer IP packet, the
+    // inner one.
     let mut lines = String::new();
     let mut packets = 0;
     let recipes: Vec<Recipe> = (0..9)
@@ -69,12 +71,26 @@ fn another_implementation_decrypts_every_packet() {
             ..Recipe::udp("10.0.0.2", "10.1.0.2")
         })
         .chain([
-            Recipe { payload: vec![9; 1400], dscp: 46, ecn: 2, ..Recipe::udp("10.0.0.2", "10.1.0.2") },
-            Recipe { payload: vec![7; 300], dscp: 10, ..Recipe::udp("2001:db8:1::2", "2001:db8:2::2") },
-            Recipe { options: vec![148, 4, 0, 0], vlans: vec![7], ..Recipe::udp("10.0.0.2", "10.1.0.2") },
+            Recipe {
+                payload: vec![9; 1400],
+                dscp: 46,
+                ecn: 2,
+                ..Recipe::udp("10.0.0.2", "10.1.0.2")
+            },
+            Recipe {
+                payload: vec![7; 300],
+                dscp: 10,
+                ..Recipe::udp("2001:db8:1::2", "2001:db8:2::2")
+            },
+            Recipe {
+                options: vec![148, 4, 0, 0],
+                vlans: vec![7],
+                ..Recipe::udp("10.0.0.2", "10.1.0.2")
+            },
         ])
         .collect();
-    for (v6, key, esn) in [(false, 0, false), (true, 0, false), (false, 1, true), (true, 1, false)] {
+    for (v6, key, esn) in [(false, 0, false), (true, 0, false), (false, 1, true), (true, 1, false)]
+    {
         let mut tunnel = EspTunnel::new(sa(v6, KEYS[key], esn)).unwrap();
         let mut nonces = Nonces::starting_at(1_700_000_000_000_000_000);
         for recipe in &recipes {
@@ -93,8 +109,11 @@ fn another_implementation_decrypts_every_packet() {
         }
     }
     // Debian's Python, where Debian's scapy is, before any other.
-    let python =
-        if std::path::Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
+    let python = if std::path::Path::new("/usr/bin/python3").exists() {
+        "/usr/bin/python3"
+    } else {
+        "python3"
+    };
     let mut peer = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/esp_peer.py"))
         .stdin(Stdio::piped())
@@ -108,7 +127,8 @@ fn another_implementation_decrypts_every_packet() {
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("No module named") && std::env::var_os("EVENKEEL_NO_SKIP").is_none() {
         println!(
-            "skipped: another_implementation_decrypts_every_packet: python3-scapy is missing (scripts/setup.sh installs it)"
+            "skipped: another_implementation_decrypts_every_packet: python3-scapy is missing \
+             (scripts/setup.sh installs it)"
         );
         return;
     }
@@ -118,7 +138,8 @@ fn another_implementation_decrypts_every_packet() {
 
 #[test]
 fn the_outer_header_takes_what_it_should_from_the_inner() {
-    let recipe = Recipe { dscp: 46, ecn: 1, dont_fragment: true, ..Recipe::udp("10.0.0.2", "10.1.0.2") };
+    let recipe =
+        Recipe { dscp: 46, ecn: 1, dont_fragment: true, ..Recipe::udp("10.0.0.2", "10.1.0.2") };
     let frame = recipe.build();
     let outer_of = |config: SaConfig| {
         let mut tunnel = EspTunnel::new(config).unwrap();
@@ -126,7 +147,11 @@ fn the_outer_header_takes_what_it_should_from_the_inner() {
         let read = headers(&sealed);
         let l3 = usize::from(read.l3);
         if read.flow.source.is_ipv4() {
-            assert_eq!(checksum::sum(&sealed[l3..l3 + 20]).fold(), 0xffff, "the header checksum is right");
+            assert_eq!(
+                checksum::sum(&sealed[l3..l3 + 20]).fold(),
+                0xffff,
+                "the header checksum is right"
+            );
         }
         assert_eq!(read, told, "what is told is what is on the wire");
         read
@@ -136,8 +161,11 @@ fn the_outer_header_takes_what_it_should_from_the_inner() {
     assert!(plain.dont_fragment);
     let v6 = outer_of(sa(true, KEYS[0], false));
     assert_eq!((v6.dscp, v6.ecn, v6.ttl, v6.protocol), (46, 1, 61, 50));
-    let other =
-        outer_of(SaConfig { dscp: Some(0), dont_fragment: DontFragment::Clear, ..sa(false, KEYS[0], false) });
+    let other = outer_of(SaConfig {
+        dscp: Some(0),
+        dont_fragment: DontFragment::Clear,
+        ..sa(false, KEYS[0], false)
+    });
     assert_eq!((other.dscp, other.ecn, other.dont_fragment), (0, 1, false));
 }
 
@@ -148,7 +176,10 @@ fn a_wrong_association_is_refused() {
     assert_eq!(refused(SaConfig { spi: 255, ..good.clone() }), SaError::ReservedSpi);
     assert_eq!(refused(SaConfig { key: vec![0; 21], ..good }), SaError::KeyLength(21));
     assert_eq!(refused(SaConfig { key: vec![], ..good }), SaError::KeyLength(0));
-    assert_eq!(refused(SaConfig { remote: "::1".parse().unwrap(), ..good.clone() }), SaError::MixedFamilies);
+    assert_eq!(
+        refused(SaConfig { remote: "::1".parse().unwrap(), ..good.clone() }),
+        SaError::MixedFamilies
+    );
     assert_eq!(refused(SaConfig { ttl: 0, ..good.clone() }), SaError::Ttl);
     assert_eq!(refused(SaConfig { dscp: Some(64), ..good }), SaError::Dscp(64));
 }
@@ -156,7 +187,8 @@ fn a_wrong_association_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The MTU of the tunnel is exact: a packet that long fits, a longer one does not. And every packet grows by what was announced.
+    /// The MTU of the tunnel is exact: a packet that long fits, a longer one does not. And every
+    /// packet grows by what was announced.
     #[test]
     fn the_mtu_of_the_tunnel_is_exact(mtu in 100..10_000_u32, v6: bool) {
         let tunnel = EspTunnel::new(sa(v6, KEYS[0], false)).unwrap();
@@ -177,9 +209,11 @@ proptest! {
         prop_assert_eq!(tunnel.sequence(), 1);
     }
 
-    /// What the list decides is what the first rule says that fits, and it looked at no rule behind that.
+    /// What the list decides is what the first rule says that fits, and it looked at no rule behind
+    /// that.
     #[test]
-    fn a_list_stops_at_the_first_rule_that_fits(ports in prop::collection::vec((0..8_u16, any::<bool>()), 0..20), wanted in 0..8_u16, permit: bool) {
+    fn a_list_stops_at_the_first_rule_that_fits(ports in prop::collection::vec((0..8_u16,
+        any::<bool>()), 0..20), wanted in 0..8_u16, permit: bool) {
         let rules = ports.iter().map(|(port, allow)| acl::Rule {
             matching: Match { destination_port: Some(*port..=*port), ..Match::default() },
             action: if *allow { Action::Permit } else { Action::Deny },
@@ -190,7 +224,8 @@ proptest! {
         flow.destination_port = wanted;
         let first = ports.iter().position(|(port, _)| *port == wanted);
         let allowed = first.map_or(permit, |at| ports[at].1);
-        prop_assert_eq!(list.check(&flow, 0), if allowed { Ok(()) } else { Err(Reason::AclDenied) });
+        prop_assert_eq!(list.check(&flow, 0),
+            if allowed { Ok(()) } else { Err(Reason::AclDenied) });
         prop_assert_eq!(list.visited(), first.map_or(ports.len(), |at| at + 1) as u64);
     }
 }
@@ -202,8 +237,11 @@ fn fillers_fit_nothing_and_impossible_rules_are_refused() {
     assert_eq!(list.check(&flow, 0), Ok(()));
     assert_eq!((list.visited(), list.len()), (1_000, 1_000));
     let prefix = |text: &str| Some(text.parse().unwrap());
-    let matching =
-        Match { source: prefix("10.0.0.0/8"), destination: prefix("2001:db8::/32"), ..Match::default() };
+    let matching = Match {
+        source: prefix("10.0.0.0/8"),
+        destination: prefix("2001:db8::/32"),
+        ..Match::default()
+    };
     let wrong = acl::Rule { matching, action: Action::Deny };
     assert!(Acl::new(vec![wrong], Action::Permit).is_err());
     let many = (0..=Acl::MAX_RULES as u32).map(acl::filler).collect();

@@ -1,4 +1,5 @@
-//! A Linux interface as a port: AF_PACKET with a memory-mapped receive ring, and `sendmmsg` to send.
+//! A Linux interface as a port: AF_PACKET with a memory-mapped receive ring, and `sendmmsg` to
+//! send.
 //!
 //! Works with every driver and on every kernel. What it takes care of:
 //!
@@ -7,9 +8,11 @@
 //! - a frame whose transport checksum its sender (a veth host) has left to the hardware is marked;
 //! - a frame longer than a slot or a buffer is dropped and counted, never cut;
 //! - the kernel's receive stamps become times of CLOCK_MONOTONIC;
-//! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.
+//! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it
+//!   again by name.
 //!
-//! The kernel's own stack receives every frame too: see [`crate::guard`]. Super-frames: see [`crate::offload`].
+//! The kernel's own stack receives every frame too: see [`crate::guard`]. Super-frames: see
+//! [`crate::offload`].
 
 mod ring;
 mod transmit;
@@ -32,21 +35,23 @@ use transmit::{Batch, Stop};
 /// How a Linux interface is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct AfPacketOptions {
-    /// Frames the receive ring holds, 64..=65536; rounded up to whole blocks of 64 KiB. Each slot takes 2 KiB or, for
-    /// longer frames, the next power of two.
+    /// Frames the receive ring holds, 64..=65536; rounded up to whole blocks of 64 KiB. Each slot
+    /// takes 2 KiB or, for longer frames, the next power of two.
     pub ring_frames: u32,
-    /// The longest frame that is received whole, bytes, Ethernet header included, a tag that the driver takes out not,
-    /// 1518..=65000.
+    /// The longest frame that is received whole, bytes, Ethernet header included, a tag that the
+    /// driver takes out not, 1518..=65000.
     pub max_frame: u32,
     /// Also receive what is addressed to other stations.
     pub promiscuous: bool,
     /// Hand frames to the driver past the interface's queueing discipline.
     pub qdisc_bypass: bool,
-    /// Size of the socket's send buffer, bytes, 65536..=1073741823: what the driver may hold before sending blocks.
+    /// Size of the socket's send buffer, bytes, 65536..=1073741823: what the driver may hold before
+    /// sending blocks.
     pub send_buffer: u32,
-    /// Share what is received with the other ports of this namespace that were opened on the same interface with the same number, by the kernel's symmetric hash of
-    /// addresses and ports: both directions of a flow come by one of them, and fragments by their addresses. At most 256. The number tells two groups at one interface apart,
-    /// of which each receives everything: 0 or 1.
+    /// Share what is received with the other ports of this namespace that were opened on the same
+    /// interface with the same number, by the kernel's symmetric hash of addresses and ports: both
+    /// directions of a flow come by one of them, and fragments by their addresses. At most 256. The
+    /// number tells two groups at one interface apart, of which each receives everything: 0 or 1.
     pub fanout: Option<u8>,
 }
 
@@ -81,7 +86,8 @@ impl AfPacketOptions {
 /// How often a port that receives nothing looks whether its interface is still there.
 const LOOK_EVERY: Nanos = Nanos(1_000_000);
 
-/// Distinguishes the numbers of our fanout groups from those that other programs take at random or from 1 upwards.
+/// Distinguishes the numbers of our fanout groups from those that other programs take at random or
+/// from 1 upwards.
 const FANOUT_GROUPS: u32 = 0x4556;
 
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`.
@@ -111,7 +117,8 @@ impl AfPacketPort {
     /// Opens `interface` in the network namespace of the calling thread. It need not be up.
     ///
     /// # Errors
-    /// There is no such interface, it is not Ethernet, an option is out of range, or the process lacks CAP_NET_RAW.
+    /// There is no such interface, it is not Ethernet, an option is out of range, or the process
+    /// lacks CAP_NET_RAW.
     pub fn open(interface: &str, options: AfPacketOptions) -> Result<Self, PortError> {
         options.check()?;
         let control = Control::open()?;
@@ -138,7 +145,8 @@ impl AfPacketPort {
         self.interface.index
     }
 
-    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's name stays.
+    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's
+    /// name stays.
     fn look(&mut self) {
         let found = self
             .control
@@ -154,7 +162,8 @@ impl AfPacketPort {
         }
     }
 
-    /// Reads how many frames the ring had no room for; the kernel starts again at zero with each reading.
+    /// Reads how many frames the ring had no room for; the kernel starts again at zero with each
+    /// reading.
     fn read_loss(&mut self) {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -174,8 +183,13 @@ impl AfPacketPort {
     }
 }
 
-/// Makes the socket, its ring, and binds it. Until it is bound it receives nothing, so nothing strange can be in the ring.
-fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(OwnedFd, Ring), PortError> {
+/// Makes the socket, its ring, and binds it. Until it is bound it receives nothing, so nothing
+/// strange can be in the ring.
+fn open_socket(
+    name: &str,
+    ifindex: u32,
+    options: &AfPacketOptions,
+) -> Result<(OwnedFd, Ring), PortError> {
     let failed = |what: &str| {
         let what = format!("{what} for interface {name}");
         move |error: io::Error| PortError::from_io(what, error)
@@ -219,13 +233,20 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
         return Err(failed("binding a packet socket")(io::Error::last_os_error()));
     }
     if let Some(number) = options.fanout {
-        // A number that all workers know without telling each other, and that a re-created interface does not share with what it was.
+        // A number that all workers know without telling each other, and that a re-created
+        // interface does not share with what it was.
         let group = FANOUT_GROUPS ^ (ifindex & 0x7fff) ^ u32::from(number & 1) << 15;
         let value = (libc::PACKET_FANOUT_HASH << 16) | group;
-        // What a group ignores is its own option. Older kernels have none: they keep what a member sends from its group, but not what others send.
-        set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &(value | FANOUT_IGNORE_OUTGOING << 16))
-            .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
-            .map_err(failed("joining the fanout group"))?;
+        // What a group ignores is its own option. Older kernels have none: they keep what a member
+        // sends from its group, but not what others send.
+        set_option(
+            fd,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            &(value | FANOUT_IGNORE_OUTGOING << 16),
+        )
+        .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
+        .map_err(failed("joining the fanout group"))?;
         set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
             .map_err(failed("receiving from the fanout group"))?;
     }
@@ -234,7 +255,8 @@ fn open_socket(name: &str, ifindex: u32, options: &AfPacketOptions) -> Result<(O
 
 /// Attaches a filter that lets nothing pass.
 fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut code = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let mut code =
+        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
     // The kernel copies the program, and `code` lives until the call is over.
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
@@ -249,7 +271,13 @@ impl Port for AfPacketPort {
         "AF_PACKET".to_owned()
     }
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         let (mut received, mut seen, mut losing) = (0, 0, false);
         let mut offset = None;
         let oldest = now.saturating_sub(STAMP_CREDIBLE);
@@ -288,7 +316,8 @@ impl Port for AfPacketPort {
             self.state = PortState::Up;
         } else if now >= self.looked + LOOK_EVERY {
             self.looked = now;
-            // A link that is not up has to be looked at again: no frame and no error tells that it is back.
+            // A link that is not up has to be looked at again: no frame and no error tells that it
+            // is back.
             if take_error(self.socket.as_fd()) || self.state == PortState::Down {
                 self.look();
             }

@@ -4,9 +4,10 @@
 //! slot:  tpacket2_hdr (32)  sockaddr_ll (20)  ...  frame at tp_mac .. tp_mac + tp_snaplen
 //! ```
 //!
-//! Version 3 batches, which costs about a millisecond of latency at low rates; version 2 hands each frame over at once.
-//! A slot belongs to the kernel while its status word is zero. We read the word with acquire order before we look at the
-//! slot, and write it with release order after we have copied the frame.
+//! Version 3 batches, which costs about a millisecond of latency at low rates; version 2 hands each
+//! frame over at once. A slot belongs to the kernel while its status word is zero. We read the word
+//! with acquire order before we look at the slot, and write it with release order after we have
+//! copied the frame.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +16,8 @@ use crate::error::PortError;
 use crate::mapping::Mapping;
 use crate::sys::set_option;
 
-/// What the kernel puts before a frame: header (32) and address (20), room for 16 bytes of link header, alignment.
+/// What the kernel puts before a frame: header (32) and address (20), room for 16 bytes of link
+/// header, alignment.
 const OVERHEAD: u32 = 96;
 /// Blocks are allocated by the kernel in one piece each; this size is always to be had.
 const BLOCK: u32 = 1 << 16;
@@ -46,7 +48,11 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Sets the ring up on a packet socket that is not bound yet.
-    pub(super) fn create(socket: BorrowedFd<'_>, frames: u32, max_frame: u32) -> Result<Self, PortError> {
+    pub(super) fn create(
+        socket: BorrowedFd<'_>,
+        frames: u32,
+        max_frame: u32,
+    ) -> Result<Self, PortError> {
         // The order matters: the version cannot be changed once there is a ring.
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
         set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)
@@ -75,8 +81,9 @@ impl Ring {
     /// The status word of the slot `at`, counted round the ring.
     fn status_of(&self, at: usize) -> &AtomicU32 {
         let at = at % self.slots;
-        // SAFETY: `at` is below the number of slots, so the word lies in the mapping, which lives as long as `self`; slots
-        // are aligned to 2048 bytes, and the status is the first word of the header.
+        // SAFETY: `at` is below the number of slots, so the word lies in the mapping, which lives
+        // as long as `self`; slots are aligned to 2048 bytes, and the status is the first word of
+        // the header.
         unsafe { AtomicU32::from_ptr(self.memory.start().add(at * self.slot).cast()) }
     }
 
@@ -85,10 +92,12 @@ impl Ring {
         self.slots as u32
     }
 
-    /// How many frames wait. The kernel fills slots in order, so a bisection finds the first that it has not: 12 looks at a ring of 4096.
+    /// How many frames wait. The kernel fills slots in order, so a bisection finds the first that
+    /// it has not: 12 looks at a ring of 4096.
     pub(super) fn waiting(&self) -> u32 {
-        let ours =
-            |at: usize| self.status_of(self.next + at).load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0;
+        let ours = |at: usize| {
+            self.status_of(self.next + at).load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
+        };
         let (mut filled, mut free) = (0, self.slots);
         while filled < free {
             let middle = filled.midpoint(free);
@@ -103,20 +112,29 @@ impl Ring {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the status says that the slot is ours, and the acquire load has made the kernel's writes visible; the header
-        // is at the start of the slot and aligned.
-        let header =
-            unsafe { self.memory.start().add(self.next * self.slot).cast::<libc::tpacket2_hdr>().read() };
+        // SAFETY: the status says that the slot is ours, and the acquire load has made the kernel's
+        // writes visible; the header is at the start of the slot and aligned.
+        let header = unsafe {
+            self.memory.start().add(self.next * self.slot).cast::<libc::tpacket2_hdr>().read()
+        };
         let (offset, kept) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
-        // The kernel keeps frames inside their slots; should it ever not, an empty frame is better than a wild read.
+        // The kernel keeps frames inside their slots; should it ever not, an empty frame is better
+        // than a wild read.
         let (offset, kept) = if offset + kept <= self.slot { (offset, kept) } else { (0, 0) };
-        // SAFETY: inside the slot, which is ours until `advance`, and `advance` needs this borrow to have ended.
+        // SAFETY: inside the slot, which is ours until `advance`, and `advance` needs this borrow
+        // to have ended.
         let bytes = unsafe {
-            std::slice::from_raw_parts(self.memory.start().add(self.next * self.slot + offset), kept)
+            std::slice::from_raw_parts(
+                self.memory.start().add(self.next * self.slot + offset),
+                kept,
+            )
         };
         let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
-            let kind =
-                if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { header.tp_vlan_tpid } else { 0x8100 };
+            let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+                header.tp_vlan_tpid
+            } else {
+                0x8100
+            };
             let ([a, b], [c, d]) = (kind.to_be_bytes(), header.tp_vlan_tci.to_be_bytes());
             [a, b, c, d]
         });

@@ -41,10 +41,14 @@ impl Batch {
         let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: mmsghdr is plain data; null pointers with zero lengths are valid in it.
         let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
-        Self { parts: vec![part; BATCH].into_boxed_slice(), headers: vec![header; BATCH].into_boxed_slice() }
+        Self {
+            parts: vec![part; BATCH].into_boxed_slice(),
+            headers: vec![header; BATCH].into_boxed_slice(),
+        }
     }
 
-    /// Sends from the front of `frames` up to a whole batch. Returns how many were sent and why no more.
+    /// Sends from the front of `frames` up to a whole batch. Returns how many were sent and why no
+    /// more.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -64,8 +68,8 @@ impl Batch {
         if count == 0 {
             return (0, Stop::Empty);
         }
-        // SAFETY: `count` headers are valid; each has one part, which points into a frame of `pool`, borrowed until the
-        // call returns; the kernel only reads them.
+        // SAFETY: `count` headers are valid; each has one part, which points into a frame of
+        // `pool`, borrowed until the call returns; the kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

@@ -51,15 +51,19 @@ impl Wanted<'_> {
     /// Takes the interface into use; it may vanish meanwhile.
     ///
     /// # Errors
-    /// What stands in the way, with the remedy; [`PortError::NoInterface`] whatever failed if the interface is gone afterwards.
+    /// What stands in the way, with the remedy; [`PortError::NoInterface`] whatever failed if the
+    /// interface is gone afterwards.
     pub(super) fn attach(&self) -> Result<Attached, PortError> {
-        self.take().map_err(|error| self.control.unless_gone(self.name, self.interface.index, error))
+        self.take()
+            .map_err(|error| self.control.unless_gone(self.name, self.interface.index, error))
     }
 
-    /// The program, unless it is another worker's, and a socket for every receive queue of this port.
+    /// The program, unless it is another worker's, and a socket for every receive queue of this
+    /// port.
     fn take(&self) -> Result<Attached, PortError> {
         let &Self { name, control, interface, options, umem, local, part } = self;
-        // Asked first: without such sockets there is no map for them either, and that would be a stranger message.
+        // Asked first: without such sockets there is no map for them either, and that would be a
+        // stranger message.
         XdpSocket::create(name)?;
         let longest = umem.buffer() - KERNEL_HEADROOM;
         if interface.mtu as usize + FRAME_OVERHEAD > longest {
@@ -71,7 +75,11 @@ impl Wanted<'_> {
         }
         let has = queues(control, name)?;
         if let Some(wanted) = options.queues.filter(|wanted| *wanted != has.receive) {
-            return Err(PortError::QueueCount { interface: name.to_owned(), has: has.receive, wanted });
+            return Err(PortError::QueueCount {
+                interface: name.to_owned(),
+                has: has.receive,
+                wanted,
+            });
         }
         let (hook, sockets) = match part {
             Some(part) if !part.leads() => {
@@ -91,7 +99,8 @@ impl Wanted<'_> {
         let ring = options.ring_of(numbers.len());
         let mut queues = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let socket = XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
+            let socket =
+                XdpSocket::open(umem, name, interface.index, number, ring, sockets.native)?;
             queues.push(Queue::new(socket, umem.buffers()));
         }
         let joined = if queues.len() > 1 {
@@ -113,7 +122,8 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether every worker can lock its buffers for its queues of an interface. The first worker asks for all: what it begins the others cannot give up.
+/// Whether every worker can lock its buffers for its queues of an interface. The first worker asks
+/// for all: what it begins the others cannot give up.
 fn lockable(name: &str, umem: &Umem, queues: u32) -> Result<(), PortError> {
     let bytes = umem.len() as u64;
     let beyond = |limit: &u64| bytes.saturating_mul(u64::from(queues)) > *limit;
@@ -138,7 +148,8 @@ mod tests {
         let control = Control::open().unwrap();
         let pool = FramePool::new(256);
         // As it was looked up, but no interface has that number now.
-        let gone = Interface { index: i32::MAX as u32, mac: [2, 0, 0, 0, 0, 1], mtu: 1500, running: true };
+        let gone =
+            Interface { index: i32::MAX as u32, mac: [2, 0, 0, 0, 0, 1], mtu: 1500, running: true };
         let attached = Wanted {
             name: "lo",
             control: &control,

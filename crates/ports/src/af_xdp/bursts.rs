@@ -19,7 +19,8 @@ const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
 const KICKS: u32 = 16;
 
 impl AfXdpPort {
-    /// With several queues the frames of one call are in order of arrival, but a frame left for the next call may have come earlier.
+    /// With several queues the frames of one call are in order of arrival, but a frame left for the
+    /// next call may have come earlier.
     pub(super) fn receive(
         &mut self,
         pool: &mut FramePool,
@@ -47,17 +48,20 @@ impl AfXdpPort {
                 let (index, offset) =
                     (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
                 queue.returned(index as u32);
-                let Some(mut frame) = pool.adopt(index as u32, offset, received.len as usize) else {
+                let Some(mut frame) = pool.adopt(index as u32, offset, received.len as usize)
+                else {
                     unreachable!("the kernel writes inside the buffers it was given");
                 };
                 let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp).map(Nanos);
                 let stamp = stamp.filter(|stamp| *stamp >= oldest);
                 let arrival = if sampled {
                     // The next frame here may come without one, and must not be given this one's.
-                    if let (Some(_), Some(bytes)) = (stamp, pool.before_mut(&frame, program::STAMP)) {
+                    if let (Some(_), Some(bytes)) = (stamp, pool.before_mut(&frame, program::STAMP))
+                    {
                         bytes.fill(0);
                     }
-                    queue.since = stamp.map_or(queue.since, |stamp| stamp.max(queue.since)).min(now);
+                    queue.since =
+                        stamp.map_or(queue.since, |stamp| stamp.max(queue.since)).min(now);
                     queue.since
                 } else {
                     stamp.map_or(now, |stamp| stamp.min(now))
@@ -92,7 +96,8 @@ impl AfXdpPort {
         } else if now >= self.looked + LOOK_EVERY {
             self.looked = now;
             let failed = self.queues.iter().any(|queue| take_error(queue.socket.fd().as_fd()));
-            // A link that is not up has to be looked at again: no frame and no error tells that it is back.
+            // A link that is not up has to be looked at again: no frame and no error tells that it
+            // is back.
             if failed || self.state == PortState::Down {
                 self.look();
             }

@@ -1,11 +1,13 @@
 //! Checksums that a sender has left to hardware which is not there.
 //!
-//! A host at the other end of a veth pair leaves transport checksums to the "hardware". A packet socket is told so; an XDP program is
-//! not. What such a sender has written is the folded sum over the pseudo header, not inverted, so it can be recognised. A packet whose complete checksum
-//! happens to have that value (one in 65,536) is recognised too: completing it gives the same value again, unless it was damaged.
+//! A host at the other end of a veth pair leaves transport checksums to the "hardware". A packet
+//! socket is told so; an XDP program is not. What such a sender has written is the folded sum over
+//! the pseudo header, not inverted, so it can be recognised. A packet whose complete checksum
+//! happens to have that value (one in 65,536) is recognised too: completing it gives the same value
+//! again, unless it was damaged.
 
-/// Whether the transport checksum of this frame (TCP or UDP, over IPv4 or IPv6 without extension headers, behind up to one VLAN tag) holds the
-/// sum over the pseudo header only.
+/// Whether the transport checksum of this frame (TCP or UDP, over IPv4 or IPv6 without extension
+/// headers, behind up to one VLAN tag) holds the sum over the pseudo header only.
 pub(super) fn is_partial(frame: &[u8]) -> bool {
     partial(frame).unwrap_or(false)
 }
@@ -21,7 +23,8 @@ fn partial(frame: &[u8]) -> Option<bool> {
     let (addresses, l4, protocol, length) = match kind {
         0x0800 => {
             let header = usize::from(frame.get(l3)? & 0x0f) * 4;
-            // Of a fragment only the first has the field, and it covers what is elsewhere: no sender leaves that to hardware.
+            // Of a fragment only the first has the field, and it covers what is elsewhere: no
+            // sender leaves that to hardware.
             if half(l3 + 6)? & 0x3fff != 0 {
                 return None;
             }

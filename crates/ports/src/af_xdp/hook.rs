@@ -42,8 +42,11 @@ impl Hook {
         let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
         let code = program::assemble(&station, local.map(), &sockets, stamped);
         let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
-        let taken = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        let (link, native) = match patiently(|| program.link(interface.index, AttachType::Xdp, NATIVE)) {
+        let taken =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let (link, native) = match patiently(|| {
+            program.link(interface.index, AttachType::Xdp, NATIVE)
+        }) {
             Ok(link) => (link, true),
             Err(error) if taken(&error) => return Err(PortError::XdpTaken(name.to_owned())),
             Err(error) if options.native_only => return Err(refused(name, "in its driver", error)),

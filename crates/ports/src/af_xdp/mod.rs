@@ -1,20 +1,28 @@
-//! A Linux interface as a port: AF_XDP, with the buffers of the [`FramePool`] shared with the kernel.
+//! A Linux interface as a port: AF_XDP, with the buffers of the [`FramePool`] shared with the
+//! kernel.
 //!
-//! A frame that arrives is copied once, from the driver into a buffer of the pool (not at all where the driver can write there itself), is
-//! forwarded where it lies, and is sent from there. What this back end takes care of:
+//! A frame that arrives is copied once, from the driver into a buffer of the pool (not at all where
+//! the driver can write there itself), is forwarded where it lies, and is sent from there. What
+//! this back end takes care of:
 //!
-//! - which frames are ours and which the kernel's: the program in the driver (`program.rs`, `hook.rs`) decides before a packet exists for the kernel,
-//!   so no [guard](crate::guard) is needed, and when this process ends, however it does, the kernel gets all frames again and forwards them;
+//! - which frames are ours and which the kernel's: the program in the driver (`program.rs`,
+//!   `hook.rs`) decides before a packet exists for the kernel, so no [guard](crate::guard) is
+//!   needed, and when this process ends, however it does, the kernel gets all frames again and
+//!   forwards them;
 //! - the kernel's arrival stamps, as metadata before each frame;
 //! - transport checksums that a veth host has left out (`checksum.rs`);
-//! - native or generic mode, without or with a copy: the best that the driver takes, and [`AfXdpPort::mode`] says which;
-//! - what opening takes and what may stand in its way (`attach.rs`), and bursts (`bursts.rs`), queue by queue (`queue.rs`);
-//! - several receive queues: a socket for each, all in one port, or divided among the ports of several workers (`shared.rs`);
-//! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it again by name.
+//! - native or generic mode, without or with a copy: the best that the driver takes, and
+//!   [`AfXdpPort::mode`] says which;
+//! - what opening takes and what may stand in its way (`attach.rs`), and bursts (`bursts.rs`),
+//!   queue by queue (`queue.rs`);
+//! - several receive queues: a socket for each, all in one port, or divided among the ports of
+//!   several workers (`shared.rs`);
+//! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it
+//!   again by name.
 //!
-//! **Buffers.** Those in the fill and transmit rings belong to the kernel; [`FramePool::in_use`] counts them,
-//! [`Port::lent`] tells how many they are. `in_use = held by frames + lent` at all times. After [`Port::reopen`] the kernel has none until the next
-//! burst.
+//! **Buffers.** Those in the fill and transmit rings belong to the kernel; [`FramePool::in_use`]
+//! counts them, [`Port::lent`] tells how many they are. `in_use = held by frames + lent` at all
+//! times. After [`Port::reopen`] the kernel has none until the next burst.
 
 mod attach;
 mod bursts;
@@ -88,13 +96,15 @@ pub struct AfXdpPort {
 }
 
 impl AfXdpPort {
-    /// Opens `interface` in the network namespace of the calling thread, with the buffers of `pool`, which every later call must be given too.
-    /// `local` are the addresses that the machine itself receives: see [`Port::set_local`]. The interface need not be up.
+    /// Opens `interface` in the network namespace of the calling thread, with the buffers of
+    /// `pool`, which every later call must be given too. `local` are the addresses that the machine
+    /// itself receives: see [`Port::set_local`]. The interface need not be up.
     ///
     /// # Errors
-    /// There is no such interface, or another XDP program is there; an option is out of range, or the interface has another number of
-    /// queues; its MTU does not fit the buffers, or these are not 2048 or 4096 bytes; no AF_XDP in this kernel; too little memory may
-    /// be locked; or the process lacks CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    /// There is no such interface, or another XDP program is there; an option is out of range, or
+    /// the interface has another number of queues; its MTU does not fit the buffers, or these are
+    /// not 2048 or 4096 bytes; no AF_XDP in this kernel; too little memory may be locked; or the
+    /// process lacks CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
     pub fn open(
         interface: &str,
         options: AfXdpOptions,
@@ -106,11 +116,14 @@ impl AfXdpPort {
         Ok(port)
     }
 
-    /// As [`AfXdpPort::open`], for one of several workers, each with a pool of its own: this port has every `workers`-th receive queue, and sends by the first
-    /// of them. The first worker's port opens before the others, and takes the program with it when it is dropped: then the kernel has all queues.
+    /// As [`AfXdpPort::open`], for one of several workers, each with a pool of its own: this port
+    /// has every `workers`-th receive queue, and sends by the first of them. The first worker's
+    /// port opens before the others, and takes the program with it when it is dropped: then the
+    /// kernel has all queues.
     ///
     /// # Errors
-    /// As [`AfXdpPort::open`]; also [`PortError::FewQueues`], and [`PortError::NotAttached`] from a worker that is not the first one.
+    /// As [`AfXdpPort::open`]; also [`PortError::FewQueues`], and [`PortError::NotAttached`] from a
+    /// worker that is not the first one.
     pub fn open_part(
         interface: &str,
         options: AfXdpOptions,
@@ -123,8 +136,10 @@ impl AfXdpPort {
         Ok(port)
     }
 
-    /// Opens a port with the memory of a pool that another thread works with. Until the first burst, which must come with that pool, the kernel goes on receiving
-    /// what comes by the interface: it has no buffers of ours yet. `part`: see [`AfXdpPort::open_part`]; `None`: for the only worker.
+    /// Opens a port with the memory of a pool that another thread works with. Until the first
+    /// burst, which must come with that pool, the kernel goes on receiving what comes by the
+    /// interface: it has no buffers of ours yet. `part`: see [`AfXdpPort::open_part`]; `None`: for
+    /// the only worker.
     ///
     /// # Errors
     /// As [`AfXdpPort::open`] and [`AfXdpPort::open_part`].
@@ -138,7 +153,11 @@ impl AfXdpPort {
         options.check()?;
         if !matches!(umem.buffer(), 2048 | 4096) {
             let range = "2048 or 4096 bytes with AF_XDP";
-            return Err(PortError::OutOfRange { knob: "buffer_size", value: umem.buffer() as u64, range });
+            return Err(PortError::OutOfRange {
+                knob: "buffer_size",
+                value: umem.buffer() as u64,
+                range,
+            });
         }
         let control = Control::open()?;
         let found = control.interface(interface)?;
@@ -179,7 +198,9 @@ impl AfXdpPort {
 
     /// Lends the kernel buffers to receive into, and then has it hand over what comes.
     fn begin(&mut self, pool: &mut FramePool) -> Result<(), PortError> {
-        for (queue, number) in self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues)) {
+        for (queue, number) in
+            self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues))
+        {
             queue.refill(pool, self.umem.buffer(), self.ring);
             queue.seat(&self.sockets, &self.name, number)?;
         }
@@ -201,7 +222,8 @@ impl AfXdpPort {
         }
     }
 
-    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's name stays.
+    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's
+    /// name stays.
     fn look(&mut self) {
         if self.queues.is_empty() {
             // Closed: whatever the interface is like, this port has nothing of it.
@@ -257,7 +279,13 @@ impl Port for AfXdpPort {
         self.queues.iter().map(Queue::lent).sum::<usize>() + self.orphans.len()
     }
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         self.receive(pool, now, out, max)
     }
 
@@ -308,9 +336,12 @@ impl Port for AfXdpPort {
 
     fn stop_receiving(&mut self) {
         self.stopped = true;
-        for (queue, number) in self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues)) {
+        for (queue, number) in
+            self.queues.iter_mut().zip(numbers(self.part.as_ref(), self.sockets.queues))
+        {
             if std::mem::take(&mut queue.seated) {
-                // What comes by a queue that is not in the map is the kernel's. One that is gone with its interface is in no map.
+                // What comes by a queue that is not in the map is the kernel's. One that is gone
+                // with its interface is in no map.
                 let _ = self.sockets.map.remove(&number.to_ne_bytes());
             }
         }

@@ -8,17 +8,22 @@ pub(super) const FRAME_OVERHEAD: usize = 18;
 /// How an interface is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct AfXdpOptions {
-    /// Slots of each ring, per receive queue; a power of two, 64..=16384. A port lends the kernel up to twice as many buffers per queue.
+    /// Slots of each ring, per receive queue; a power of two, 64..=16384. A port lends the kernel
+    /// up to twice as many buffers per queue.
     pub ring: u32,
-    /// How many buffers wait in the rings of all receive queues of this port together, at most: with several queues rings are shortened to fit, but not below 64 slots.
-    /// `None`: `ring` for each, whatever that leaves in the pool for anything else.
+    /// How many buffers wait in the rings of all receive queues of this port together, at most:
+    /// with several queues rings are shortened to fit, but not below 64 slots. `None`: `ring` for
+    /// each, whatever that leaves in the pool for anything else.
     pub buffers: Option<usize>,
-    /// Only the driver's own hook, with an error where the driver has none. Otherwise the generic hook is the second choice.
+    /// Only the driver's own hook, with an error where the driver has none. Otherwise the generic
+    /// hook is the second choice.
     pub native_only: bool,
-    /// How many receive queues the interface is expected to have; an error if it has another number. `None`: however many there are.
+    /// How many receive queues the interface is expected to have; an error if it has another
+    /// number. `None`: however many there are.
     pub queues: Option<u32>,
-    /// The kernel stamps one in so many frames; a power of two, 1..=64. The others count as arrived with the stamped one before them, or when their
-    /// queue was last found empty, whichever is later: as good as a stamp for a port that is asked all the time, and cheaper for the sender.
+    /// The kernel stamps one in so many frames; a power of two, 1..=64. The others count as arrived
+    /// with the stamped one before them, or when their queue was last found empty, whichever is
+    /// later: as good as a stamp for a port that is asked all the time, and cheaper for the sender.
     pub stamp_every: u32,
 }
 
@@ -80,7 +85,8 @@ mod tests {
 
     #[test]
     fn rings_of_several_queues_leave_buffers_in_the_pool() {
-        let of = |buffers, queues| AfXdpOptions { buffers, ..AfXdpOptions::default() }.ring_of(queues);
+        let of =
+            |buffers, queues| AfXdpOptions { buffers, ..AfXdpOptions::default() }.ring_of(queues);
         assert_eq!((of(None, 16), of(Some(2048), 1), of(Some(100_000), 4)), (2048, 2048, 2048));
         assert_eq!(
             (of(Some(2048), 2), of(Some(2048), 3), of(Some(100), 4), of(Some(0), 0)),

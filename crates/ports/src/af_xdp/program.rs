@@ -9,19 +9,22 @@
 //! else: stamp it, and to the socket of its receive queue; no socket there -> pass
 //! ```
 //!
-//! "Pass" is the way into the kernel's stack, which answers, or forwards. So whatever we do not take, and everything once the process has
-//! ended and its link with it, goes the kernel's way.
+//! "Pass" is the way into the kernel's stack, which answers, or forwards. So whatever we do not
+//! take, and everything once the process has ended and its link with it, goes the kernel's way.
 //!
-//! The stamp is the kernel's monotonic clock, put before the frame as metadata: [`STAMP`] bytes, the clock and the clock combined with
-//! a constant, by which leftovers of an earlier frame are told apart where a driver knows no metadata. It costs the sender's CPU a third of all that the program
-//! does, and a cache line that goes from one CPU to the other; so a port that is polled all the time asks for some stamps only.
+//! The stamp is the kernel's monotonic clock, put before the frame as metadata: [`STAMP`] bytes,
+//! the clock and the clock combined with a constant, by which leftovers of an earlier frame are
+//! told apart where a driver knows no metadata. It costs the sender's CPU a third of all that the
+//! program does, and a cache line that goes from one CPU to the other; so a port that is polled all
+//! the time asks for some stamps only.
 
 use crate::bpf::{Assembler, FP, If, Label, Map, Reg, Width};
 use crate::classify::{self, LOAD_XDP, MAP_LOOKUP, half};
 
 const XDP_PASS: i32 = 2;
 
-/// Offset of the destination in an IPv4 packet without a tag, and where a header without options ends.
+/// Offset of the destination in an IPv4 packet without a tag, and where a header without options
+/// ends.
 const DESTINATION: i16 = 14 + 16;
 const END: i32 = 14 + 20;
 
@@ -47,14 +50,21 @@ pub(super) fn stamp(metadata: &[u8]) -> Option<u64> {
     (clock ^ check == SIGNATURE as u64).then_some(clock)
 }
 
-/// Which frames get a stamp: all of them, or with a map that counts them on each CPU one in so many, a power of two.
+/// Which frames get a stamp: all of them, or with a map that counts them on each CPU one in so
+/// many, a power of two.
 pub(super) type Stamped<'a> = Option<(&'a Map, u32)>;
 
 /// Where the key into the counting map lies on the stack, below what `classify` keeps there.
 const COUNTER_KEY: i16 = -40;
 
-/// `station` holds the port's hardware address, `local` what the machine itself receives, `sockets` ours by receive queue.
-pub(super) fn assemble(station: &Map, local: &Map, sockets: &Map, stamped: Stamped<'_>) -> Vec<u64> {
+/// `station` holds the port's hardware address, `local` what the machine itself receives, `sockets`
+/// ours by receive queue.
+pub(super) fn assemble(
+    station: &Map,
+    local: &Map,
+    sockets: &Map,
+    stamped: Stamped<'_>,
+) -> Vec<u64> {
     let (r0, r1, r2, r3, frame) = (Reg(0), Reg(1), Reg(2), Reg(3), Reg(6));
     let mut asm = Assembler::default();
     let pass = asm.label();
@@ -71,7 +81,10 @@ pub(super) fn assemble(station: &Map, local: &Map, sockets: &Map, stamped: Stamp
     asm.place(ours);
 
     if let Some((counter, every)) = stamped {
-        asm.store(Width::B4, FP, COUNTER_KEY, 0).map(r1, counter).copy(r2, FP).add(r2, COUNTER_KEY.into());
+        asm.store(Width::B4, FP, COUNTER_KEY, 0)
+            .map(r1, counter)
+            .copy(r2, FP)
+            .add(r2, COUNTER_KEY.into());
         asm.call(MAP_LOOKUP).jump_if(r0, If::Equal, 0, unstamped);
         asm.load(Width::B4, r1, r0, 0).copy(r2, r1).add(r2, 1).store_register(Width::B4, r0, 0, r2);
         asm.and(r1, every as i32 - 1).jump_if(r1, If::NotEqual, 0, unstamped);
@@ -81,7 +94,12 @@ pub(super) fn assemble(station: &Map, local: &Map, sockets: &Map, stamped: Stamp
     asm.call(KTIME_GET_NS);
     asm.load(Width::B4, r1, frame, DATA_META).load(Width::B4, r2, frame, DATA);
     asm.copy(r3, r1).add(r3, STAMP as i32).jump_if_register(r3, If::Greater, r2, unstamped);
-    asm.store_register(Width::B8, r1, 0, r0).exclusive_or(r0, SIGNATURE).store_register(Width::B8, r1, 8, r0);
+    asm.store_register(Width::B8, r1, 0, r0).exclusive_or(r0, SIGNATURE).store_register(
+        Width::B8,
+        r1,
+        8,
+        r0,
+    );
     asm.place(unstamped);
     asm.load(Width::B4, r2, frame, RX_QUEUE).map(r1, sockets).set(r3, XDP_PASS).call(REDIRECT_MAP);
     asm.exit();
@@ -91,8 +109,9 @@ pub(super) fn assemble(station: &Map, local: &Map, sockets: &Map, stamped: Stamp
     asm.finish()
 }
 
-/// The same decision for an IPv4 packet without a tag, which most are, read where it lies: each copy that a helper makes costs as much as all of
-/// this. Goes on if the packet is in transit, to `unusual` with anything else that may be, and to `pass` with what is not.
+/// The same decision for an IPv4 packet without a tag, which most are, read where it lies: each
+/// copy that a helper makes costs as much as all of this. Goes on if the packet is in transit, to
+/// `unusual` with anything else that may be, and to `pass` with what is not.
 fn untagged_ipv4(asm: &mut Assembler, station: &Map, local: &Map, unusual: Label, pass: Label) {
     let (r0, r1, r2, r3, r4, r5, frame) = (Reg(0), Reg(1), Reg(2), Reg(3), Reg(4), Reg(5), Reg(6));
     let unicast = asm.label();

@@ -50,7 +50,12 @@ impl Queue {
     }
 
     /// Has the program hand over what comes by queue `number`.
-    pub(super) fn seat(&mut self, sockets: &Sockets, name: &str, number: u32) -> Result<(), PortError> {
+    pub(super) fn seat(
+        &mut self,
+        sockets: &Sockets,
+        name: &str,
+        number: u32,
+    ) -> Result<(), PortError> {
         if !self.seated {
             sockets.seat(name, number, &self.socket)?;
             self.seated = true;
@@ -66,7 +71,8 @@ impl Queue {
     /// Gives the kernel buffers to receive into, as many as the ring takes.
     pub(super) fn refill(&mut self, pool: &mut FramePool, buffer: usize, ring: u32) {
         let wanted = ring - self.filled;
-        // Exchanging cache lines for every few frames costs more than a ring that is a little less full.
+        // Exchanging cache lines for every few frames costs more than a ring that is a little less
+        // full.
         if wanted < ring / 8 {
             return;
         }

@@ -8,7 +8,8 @@
 //!  completion  the kernel writes    we read   addresses of buffers that have been sent
 //! ```
 //!
-//! The word of the other side is read only when what is known of it does not suffice, so that a burst costs one exchange of cache lines.
+//! The word of the other side is read only when what is known of it does not suffice, so that a
+//! burst costs one exchange of cache lines.
 
 use std::io;
 use std::marker::PhantomData;
@@ -78,13 +79,17 @@ struct Ring<T> {
 impl<T: Copy> Ring<T> {
     fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
         let failed = |what: &'static str| {
-            move |error| PortError::from_io(format!("{what} the {kind:?} ring of an AF_XDP socket"), error)
+            move |error| {
+                PortError::from_io(format!("{what} the {kind:?} ring of an AF_XDP socket"), error)
+            }
         };
         set_option(socket, libc::SOL_XDP, kind.option(), &size).map_err(failed("making"))?;
-        let all = sockopt::xdp_mmap_offsets(socket).map_err(|error| failed("measuring")(error.into()))?;
+        let all =
+            sockopt::xdp_mmap_offsets(socket).map_err(|error| failed("measuring")(error.into()))?;
         let at = kind.of(&all);
         let length = at.desc as usize + size as usize * size_of::<T>();
-        let memory = Mapping::shared(socket, length, kind.page_offset(), true).map_err(failed("mapping"))?;
+        let memory =
+            Mapping::shared(socket, length, kind.page_offset(), true).map_err(failed("mapping"))?;
         let place = |offset: u64| {
             assert!(
                 offset as usize + 4 <= memory.len() && offset.is_multiple_of(4),
@@ -95,7 +100,9 @@ impl<T: Copy> Ring<T> {
         Ok(Self {
             producer: place(at.producer),
             consumer: place(at.consumer),
-            flags: place(at.flags.ok_or_else(|| failed("waking")(io::ErrorKind::Unsupported.into()))?),
+            flags: place(
+                at.flags.ok_or_else(|| failed("waking")(io::ErrorKind::Unsupported.into()))?,
+            ),
             entries: at.desc as usize,
             size,
             head: 0,
@@ -106,13 +113,15 @@ impl<T: Copy> Ring<T> {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: aligned and inside the mapping, as `create` checked; both sides access the word only whole.
+        // SAFETY: aligned and inside the mapping, as `create` checked; both sides access the word
+        // only whole.
         unsafe { AtomicU32::from_ptr(self.memory.start().add(offset).cast()) }
     }
 
     fn slot(&self, at: u32) -> *mut T {
         let offset = self.entries + (at & (self.size - 1)) as usize * size_of::<T>();
-        // SAFETY: the mapping is as long as `entries` and `size` of them, and the index is below `size`.
+        // SAFETY: the mapping is as long as `entries` and `size` of them, and the index is below
+        // `size`.
         unsafe { self.memory.start().add(offset).cast() }
     }
 }
@@ -123,11 +132,16 @@ pub(super) struct Producer<T>(Ring<T>);
 
 impl<T: Copy> Producer<T> {
     /// `size` is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
+    pub(super) fn create(
+        socket: BorrowedFd<'_>,
+        kind: RingKind,
+        size: u32,
+    ) -> Result<Self, PortError> {
         Ring::create(socket, kind, size).map(Self)
     }
 
-    /// How many entries can be pushed, as far as known; asks the other side if that is less than `wanted`.
+    /// How many entries can be pushed, as far as known; asks the other side if that is less than
+    /// `wanted`.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let ring = &mut self.0;
         if ring.size - ring.head.wrapping_sub(ring.tail) < wanted {
@@ -136,11 +150,13 @@ impl<T: Copy> Producer<T> {
         ring.size - ring.head.wrapping_sub(ring.tail)
     }
 
-    /// Writes an entry, which the other side sees after [`Producer::publish`]. There is room for it.
+    /// Writes an entry, which the other side sees after [`Producer::publish`]. There is room for
+    /// it.
     pub(super) fn push(&mut self, entry: T) {
         let ring = &mut self.0;
         debug_assert!(ring.head.wrapping_sub(ring.tail) < ring.size, "room was asked for");
-        // SAFETY: the slot is free, so the kernel does not read it before the new producer word says so.
+        // SAFETY: the slot is free, so the kernel does not read it before the new producer word
+        // says so.
         unsafe { ring.slot(ring.head).write(entry) };
         ring.head = ring.head.wrapping_add(1);
     }
@@ -167,7 +183,11 @@ pub(super) struct Consumer<T>(Ring<T>);
 
 impl<T: Copy> Consumer<T> {
     /// `size` is a power of two.
-    pub(super) fn create(socket: BorrowedFd<'_>, kind: RingKind, size: u32) -> Result<Self, PortError> {
+    pub(super) fn create(
+        socket: BorrowedFd<'_>,
+        kind: RingKind,
+        size: u32,
+    ) -> Result<Self, PortError> {
         Ring::create(socket, kind, size).map(Self)
     }
 
@@ -180,8 +200,8 @@ impl<T: Copy> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: the producer word says that the slot was written, and the acquire load has made that visible; the kernel leaves it
-        // alone until `release`.
+        // SAFETY: the producer word says that the slot was written, and the acquire load has made
+        // that visible; the kernel leaves it alone until `release`.
         let entry = unsafe { ring.slot(ring.tail).read() };
         ring.tail = ring.tail.wrapping_add(1);
         Some(entry)

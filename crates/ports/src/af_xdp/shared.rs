@@ -1,8 +1,11 @@
-//! One interface served by the ports of several workers: one program, and the receive queues divided among them.
+//! One interface served by the ports of several workers: one program, and the receive queues
+//! divided among them.
 //!
-//! The first worker's port attaches the program; it and the others put sockets of their own into the program's map, each for every n-th queue. So
-//! which worker gets a frame is decided by whoever chooses the queue: the hash of the hardware, or of the sender of a veth. The workers share
-//! nothing per frame. A queue whose worker has no socket (yet, or any more) is the kernel's, which forwards what comes there.
+//! The first worker's port attaches the program; it and the others put sockets of their own into
+//! the program's map, each for every n-th queue. So which worker gets a frame is decided by whoever
+//! chooses the queue: the hash of the hardware, or of the sender of a veth. The workers share
+//! nothing per frame. A queue whose worker has no socket (yet, or any more) is the kernel's, which
+//! forwards what comes there.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
@@ -28,13 +31,14 @@ pub(super) struct Sockets {
 impl Sockets {
     pub(super) fn seat(&self, name: &str, queue: u32, socket: &XdpSocket) -> Result<(), PortError> {
         let fd = socket.fd().as_raw_fd().to_ne_bytes();
-        self.map
-            .insert(&queue.to_ne_bytes(), &fd)
-            .map_err(|error| PortError::from_io(format!("giving queue {queue} of {name} its socket"), error))
+        self.map.insert(&queue.to_ne_bytes(), &fd).map_err(|error| {
+            PortError::from_io(format!("giving queue {queue} of {name} its socket"), error)
+        })
     }
 }
 
-/// What the ports of several workers at one interface have in common. Clones are the same. Locked when a port is opened, never for a frame.
+/// What the ports of several workers at one interface have in common. Clones are the same. Locked
+/// when a port is opened, never for a frame.
 #[derive(Clone, Debug, Default)]
 pub struct XdpCommon(Arc<Mutex<Option<Arc<Sockets>>>>);
 
@@ -70,11 +74,16 @@ impl XdpPart {
         self.worker == 0
     }
 
-    /// Whether there are queues for all workers: a worker sends by its first one, so it is one that can send too.
+    /// Whether there are queues for all workers: a worker sends by its first one, so it is one that
+    /// can send too.
     pub(super) fn check(&self, name: &str, queues: Queues) -> Result<(), PortError> {
         let has = queues.receive.min(queues.transmit);
         if has < self.workers {
-            return Err(PortError::FewQueues { interface: name.to_owned(), has, workers: self.workers });
+            return Err(PortError::FewQueues {
+                interface: name.to_owned(),
+                has,
+                workers: self.workers,
+            });
         }
         Ok(())
     }
@@ -93,7 +102,8 @@ mod tests {
     fn queues_are_divided_without_a_rest_and_without_two_owners() {
         for (workers, count) in [(1, 1), (2, 4), (3, 4), (4, 4), (2, 5)] {
             let part = |worker| XdpPart { worker, workers, common: XdpCommon::default() };
-            let mut all: Vec<u32> = (0..workers).flat_map(|worker| part(worker).queues(count)).collect();
+            let mut all: Vec<u32> =
+                (0..workers).flat_map(|worker| part(worker).queues(count)).collect();
             all.sort_unstable();
             assert_eq!(all, (0..count).collect::<Vec<_>>(), "{workers} workers");
             assert!((0..workers).all(|worker| part(worker).queues(count).next() == Some(worker)));

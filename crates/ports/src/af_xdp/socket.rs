@@ -1,8 +1,10 @@
-//! One AF_XDP socket: the pool's memory registered with it, its four rings, bound to one receive queue of an interface.
+//! One AF_XDP socket: the pool's memory registered with it, its four rings, bound to one receive
+//! queue of an interface.
 //!
-//! The kernel lets sockets share a registration, but then all of them depend on the one that made it, whose interface may vanish. Here every socket
-//! registers the same memory for itself: the pages are the same, so a frame received on one port is sent by another without a copy, and
-//! each port lives and dies alone. It costs eight bytes of kernel memory per page and socket.
+//! The kernel lets sockets share a registration, but then all of them depend on the one that made
+//! it, whose interface may vanish. Here every socket registers the same memory for itself: the
+//! pages are the same, so a frame received on one port is sent by another without a copy, and each
+//! port lives and dies alone. It costs eight bytes of kernel memory per page and socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +22,8 @@ use crate::sys::{limit_of_locked_memory, set_option};
 /// Frames that one system call may send (`XDP_MAX_TX_SKB_BUDGET`, new kernels; 32 otherwise).
 const SEND_BUDGET: libc::c_int = 256;
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// A queue stays taken for 100 to 200 ms after the socket that had it was closed; a program until the kernel comes to it.
+/// A queue stays taken for 100 to 200 ms after the socket that had it was closed; a program until
+/// the kernel comes to it.
 const ATTEMPTS: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -37,10 +40,12 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers of `umem`. `zero_copy`: asked for first.
+    /// A socket of `ring` slots per ring for queue `queue` of interface `ifindex`, with the buffers
+    /// of `umem`. `zero_copy`: asked for first.
     ///
     /// # Errors
-    /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or the driver refuses.
+    /// No AF_XDP in the kernel, too little memory may be locked, the queue is another socket's, or
+    /// the driver refuses.
     pub(super) fn open(
         umem: &Umem,
         name: &str,
@@ -51,7 +56,8 @@ impl XdpSocket {
     ) -> Result<Self, PortError> {
         if zero_copy {
             // A bind that was refused leaves the socket half made: each attempt has its own.
-            match Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_ZEROCOPY) {
+            match Self::attempt(umem, name, ifindex, queue, ring, SocketAddrXdpFlags::XDP_ZEROCOPY)
+            {
                 Err(PortError::Unsupported { .. } | PortError::Io { .. }) => {}
                 other => return other,
             }
@@ -65,11 +71,16 @@ impl XdpSocket {
     /// No AF_XDP in the kernel, or the process lacks CAP_NET_RAW.
     pub(super) fn create(name: &str) -> Result<OwnedFd, PortError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).map_err(|error| match error {
-            Errno::AFNOSUPPORT => {
-                PortError::NoXdpSockets { interface: name.to_owned(), source: error.into() }
+        net::socket_with(AddressFamily::XDP, SocketType::RAW, flags, None).map_err(|error| {
+            match error {
+                Errno::AFNOSUPPORT => {
+                    PortError::NoXdpSockets { interface: name.to_owned(), source: error.into() }
+                }
+                _ => PortError::from_io(
+                    format!("opening an AF_XDP socket for interface {name}"),
+                    error.into(),
+                ),
             }
-            _ => PortError::from_io(format!("opening an AF_XDP socket for interface {name}"), error.into()),
         })
     }
 
@@ -108,7 +119,14 @@ impl XdpSocket {
         })?;
         // Older kernels send 32 frames per call; that works too.
         let _ = set_option(fd.as_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND_BUDGET);
-        Ok(Self { fill, completion, rx, tx, zero_copy: mode == SocketAddrXdpFlags::XDP_ZEROCOPY, fd })
+        Ok(Self {
+            fill,
+            completion,
+            rx,
+            tx,
+            zero_copy: mode == SocketAddrXdpFlags::XDP_ZEROCOPY,
+            fd,
+        })
     }
 
     pub(super) fn fd(&self) -> &OwnedFd {
@@ -127,7 +145,8 @@ impl XdpSocket {
         let _ = net::recv(&self.fd, &mut [0; 0], RecvFlags::DONTWAIT);
     }
 
-    /// Frames that found no free buffer or no slot in the receive ring, since the socket was opened.
+    /// Frames that found no free buffer or no slot in the receive ring, since the socket was
+    /// opened.
     pub(super) fn lost(&self) -> u64 {
         // A frame that finds no buffer is counted as dropped or, by drivers without a copy, as an
         // empty descriptor.
@@ -150,12 +169,13 @@ fn register(fd: &OwnedFd, umem: &Umem) -> io::Result<()> {
 }
 
 fn bind(fd: &OwnedFd, ifindex: u32, queue: u32, mode: SocketAddrXdpFlags) -> io::Result<()> {
-    let address = SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
+    let address =
+        SocketAddrXdp::new(mode | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP, ifindex, queue);
     patiently(|| Ok(net::bind(fd, &address)?))
 }
 
-/// Tries again while the kernel has not yet let go of what was closed: queues and programs are given up by workers of its own, which a loaded machine
-/// keeps waiting.
+/// Tries again while the kernel has not yet let go of what was closed: queues and programs are
+/// given up by workers of its own, which a loaded machine keeps waiting.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut attempts = 0;
     loop {

@@ -1,9 +1,11 @@
-//! Keeps the kernel from forwarding a second copy of what the router forwards, and only while the router lives.
+//! Keeps the kernel from forwarding a second copy of what the router forwards, and only while the
+//! router lives.
 //!
-//! A packet socket sees a copy of each frame; the kernel's stack gets the frame too, and with `ip_forward=1` (which
-//! must stay on, so that the kernel takes over when the router is gone) would forward it again. The guard is a BPF
-//! program at the interface's ingress, behind the packet sockets, that drops transit unicast frames. What is for the
-//! machine itself passes: ARP, broadcast, multicast, link-local, and whatever [`Guard::set_local`] names.
+//! A packet socket sees a copy of each frame; the kernel's stack gets the frame too, and with
+//! `ip_forward=1` (which must stay on, so that the kernel takes over when the router is gone) would
+//! forward it again. The guard is a BPF program at the interface's ingress, behind the packet
+//! sockets, that drops transit unicast frames. What is for the machine itself passes: ARP,
+//! broadcast, multicast, link-local, and whatever [`Guard::set_local`] names.
 //!
 //! | kernel | attached as | after `kill -9` |
 //! |---|---|---|
@@ -53,12 +55,13 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Attaches the guard to `interface`, in the network namespace of the calling thread, with the addresses that are
-    /// local (see [`Guard::set_local`]). Give them here rather than later, or the kernel misses frames in between.
+    /// Attaches the guard to `interface`, in the network namespace of the calling thread, with the
+    /// addresses that are local (see [`Guard::set_local`]). Give them here rather than later, or
+    /// the kernel misses frames in between.
     ///
     /// # Errors
-    /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, there are more than [`MAX_LOCAL`]
-    /// addresses, or the kernel lacks what `kind` needs.
+    /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, there are more than
+    /// [`MAX_LOCAL`] addresses, or the kernel lacks what `kind` needs.
     pub fn attach(interface: &str, kind: GuardKind, local: &[IpAddr]) -> Result<Self, PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
@@ -85,7 +88,10 @@ impl Guard {
                 match load(false)?.link(ifindex, AttachType::TcxIngress, 0) {
                     Ok(link) => Some(link),
                     // An older kernel knows no such attach type.
-                    Err(error) if kind == GuardKind::Auto && error.raw_os_error() == Some(libc::EINVAL) => {
+                    Err(error)
+                        if kind == GuardKind::Auto
+                            && error.raw_os_error() == Some(libc::EINVAL) =>
+                    {
                         None
                     }
                     Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
@@ -106,8 +112,9 @@ impl Guard {
         Ok(Self { attached, local, state })
     }
 
-    /// Replaces the set of addresses that the kernel itself receives: those of *all* interfaces of the machine, and the
-    /// broadcast addresses of their networks. An address that is in the old and in the new set is known throughout.
+    /// Replaces the set of addresses that the kernel itself receives: those of *all* interfaces of
+    /// the machine, and the broadcast addresses of their networks. An address that is in the old
+    /// and in the new set is known throughout.
     ///
     /// # Errors
     /// More than [`MAX_LOCAL`] addresses; nothing is changed then.
@@ -115,8 +122,8 @@ impl Guard {
         self.local.set(addresses)
     }
 
-    /// Says that the router is alive. Call it at least each 200 ms from the loop that forwards, so that a filter stops
-    /// dropping when forwarding has stopped; costs a clock reading and a store.
+    /// Says that the router is alive. Call it at least each 200 ms from the loop that forwards, so
+    /// that a filter stops dropping when forwarding has stopped; costs a clock reading and a store.
     pub fn beat(&self) {
         self.state.beat();
     }
@@ -157,8 +164,8 @@ impl State {
 
     fn word(&self, offset: i16) -> &AtomicU64 {
         assert!(offset >= 0 && (offset as usize) + 8 <= PAGE && offset % 8 == 0);
-        // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side accesses the word
-        // only whole, by an atomic or an aligned load.
+        // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side
+        // accesses the word only whole, by an atomic or an aligned load.
         unsafe { AtomicU64::from_ptr(self.memory.start().add(offset as usize).cast()) }
     }
 

@@ -10,7 +10,8 @@
 //! else count it                                                  -> drop
 //! ```
 //!
-//! "Pass" hands the frame to the next program, so other people's programs on the interface go on working.
+//! "Pass" hands the frame to the next program, so other people's programs on the interface go on
+//! working.
 
 use crate::bpf::{Assembler, If, Map, Reg, Width};
 use crate::classify::{self, LOAD_SKB};

@@ -14,8 +14,8 @@ pub fn monotonic_now() -> Nanos {
     Nanos(read(ClockId::Monotonic))
 }
 
-/// What to subtract from a stamp of CLOCK_REALTIME to have the same instant in CLOCK_MONOTONIC, nanoseconds; good to
-/// some 50 ns, until somebody sets the clock.
+/// What to subtract from a stamp of CLOCK_REALTIME to have the same instant in CLOCK_MONOTONIC,
+/// nanoseconds; good to some 50 ns, until somebody sets the clock.
 #[must_use]
 pub fn realtime_minus_monotonic() -> i64 {
     let before = read(ClockId::Monotonic);

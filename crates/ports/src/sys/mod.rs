@@ -1,4 +1,5 @@
-//! What the worker's loop and the lab need from Linux: clock, readiness, timers, signals, namespaces, UDP in batches.
+//! What the worker's loop and the lab need from Linux: clock, readiness, timers, signals,
+//! namespaces, UDP in batches.
 
 mod clock;
 mod namespace;
@@ -15,23 +16,24 @@ pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
 pub use notifier::Notifier;
 pub use poller::{Event, Poller};
 pub use process::{
-    allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity, is_root, pin_to_cpu,
-    set_precedence, set_timer_slack,
+    allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity, is_root,
+    pin_to_cpu, set_precedence, set_timer_slack,
 };
 pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
 pub use refuse::{AF_XDP, refuse_sockets};
 pub use signals::{Signal, Signals, hear_signals};
 pub use timer::Timer;
 pub use udp::{
-    MAX_BATCH, Received, UdpReceiver, UdpSender, bind_shared, set_receive_buffer, set_send_buffer, set_tos,
+    MAX_BATCH, Received, UdpReceiver, UdpSender, bind_shared, set_receive_buffer, set_send_buffer,
+    set_tos,
 };
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex whose content stays whole when a thread panics: what it left half done is not behind
-/// this lock.
+/// Locks a mutex whose content stays whole when a thread panics: what it left half done is not
+/// behind this lock.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

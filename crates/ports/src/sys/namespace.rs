@@ -25,8 +25,8 @@ impl NetNs {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let path = format!("/run/netns/{name}");
-        let file =
-            File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        let file = File::open(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
         Ok(Self { fd: file.into() })
     }
 
@@ -56,7 +56,8 @@ impl NetNs {
     }
 }
 
-/// Moves the calling thread, and no other, into the namespace `name`. Threads started later start there.
+/// Moves the calling thread, and no other, into the namespace `name`. Threads started later start
+/// there.
 ///
 /// # Errors
 /// There is none of that name, or the process lacks CAP_SYS_ADMIN.
@@ -82,14 +83,15 @@ pub fn in_netns<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> io::Res
     })
 }
 
-/// Makes the child start in the namespace `name`. Unlike `ip netns exec`, mounts stay as they are: `/sys` shows the
-/// parent's interfaces.
+/// Makes the child start in the namespace `name`. Unlike `ip netns exec`, mounts stay as they are:
+/// `/sys` shows the parent's interfaces.
 ///
 /// # Errors
 /// There is none of that name. Missing privilege shows when the child is started.
 pub fn spawn_in_netns<'a>(command: &'a mut Command, name: &str) -> io::Result<&'a mut Command> {
     let namespace = NetNs::open(name)?;
-    // SAFETY: the closure makes one system call that is safe after fork; the descriptor lives in the closure.
+    // SAFETY: the closure makes one system call that is safe after fork; the descriptor lives in
+    // the closure.
     Ok(unsafe { command.pre_exec(move || namespace.enter()) })
 }
 

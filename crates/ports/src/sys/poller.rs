@@ -131,7 +131,8 @@ mod tests {
         assert_eq!(events[0].token, 1);
         assert!(timer.take());
         assert!(!timer.take());
-        // A time that has passed fires at once; zero would mean "never" to the kernel and does not here.
+        // A time that has passed fires at once; zero would mean "never" to the kernel and does not
+        // here.
         timer.arm(Nanos::ZERO).unwrap();
         poller.wait(&mut events, None).unwrap();
         assert_eq!(events.len(), 1);

@@ -1,4 +1,5 @@
-//! The calling thread and process: timer slack, processor, privilege, and children that do not outlive their parent.
+//! The calling thread and process: timer slack, processor, privilege, and children that do not
+//! outlive their parent.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -11,8 +12,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::check;
 
-/// Sets by how much the kernel may delay the calling thread's time-outs to wake once for several (default 50 us). At
-/// least 1 ns; threads started later inherit it.
+/// Sets by how much the kernel may delay the calling thread's time-outs to wake once for several
+/// (default 50 us). At least 1 ns; threads started later inherit it.
 ///
 /// # Errors
 /// None that the argument could cause.
@@ -22,8 +23,9 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(Some(slack))?)
 }
 
-/// Puts the calling thread before all ordinary threads of the machine (`SCHED_RR` at its lowest priority), or among them again; threads and processes that it
-/// starts later inherit it. Not for threads that poll: the kernel stops such threads for 50 ms of each second.
+/// Puts the calling thread before all ordinary threads of the machine (`SCHED_RR` at its lowest
+/// priority), or among them again; threads and processes that it starts later inherit it. Not for
+/// threads that poll: the kernel stops such threads for 50 ms of each second.
 ///
 /// # Errors
 /// Needs CAP_SYS_NICE.
@@ -35,8 +37,9 @@ pub fn set_precedence(first: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calling thread a larger (negative) or smaller part of a processor that it shares with others, by so many steps of its nice value, which is -20 to
-/// 19; each step is a quarter. Others are not kept waiting altogether. Threads started later inherit it.
+/// Gives the calling thread a larger (negative) or smaller part of a processor that it shares with
+/// others, by so many steps of its nice value, which is -20 to 19; each step is a quarter. Others
+/// are not kept waiting altogether. Threads started later inherit it.
 ///
 /// # Errors
 /// More needs CAP_SYS_NICE.
@@ -100,8 +103,8 @@ pub(crate) fn limit_of_locked_memory() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-/// Makes the child be killed when the *thread* that starts it ends, however it ends: so start it from a thread that
-/// lives as long as the child shall.
+/// Makes the child be killed when the *thread* that starts it ends, however it ends: so start it
+/// from a thread that lives as long as the child shall.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = std::process::id().cast_signed();
     // SAFETY: the closure makes two system calls that are safe after fork, and allocates nothing.

@@ -1,4 +1,5 @@
-//! A kernel without a kind of sockets, for tests: a filter on system calls answers as such a kernel would.
+//! A kernel without a kind of sockets, for tests: a filter on system calls answers as such a kernel
+//! would.
 
 use std::io;
 use std::mem::offset_of;
@@ -12,14 +13,16 @@ pub const AF_XDP: i32 = libc::AF_XDP;
 const FAMILY: usize =
     offset_of!(libc::seccomp_data, args) + if cfg!(target_endian = "little") { 0 } else { 4 };
 
-/// From now on the calling thread, and the threads and processes that it starts later, get no socket of `family`: they are told that the kernel has none of that
-/// kind. It cannot be undone: so do it in a thread made for it.
+/// From now on the calling thread, and the threads and processes that it starts later, get no
+/// socket of `family`: they are told that the kernel has none of that kind. It cannot be undone: so
+/// do it in a thread made for it.
 ///
 /// # Errors
 /// The kernel has no filters for system calls.
 pub fn refuse_sockets(family: i32) -> io::Result<()> {
     let load = |at: usize| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at as u32, 0, 0);
-    let unless = |value: u32, skip: u8| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, skip);
+    let unless =
+        |value: u32, skip: u8| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, skip);
     let answer = |action: u32| step(libc::BPF_RET | libc::BPF_K, action, 0, 0);
     let mut steps = [
         load(offset_of!(libc::seccomp_data, nr)),
@@ -29,11 +32,14 @@ pub fn refuse_sockets(family: i32) -> io::Result<()> {
         answer(libc::SECCOMP_RET_ERRNO | libc::EAFNOSUPPORT as u32),
         answer(libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
+    let program =
+        libc::sock_fprog { len: steps.len() as libc::c_ushort, filter: steps.as_mut_ptr() };
     // Filters are for those who gain no privileges by starting programs.
     rustix::thread::set_no_new_privs(true)?;
     // SAFETY: the program and its steps outlive the call, which copies them.
-    check(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) })?;
+    check(unsafe {
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    })?;
     Ok(())
 }
 

@@ -23,8 +23,9 @@ pub enum Signal {
 
 /// Receives SIGTERM, SIGINT and SIGHUP through a descriptor.
 ///
-/// The signals are blocked in the calling thread and in all threads that it starts later: make this before the first
-/// thread. Programs started later inherit the block, and would not hear SIGTERM: start them with [`hear_signals`].
+/// The signals are blocked in the calling thread and in all threads that it starts later: make this
+/// before the first thread. Programs started later inherit the block, and would not hear SIGTERM:
+/// start them with [`hear_signals`].
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -36,7 +37,8 @@ impl Signals {
     /// # Errors
     /// The process has no descriptor left.
     pub fn block() -> io::Result<Self> {
-        // SAFETY: an all-zero sigset_t is a valid object, and sigemptyset then makes it the empty set.
+        // SAFETY: an all-zero sigset_t is a valid object, and sigemptyset then makes it the empty
+        // set.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: `set` is a writable sigset_t and the numbers are signals.
         unsafe {
@@ -46,13 +48,16 @@ impl Signals {
             }
         }
         // SAFETY: `set` is initialised, and the old mask is not asked for.
-        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } {
+        match unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
+        } {
             0 => {}
             error => return Err(io::Error::from_raw_os_error(error)),
         }
         // SAFETY: `set` is initialised; -1 asks for a new descriptor.
-        let fd =
-            new_fd(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })?;
+        let fd = new_fd(unsafe {
+            libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)
+        })?;
         Ok(Self { fd })
     }
 

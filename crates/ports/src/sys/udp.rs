@@ -52,12 +52,14 @@ pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?)
 }
 
-/// The largest size that the kernel takes: it doubles it for its own overhead, and keeps it in an int.
+/// The largest size that the kernel takes: it doubles it for its own overhead, and keeps it in an
+/// int.
 fn doubled_by_the_kernel(bytes: u32) -> usize {
     bytes.min(i32::MAX as u32 / 2) as usize
 }
 
-/// A UDP socket bound to `address`, which other sockets made by this function may have too: for senders, told apart by where they send.
+/// A UDP socket bound to `address`, which other sockets made by this function may have too: for
+/// senders, told apart by where they send.
 ///
 /// # Errors
 /// The address is not of this host, or a socket that does not share has it.
@@ -81,11 +83,13 @@ pub struct UdpSender {
     headers: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the raw pointers inside `parts` and `headers` are set before each call and not read after it.
+// SAFETY: the raw pointers inside `parts` and `headers` are set before each call and not read after
+// it.
 unsafe impl Send for UdpSender {}
 
 impl UdpSender {
-    /// Takes a connected socket. The memory for the headers of `batch` datagrams, at most [`MAX_BATCH`], is taken once.
+    /// Takes a connected socket. The memory for the headers of `batch` datagrams, at most
+    /// [`MAX_BATCH`], is taken once.
     #[must_use]
     pub fn new(socket: UdpSocket, batch: usize) -> Self {
         let batch = batch.clamp(1, MAX_BATCH);
@@ -97,16 +101,20 @@ impl UdpSender {
         }
     }
 
-    /// Sends the datagrams that lie one after the other in `datagrams`, each `size` bytes (a shorter rest is not sent), at most
-    /// a batch, in one system call. Returns how many were sent: fewer if the socket's buffer is full.
+    /// Sends the datagrams that lie one after the other in `datagrams`, each `size` bytes (a
+    /// shorter rest is not sent), at most a batch, in one system call. Returns how many were sent:
+    /// fewer if the socket's buffer is full.
     ///
     /// # Errors
-    /// None was sent, for a reason other than a full buffer: the destination refuses (a report of an earlier datagram), the network is unreachable, ...
+    /// None was sent, for a reason other than a full buffer: the destination refuses (a report of
+    /// an earlier datagram), the network is unreachable, ...
     pub fn send(&mut self, datagrams: &[u8], size: usize) -> io::Result<usize> {
         let mut count = 0;
         for datagram in datagrams.chunks_exact(size.max(1)).take(self.parts.len()) {
-            self.parts[count] =
-                libc::iovec { iov_base: datagram.as_ptr().cast_mut().cast(), iov_len: datagram.len() };
+            self.parts[count] = libc::iovec {
+                iov_base: datagram.as_ptr().cast_mut().cast(),
+                iov_len: datagram.len(),
+            };
             let header = &mut self.headers[count].msg_hdr;
             header.msg_iov = &raw mut self.parts[count];
             header.msg_iovlen = 1;
@@ -115,7 +123,8 @@ impl UdpSender {
         if count == 0 {
             return Ok(0);
         }
-        // SAFETY: `count` headers are valid; each has one part, which points into `datagrams`; the kernel only reads them.
+        // SAFETY: `count` headers are valid; each has one part, which points into `datagrams`; the
+        // kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 self.socket.as_raw_fd(),
@@ -161,11 +170,13 @@ pub struct UdpReceiver {
     headers: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the raw pointers inside `parts` and `headers` are set before each call and not read after it.
+// SAFETY: the raw pointers inside `parts` and `headers` are set before each call and not read after
+// it.
 unsafe impl Send for UdpReceiver {}
 
 impl UdpReceiver {
-    /// Takes a bound socket and asks the kernel for receive stamps. Keeps up to `size` bytes of each datagram.
+    /// Takes a bound socket and asks the kernel for receive stamps. Keeps up to `size` bytes of
+    /// each datagram.
     ///
     /// # Errors
     /// The socket does not stamp.
@@ -183,15 +194,18 @@ impl UdpReceiver {
         })
     }
 
-    /// Receives what waits, at most [`MAX_BATCH`] datagrams, in one system call, in order of arrival. With `wait`, waits for the first
-    /// one as long as the socket's read time-out says; gives none when it has passed.
+    /// Receives what waits, at most [`MAX_BATCH`] datagrams, in one system call, in order of
+    /// arrival. With `wait`, waits for the first one as long as the socket's read time-out says;
+    /// gives none when it has passed.
     ///
     /// # Errors
     /// The socket reports one.
     pub fn receive(&mut self, wait: bool) -> io::Result<impl Iterator<Item = Received<'_>>> {
         for i in 0..MAX_BATCH {
-            self.parts[i] =
-                libc::iovec { iov_base: self.bytes[i * self.size..].as_mut_ptr().cast(), iov_len: self.size };
+            self.parts[i] = libc::iovec {
+                iov_base: self.bytes[i * self.size..].as_mut_ptr().cast(),
+                iov_len: self.size,
+            };
             let header = &mut self.headers[i].msg_hdr;
             header.msg_iov = &raw mut self.parts[i];
             header.msg_iovlen = 1;
@@ -199,8 +213,9 @@ impl UdpReceiver {
             header.msg_controllen = CONTROL as _;
         }
         let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
-        // SAFETY: every header has one part of `size` writable bytes and CONTROL writable bytes for control messages.
-        // MSG_TRUNC makes the kernel report the whole length and still write no more than the part holds.
+        // SAFETY: every header has one part of `size` writable bytes and CONTROL writable bytes for
+        // control messages. MSG_TRUNC makes the kernel report the whole length and still write no
+        // more than the part holds.
         let received = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
@@ -222,8 +237,8 @@ impl UdpReceiver {
         let (bytes, size) = (&self.bytes, self.size);
         Ok(self.headers[..received].iter().enumerate().map(move |(i, header)| {
             let len = header.msg_len as usize;
-            let arrival =
-                stamp(&header.msg_hdr).map_or(now, |stamp| Nanos((stamp - offset).max(0) as u64).min(now));
+            let arrival = stamp(&header.msg_hdr)
+                .map_or(now, |stamp| Nanos((stamp - offset).max(0) as u64).min(now));
             Received { bytes: &bytes[i * size..][..len.min(size)], len, arrival }
         }))
     }
@@ -237,14 +252,17 @@ impl UdpReceiver {
 
 /// The SCM_TIMESTAMPNS message of a received datagram, nanoseconds of CLOCK_REALTIME.
 fn stamp(header: &libc::msghdr) -> Option<i64> {
-    // SAFETY: the kernel has filled `header`, whose control buffer lives in the receiver and is aligned for cmsghdr.
+    // SAFETY: the kernel has filled `header`, whose control buffer lives in the receiver and is
+    // aligned for cmsghdr.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !message.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole message inside the control buffer.
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole message inside the control
+        // buffer.
         let (level, kind) = unsafe { ((*message).cmsg_level, (*message).cmsg_type) };
         if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
             // SAFETY: a message of this kind holds a timespec, at no particular alignment.
-            let time: libc::timespec = unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(message).cast()) };
+            let time: libc::timespec =
+                unsafe { std::ptr::read_unaligned(libc::CMSG_DATA(message).cast()) };
             return Some(time.tv_sec * 1_000_000_000 + time.tv_nsec);
         }
         // SAFETY: as above.
@@ -288,7 +306,8 @@ mod tests {
     fn a_long_datagram_is_cut_and_its_length_told() {
         let (mut sender, mut receiver) = pair();
         assert_eq!(sender.send(&[1; 150], 100).unwrap(), 1);
-        let lengths: Vec<_> = receiver.receive(true).unwrap().map(|d| (d.bytes.len(), d.len)).collect();
+        let lengths: Vec<_> =
+            receiver.receive(true).unwrap().map(|d| (d.bytes.len(), d.len)).collect();
         assert_eq!(lengths, [(64, 100)]);
         assert_eq!(sender.send(&[], 100).unwrap(), 0);
     }

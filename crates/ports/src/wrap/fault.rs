@@ -1,4 +1,5 @@
-//! Does frames harm on purpose: loses, corrupts, duplicates and reorders them, repeatably from a seed.
+//! Does frames harm on purpose: loses, corrupts, duplicates and reorders them, repeatably from a
+//! seed.
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,12 @@ pub struct FaultOptions {
 
 impl Default for FaultOptions {
     fn default() -> Self {
-        Self { seed: 1, rx: Faults::default(), tx: Faults::default(), max_hold: Nanos::from_millis(10) }
+        Self {
+            seed: 1,
+            rx: Faults::default(),
+            tx: Faults::default(),
+            max_hold: Nanos::from_millis(10),
+        }
     }
 }
 
@@ -72,8 +78,8 @@ impl Way {
         z ^ (z >> 31)
     }
 
-    /// True in `per_million` of a million cases. Draws also when the answer is known, so that changing one kind of fault
-    /// leaves the others where they were.
+    /// True in `per_million` of a million cases. Draws also when the answer is known, so that
+    /// changing one kind of fault leaves the others where they were.
     fn happens(&mut self, per_million: u32) -> bool {
         let drawn = (u128::from(self.next()) * 1_000_000) >> 64;
         (drawn as u32) < per_million
@@ -97,8 +103,9 @@ impl Way {
 
 /// A port with faults. At most one frame of each direction is held back to be overtaken.
 ///
-/// For each direction: frames in + duplicated = frames out + lost + held. What is received and then lost or held back is
-/// counted by the port inside as received; what is lost appears among the drops as [`Reason::Injected`].
+/// For each direction: frames in + duplicated = frames out + lost + held. What is received and then
+/// lost or held back is counted by the port inside as received; what is lost appears among the
+/// drops as [`Reason::Injected`].
 #[derive(Debug)]
 pub struct FaultInjector<P> {
     inner: P,
@@ -233,7 +240,13 @@ impl<P: Port> FaultInjector<P> {
 impl<P: Port> crate::port::PortWrapper for FaultInjector<P> {
     wraps_inner!(P);
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         self.now = now;
         self.send_waiting(pool);
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -288,9 +301,11 @@ mod tests {
     use super::*;
     use crate::memory::{MemoryOptions, MemoryPort};
 
-    /// Sends numbered frames through a faulty port and gives what arrives, as numbers, and what was done.
+    /// Sends numbered frames through a faulty port and gives what arrives, as numbers, and what was
+    /// done.
     fn run(options: FaultOptions, count: u32) -> (Vec<u32>, FaultInjector<MemoryPort>) {
-        let (near, mut far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let (near, mut far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
         let mut near = FaultInjector::new(near, options).unwrap();
         let mut pool = FramePool::new(64);
         let (mut frames, mut arrived) = (VecDeque::new(), Vec::new());
@@ -323,7 +338,8 @@ mod tests {
         let faults = Faults { loss: 100_000, duplicate: 50_000, reorder: 20_000, corrupt: 0 };
         let (arrived, mut port) = run(tx(faults), 20_000);
         let done = port.done().1;
-        for (count, expected) in [(done.lost, 2000), (done.duplicated, 900), (done.reordered, 360)] {
+        for (count, expected) in [(done.lost, 2000), (done.duplicated, 900), (done.reordered, 360)]
+        {
             assert!(count.abs_diff(expected) < expected / 5, "{done:?}");
         }
         let held = port.held().1 as u64;
@@ -338,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_corrupted_frame_differs_in_one_bit() {
-        let (near, mut far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let (near, mut far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
         let rx = Faults { corrupt: 1_000_000, ..Default::default() };
         let options = FaultOptions { rx, ..Default::default() };
         let mut near = FaultInjector::new(near, options).unwrap();
@@ -348,7 +365,8 @@ mod tests {
             assert!(far.inject(&[0xaa; 100]));
             assert_eq!(near.rx_burst(&mut pool, Nanos(0), &mut out, 8), 1);
             let rx = out.pop().unwrap();
-            let turned: u32 = pool.bytes(&rx.frame).iter().map(|byte| (byte ^ 0xaa).count_ones()).sum();
+            let turned: u32 =
+                pool.bytes(&rx.frame).iter().map(|byte| (byte ^ 0xaa).count_ones()).sum();
             assert_eq!(turned, 1);
             pool.release(rx.frame);
         }
@@ -356,7 +374,8 @@ mod tests {
 
     #[test]
     fn a_burst_is_never_longer_than_asked_and_what_nobody_overtakes_goes_on_after_a_while() {
-        let (near, mut far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let (near, mut far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
         let rx = Faults { duplicate: 1_000_000, reorder: 1_000_000, ..Default::default() };
         let options = FaultOptions { rx, ..Default::default() };
         let mut near = FaultInjector::new(near, options).unwrap();
@@ -393,7 +412,8 @@ mod tests {
 
     #[test]
     fn a_frequency_above_a_million_is_refused() {
-        let (near, _far) = MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let (near, _far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
         let faults = Faults { loss: 1_000_001, ..Default::default() };
         let error = FaultInjector::new(near, tx(faults)).unwrap_err().to_string();
         assert!(error.contains("loss = 1000001") && error.contains("0 to 1000000"), "{error}");

@@ -1,4 +1,5 @@
-//! Middleware around any port: see every frame, write it to a capture file, or do it harm on purpose.
+//! Middleware around any port: see every frame, write it to a capture file, or do it harm on
+//! purpose.
 //!
 //! Wrappers nest: `Tracer<FaultInjector<AfPacketPort>>` traces what the faults left over.
 
@@ -29,7 +30,8 @@ pub enum TxClock {
     /// CLOCK_MONOTONIC, read once per burst.
     #[default]
     Monotonic,
-    /// The `now` of the last [`crate::Port::rx_burst`]: nothing but what the caller says, so that runs are repeatable.
+    /// The `now` of the last [`crate::Port::rx_burst`]: nothing but what the caller says, so that
+    /// runs are repeatable.
     LastReceive,
 }
 

@@ -25,8 +25,8 @@ pub struct PcapTapOptions {
     pub snap: u32,
     /// Where sent frames have their time from.
     pub clock: TxClock,
-    /// What is added to each time, nanoseconds: the distance of CLOCK_REALTIME, so that readers show the time of day, unless
-    /// given. Give 0 for a file that is the same with each run.
+    /// What is added to each time, nanoseconds: the distance of CLOCK_REALTIME, so that readers
+    /// show the time of day, unless given. Give 0 for a file that is the same with each run.
     pub epoch: Option<i64>,
 }
 
@@ -39,8 +39,8 @@ impl Default for PcapTapOptions {
 /// Writes one frame.
 type See = Box<dyn FnMut(TraceEvent<'_>) + Send>;
 
-/// A port whose frames are also written to a file. A file that cannot be written any longer never stops the port: what is
-/// lost is counted.
+/// A port whose frames are also written to a file. A file that cannot be written any longer never
+/// stops the port: what is lost is counted.
 pub struct PcapTap<P: Port> {
     inner: Tracer<P, See>,
     lost: std::sync::Arc<std::sync::atomic::AtomicU64>,

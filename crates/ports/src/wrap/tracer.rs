@@ -23,8 +23,8 @@ pub struct TraceEvent<'a> {
     pub partial_checksum: bool,
 }
 
-/// Calls a function for every frame received, and for every frame that the port took to be sent, in order. Frames that
-/// the port refuses for good are shown too: they were taken.
+/// Calls a function for every frame received, and for every frame that the port took to be sent, in
+/// order. Frames that the port refuses for good are shown too: they were taken.
 #[derive(Debug)]
 pub struct Tracer<P, F> {
     inner: P,
@@ -55,7 +55,13 @@ impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> Tracer<P, F> {
 impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> crate::port::PortWrapper for Tracer<P, F> {
     wraps_inner!(P);
 
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         self.last_receive = now;
         let before = out.len();
         let received = self.inner.rx_burst(pool, now, out, max);
@@ -72,7 +78,8 @@ impl<P: Port, F: FnMut(TraceEvent<'_>) + Send> crate::port::PortWrapper for Trac
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        // A frame that was taken has no buffer any more, and which will be taken is not known before: look at copies.
+        // A frame that was taken has no buffer any more, and which will be taken is not known
+        // before: look at copies.
         self.scratch.clear();
         self.ends.clear();
         for frame in frames.iter() {
@@ -118,7 +125,11 @@ mod tests {
         assert_eq!(port.tx_burst(&mut pool, &mut frames), 2);
         assert_eq!(
             *seen.lock().unwrap(),
-            [(Direction::In, Nanos(5), 9), (Direction::Out, Nanos(5), 0), (Direction::Out, Nanos(5), 1)]
+            [
+                (Direction::In, Nanos(5), 9),
+                (Direction::Out, Nanos(5), 0),
+                (Direction::Out, Nanos(5), 1)
+            ]
         );
         assert_eq!(port.counters().tx_frames, 2);
         assert_eq!(port.into_inner().name(), "near");

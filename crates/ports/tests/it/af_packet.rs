@@ -40,7 +40,9 @@ fn send(port: &mut AfPacketPort, pool: &mut FramePool, frame: &[u8]) {
 
 fn receive(port: &mut AfPacketPort, pool: &mut FramePool) -> RxFrame {
     let mut out = Vec::new();
-    eventually("receiving", || (port.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(()));
+    eventually("receiving", || {
+        (port.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(())
+    });
     out.pop().unwrap()
 }
 
@@ -57,7 +59,8 @@ fn tens_of_thousands_of_numbered_frames_arrive_once_and_in_order() {
     let (mut sent, mut expected, mut last) = (0, 0, Nanos::ZERO);
     let started = monotonic_now();
     while expected < COUNT {
-        // Never more than the ring holds on the way: what is tested is the port, not the machine's speed.
+        // Never more than the ring holds on the way: what is tested is the port, not the machine's
+        // speed.
         while sent < COUNT && frames.len() < 64 && sent - expected < 256 {
             let len = 60 + (sent as usize * 7) % 1400;
             frames.push_back(pool.alloc_from(&numbered(sent, len)).unwrap());
@@ -131,8 +134,10 @@ fn a_frame_longer_than_a_buffer_is_counted_and_not_cut() {
 
     // What the interface cannot send is refused, and what stands behind it is sent.
     lab.ip("a", "link set va mtu 1500");
-    let mut frames: VecDeque<_> =
-        [9000, 100].into_iter().map(|len| jumbo.alloc_from(&numbered(len as u32, len)).unwrap()).collect();
+    let mut frames: VecDeque<_> = [9000, 100]
+        .into_iter()
+        .map(|len| jumbo.alloc_from(&numbered(len as u32, len)).unwrap())
+        .collect();
     assert_eq!(a.tx_burst(&mut jumbo, &mut frames), 2);
     assert_eq!(a.counters().dropped_for(Reason::PortRefused), 1);
     let rx = receive(&mut b, &mut jumbo);
@@ -149,7 +154,8 @@ fn a_full_ring_and_an_empty_pool_lose_frames_and_say_so() {
     let options = AfPacketOptions { ring_frames: 64, ..Default::default() };
     let (_lab, mut a, mut b) = pair(options);
     let mut pool = FramePool::new(200);
-    let mut frames: VecDeque<_> = (0..200).map(|i| pool.alloc_from(&numbered(i, 60)).unwrap()).collect();
+    let mut frames: VecDeque<_> =
+        (0..200).map(|i| pool.alloc_from(&numbered(i, 60)).unwrap()).collect();
     eventually("sending", || {
         a.tx_burst(&mut pool, &mut frames);
         frames.is_empty().then_some(())
@@ -186,7 +192,8 @@ fn what_a_host_leaves_to_the_hardware_is_marked() {
         loop {
             let rx = receive(port, pool);
             let bytes = pool.bytes(&rx.frame);
-            let found = (bytes[12..14] == [8, 0]).then(|| (rx.frame.partial_checksum(), bytes.len()));
+            let found =
+                (bytes[12..14] == [8, 0]).then(|| (rx.frame.partial_checksum(), bytes.len()));
             pool.release(rx.frame);
             if let Some(found) = found {
                 return found;

@@ -14,7 +14,8 @@ const RING: u32 = 256;
 const LOCAL: [u8; 4] = [10, 0, 0, 1];
 const TRANSIT: [u8; 4] = [10, 9, 0, 1];
 
-/// A UDP packet to `to` in a frame for station `mac`, `len` bytes long, with a number behind its headers.
+/// A UDP packet to `to` in a frame for station `mac`, `len` bytes long, with a number behind its
+/// headers.
 fn packet(mac: [u8; 6], to: [u8; 4], number: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0xa5; len];
     frame[..6].copy_from_slice(&mac);
@@ -77,7 +78,9 @@ impl Pair {
     fn receive(&mut self) -> RxFrame {
         let mut out = Vec::new();
         let (near, pool) = (&mut self.near, &mut self.pool);
-        eventually("receiving", || (near.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(()));
+        eventually("receiving", || {
+            (near.rx_burst(pool, monotonic_now(), &mut out, 1) == 1).then_some(())
+        });
         out.pop().unwrap()
     }
 
@@ -162,7 +165,8 @@ fn a_few_stamps_order_the_frames_between_them() {
         });
         assert!(out.is_sorted_by_key(|rx| rx.arrival));
         assert!(out[0].arrival >= before, "not before the queue was seen empty");
-        let mut arrivals: Vec<Nanos> = out.iter().map(|rx| rx.arrival).filter(|at| *at <= sent).collect();
+        let mut arrivals: Vec<Nanos> =
+            out.iter().map(|rx| rx.arrival).filter(|at| *at <= sent).collect();
         arrivals.dedup();
         // Each CPU counts for itself, and this thread may change its.
         assert!((2..=16).contains(&arrivals.len()), "{arrivals:?}");
@@ -184,9 +188,12 @@ fn what_is_for_the_machine_itself_goes_to_the_kernel() {
     // Address resolution and echo are the kernel's.
     p.net.output("a", "ping -c 1 -W 2 10.0.0.1");
     let mac = p.near.mac();
-    for (station, to) in
-        [(mac, LOCAL), ([0xff; 6], TRANSIT), ([0x02, 0, 0, 0, 0, 0x77], TRANSIT), (mac, [224, 0, 0, 5])]
-    {
+    for (station, to) in [
+        (mac, LOCAL),
+        ([0xff; 6], TRANSIT),
+        ([0x02, 0, 0, 0, 0, 0x77], TRANSIT),
+        (mac, [224, 0, 0, 5]),
+    ] {
         p.send(&packet(station, to, 1, 100));
     }
     p.passes(2);
@@ -283,7 +290,11 @@ fn every_receive_queue_has_a_socket() {
         return;
     }
     let net = TestNet::new(&["a", "b"]);
-    net.ip("a", "link add va numrxqueues 3 numtxqueues 3 type veth peer name vb numrxqueues 3 numtxqueues 3");
+    net.ip(
+        "a",
+        "link add va numrxqueues 3 numtxqueues 3 type veth peer name vb numrxqueues 3 \
+                 numtxqueues 3",
+    );
     net.ip("a", &format!("link set vb netns {}", net.name("b")));
     net.hush("a", "va");
     net.hush("b", "vb");
@@ -333,7 +344,8 @@ fn what_cannot_be_is_refused_with_the_reason() {
     assert!(matches!(error, PortError::MtuTooLong { mtu: 9000, longest: 1774, .. }), "{error}");
     assert!(error.to_string().contains("set buffer_size = \"4096B\""), "{error}");
     let mut large = FramePool::with_buffer_size(1024, 4096);
-    let error = inside(&p.net, "b", || AfXdpPort::open("vb", small(), &mut large, &[])).unwrap_err();
+    let error =
+        inside(&p.net, "b", || AfXdpPort::open("vb", small(), &mut large, &[])).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("up to 3822: lower the MTU"), "no larger buffers are offered: {text}");
     let mut odd = FramePool::with_buffer_size(64, 1920);
@@ -357,7 +369,10 @@ fn a_kernel_without_such_sockets_is_told_before_anything_is_attached() {
         refuse_sockets(AF_XDP).unwrap();
         AfXdpPort::open("vb", small(), &mut pool, &[]).unwrap_err()
     });
-    assert!(matches!(&error, PortError::NoXdpSockets { interface, .. } if interface == "vb"), "{error}");
+    assert!(
+        matches!(&error, PortError::NoXdpSockets { interface, .. } if interface == "vb"),
+        "{error}"
+    );
     assert!(error.is_missing_privilege_or_feature());
     assert_eq!(pool.in_use(), 0);
     assert!(!net.ip("b", "link show vb").contains("xdp"));

@@ -49,7 +49,9 @@ fn warm_up(lab: &TestNet) {
 }
 
 fn guards(lab: &TestNet, kind: GuardKind) -> Vec<Guard> {
-    inside(lab, "r", || ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into())
+    inside(lab, "r", || {
+        ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into()
+    })
 }
 
 #[test]
@@ -143,8 +145,10 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
         return;
     }
     let lab = lab();
-    let mut port = inside(&lab, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
-    let router = inside(&lab, "r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
+    let mut port =
+        inside(&lab, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let router =
+        inside(&lab, "r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
     let broadcast = [0xff; 6];
     let vlan = [0x81, 0x00, 0x00, 0x05];
     let service = [0x88, 0xa8, 0x00, 0x06];
@@ -182,7 +186,8 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
             let mut frames = VecDeque::from([pool.alloc_from(&bytes).unwrap()]);
             guard.beat();
             let before = guard.dropped();
-            // On a veth pair the far end has treated the frame when this returns, or very soon after.
+            // On a veth pair the far end has treated the frame when this returns, or very soon
+            // after.
             assert_eq!(port.tx_burst(&mut pool, &mut frames), 1);
             let what = format!("{kind:?}: {destination} behind {} tags to {to:x?}", tags.len());
             if *expected > 0 {
@@ -254,7 +259,8 @@ fn after_kill_9_the_kernel_forwards_again() {
         holder.kill();
         eventually("forwarding after a kill", || pings(&lab, "10.77.2.2").then_some(()));
     }
-    // The filter is still there, inert; the next start takes its place, and a clean stop removes all of it.
+    // The filter is still there, inert; the next start takes its place, and a clean stop removes
+    // all of it.
     let filters = lab.output("r", "tc filter show dev ra ingress");
     assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
     let guards = guards(&lab, GuardKind::Filter);

@@ -27,10 +27,14 @@ fn complete_checksum(frame: &mut [u8]) {
             _ => return,
         };
     let sum = |bytes: &[u8]| -> u32 {
-        bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(*two.get(1).unwrap_or(&0))).sum()
+        bytes
+            .chunks(2)
+            .map(|two| u32::from(two[0]) << 8 | u32::from(*two.get(1).unwrap_or(&0)))
+            .sum()
     };
     frame[at..at + 2].fill(0);
-    let mut total = sum(&frame[26..34]) + u32::from(frame[23]) + (end - l4) as u32 + sum(&frame[l4..end]);
+    let mut total =
+        sum(&frame[26..34]) + u32::from(frame[23]) + (end - l4) as u32 + sum(&frame[l4..end]);
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);
     }
@@ -76,8 +80,11 @@ fn lab() -> TestNet {
 fn iperf(lab: &TestNet, options: &str) -> Result<f64, String> {
     let mut command = Command::new("iperf3");
     command.args(["-s", "-1", "-B", "10.78.0.2"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut server = die_with_parent(spawn_in_netns(&mut command, &lab.name("b")).unwrap()).spawn().unwrap();
-    eventually("iperf3 listening", || lab.output("b", "ss -ltn").contains("10.78.0.2:5201").then_some(()));
+    let mut server =
+        die_with_parent(spawn_in_netns(&mut command, &lab.name("b")).unwrap()).spawn().unwrap();
+    eventually("iperf3 listening", || {
+        lab.output("b", "ss -ltn").contains("10.78.0.2:5201").then_some(())
+    });
     let (ok, text) = lab.try_output("a", &format!("timeout 20 iperf3 -c 10.78.0.2 -J {options}"));
     let _ = server.kill();
     let _ = server.wait();
@@ -86,7 +93,13 @@ fn iperf(lab: &TestNet, options: &str) -> Result<f64, String> {
     }
     let end = text.split("\"sum_received\"").nth(1).ok_or_else(|| text.clone())?;
     let number = end.split("\"bytes\":").nth(1).ok_or_else(|| text.clone())?;
-    number.split([',', '\n']).next().unwrap().trim().parse().map_err(|error| format!("{error} in {text}"))
+    number
+        .split([',', '\n'])
+        .next()
+        .unwrap()
+        .trim()
+        .parse()
+        .map_err(|error| format!("{error} in {text}"))
 }
 
 fn feature(lab: &TestNet, name: &str, interface: &str, feature: &str) -> bool {
@@ -110,8 +123,9 @@ fn tcp_between_hosts_with_default_offloads_passes_and_no_frame_is_too_long() {
     for offload in &offloads {
         assert!(offload.other_end_segments(), "{:?}", offload.warning());
     }
-    let _guards =
-        inside(&lab, "r", || ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[]).unwrap()));
+    let _guards = inside(&lab, "r", || {
+        ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[]).unwrap())
+    });
     let open = |name| AfPacketPort::open(name, AfPacketOptions::default()).unwrap();
     let mut ports = inside(&lab, "r", || ["ra", "rb"].map(open));
     let stop = AtomicBool::new(false);

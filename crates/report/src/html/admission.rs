@@ -1,4 +1,5 @@
-//! What the admission of a link saw and did: fair rate, priority load, and how long flows waited to be let in.
+//! What the admission of a link saw and did: fair rate, priority load, and how long flows waited to
+//! be let in.
 
 use evenkeel_scenario::Metric;
 
@@ -91,8 +92,10 @@ pub(super) fn meters(runs: &[Run], on: (&str, &str)) -> String {
                     Some(Hover { from_s, to_s, text })
                 })
                 .collect();
-            let points =
-                rows.into_iter().map(|(t_s, window_s, value)| (t_s - window_s / 2.0, value)).collect();
+            let points = rows
+                .into_iter()
+                .map(|(t_s, window_s, value)| (t_s - window_s / 2.0, value))
+                .collect();
             let line = Line { index: 0, points };
             html += &canvas(run, columns).lines(
                 meter.title,

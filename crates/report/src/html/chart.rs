@@ -13,7 +13,8 @@ const TOP: f64 = 26.0;
 /// More of it, for the names of steps.
 const STEP_NAMES: f64 = 14.0;
 const BOTTOM: f64 = 34.0;
-/// Estimated advance of a character of a step's name; names that do not fit are replaced by numbers.
+/// Estimated advance of a character of a step's name; names that do not fit are replaced by
+/// numbers.
 const STEP_CHAR: f64 = 5.7;
 /// About this many markers per line: enough to tell lines apart in black and white.
 const MARKERS: usize = 10;
@@ -37,8 +38,8 @@ impl Scale {
         Self::Linear(linear_ticks(max, 5))
     }
 
-    /// Logarithmic where the positive values span more than a factor of 25, else linear. The axis does not go below the power
-    /// of ten at or under `floor`; smaller values are drawn at its end.
+    /// Logarithmic where the positive values span more than a factor of 25, else linear. The axis
+    /// does not go below the power of ten at or under `floor`; smaller values are drawn at its end.
     pub(super) fn for_span(values: impl Iterator<Item = f64> + Clone, floor: f64) -> Self {
         let positive = || values.clone().filter(|v| *v > 0.0);
         let low = positive().fold(f64::INFINITY, f64::min).max(floor);
@@ -63,7 +64,9 @@ impl Scale {
         let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
         match self {
             Self::Linear(_) => (value - first) / (last - first),
-            Self::Log(_) => (value.max(first).log10() - first.log10()) / (last.log10() - first.log10()),
+            Self::Log(_) => {
+                (value.max(first).log10() - first.log10()) / (last.log10() - first.log10())
+            }
         }
     }
 }
@@ -160,11 +163,13 @@ impl Canvas<'_> {
     fn open(&self, title: &str, unit: &str) -> String {
         let (w, h) = (self.width, self.height);
         let (title, unit) = (escape(title), escape(unit));
-        let mut svg =
-            format!("<svg viewBox=\"0 0 {w} {h}\" role=\"img\" aria-label=\"{title}, {unit}, over time\">");
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {w} {h}\" role=\"img\" aria-label=\"{title}, {unit}, over time\">"
+        );
         let _ = write!(
             svg,
-            "<text class=\"title\" x=\"0\" y=\"13\">{title} <tspan class=\"unit\">{unit}</tspan></text>"
+            "<text class=\"title\" x=\"0\" y=\"13\">{title} <tspan \
+             class=\"unit\">{unit}</tspan></text>"
         );
         svg
     }
@@ -172,13 +177,15 @@ impl Canvas<'_> {
     /// Alternating bands, settling times, and the steps' names where they fit, else their numbers.
     fn steps_behind(&self, svg: &mut String) {
         let (top, height) = (self.top(), self.tall());
-        let fits =
-            self.spans().all(|(_, s, from, to)| s.name.chars().count() as f64 * STEP_CHAR + 6.0 <= to - from);
+        let fits = self
+            .spans()
+            .all(|(_, s, from, to)| s.name.chars().count() as f64 * STEP_CHAR + 6.0 <= to - from);
         for (i, step, from, to) in self.spans() {
             if i % 2 == 1 {
                 let _ = write!(
                     svg,
-                    "<rect class=\"band\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+                    "<rect class=\"band\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" \
+                     height=\"{height:.1}\"/>",
                     to - from
                 );
             }
@@ -186,12 +193,14 @@ impl Canvas<'_> {
                 let settled = self.x(step.at_s + self.settle_s).min(to);
                 let _ = write!(
                     svg,
-                    "<rect class=\"settle\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+                    "<rect class=\"settle\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" \
+                     height=\"{height:.1}\"/>",
                     settled - from
                 );
             }
             if self.steps.len() > 1 {
-                let label = if fits { escape(&step.name).into_owned() } else { (i + 1).to_string() };
+                let label =
+                    if fits { escape(&step.name).into_owned() } else { (i + 1).to_string() };
                 let _ = write!(
                     svg,
                     "<text class=\"step\" x=\"{:.1}\" y=\"{:.1}\">{label}<title>{}</title></text>",
@@ -210,7 +219,8 @@ impl Canvas<'_> {
             if i > 0 {
                 let _ = write!(
                     svg,
-                    "<line class=\"stepline\" x1=\"{from:.1}\" x2=\"{from:.1}\" y1=\"{:.1}\" y2=\"{bottom:.1}\"><title>{}</title></line>",
+                    "<line class=\"stepline\" x1=\"{from:.1}\" x2=\"{from:.1}\" y1=\"{:.1}\" \
+                     y2=\"{bottom:.1}\"><title>{}</title></line>",
                     self.top() - STEP_NAMES,
                     escape(&step.name)
                 );
@@ -230,7 +240,9 @@ impl Canvas<'_> {
             let x = self.x(tick);
             let _ = write!(
                 svg,
-                "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom:.1}\" y2=\"{:.1}\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom:.1}\" \
+                 y2=\"{:.1}\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\">{}</text>",
                 bottom + 4.0,
                 bottom + 17.0,
                 tick_label(tick)
@@ -238,7 +250,8 @@ impl Canvas<'_> {
         }
         let _ = write!(
             svg,
-            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom:.1}\" y2=\"{bottom:.1}\"/>"
+            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom:.1}\" \
+             y2=\"{bottom:.1}\"/>"
         );
         if let Some(axis) = self.axis {
             let _ = write!(
@@ -267,7 +280,8 @@ impl Canvas<'_> {
             let (from, to) = (self.x(hover.from_s), self.x(hover.to_s));
             let _ = write!(
                 svg,
-                "<rect class=\"hit\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{height:.1}\"><title>{}</title></rect>",
+                "<rect class=\"hit\" x=\"{from:.1}\" y=\"{top}\" width=\"{:.1}\" \
+                 height=\"{height:.1}\"><title>{}</title></rect>",
                 to - from,
                 escape(&hover.text)
             );
@@ -312,18 +326,23 @@ impl Canvas<'_> {
             self.area(&mut svg, scale, overlay);
         }
         for mark in marks {
-            let (from, to, y) = (self.x(mark.from_s), self.x(mark.to_s), self.y(scale.place(mark.value)));
+            let (from, to, y) =
+                (self.x(mark.from_s), self.x(mark.to_s), self.y(scale.place(mark.value)));
             let _ = write!(
                 svg,
-                "<path class=\"published\" d=\"M{from:.1} {y:.1}H{to:.1}\"><title>published: {}</title></path><circle class=\"dot f{}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\"/>",
+                "<path class=\"published\" d=\"M{from:.1} {y:.1}H{to:.1}\"><title>published: \
+                 {}</title></path><circle class=\"dot f{}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3\"/>",
                 escape(&text(mark.value)),
                 mark.index % SERIES,
                 to - 5.0
             );
         }
         for overlay in overlays {
-            let points: Vec<(f64, Option<f64>)> =
-                overlay.points.iter().map(|(t_s, value)| (*t_s, value.map(|(mean, _)| mean))).collect();
+            let points: Vec<(f64, Option<f64>)> = overlay
+                .points
+                .iter()
+                .map(|(t_s, value)| (*t_s, value.map(|(mean, _)| mean)))
+                .collect();
             let path = self.path(scale, &points);
             let _ = write!(
                 svg,
@@ -342,17 +361,20 @@ impl Canvas<'_> {
     /// The band of a curve, in pieces where the curve has gaps.
     fn area(&self, svg: &mut String, scale: &Scale, overlay: &Overlay<'_>) {
         for piece in overlay.points.split(|(_, value)| value.is_none()) {
-            let known =
-                || piece.iter().filter_map(|(t_s, value)| value.map(|(mean, half)| (*t_s, mean, half)));
+            let known = || {
+                piece.iter().filter_map(|(t_s, value)| value.map(|(mean, half)| (*t_s, mean, half)))
+            };
             if known().all(|(.., half)| half <= 0.0) {
                 continue;
             }
             let above = known().map(|(t_s, mean, half)| (t_s, mean + half));
-            let below: Vec<_> = known().map(|(t_s, mean, half)| (t_s, (mean - half).max(0.0))).collect();
+            let below: Vec<_> =
+                known().map(|(t_s, mean, half)| (t_s, (mean - half).max(0.0))).collect();
             let mut path = String::new();
             for (t_s, value) in above.chain(below.into_iter().rev()) {
                 let command = if path.is_empty() { 'M' } else { 'L' };
-                let _ = write!(path, "{command}{:.1} {:.1}", self.x(t_s), self.y(scale.place(value)));
+                let _ =
+                    write!(path, "{command}{:.1} {:.1}", self.x(t_s), self.y(scale.place(value)));
             }
             let _ = write!(svg, "<path class=\"area a{}\" d=\"{path}Z\"/>", overlay.index % SERIES);
         }
@@ -365,7 +387,12 @@ impl Canvas<'_> {
             match value {
                 Some(value) => {
                     let command = if drawing { 'L' } else { 'M' };
-                    let _ = write!(path, "{command}{:.1} {:.1}", self.x(t_s), self.y(scale.place(value)));
+                    let _ = write!(
+                        path,
+                        "{command}{:.1} {:.1}",
+                        self.x(t_s),
+                        self.y(scale.place(value))
+                    );
                     drawing = true;
                 }
                 None => drawing = false,
@@ -380,8 +407,15 @@ impl Canvas<'_> {
         self.markers(svg, scale, line.index, &line.points);
     }
 
-    fn markers(&self, svg: &mut String, scale: &Scale, index: usize, points: &[(f64, Option<f64>)]) {
-        // Markers of different lines stand at different windows, so that lines which coincide can both be seen.
+    fn markers(
+        &self,
+        svg: &mut String,
+        scale: &Scale,
+        index: usize,
+        points: &[(f64, Option<f64>)],
+    ) {
+        // Markers of different lines stand at different windows, so that lines which coincide can
+        // both be seen.
         let every = points.len().div_ceil(MARKERS).max(1);
         let first = (index * every).div_ceil(3) % every;
         for &(t_s, value) in points.iter().skip(first).step_by(every) {
@@ -391,7 +425,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// A panel of shares that sum to one: per window the fractions for `classes` of CSS, from the bottom.
+    /// A panel of shares that sum to one: per window the fractions for `classes` of CSS, from the
+    /// bottom.
     pub(super) fn shares(
         &self,
         title: &str,
@@ -411,7 +446,8 @@ impl Canvas<'_> {
                 below += share;
                 let _ = write!(
                     svg,
-                    "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{high:.1}\" width=\"{:.2}\" height=\"{:.1}\"/>",
+                    "<rect class=\"{class}\" x=\"{from:.2}\" y=\"{high:.1}\" width=\"{:.2}\" \
+                     height=\"{:.1}\"/>",
                     // A little over the next one: no seam between them.
                     to - from + 0.4,
                     low - high
@@ -426,7 +462,9 @@ impl Canvas<'_> {
 
 /// For each window of the longest curve, the values of all curves near it.
 fn overlay_hovers(overlays: &[Overlay<'_>], text: fn(f64) -> String) -> Vec<Hover> {
-    let Some(longest) = overlays.iter().max_by_key(|overlay| overlay.points.len()) else { return Vec::new() };
+    let Some(longest) = overlays.iter().max_by_key(|overlay| overlay.points.len()) else {
+        return Vec::new();
+    };
     let window_s = match longest.points.as_slice() {
         [(first, _), .., (last, _)] => (last - first) / (longest.points.len() - 1) as f64,
         _ => return Vec::new(),
@@ -457,21 +495,28 @@ pub(super) fn marker(index: usize, x: f64, y: f64) -> String {
     let series = index % SERIES;
     let shape = match index % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\""),
-        1 => format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"6.2\" height=\"6.2\"", x - 3.1, y - 3.1),
+        1 => {
+            format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"6.2\" height=\"6.2\"", x - 3.1, y - 3.1)
+        }
         2 => format!("<path d=\"M{x:.1} {:.1}l4 7h-8z\"", y - 4.4),
         _ => format!("<path d=\"M{x:.1} {:.1}l4.2 4.2l-4.2 4.2l-4.2 -4.2z\"", y - 4.2),
     };
     format!("{shape} class=\"mark f{series}\"/>")
 }
 
-/// Ticks of the time axis: multiples of round numbers of seconds (25 s among them, the papers' step), none beyond the end.
+/// Ticks of the time axis: multiples of round numbers of seconds (25 s among them, the papers'
+/// step), none beyond the end.
 fn time_ticks(duration_s: f64, width: f64) -> Vec<f64> {
     let most = (width / 62.0).max(2.0);
-    let step = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0]
-        .into_iter()
-        .find(|step| duration_s / step <= most)
-        .unwrap_or(duration_s);
-    (0..=(duration_s / step + 1e-9) as usize).map(|i| (i as f64 * step * 10.0).round() / 10.0).collect()
+    let step = [
+        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0,
+    ]
+    .into_iter()
+    .find(|step| duration_s / step <= most)
+    .unwrap_or(duration_s);
+    (0..=(duration_s / step + 1e-9) as usize)
+        .map(|i| (i as f64 * step * 10.0).round() / 10.0)
+        .collect()
 }
 
 #[cfg(test)]
@@ -517,7 +562,13 @@ mod tests {
         };
         let line = Line {
             index: 0,
-            points: vec![(0.0, Some(1.0)), (1.0, Some(1.0)), (2.0, None), (3.0, Some(1.0)), (4.0, Some(1.0))],
+            points: vec![
+                (0.0, Some(1.0)),
+                (1.0, Some(1.0)),
+                (2.0, None),
+                (3.0, Some(1.0)),
+                (4.0, Some(1.0)),
+            ],
         };
         let svg = canvas.lines("a", "b", &Scale::linear(1.0), &[line], &[]);
         let path = svg.split("class=\"line l0\" d=\"").nth(1).unwrap().split('"').next().unwrap();

@@ -3,7 +3,9 @@
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
 use super::download::{self, LegendEntry};
-use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html};
+use super::panels::{
+    CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html,
+};
 use super::tables::badge;
 use super::text::{escape, paragraphs};
 use super::{Figures, page, tables, topology};
@@ -26,7 +28,8 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
     html += &format!("<h1>{}</h1>\n", escape(&head.title));
     if let Some(without) = &comparison.without {
         html += &format!(
-            "<p class=\"claim\"><b>Without its mechanism:</b> {}. The expectations shown must fail here.</p>\n",
+            "<p class=\"claim\"><b>Without its mechanism:</b> {}. The expectations shown must fail \
+             here.</p>\n",
             escape(without)
         );
     }
@@ -34,8 +37,10 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
         html += &format!("<p class=\"source\">{}</p>\n", escape(&head.source));
     }
     if !head.published_claim.is_empty() {
-        html +=
-            &format!("<p class=\"claim\"><b>Published claim:</b> {}</p>\n", escape(&head.published_claim));
+        html += &format!(
+            "<p class=\"claim\"><b>Published claim:</b> {}</p>\n",
+            escape(&head.published_claim)
+        );
     }
     html += &format!("<div class=\"notes\">{}</div>\n<ul class=\"meta\">", paragraphs(&head.notes));
     for world in &comparison.worlds {
@@ -43,10 +48,14 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
         let failed = world.failed();
         let (class, sign) = if failed == 0 { ("good", "✓") } else { ("bad", "✗") };
         let seeds = if n == 1 { "1 run".to_owned() } else { format!("{n} seeds") };
-        let held =
-            if failed == 0 { "as expected".to_owned() } else { format!("{failed} of {n} not as expected") };
+        let held = if failed == 0 {
+            "as expected".to_owned()
+        } else {
+            format!("{failed} of {n} not as expected")
+        };
         html += &format!(
-            "<li><b>{}</b>, {seeds}: <a class=\"badge {class}\" href=\"#expectations\">{sign} {held}</a></li>",
+            "<li><b>{}</b>, {seeds}: <a class=\"badge {class}\" href=\"#expectations\">{sign} \
+             {held}</a></li>",
             escape(&world.label)
         );
     }
@@ -61,7 +70,8 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
         .map(|name| format!("<a href=\"{0}\">{0}</a>", escape(name)))
         .collect::<Vec<_>>()
         .join(", ");
-    let data = if data.is_empty() { data } else { format!(" · every sample behind this page: {data}") };
+    let data =
+        if data.is_empty() { data } else { format!(" · every sample behind this page: {data}") };
     html += &format!("<footer>Evenkeel {}{data}</footer>\n", env!("CARGO_PKG_VERSION"));
     page(&escape(&head.title), &html)
 }
@@ -111,19 +121,26 @@ fn published_table(comparison: &Comparison) -> String {
             text(value.published)
         );
         for world in &comparison.worlds {
-            rows += &format!("<td class=\"n\">{}</td>", estimate(world.published(&value.quantity), text));
+            rows += &format!(
+                "<td class=\"n\">{}</td>",
+                estimate(world.published(&value.quantity), text)
+            );
         }
         rows += "</tr>";
     }
     format!(
-        "<section>\n<h2>Published and measured</h2>\n<div class=\"scroll\"><table><thead><tr><th>quantity</th><th class=\"n\">published</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\n</section>\n"
+        "<section>\n<h2>Published and measured</h2>\n<div \
+         class=\"scroll\"><table><thead><tr><th>quantity</th><th \
+         class=\"n\">published</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\
+         \n</section>\n"
     )
 }
 
 /// Links and classes with packets, in the order in which they first appear.
 fn links(comparison: &Comparison) -> Vec<(String, String)> {
     let mut links: Vec<(String, String)> = Vec::new();
-    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
+    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples)
+    {
         let link = (sample.router.clone(), sample.link.clone());
         if sample.sent_packets + sample.dropped_total() > 0 && !links.contains(&link) {
             links.push(link);
@@ -134,8 +151,10 @@ fn links(comparison: &Comparison) -> Vec<(String, String)> {
 
 fn classes(comparison: &Comparison) -> Vec<String> {
     let mut classes: Vec<String> = Vec::new();
-    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
-        if sample.sent_packets + sample.dropped_total() + sample.qlen > 0 && !classes.contains(&sample.class)
+    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples)
+    {
+        if sample.sent_packets + sample.dropped_total() + sample.qlen > 0
+            && !classes.contains(&sample.class)
         {
             classes.push(sample.class.clone());
         }
@@ -198,8 +217,14 @@ impl Panel<'_> {
         let last = self.curves.iter().flatten().flatten().map(|(t_s, _)| *t_s).fold(0.0, f64::max);
         let (duration_s, settle_s) = times(comparison);
         let axis = named_axis.then_some(TIME);
-        let canvas =
-            Canvas { width, height, duration_s: duration_s.max(last), settle_s, steps: &steps, axis };
+        let canvas = Canvas {
+            width,
+            height,
+            duration_s: duration_s.max(last),
+            settle_s,
+            steps: &steps,
+            axis,
+        };
         let mut overlays = Vec::new();
         for (index, worlds) in self.curves.iter().enumerate() {
             for (world, curve) in worlds.iter().enumerate() {
@@ -226,7 +251,8 @@ pub fn thumbnail(comparison: &Comparison) -> String {
     let links = links(comparison);
     let Some((router, link)) = links.first() else { return String::new() };
     let [_, sent, ..] = &QUANTITIES;
-    let curves = names.iter().map(|class| curves_of(comparison, sent, router, link, class)).collect();
+    let curves =
+        names.iter().map(|class| curves_of(comparison, sent, router, link, class)).collect();
     let panel = Panel {
         title: sent.title,
         unit: sent.unit,
@@ -247,11 +273,18 @@ fn steps(comparison: &Comparison) -> Vec<StepMark> {
 /// Duration and settling time, unscaled.
 fn times(comparison: &Comparison) -> (f64, f64) {
     let first = comparison.worlds.first().and_then(|world| Some((world, world.runs().next()?)));
-    first.map_or((0.0, 0.0), |(world, run)| (world.unscaled(run.duration_s), world.unscaled(run.settle_s)))
+    first.map_or((0.0, 0.0), |(world, run)| {
+        (world.unscaled(run.duration_s), world.unscaled(run.settle_s))
+    })
 }
 
 /// Where a published number stands in a panel.
-fn mark(comparison: &Comparison, value: &PublishedValue, index: usize, factor: f64) -> Option<Mark> {
+fn mark(
+    comparison: &Comparison,
+    value: &PublishedValue,
+    index: usize,
+    factor: f64,
+) -> Option<Mark> {
     let place = value.place.as_ref()?;
     let steps = steps(comparison);
     let from_s = steps.get(place.step)?.at_s;
@@ -278,14 +311,18 @@ fn figure_of(
             .filter_map(|value| {
                 let place = value.place.as_ref()?;
                 let (metric, factor) = quantity.shows?;
-                let here = place.metric == metric.name() && place.router == router && place.link == link;
+                let here =
+                    place.metric == metric.name() && place.router == router && place.link == link;
                 let class = place.class.as_ref().filter(|_| here)?;
                 let index = names.iter().position(|name| name == class)?;
                 mark(comparison, value, index, factor)
             })
             .collect();
         marked |= !marks.is_empty();
-        let curves = names.iter().map(|class| curves_of(comparison, quantity, router, link, class)).collect();
+        let curves = names
+            .iter()
+            .map(|class| curves_of(comparison, quantity, router, link, class))
+            .collect();
         let panel = Panel {
             title: quantity.title,
             unit: quantity.unit,
@@ -308,7 +345,8 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     let mut html = String::from("<section>\n<h2>Figures</h2>\n");
     let most = comparison.worlds.iter().map(|world| world.results.len()).max().unwrap_or(0);
     let band = if most > 1 {
-        " Bands are 95 % confidence intervals of the mean over seeds (Student); where none is seen it is narrower than the line."
+        " Bands are 95 % confidence intervals of the mean over seeds (Student); where none is seen \
+         it is narrower than the line."
     } else {
         ""
     };
@@ -320,16 +358,22 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     for (router, link) in links(comparison) {
         let place = format!("link <b>{}</b> of router <b>{}</b>", escape(&link), escape(&router));
         let here = |value: &&&PublishedValue, metric: &str| {
-            value.place.as_ref().is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
+            value
+                .place
+                .as_ref()
+                .is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
         };
         let on = (router.as_str(), link.as_str());
         let text = format!(
-            "QoStat on {place}, each point one sampling window. Transit delay runs from arrival in the router to leaving the queue.{band}{scaled}"
+            "QoStat on {place}, each point one sampling window. Transit delay runs from arrival in \
+             the router to leaving the queue.{band}{scaled}"
         );
         html += &figure_of(comparison, &QUANTITIES, on, &text, figures);
         if comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| is_controlled(run, on)) {
             let text = format!(
-                "Dynamic control on {place}: how congested the link is for each class (0: as it should be, 1: at its degradation threshold), and the X_DELAY that the control makes of it.{band}{scaled}"
+                "Dynamic control on {place}: how congested the link is for each class (0: as it \
+                 should be, 1: at its degradation threshold), and the X_DELAY that the control \
+                 makes of it.{band}{scaled}"
             );
             html += &figure_of(comparison, &CONTROL, on, &text, figures);
         }
@@ -372,7 +416,11 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
             "<figure>\n{}{panel}\n{}</figure>\n",
             legend_html(&legend_entries),
             figures.saved(
-                &format!("Scheduler calls on {place}, by how many queues had packets when the scheduler was called: only a call that finds several can differentiate.{scaled}"),
+                &format!(
+                    "Scheduler calls on {place}, by how many queues had packets when the \
+                          scheduler was called: only a call that finds several can \
+                          differentiate.{scaled}"
+                ),
                 &download::picture(&panel, 1, &legend_entries),
             )
         );
@@ -380,7 +428,8 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     html + "</section>\n"
 }
 
-/// What the admission of a link saw; how long flows waited for it, window by window and step by step.
+/// What the admission of a link saw; how long flows waited for it, window by window and step by
+/// step.
 fn admission(
     comparison: &Comparison,
     on: (&str, &str),
@@ -426,7 +475,8 @@ fn admission(
     let panel = panel.draw(comparison, 1084.0, 254.0, true);
     let entries = legend(comparison, &names, false);
     let caption = format!(
-        "How long flows waited to pass {place}, from the first packet to the first that got through, over all flows of a class in a step.{remarks}"
+        "How long flows waited to pass {place}, from the first packet to the first that got \
+         through, over all flows of a class in a step.{remarks}"
     );
     let saved = figures.saved(&caption, &download::picture(&panel, 1, &entries));
     html += &format!("<figure>\n{}{panel}\n{saved}</figure>\n", legend_html(&entries));
@@ -435,7 +485,8 @@ fn admission(
     html + &figure_of(comparison, &ACCEPTANCE[1..], on, &caption, figures)
 }
 
-/// The mean acceptance delay of a class in each step, s: a level from the step's begin to its end, over all seeds.
+/// The mean acceptance delay of a class in each step, s: a level from the step's begin to its end,
+/// over all seeds.
 fn waits_by_step(world: &WorldResults, (router, link): (&str, &str), class: &str) -> Curve {
     let steps = world.steps();
     let each: Vec<_> = world.runs().map(Run::step_stats).collect();
@@ -465,7 +516,8 @@ fn curves_of(
     class: &str,
 ) -> Vec<Curve> {
     let rows = |run: &Run| {
-        let here = run.samples.iter().filter(|s| s.router == router && s.link == link && s.class == class);
+        let here =
+            run.samples.iter().filter(|s| s.router == router && s.link == link && s.class == class);
         here.map(|s| (s.t_s, s.window_s, (quantity.value)(s))).collect::<Vec<_>>()
     };
     comparison.worlds.iter().map(|world| world.curve(rows)).collect()
@@ -490,8 +542,11 @@ fn expectations(comparison: &Comparison) -> String {
     if head.judgements.is_empty() {
         return String::new();
     }
-    let heads: String =
-        comparison.worlds.iter().map(|world| format!("<th>{}</th>", escape(&world.label))).collect();
+    let heads: String = comparison
+        .worlds
+        .iter()
+        .map(|world| format!("<th>{}</th>", escape(&world.label)))
+        .collect();
     let mut rows = String::new();
     for judgement in &head.judgements {
         let note = if judgement.note.is_empty() {
@@ -532,7 +587,9 @@ fn expectations(comparison: &Comparison) -> String {
         rows += "</tbody>";
     }
     format!(
-        "<section>\n<h2 id=\"expectations\">Expectations</h2>\n<div class=\"scroll\"><table class=\"wide expect worlds\"><thead><tr><th>claim, expression, numbers behind it</th>{heads}</tr></thead>{rows}</table></div>\n</section>\n"
+        "<section>\n<h2 id=\"expectations\">Expectations</h2>\n<div class=\"scroll\"><table \
+         class=\"wide expect worlds\"><thead><tr><th>claim, expression, numbers behind \
+         it</th>{heads}</tr></thead>{rows}</table></div>\n</section>\n"
     )
 }
 
@@ -540,7 +597,10 @@ fn expectations(comparison: &Comparison) -> String {
 fn numbers(comparison: &Comparison) -> String {
     let names = classes(comparison);
     let mut html = String::from(
-        "<section>\n<h2>Numbers per step</h2>\n<div class=\"scroll\"><table class=\"wide\"><thead><tr><th>step</th><th>class</th><th>world</th><th class=\"n\">sent/s</th><th class=\"n\">dropped/s</th><th class=\"n\">queue, packets</th><th class=\"n\">mean delay, ms</th><th class=\"n\">p99, ms</th></tr></thead>",
+        "<section>\n<h2>Numbers per step</h2>\n<div class=\"scroll\"><table \
+         class=\"wide\"><thead><tr><th>step</th><th>class</th><th>world</th><th \
+         class=\"n\">sent/s</th><th class=\"n\">dropped/s</th><th class=\"n\">queue, \
+         packets</th><th class=\"n\">mean delay, ms</th><th class=\"n\">p99, ms</th></tr></thead>",
     );
     let stats: Vec<Vec<_>> =
         comparison.worlds.iter().map(|world| world.runs().map(Run::step_stats).collect()).collect();
@@ -608,7 +668,8 @@ fn setup(comparison: &Comparison, figures: &mut Figures) -> String {
     let mut html = String::from("<section>\n<h2>Setup</h2>\n");
     let drawing = topology::draw(&run.topology);
     if !drawing.is_empty() {
-        let caption = "Topology: senders left, receivers right. Wires without a rate are not paced.";
+        let caption =
+            "Topology: senders left, receivers right. Wires without a rate are not paced.";
         html += &format!(
             "<figure>{drawing}{}</figure>\n",
             figures.saved(caption, &download::picture(&drawing, 1, &[]))
@@ -621,11 +682,16 @@ fn setup(comparison: &Comparison, figures: &mut Figures) -> String {
     }
     for world in &comparison.worlds {
         let (Some(run), n) = (world.runs().next(), world.results.len()) else { continue };
-        let seeds: Vec<String> =
-            world.results.iter().filter_map(|report| report.seed).map(|seed| seed.to_string()).collect();
+        let seeds: Vec<String> = world
+            .results
+            .iter()
+            .filter_map(|report| report.seed)
+            .map(|seed| seed.to_string())
+            .collect();
         let notes = if n == 1 { run.notes.join(" ") } else { String::new() };
         html += &format!(
-            "<p class=\"remark\"><b>{}:</b> {} s in windows of {} s, {} s left out after each step; seed{} {}. {}</p>\n",
+            "<p class=\"remark\"><b>{}:</b> {} s in windows of {} s, {} s left out after each \
+             step; seed{} {}. {}</p>\n",
             escape(&world.label),
             plain(run.duration_s),
             plain(run.sample_s),
@@ -693,7 +759,8 @@ mod tests {
 
     #[test]
     fn published_simulation_and_lab_stand_in_one_figure() {
-        let (comparisons, _) = group(vec![result("sim", 1, 0), result("sim", 2, 20), result("lab", 1, 7)]);
+        let (comparisons, _) =
+            group(vec![result("sim", 1, 0), result("sim", 2, 20), result("lab", 1, 7)]);
         let page = comparison(&comparisons[0], &["x.csv".to_owned()]);
         // Mean 510, half width 12.706 * 10.
         assert!(page.contains("510 packets/s <span class=\"ci\">± 127 packets/s</span>"), "{page}");

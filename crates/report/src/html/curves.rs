@@ -30,7 +30,8 @@ pub struct Plot<'a> {
     pub curves: Vec<Curve>,
 }
 
-/// A page with plots below each other; `notes` is plain text, `name` the file that the drawing is saved as.
+/// A page with plots below each other; `notes` is plain text, `name` the file that the drawing is
+/// saved as.
 #[must_use]
 pub fn curves_page(title: &str, notes: &str, name: &str, plots: &[Plot<'_>]) -> String {
     let mut names: Vec<&str> = Vec::new();
@@ -73,9 +74,15 @@ mod tests {
 
     #[test]
     fn curves_of_a_name_look_alike_and_axes_are_named() {
-        let curve = |name: &str| Curve { name: name.to_owned(), points: vec![(0.0, 1.0), (10.0, 2.0)] };
+        let curve =
+            |name: &str| Curve { name: name.to_owned(), points: vec![(0.0, 1.0), (10.0, 2.0)] };
         let plots = [
-            Plot { title: "A", unit: "kpps", axis: "offered", curves: vec![curve("x"), curve("y")] },
+            Plot {
+                title: "A",
+                unit: "kpps",
+                axis: "offered",
+                curves: vec![curve("x"), curve("y")],
+            },
             Plot { title: "B", unit: "us", axis: "load", curves: vec![curve("y")] },
         ];
         let page = curves_page("T", "two\nlines", "file", &plots);

@@ -17,8 +17,8 @@ pub(crate) struct LegendEntry {
     pub(crate) text: String,
 }
 
-/// The panels in `html` (SVG elements with a `viewBox` from 0 0) as one picture of so many columns, its legend on top. Empty if there is no
-/// panel. What only serves pointing at windows is left out.
+/// The panels in `html` (SVG elements with a `viewBox` from 0 0) as one picture of so many columns,
+/// its legend on top. Empty if there is no panel. What only serves pointing at windows is left out.
 pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> String {
     let panels: Vec<(f64, f64, &str)> = html
         .split("<svg ")
@@ -43,7 +43,8 @@ pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> Str
         for (w, h, content) in row {
             let _ = write!(
                 body,
-                "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\">{}</svg>",
+                "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} \
+                 {h}\">{}</svg>",
                 without_hits(content)
             );
             x += w + GAP;
@@ -55,14 +56,17 @@ pub(crate) fn picture(html: &str, columns: usize, legend: &[LegendEntry]) -> Str
     for entry in legend {
         let _ = write!(
             body,
-            "<g transform=\"translate({x:.0} 2)\">{}<text class=\"entry\" x=\"37\" y=\"10\">{}</text></g>",
+            "<g transform=\"translate({x:.0} 2)\">{}<text class=\"entry\" x=\"37\" \
+             y=\"10\">{}</text></g>",
             entry.mark, entry.text
         );
         x += 37.0 + entry.text.chars().count() as f64 * CHAR + 22.0;
     }
     let (width, height) = (width.max(x), y);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n<style>{}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{body}\n</svg>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\">\n<style>{}</style>\n<rect width=\"100%\" \
+         height=\"100%\" fill=\"#ffffff\"/>\n{body}\n</svg>\n",
         style()
     )
 }
@@ -89,10 +93,12 @@ pub(crate) fn without_hits(content: &str) -> String {
     out + rest
 }
 
-/// The rules of the page's style sheet that concern drawings, colours put in: programs that draw SVG know no variables.
+/// The rules of the page's style sheet that concern drawings, colours put in: programs that draw
+/// SVG know no variables.
 pub(crate) fn style() -> String {
     let css = include_str!("style.css");
-    let root = css.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(root, _)| root);
+    let root =
+        css.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(root, _)| root);
     let colours: Vec<(&str, &str)> = root
         .split(';')
         .filter_map(|rule| rule.trim().split_once(':'))
@@ -101,7 +107,8 @@ pub(crate) fn style() -> String {
         .collect();
     let drawn = |line: &&str| {
         let numbered = |kind: &str| {
-            line.strip_prefix(kind).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            line.strip_prefix(kind)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         };
         line.starts_with("svg .")
             || line.starts_with("svg text")
@@ -110,7 +117,9 @@ pub(crate) fn style() -> String {
             || numbered(".f")
     };
     let mut rules =
-        "svg { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; }\nsvg .entry { font-size: 12.5px; }\n".to_owned();
+        "svg { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; }\nsvg .entry { \
+         font-size: 12.5px; }\n"
+            .to_owned();
     for line in css.lines().filter(drawn).filter(|line| !line.contains(":hover")) {
         rules.push_str(line);
         rules.push('\n');
@@ -126,8 +135,10 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().enumerate().fold(0_u32, |word, (i, byte)| word | u32::from(*byte) << (16 - 8 * i));
+        let word = chunk
+            .iter()
+            .enumerate()
+            .fold(0_u32, |word, (i, byte)| word | u32::from(*byte) << (16 - 8 * i));
         for digit in 0..4 {
             out.push(if digit <= chunk.len() {
                 char::from(DIGITS[(word >> (18 - 6 * digit)) as usize & 63])
@@ -154,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_picture_stands_alone() {
-        let panel = "<svg viewBox=\"0 0 100 50\" role=\"img\"><path class=\"line l0\"/><rect class=\"hit\" x=\"1\"><title>t</title></rect><text>a</text></svg>";
+        let panel = "<svg viewBox=\"0 0 100 50\" role=\"img\"><path class=\"line l0\"/><rect \
+                     class=\"hit\" x=\"1\"><title>t</title></rect><text>a</text></svg>";
         let html = format!("<div>{panel}{panel}{panel}</div>");
         let entry = LegendEntry { mark: String::new(), text: "class1".to_owned() };
         let svg = picture(&html, 2, &[entry]);

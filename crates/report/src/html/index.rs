@@ -40,7 +40,8 @@ fn heading(part: &str) -> &str {
 #[must_use]
 pub fn index(title: &str, intro: &str, entries: &[IndexEntry]) -> String {
     let mut html = format!(
-        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n<div class=\"notes\">{}</div>\n</header>\n",
+        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n<div \
+         class=\"notes\">{}</div>\n</header>\n",
         escape(title),
         paragraphs(intro)
     );
@@ -76,7 +77,8 @@ fn card(entry: &IndexEntry) -> String {
         html += &format!("<p class=\"worldline\">{}</p>", escape(&entry.claim));
     }
     for (label, good) in &entry.worlds {
-        let (class, words) = if *good { ("good", "✓ as expected") } else { ("bad", "✗ not as expected") };
+        let (class, words) =
+            if *good { ("good", "✓ as expected") } else { ("bad", "✗ not as expected") };
         html += &format!(
             "<p class=\"worldline\">{}: <span class=\"badge {class}\">{words}</span></p>",
             escape(label)

@@ -1,7 +1,8 @@
 //! The report page: one HTML file with inline CSS and SVG, readable without scripts and printable.
 //!
-//! Nothing is loaded from anywhere. Colours are those of Okabe and Ito (made for colour-blind readers; lighter on dark screens), lines carry
-//! markers of different shapes, verdicts carry signs: nothing is said by colour alone.
+//! Nothing is loaded from anywhere. Colours are those of Okabe and Ito (made for colour-blind
+//! readers; lighter on dark screens), lines carry markers of different shapes, verdicts carry
+//! signs: nothing is said by colour alone.
 
 mod admission;
 mod chart;
@@ -38,7 +39,8 @@ pub struct Report {
     pub source: String,
     /// The published claim in its own words, if there is one.
     pub published_claim: String,
-    /// The scenario's notes, or the sentences that say what the reader sees. Paragraphs are separated by an empty line.
+    /// The scenario's notes, or the sentences that say what the reader sees. Paragraphs are
+    /// separated by an empty line.
     pub notes: String,
     /// Random seed, if the scenario has one.
     pub seed: Option<u64>,
@@ -61,7 +63,11 @@ impl Report {
             name: scenario.name.clone(),
             title: scenario.title.clone(),
             source: scenario.source.clone(),
-            published_claim: scenario.published.as_ref().and_then(|p| p.claim.clone()).unwrap_or_default(),
+            published_claim: scenario
+                .published
+                .as_ref()
+                .and_then(|p| p.claim.clone())
+                .unwrap_or_default(),
             notes: scenario.notes.clone(),
             seed: Some(scenario.seed),
             time_scale: scenario.time_scale,
@@ -86,7 +92,9 @@ impl Report {
         body += &self.measurements(&mut figures);
         body += &self.expectations();
         body += &format!(
-            "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, calls.csv; numbers for programs: summary.json; the whole result: result.json</footer>\n",
+            "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, \
+             calls.csv; numbers for programs: summary.json; the whole result: \
+             result.json</footer>\n",
             env!("CARGO_PKG_VERSION")
         );
         page(&escape(&self.title), &body)
@@ -94,7 +102,8 @@ impl Report {
 
     fn head(&self) -> String {
         let mut html = String::from("<header>\n");
-        let kicker: Vec<&str> = ["Evenkeel", &self.name].into_iter().filter(|s| !s.is_empty()).collect();
+        let kicker: Vec<&str> =
+            ["Evenkeel", &self.name].into_iter().filter(|s| !s.is_empty()).collect();
         html += &format!("<p class=\"kicker\">{}</p>\n", escape(&kicker.join(" · ")));
         html += &format!("<h1>{}</h1>\n", escape(&self.title));
         if !self.source.is_empty() {
@@ -129,8 +138,10 @@ impl Report {
             }
             for wire in &mut topology.wires {
                 if let Some(same) = other.wires.iter().find(|w| w.ends == wire.ends) {
-                    let parts =
-                        wire.label.split(", ").filter(|part| same.label.split(", ").any(|p| p == *part));
+                    let parts = wire
+                        .label
+                        .split(", ")
+                        .filter(|part| same.label.split(", ").any(|p| p == *part));
                     wire.label = parts.collect::<Vec<_>>().join(", ");
                 }
             }
@@ -155,7 +166,10 @@ impl Report {
         if let Some(seed) = self.seed {
             items.push(("seed", seed.to_string()));
         }
-        items.iter().map(|(name, value)| format!("<li>{name} <b>{}</b></li>", escape(value))).collect()
+        items
+            .iter()
+            .map(|(name, value)| format!("<li>{name} <b>{}</b></li>", escape(value)))
+            .collect()
     }
 
     fn expectations(&self) -> String {
@@ -183,21 +197,29 @@ impl Report {
         let links = panels::links(&self.runs);
         let mut html = String::from("<section>\n<h2>Measurements</h2>\n");
         if let Some((drawing, columns)) = sankey::draw(&self.runs) {
-            let caption = "Where packets went, step by step: those that were sent to the router, and of them those that its receive ring had no room for, \
-                           those that it refused, and those that it forwarded. Flows whose packets take many cycles are red.";
+            let caption = "Where packets went, step by step: those that were sent to the router, \
+                           and of them those that its receive ring had no room for, \
+                           those that it refused, and those that it forwarded. Flows whose packets \
+                           take many cycles are red.";
             let picture = download::picture(&drawing, columns, &[]);
             html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
         }
         for &(router, link) in &links {
             let place = format!("link <b>{}</b> of router <b>{}</b>", escape(link), escape(router));
-            let several = if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
+            let several =
+                if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
             let marks = if self.runs.iter().any(|r| r.steps.len() > 1) {
-                " Dotted lines mark the steps, by name or by number in the table of steps; windows on darker ground (settling) do not count in a step’s numbers."
+                " Dotted lines mark the steps, by name or by number in the table of steps; windows \
+                 on darker ground (settling) do not count in a step’s numbers."
             } else {
                 " Windows on darker ground (settling) do not count."
             };
-            let (panels, cut) =
-                panels::panels(&self.runs, panels::quantities(&self.runs), (router, link), &classes);
+            let (panels, cut) = panels::panels(
+                &self.runs,
+                panels::quantities(&self.runs),
+                (router, link),
+                &classes,
+            );
             let delay = match self.runs.iter().all(panels::is_core) {
                 true => "",
                 false => " Transit delay runs from arrival in the router to leaving the queue.",
@@ -205,13 +227,16 @@ impl Report {
             let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
             let columns = if self.runs.len() == 1 { 2 } else { self.runs.len() };
             let legend = panels::legend(&classes);
-            html +=
-                &format!(
+            html += &format!(
                 "<figure>\n{}{panels}\n{}</figure>\n",
                 panels::legend_html(&legend),
-                figures.saved(&format!(
-                    "QoStat on {place}: each point is one sampling window.{delay}{marks}{several}{cut}"
-                ), &download::picture(&panels, columns, &legend))
+                figures.saved(
+                    &format!(
+                        "QoStat on {place}: each point is one sampling \
+                     window.{delay}{marks}{several}{cut}"
+                    ),
+                    &download::picture(&panels, columns, &legend)
+                )
             );
             if self.runs.iter().any(panels::is_core) {
                 let (core, _) = panels::panels(&self.runs, &panels::CORE, (router, link), &classes);
@@ -219,47 +244,67 @@ impl Report {
                     "<figure>\n{}{core}\n{}</figure>\n",
                     panels::legend_html(&legend),
                     figures.saved(
-                        "What exact max-min water filling would give to each class, of the same arrivals, and what each has of that.",
+                        "What exact max-min water filling would give to each class, of the same \
+                         arrivals, and what each has of that.",
                         &download::picture(&core, columns, &legend)
                     )
                 );
             }
             if self.runs.iter().any(|run| panels::is_controlled(run, (router, link))) {
-                let (control, _) = panels::panels(&self.runs, &panels::CONTROL, (router, link), &classes);
-                let controlled = self.runs.iter().filter(|run| panels::is_controlled(run, (router, link)));
+                let (control, _) =
+                    panels::panels(&self.runs, &panels::CONTROL, (router, link), &classes);
+                let controlled =
+                    self.runs.iter().filter(|run| panels::is_controlled(run, (router, link)));
                 let columns = controlled.count().max(2);
                 html += &format!(
                     "<figure>\n{}{control}\n{}</figure>\n",
                     panels::legend_html(&legend),
                     figures.saved(&format!(
-                        "Dynamic control on {place}: how congested the link is for each class (0: as it should be, 1: at its degradation threshold), and the X_DELAY that the control makes of it.{several}"
+                        "Dynamic control on {place}: how congested the link is for each class (0: \
+                         as it should be, 1: at its degradation threshold), and the X_DELAY that \
+                         the control makes of it.{several}"
                     ), &download::picture(&control, columns, &legend))
                 );
             }
             if self.runs.iter().any(|run| admission::has_admission(run, (router, link))) {
-                html += &self.admission((router, link), (&legend, &classes), (&place, several), figures);
+                html += &self.admission(
+                    (router, link),
+                    (&legend, &classes),
+                    (&place, several),
+                    figures,
+                );
             }
             if self.runs.iter().any(|run| panels::has_cycles(run, (router, link))) {
-                let (cycles, _) = panels::panels(&self.runs, &panels::CYCLES, (router, link), &classes);
-                let measured = self.runs.iter().filter(|run| panels::has_cycles(run, (router, link)));
+                let (cycles, _) =
+                    panels::panels(&self.runs, &panels::CYCLES, (router, link), &classes);
+                let measured =
+                    self.runs.iter().filter(|run| panels::has_cycles(run, (router, link)));
                 let columns = measured.count().max(2);
-                html += &format!(
+                html +=
+                    &format!(
                     "<figure>\n{}{cycles}\n{}</figure>\n",
                     panels::legend_html(&legend),
                     figures.saved(&format!(
-                        "Cycles of router <b>{}</b> by class, with their parts of fetching and sending; what FairDrop or a service refused before any link.{several}",
+                        "Cycles of router <b>{}</b> by class, with their parts of fetching and \
+                         sending; what FairDrop or a service refused before any link.{several}",
                         escape(router)
                     ), &download::picture(&cycles, columns, &legend))
                 );
             }
-            if self.runs.iter().any(|run| run.calls.iter().any(|c| c.router == router && c.link == link)) {
+            if self
+                .runs
+                .iter()
+                .any(|run| run.calls.iter().any(|c| c.router == router && c.link == link))
+            {
                 let calls = panels::calls(&self.runs, (router, link));
                 let legend = panels::calls_legend();
-                html += &format!(
+                html +=
+                    &format!(
                     "<figure>\n{}{calls}\n{}</figure>\n",
                     panels::legend_html(&legend),
                     figures.saved(&format!(
-                        "Scheduler calls on {place}, by how many queues had packets when the scheduler was called: only a call that finds several can differentiate."
+                        "Scheduler calls on {place}, by how many queues had packets when the \
+                         scheduler was called: only a call that finds several can differentiate."
                     ), &download::picture(&calls, self.runs.len(), &legend))
                 );
             }
@@ -282,9 +327,11 @@ impl Report {
         figures: &mut Figures,
     ) -> String {
         let meters = admission::meters(&self.runs, on);
-        let columns = self.runs.iter().filter(|run| admission::has_admission(run, on)).count().max(2);
+        let columns =
+            self.runs.iter().filter(|run| admission::has_admission(run, on)).count().max(2);
         let caption = format!(
-            "What the admission of {place} holds against its thresholds: the rate that one more greedy flow would get, and what goes first.{several}"
+            "What the admission of {place} holds against its thresholds: the rate that one more \
+             greedy flow would get, and what goes first.{several}"
         );
         let mut html = format!(
             "<figure>\n{meters}\n{}</figure>\n",
@@ -293,10 +340,12 @@ impl Report {
         if self.runs.iter().any(|run| admission::is_waited_for(run, on)) {
             let (waits, _) = panels::panels(&self.runs, &admission::ACCEPTANCE, on, classes);
             let caption = format!(
-                "Flows that want to pass {place}: how long those let in in a window had waited since their first packet, and how many wait still.{several}"
+                "Flows that want to pass {place}: how long those let in in a window had waited \
+                 since their first packet, and how many wait still.{several}"
             );
             let saved = figures.saved(&caption, &download::picture(&waits, columns, legend));
-            html += &format!("<figure>\n{}{waits}\n{saved}</figure>\n", panels::legend_html(legend));
+            html +=
+                &format!("<figure>\n{}{waits}\n{saved}</figure>\n", panels::legend_html(legend));
         }
         html
     }
@@ -304,7 +353,8 @@ impl Report {
     fn setup(&self, figures: &mut Figures) -> String {
         let mut html = String::from("<section>\n<h2>Setup</h2>\n");
         if let Some(topology) = self.topology() {
-            let caption = "Topology: senders left, receivers right. Wires without a rate are not paced.";
+            let caption =
+                "Topology: senders left, receivers right. Wires without a rate are not paced.";
             let drawing = topology::draw(&topology);
             let picture = download::picture(&drawing, 1, &[]);
             html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
@@ -317,14 +367,20 @@ impl Report {
         for run in self.runs.iter().filter(|run| run.steps.len() > 1) {
             if !shown.contains(&run.steps.as_slice()) {
                 shown.push(&run.steps);
-                let of =
-                    if self.runs.len() > 1 { format!(" of {}", escape(&run.name)) } else { String::new() };
+                let of = if self.runs.len() > 1 {
+                    format!(" of {}", escape(&run.name))
+                } else {
+                    String::new()
+                };
                 html += &format!("<h3>Steps{of}</h3>\n{}", tables::steps(run));
             }
         }
         for run in self.runs.iter().filter(|run| !run.notes.is_empty()) {
-            let of =
-                if self.runs.len() > 1 { format!("<b>{}:</b> ", escape(&run.name)) } else { String::new() };
+            let of = if self.runs.len() > 1 {
+                format!("<b>{}:</b> ", escape(&run.name))
+            } else {
+                String::new()
+            };
             html += &format!("<p class=\"remark\">{of}{}</p>\n", escape(&run.notes.join(" ")));
         }
         html + "</section>\n"
@@ -334,28 +390,41 @@ impl Report {
 /// A whole page; `title` and `body` are markup.
 fn page(title: &str, body: &str) -> String {
     format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} – Evenkeel</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+         name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title} – \
+         Evenkeel</title>\n<style>\n{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
         include_str!("style.css")
     )
 }
 
-/// A page that shows one drawing, with a link that saves it as `name`, and below it a table, its heading first, if there is one. `svg` is a whole
-/// SVG, all else plain text.
+/// A page that shows one drawing, with a link that saves it as `name`, and below it a table, its
+/// heading first, if there is one. `svg` is a whole SVG, all else plain text.
 #[must_use]
-pub fn figure_page(title: &str, notes: &str, name: &str, svg: &str, rows: &[Vec<String>]) -> String {
+pub fn figure_page(
+    title: &str,
+    notes: &str,
+    name: &str,
+    svg: &str,
+    rows: &[Vec<String>],
+) -> String {
     let line = |cell: &str, row: &[String]| -> String {
-        let cells: String = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect();
+        let cells: String =
+            row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect();
         format!("<tr>{cells}</tr>")
     };
     let table = rows.split_first().map_or_else(String::new, |(heading, rows)| {
         let rows: String = rows.iter().map(|row| line("td", row) + "\n").collect();
         format!(
-            "<section>\n<h2>In numbers</h2>\n<div class=\"scroll\"><table><thead>{}</thead><tbody>{rows}</tbody></table></div>\n</section>\n",
+            "<section>\n<h2>In numbers</h2>\n<div \
+             class=\"scroll\"><table><thead>{}</thead><tbody>{rows}</tbody></table></div>\
+             \n</section>\n",
             line("th", heading)
         )
     });
     let body = format!(
-        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n</header>\n<figure>{svg}<figcaption>{}</figcaption></figure>\n<div class=\"notes\">{}</div>\n{table}<footer>Evenkeel {}</footer>\n",
+        "<header>\n<p class=\"kicker\">Evenkeel</p>\n<h1>{}</h1>\n</header>\n<figure>{svg}\
+         <figcaption>{}</figcaption></figure>\n<div \
+         class=\"notes\">{}</div>\n{table}<footer>Evenkeel {}</footer>\n",
         escape(title),
         download::link(&slug(name), svg),
         paragraphs(notes),
@@ -386,7 +455,10 @@ impl Figures {
     fn saved(&mut self, html: &str, picture: &str) -> String {
         self.count += 1;
         let link = download::link(&format!("{}-{}", self.name, self.count), picture);
-        format!("<figcaption><span class=\"label\">Figure {}</span> {html}{link}</figcaption>", self.count)
+        format!(
+            "<figcaption><span class=\"label\">Figure {}</span> {html}{link}</figcaption>",
+            self.count
+        )
     }
 }
 
@@ -446,7 +518,10 @@ mod tests {
     fn one_run_has_four_panels_and_one_of_calls_per_link() {
         let page = report().to_html();
         for title in ["Mean transit delay", "Sent", "Dropped", "Queue length"] {
-            assert_eq!(page.matches(&format!("<text class=\"title\" x=\"0\" y=\"13\">{title} ")).count(), 1);
+            assert_eq!(
+                page.matches(&format!("<text class=\"title\" x=\"0\" y=\"13\">{title} ")).count(),
+                1
+            );
         }
         assert_eq!(page.matches("class=\"stepline\"").count(), 5);
         assert_eq!(page.matches("Scheduler calls <tspan").count(), 1);
@@ -459,13 +534,22 @@ mod tests {
         assert_eq!(report.to_html().matches(title).count(), 0, "there is no control");
         for sample in &mut report.runs[0].samples {
             let late = f64::from(u8::from(sample.t_s > 4.0));
-            sample.control =
-                Some(crate::run::ControlSample { ci_delay: 0.25, ci_loss: 1.5 * late, x_delay_us: 300.0 });
+            sample.control = Some(crate::run::ControlSample {
+                ci_delay: 0.25,
+                ci_loss: 1.5 * late,
+                x_delay_us: 300.0,
+            });
         }
         let page = report.to_html();
         assert_eq!(page.matches(title).count(), 1);
-        assert!(page.contains("class3: 1.50") && page.contains("class1: 0.25"), "windows tell the values");
-        assert!(page.contains("class1: 0.30 ms") || page.contains("class1: 0.300 ms"), "and the X_DELAY");
+        assert!(
+            page.contains("class3: 1.50") && page.contains("class1: 0.25"),
+            "windows tell the values"
+        );
+        assert!(
+            page.contains("class1: 0.30 ms") || page.contains("class1: 0.300 ms"),
+            "and the X_DELAY"
+        );
         // A run without stands in the other figures only.
         let mut without = fixture::two_steps();
         without.name = "without".to_owned();

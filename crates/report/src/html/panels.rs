@@ -1,4 +1,5 @@
-//! The four QoStat panels, those of the dynamic control, the panels of scheduler calls, and their legends.
+//! The four QoStat panels, those of the dynamic control, the panels of scheduler calls, and their
+//! legends.
 
 use evenkeel_scenario::Metric;
 
@@ -29,7 +30,9 @@ pub(super) const QUANTITIES: [Quantity; 4] = [
         title: "Mean transit delay",
         unit: "ms",
         shows: Some((Metric::Delay, 1e-3)),
-        value: |s| (s.transit.count > 0).then(|| s.transit.sum_ns as f64 / s.transit.count as f64 / 1e6),
+        value: |s| {
+            (s.transit.count > 0).then(|| s.transit.sum_ns as f64 / s.transit.count as f64 / 1e6)
+        },
         text: |ms| format!("{} ms", micros(ms * 1e3)),
         log_from: Some(LEAST_DELAY_MS),
     },
@@ -155,7 +158,8 @@ pub(super) const CORE: [Quantity; 2] = [
     },
 ];
 
-/// QoStat's panels as far as a polled core has them: nothing is known of delays there, and nothing waits at its link.
+/// QoStat's panels as far as a polled core has them: nothing is known of delays there, and nothing
+/// waits at its link.
 pub(super) fn quantities(runs: &[Run]) -> &'static [Quantity] {
     if runs.iter().all(is_core) { &QUANTITIES[1..3] } else { &QUANTITIES }
 }
@@ -196,10 +200,16 @@ pub(super) fn classes(runs: &[Run]) -> Vec<&str> {
 /// Colour and marker of each class.
 pub(super) fn legend(classes: &[&str]) -> Vec<LegendEntry> {
     let mark = |index: usize| {
-        format!("<path class=\"line l{}\" d=\"M1 6H29\"/>{}", index % SERIES, marker(index, 15.0, 6.0))
+        format!(
+            "<path class=\"line l{}\" d=\"M1 6H29\"/>{}",
+            index % SERIES,
+            marker(index, 15.0, 6.0)
+        )
     };
-    let entry =
-        |(index, class): (usize, &&str)| LegendEntry { mark: mark(index), text: escape(class).into_owned() };
+    let entry = |(index, class): (usize, &&str)| LegendEntry {
+        mark: mark(index),
+        text: escape(class).into_owned(),
+    };
     classes.iter().enumerate().map(entry).collect()
 }
 
@@ -209,7 +219,11 @@ pub(super) fn calls_legend() -> Vec<LegendEntry> {
         mark: format!("<rect class=\"{class}\" x=\"8\" width=\"14\" height=\"12\" rx=\"2\"/>"),
         text: text.to_owned(),
     };
-    vec![entry("none", "no queue has packets"), entry("one", "one queue"), entry("many", "several queues")]
+    vec![
+        entry("none", "no queue has packets"),
+        entry("one", "one queue"),
+        entry("many", "several queues"),
+    ]
 }
 
 /// A legend on the page.
@@ -217,15 +231,16 @@ pub(super) fn legend_html(entries: &[LegendEntry]) -> String {
     let mut html = String::from("<div class=\"legend\">");
     for entry in entries {
         html += &format!(
-            "<span><svg width=\"30\" height=\"12\" style=\"width:30px\" viewBox=\"0 0 30 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+            "<span><svg width=\"30\" height=\"12\" style=\"width:30px\" viewBox=\"0 0 30 12\" \
+             aria-hidden=\"true\">{}</svg>{}</span>",
             entry.mark, entry.text
         );
     }
     html + "</div>"
 }
 
-/// The panels of `quantities` on one link: two by two for one run, else a row per quantity with a column per run and shared axes. Also
-/// tells whether some delays were too short for their axis.
+/// The panels of `quantities` on one link: two by two for one run, else a row per quantity with a
+/// column per run and shared axes. Also tells whether some delays were too short for their axis.
 pub(super) fn panels(
     runs: &[Run],
     quantities: &[Quantity],
@@ -314,8 +329,10 @@ fn hovers(run: &Run, samples: &[Sample], quantity: &Quantity) -> Vec<Hover> {
 
 /// Shares of scheduler calls over time for one link, a column per run.
 pub(super) fn calls(runs: &[Run], (router, link): (&str, &str)) -> String {
-    let runs: Vec<&Run> =
-        runs.iter().filter(|run| run.calls.iter().any(|c| c.router == router && c.link == link)).collect();
+    let runs: Vec<&Run> = runs
+        .iter()
+        .filter(|run| run.calls.iter().any(|c| c.router == router && c.link == link))
+        .collect();
     let columns = runs.len();
     let mut html = grid(columns);
     for run in runs.iter().copied() {
@@ -333,7 +350,8 @@ pub(super) fn calls(runs: &[Run], (router, link): (&str, &str)) -> String {
                 from_s,
                 to_s,
                 text: format!(
-                    "{from_s:.1}–{to_s:.1} s, {} calls\nno queue: {:.1} %\none: {:.1} %\nseveral: {:.1} %",
+                    "{from_s:.1}–{to_s:.1} s, {} calls\nno queue: {:.1} %\none: {:.1} %\nseveral: \
+                     {:.1} %",
                     grouped(total as f64),
                     shares[0] * 100.0,
                     shares[1] * 100.0,
@@ -354,7 +372,8 @@ pub(super) fn grid(columns: usize) -> String {
     format!("<div class=\"grid\" style=\"grid-template-columns:repeat({columns},minmax(0,1fr))\">")
 }
 
-/// The windows of a link with the percentage of calls that found no (0), one (1) or several (2) queues with packets.
+/// The windows of a link with the percentage of calls that found no (0), one (1) or several (2)
+/// queues with packets.
 pub(super) fn calls_shares(
     run: &Run,
     (router, link): (&str, &str),

@@ -1,5 +1,5 @@
-//! Where packets went, as bands whose widths are rates: what was sent to the router, and of it what was lost at its ring, what
-//! it refused, what it forwarded.
+//! Where packets went, as bands whose widths are rates: what was sent to the router, and of it what
+//! was lost at its ring, what it refused, what it forwarded.
 
 use std::fmt::Write as _;
 
@@ -53,11 +53,13 @@ fn picture(title: &str, account: &Account) -> String {
     let room = HEIGHT - TOP - 8.0 - GAP * (FATES.len() - 1) as f64;
     let scale = room / all.max(1e-9);
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Where packets went: {}\"><text class=\"title\" x=\"0\" y=\"14\">{}</text>",
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Where packets went: \
+         {}\"><text class=\"title\" x=\"0\" y=\"14\">{}</text>",
         escape(title),
         escape(title)
     );
-    let jain = account.jain.map_or_else(String::new, |jain| format!(", Jain’s index of cycles {jain:.3}"));
+    let jain =
+        account.jain.map_or_else(String::new, |jain| format!(", Jain’s index of cycles {jain:.3}"));
     let _ = write!(svg, "<text class=\"unit\" x=\"0\" y=\"28\">packets/s{jain}</text>");
     // Where the next band leaves the left side, by kind.
     let mut from = TOP;
@@ -68,8 +70,10 @@ fn picture(title: &str, account: &Account) -> String {
         let color = color(kind);
         let _ = write!(
             svg,
-            "<rect x=\"{LEFT}\" y=\"{from:.1}\" width=\"{BAR}\" height=\"{tall:.1}\" style=\"fill:{color}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            "<rect x=\"{LEFT}\" y=\"{from:.1}\" width=\"{BAR}\" height=\"{tall:.1}\" \
+             style=\"fill:{color}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text x=\"{:.1}\" \
+             y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             LEFT - 6.0,
             from + tall / 2.0,
             kind.name(),
@@ -104,15 +108,24 @@ fn picture(title: &str, account: &Account) -> String {
 }
 
 /// One band and its end on the right, with what it is for whoever points at it.
-fn band(svg: &mut String, (from, to): (f64, f64), tall: f64, kind: &KindAccount, fate: &str, rate: f64) {
+fn band(
+    svg: &mut String,
+    (from, to): (f64, f64),
+    tall: f64,
+    kind: &KindAccount,
+    fate: &str,
+    rate: f64,
+) {
     let (x0, x1) = (LEFT + BAR, RIGHT);
     let middle = f64::midpoint(x0, x1);
     let color = color(kind);
     let _ = write!(
         svg,
-        "<path style=\"fill:{color};opacity:.45\" d=\"M{x0} {from:.1}C{middle} {from:.1} {middle} {to:.1} {x1} {to:.1}V{:.1}C{middle} {:.1} {middle} {:.1} {x0} {:.1}Z\">\
+        "<path style=\"fill:{color};opacity:.45\" d=\"M{x0} {from:.1}C{middle} {from:.1} {middle} \
+         {to:.1} {x1} {to:.1}V{:.1}C{middle} {:.1} {middle} {:.1} {x0} {:.1}Z\">\
          <title>{}: {} packets/s {fate}</title></path>\
-         <rect x=\"{x1}\" y=\"{to:.1}\" width=\"{BAR}\" height=\"{tall:.1}\" style=\"fill:{color}\"/>",
+         <rect x=\"{x1}\" y=\"{to:.1}\" width=\"{BAR}\" height=\"{tall:.1}\" \
+         style=\"fill:{color}\"/>",
         to + tall,
         to + tall,
         from + tall,
@@ -143,9 +156,12 @@ mod tests {
             cycles: 1.0,
         };
         let kinds = vec![kind(false, 300.0, 0.0, 0.0), kind(true, 100.0, 25.0, 50.0)];
-        let svg = picture("a < b", &Account { step: "s".into(), kinds, jain: Some(0.99), hertz: 1.0 });
+        let svg =
+            picture("a < b", &Account { step: "s".into(), kinds, jain: Some(0.99), hertz: 1.0 });
         assert_eq!(svg.matches("<path").count(), 4, "one light band, three heavy ones: {svg}");
-        assert!(svg.contains("2 heavy: 50 packets/s dropped by FairDrop") && svg.contains("a &lt; b"));
+        assert!(
+            svg.contains("2 heavy: 50 packets/s dropped by FairDrop") && svg.contains("a &lt; b")
+        );
         assert!(svg.contains("Jain’s index of cycles 0.990"));
         let heights: Vec<f64> = svg
             .split("<rect ")

@@ -12,7 +12,11 @@ use crate::table::several_links;
 pub(super) fn parameters(parameters: &[Parameter]) -> String {
     let mut groups: Vec<(&str, String)> = Vec::new();
     for p in parameters {
-        let row = format!("<tr><td class=\"key\">{}</td><td>{}</td></tr>", escape(&p.name), escape(&p.value));
+        let row = format!(
+            "<tr><td class=\"key\">{}</td><td>{}</td></tr>",
+            escape(&p.name),
+            escape(&p.value)
+        );
         match groups.last_mut() {
             Some((group, rows)) if *group == p.group => rows.push_str(&row),
             _ => groups.push((&p.group, row)),
@@ -32,13 +36,17 @@ pub(super) fn parameters_of(runs: &[Run]) -> String {
         let key = (p.group.as_str(), p.name.as_str());
         if !keys.contains(&key) {
             // Beside its group, so that groups stay together.
-            let at = keys.iter().rposition(|(group, _)| *group == p.group).map_or(keys.len(), |at| at + 1);
+            let at = keys
+                .iter()
+                .rposition(|(group, _)| *group == p.group)
+                .map_or(keys.len(), |at| at + 1);
             keys.insert(at, key);
         }
     }
     let heads: String = runs.iter().map(|run| format!("<th>{}</th>", escape(&run.name))).collect();
     let mut html = format!(
-        "<div class=\"scroll\"><table class=\"wide matrix\"><thead><tr><th></th>{heads}</tr></thead>"
+        "<div class=\"scroll\"><table class=\"wide \
+         matrix\"><thead><tr><th></th>{heads}</tr></thead>"
     );
     let mut group = None;
     for (of, name) in keys {
@@ -58,7 +66,10 @@ pub(super) fn parameters_of(runs: &[Run]) -> String {
         if values.iter().all(|value| *value == values[0]) {
             html += &format!("<td colspan=\"{}\">{}</td>", runs.len(), escape(values[0]));
         } else {
-            html += &values.iter().map(|value| format!("<td>{}</td>", escape(value))).collect::<String>();
+            html += &values
+                .iter()
+                .map(|value| format!("<td>{}</td>", escape(value)))
+                .collect::<String>();
         }
         html += "</tr>";
     }
@@ -69,10 +80,14 @@ pub(super) fn parameters_of(runs: &[Run]) -> String {
 pub(super) fn steps(run: &Run) -> String {
     let mut rows = String::new();
     for (i, step) in run.steps.iter().enumerate() {
-        let changes =
-            if step.changes.is_empty() { "as configured".to_owned() } else { step.changes.join("; ") };
+        let changes = if step.changes.is_empty() {
+            "as configured".to_owned()
+        } else {
+            step.changes.join("; ")
+        };
         rows += &format!(
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{} s</td><td class=\"stepname\">{}</td><td>{}</td></tr>",
+            "<tr><td class=\"n\">{}</td><td class=\"n\">{} s</td><td \
+             class=\"stepname\">{}</td><td>{}</td></tr>",
             i + 1,
             plain(step.at_s),
             escape(&step.name),
@@ -80,15 +95,17 @@ pub(super) fn steps(run: &Run) -> String {
         );
     }
     format!(
-        "<div class=\"scroll\"><table><thead><tr><th class=\"n\">#</th><th class=\"n\">at</th><th>step</th><th>change</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        "<div class=\"scroll\"><table><thead><tr><th class=\"n\">#</th><th \
+         class=\"n\">at</th><th>step</th><th>change</th></tr></thead><tbody>{rows}</tbody></table>\
+         </div>"
     )
 }
 
 fn delay_cells(delays: Option<DelayStats>) -> String {
     match delays {
-        Some(d) => {
-            [d.mean_us, d.p50_us, d.p99_us].map(|us| format!("<td class=\"n\">{}</td>", micros(us))).concat()
-        }
+        Some(d) => [d.mean_us, d.p50_us, d.p99_us]
+            .map(|us| format!("<td class=\"n\">{}</td>", micros(us)))
+            .concat(),
         None => "<td class=\"n\">–</td>".repeat(3),
     }
 }
@@ -119,7 +136,9 @@ pub(super) fn numbers(runs: &[Run], classes: &[&str]) -> String {
         ("", "")
     };
     let mut html = format!(
-        "<div class=\"scroll\"><table class=\"wide\"><thead><tr>{lead}{quantity}<th class=\"n\" rowspan=\"2\">queue<br>packets</th><th class=\"span\" colspan=\"3\">transit delay, ms</th>{e2e_head}</tr><tr>{triple}{e2e_triple}</tr></thead>"
+        "<div class=\"scroll\"><table class=\"wide\"><thead><tr>{lead}{quantity}<th class=\"n\" \
+         rowspan=\"2\">queue<br>packets</th><th class=\"span\" colspan=\"3\">transit delay, \
+         ms</th>{e2e_head}</tr><tr>{triple}{e2e_triple}</tr></thead>"
     );
     for (run, steps) in &stats {
         let mut first_of_run = true;
@@ -138,13 +157,19 @@ pub(super) fn numbers(runs: &[Run], classes: &[&str]) -> String {
                 }
                 let colour = classes.iter().position(|c| *c == class.class).unwrap_or(0) % SERIES;
                 html += &format!(
-                    "<td style=\"white-space:nowrap\"><i class=\"swatch\" style=\"background:var(--s{colour})\"></i>{}</td>",
+                    "<td style=\"white-space:nowrap\"><i class=\"swatch\" \
+                     style=\"background:var(--s{colour})\"></i>{}</td>",
                     escape(&class.class)
                 );
                 let offered = class.offered.map_or_else(|| "–".to_owned(), grouped);
-                html += &[offered, grouped(class.sent), grouped(class.dropped), format!("{:.1}", class.qlen)]
-                    .map(|cell| format!("<td class=\"n\">{cell}</td>"))
-                    .concat();
+                html += &[
+                    offered,
+                    grouped(class.sent),
+                    grouped(class.dropped),
+                    format!("{:.1}", class.qlen),
+                ]
+                .map(|cell| format!("<td class=\"n\">{cell}</td>"))
+                .concat();
                 html += &delay_cells(class.transit);
                 if end_to_end {
                     html += &delay_cells(class.end_to_end);
@@ -185,7 +210,9 @@ pub(super) fn calls(runs: &[Run]) -> String {
     }
     let run = if runs.len() > 1 { "<th>run</th>" } else { "" };
     format!(
-        "<div class=\"scroll\"><table><thead><tr>{run}<th>step</th><th>link</th><th class=\"n\">calls/s</th><th class=\"n\">none</th><th class=\"n\">one</th><th class=\"n\">several</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        "<div class=\"scroll\"><table><thead><tr>{run}<th>step</th><th>link</th><th \
+         class=\"n\">calls/s</th><th class=\"n\">none</th><th class=\"n\">one</th><th \
+         class=\"n\">several</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }
 
@@ -229,13 +256,15 @@ pub(super) fn expectations(judgements: &[Judgement]) -> String {
             })
             .collect();
         rows += &format!(
-            "<tr><td>{}</td><td><div class=\"claimtext\">{}{run}</div><code>{}</code>{note}</td><td><ul>{numbers}</ul></td></tr>",
+            "<tr><td>{}</td><td><div class=\"claimtext\">{}{run}</div><code>{}</code>{note}</td>\
+             <td><ul>{numbers}</ul></td></tr>",
             badge(judgement.verdict),
             escape(&judgement.claim),
             escape(&judgement.expression)
         );
     }
     format!(
-        "<div class=\"scroll\"><table class=\"wide expect\"><thead><tr><th>verdict</th><th>claim and expression</th><th>measured</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        "<div class=\"scroll\"><table class=\"wide expect\"><thead><tr><th>verdict</th><th>claim \
+         and expression</th><th>measured</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 }

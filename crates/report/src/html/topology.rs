@@ -1,4 +1,5 @@
-//! The drawing of nodes and wires: columns from senders to receivers, drawn from the order of the wires' ends.
+//! The drawing of nodes and wires: columns from senders to receivers, drawn from the order of the
+//! wires' ends.
 
 use std::fmt::Write as _;
 
@@ -12,12 +13,15 @@ const COLUMN_GAP: f64 = 150.0;
 /// Estimated advance of a character of names and labels.
 const CHAR: f64 = 6.1;
 
-/// Column of each node: one more than that of the nodes whose wires lead to it (first end to second). Wires that close a
-/// circle no longer push.
+/// Column of each node: one more than that of the nodes whose wires lead to it (first end to
+/// second). Wires that close a circle no longer push.
 fn columns(topology: &Topology) -> Vec<usize> {
     let index = |name: &str| topology.nodes.iter().position(|n| n.name == name);
-    let wires: Vec<(usize, usize)> =
-        topology.wires.iter().filter_map(|w| Some((index(&w.ends[0])?, index(&w.ends[1])?))).collect();
+    let wires: Vec<(usize, usize)> = topology
+        .wires
+        .iter()
+        .filter_map(|w| Some((index(&w.ends[0])?, index(&w.ends[1])?)))
+        .collect();
     let mut columns = vec![0; topology.nodes.len()];
     for _ in 0..topology.nodes.len() {
         for &(from, to) in &wires {
@@ -36,8 +40,9 @@ pub(super) fn draw(topology: &Topology) -> String {
     }
     let columns = columns(topology);
     let last = columns.iter().copied().max().unwrap_or(0);
-    let members =
-        |column: usize| -> Vec<usize> { (0..columns.len()).filter(|&i| columns[i] == column).collect() };
+    let members = |column: usize| -> Vec<usize> {
+        (0..columns.len()).filter(|&i| columns[i] == column).collect()
+    };
     let height_of = |node: &TopologyNode| NODE_HEIGHT + node.labels.len() as f64 * LINE;
     let column_height = |column: usize| {
         let nodes = members(column);
@@ -69,14 +74,17 @@ pub(super) fn draw(topology: &Topology) -> String {
     }
     let width = x - COLUMN_GAP + 4.0;
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\" role=\"img\" aria-label=\"Topology\">"
+        "<svg viewBox=\"0 0 {width:.0} {height:.0}\" style=\"max-width:{width:.0}px\" role=\"img\" \
+         aria-label=\"Topology\">"
     );
     wires(&mut svg, topology, &boxes);
     for (node, &(x, y, width, tall)) in topology.nodes.iter().zip(&boxes) {
         let (class, radius) = if node.router { ("node router", 17.0) } else { ("node", 4.0) };
         let _ = write!(
             svg,
-            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{tall:.1}\" rx=\"{radius}\"/><text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{tall:.1}\" rx=\"{radius}\"/><text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" \
+             text-anchor=\"middle\">{}</text>",
             x + width / 2.0,
             y + 21.5,
             escape(&node.name)
@@ -103,9 +111,11 @@ fn wires(svg: &mut String, topology: &Topology, boxes: &[(f64, f64, f64, f64)]) 
         let (tx, ty, _, th) = boxes[to];
         // Wires that meet at a node arrive spread over its side.
         let share = |end: &str, side: usize| {
-            let all: Vec<usize> =
-                (0..topology.wires.len()).filter(|&w| topology.wires[w].ends[side] == end).collect();
-            let place = all.iter().position(|&w| std::ptr::eq(&topology.wires[w], wire)).unwrap_or(0);
+            let all: Vec<usize> = (0..topology.wires.len())
+                .filter(|&w| topology.wires[w].ends[side] == end)
+                .collect();
+            let place =
+                all.iter().position(|&w| std::ptr::eq(&topology.wires[w], wire)).unwrap_or(0);
             (place as f64 + 1.0) / (all.len() as f64 + 1.0)
         };
         let (x1, y1) = (fx + fw, fy + fh * share(&wire.ends[0], 0));
@@ -113,7 +123,8 @@ fn wires(svg: &mut String, topology: &Topology, boxes: &[(f64, f64, f64, f64)]) 
         let bend = (x2 - x1) / 2.0;
         let _ = write!(
             svg,
-            "<path class=\"wire\" d=\"M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} {y2:.1}\"/>",
+            "<path class=\"wire\" d=\"M{x1:.1} {y1:.1}C{:.1} {y1:.1} {:.1} {y2:.1} {x2:.1} \
+             {y2:.1}\"/>",
             x1 + bend,
             x2 - bend
         );
@@ -147,7 +158,9 @@ mod tests {
                     });
                 }
             }
-            topology.wires.push(Wire { ends: [(*from).to_owned(), (*to).to_owned()], label: String::new() });
+            topology
+                .wires
+                .push(Wire { ends: [(*from).to_owned(), (*to).to_owned()], label: String::new() });
         }
         topology
     }

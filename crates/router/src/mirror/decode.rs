@@ -3,17 +3,21 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_net::{MacAddr, Prefix};
-use netlink_packet_core::{NLM_F_DUMP_INTR, NLM_F_REPLACE, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP_INTR, NLM_F_REPLACE, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoVrf, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as KernelState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHopFlags, RouteType,
-    RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHopFlags,
+    RouteType, RouteVia,
 };
 
 use super::rules::{self, KernelRule};
@@ -65,8 +69,8 @@ pub struct KernelNextHop {
 }
 
 /// What the kernel does with packets that match a route: the type of a route message (`RTN_*`), as
-/// netlink carries it. [`RouteKind`](evenkeel_net::fib::RouteKind) is what the fast path's table has
-/// of it, with the next hops.
+/// netlink carries it. [`RouteKind`](evenkeel_net::fib::RouteKind) is what the fast path's table
+/// has of it, with the next hops.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum KernelRouteKind {
     /// Sends them on.
@@ -98,8 +102,8 @@ pub struct KernelRoute {
     pub metric: u32,
     /// What happens.
     pub kind: KernelRouteKind,
-    /// Its own MTU, bytes. A lock (`mtu lock`) keeps path MTU discovery from changing it, which is about the machine's own packets: those in
-    /// transit it bounds with or without.
+    /// Its own MTU, bytes. A lock (`mtu lock`) keeps path MTU discovery from changing it, which is
+    /// about the machine's own packets: those in transit it bounds with or without.
     pub mtu: Option<u32>,
     /// Where to, for [`KernelRouteKind::Unicast`]; only next hops that can be used now.
     pub next_hops: Vec<KernelNextHop>,
@@ -153,7 +157,9 @@ impl std::fmt::Display for NotFollowed {
         f.write_str(match self {
             Self::RuleMark => "rules by firewall mark (packets have none here: as with mark 0)",
             Self::RuleInterfaceGroup => "suppress_ifgroup of rules (nothing is suppressed by it)",
-            Self::RuleSelector => "rules with a selector that is not known here (they match nothing)",
+            Self::RuleSelector => {
+                "rules with a selector that is not known here (they match nothing)"
+            }
             Self::RouteTos => "routes by type of service (left out)",
             Self::RouteSource => "routes by source address (left out)",
             Self::RouteEncapsulation => "routes into tunnels, `encap` (as unreachable)",
@@ -202,8 +208,8 @@ pub enum Fact {
     Interrupted,
 }
 
-/// Decodes a datagram of netlink messages. What does not concern a router (other families, cloned routes) gives no fact. Returns how many
-/// messages could not be decoded.
+/// Decodes a datagram of netlink messages. What does not concern a router (other families, cloned
+/// routes) gives no fact. Returns how many messages could not be decoded.
 pub fn decode(datagram: &[u8], facts: &mut Vec<Fact>) -> usize {
     let mut rest = datagram;
     let mut undecodable = 0;
@@ -249,9 +255,8 @@ fn fact(payload: NetlinkPayload<RouteNetlinkMessage>, replace: bool, facts: &mut
             M::NewRule(message) => rules::rule(&message).map(Fact::Rule),
             M::DelRule(_) => Some(Fact::RuleGone),
             M::NewNeighbour(message) => neighbour(&message),
-            M::DelNeighbour(message) => {
-                neighbour_address(&message).map(|ip| Fact::NeighbourGone(message.header.ifindex, ip))
-            }
+            M::DelNeighbour(message) => neighbour_address(&message)
+                .map(|ip| Fact::NeighbourGone(message.header.ifindex, ip)),
             _ => None,
         },
         _ => None,
@@ -276,10 +281,12 @@ fn link(message: &LinkMessage) -> Option<KernelLink> {
             LinkAttribute::Controller(index) => master = (*index != 0).then_some(*index),
             LinkAttribute::LinkInfo(infos) => {
                 vrf_table = infos.iter().find_map(|info| match info {
-                    LinkInfo::Data(InfoData::Vrf(domain)) => domain.iter().find_map(|info| match info {
-                        InfoVrf::TableId(table) => Some(*table),
-                        _ => None,
-                    }),
+                    LinkInfo::Data(InfoData::Vrf(domain)) => {
+                        domain.iter().find_map(|info| match info {
+                            InfoVrf::TableId(table) => Some(*table),
+                            _ => None,
+                        })
+                    }
                     _ => None,
                 });
             }
@@ -308,9 +315,14 @@ fn address(message: &AddressMessage) -> Option<KernelAddress> {
             _ => {}
         }
     }
-    // On point-to-point interfaces "address" is the other end's; "local" is always ours where it is given.
+    // On point-to-point interfaces "address" is the other end's; "local" is always ours where it is
+    // given.
     let address = local.or(peer)?;
-    Some(KernelAddress { index: message.header.index, address, prefix_len: message.header.prefix_len })
+    Some(KernelAddress {
+        index: message.header.index,
+        address,
+        prefix_len: message.header.prefix_len,
+    })
 }
 
 /// A route, if it concerns a router and can be followed; and what of it is not followed.
@@ -362,8 +374,10 @@ fn route(message: &RouteMessage) -> (Option<KernelRoute>, Option<NotFollowed>) {
             RouteAttribute::Via(via) => single.gateway = via_address(via),
             RouteAttribute::MultiPath(hops) => {
                 for hop in hops {
-                    encapsulates |= hop.attributes.iter().any(|a| matches!(a, RouteAttribute::Encap(_)));
-                    if !hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown) {
+                    encapsulates |=
+                        hop.attributes.iter().any(|a| matches!(a, RouteAttribute::Encap(_)));
+                    if !hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown)
+                    {
                         several.push(KernelNextHop {
                             index: hop.interface_index,
                             gateway: hop.attributes.iter().find_map(|attribute| match attribute {
@@ -434,7 +448,9 @@ fn neighbour(message: &NeighbourMessage) -> Option<Fact> {
     let address = neighbour_address(message)?;
     let index = message.header.ifindex;
     let mac = message.attributes.iter().find_map(|attribute| match attribute {
-        NeighbourAttribute::LinkLayerAddress(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
+        NeighbourAttribute::LinkLayerAddress(bytes) => {
+            bytes.as_slice().try_into().ok().map(MacAddr)
+        }
         _ => None,
     });
     use KernelNeighbourState as S;
@@ -449,7 +465,9 @@ fn neighbour(message: &NeighbourMessage) -> Option<Fact> {
         ) => S::Reachable(mac),
         (KernelState::Stale, Some(mac)) => S::Stale(mac),
         (KernelState::Failed, _) => S::Failed,
-        (KernelState::Incomplete | KernelState::Probe, None) | (KernelState::Incomplete, _) => S::Incomplete,
+        (KernelState::Incomplete | KernelState::Probe, None) | (KernelState::Incomplete, _) => {
+            S::Incomplete
+        }
         _ => return Some(Fact::NeighbourGone(index, address)),
     };
     Some(Fact::Neighbour(KernelNeighbour { index, address, state }))
@@ -478,7 +496,11 @@ mod tests {
         let net: Prefix = prefix.parse().unwrap();
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
-            address_family: if net.address().is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 },
+            address_family: if net.address().is_ipv4() {
+                AddressFamily::Inet
+            } else {
+                AddressFamily::Inet6
+            },
             destination_prefix_length: net.len(),
             table: MAIN_TABLE as u8,
             kind: RouteType::Unicast,
@@ -530,7 +552,8 @@ mod tests {
             hop.interface_index = index;
             hop.flags = flags;
             hop.hops = hops;
-            hop.attributes = vec![RouteAttribute::Gateway(gateway.parse::<IpAddr>().unwrap().into())];
+            hop.attributes =
+                vec![RouteAttribute::Gateway(gateway.parse::<IpAddr>().unwrap().into())];
             hop
         };
         let message = route_message(
@@ -555,13 +578,17 @@ mod tests {
 
     #[test]
     fn tables_are_told_apart_and_cloned_routes_say_nothing() {
-        let other = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Table(1_000)]);
+        let other =
+            route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Table(1_000)]);
         let mut cloned = route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1)]);
         cloned.header.flags = RouteFlags::Cloned;
         let mut datagram = bytes(RouteNetlinkMessage::NewRoute(other), 0);
         datagram.extend(bytes(RouteNetlinkMessage::NewRoute(cloned), 0));
         let facts = decoded(&datagram);
-        assert!(matches!(facts.as_slice(), [Fact::Route { route, .. }] if route.table == 1_000), "{facts:?}");
+        assert!(
+            matches!(facts.as_slice(), [Fact::Route { route, .. }] if route.table == 1_000),
+            "{facts:?}"
+        );
     }
 
     #[test]
@@ -571,7 +598,10 @@ mod tests {
             change(&mut message);
             decoded(&bytes(RouteNetlinkMessage::NewRoute(message), 0))
         };
-        assert_eq!(told(&|route| route.header.tos = 0x10), [Fact::NotFollowed(NotFollowed::RouteTos)]);
+        assert_eq!(
+            told(&|route| route.header.tos = 0x10),
+            [Fact::NotFollowed(NotFollowed::RouteTos)]
+        );
         let of_source = told(&|route| route.header.source_prefix_length = 8);
         assert_eq!(of_source, [Fact::NotFollowed(NotFollowed::RouteSource)]);
         let nat = told(&|route| route.header.kind = RouteType::Nat);
@@ -589,8 +619,10 @@ mod tests {
     #[test]
     fn the_mtu_of_a_route_and_its_lock() {
         let mtu = |metrics: Vec<RouteMetric>| {
-            let message =
-                route_message("10.0.0.0/8", vec![RouteAttribute::Oif(1), RouteAttribute::Metrics(metrics)]);
+            let message = route_message(
+                "10.0.0.0/8",
+                vec![RouteAttribute::Oif(1), RouteAttribute::Metrics(metrics)],
+            );
             let facts = decoded(&bytes(RouteNetlinkMessage::NewRoute(message), 0));
             let [Fact::Route { route, .. }] = facts.as_slice() else { panic!("{facts:?}") };
             route.mtu
@@ -654,8 +686,14 @@ mod tests {
         };
         let known = MacAddr([2, 0, 0, 0, 0, 9]);
         use KernelNeighbourState as S;
-        assert_eq!(state(message(KernelState::Reachable, Some(mac.clone()))), Some(S::Reachable(known)));
-        assert_eq!(state(message(KernelState::Delay, Some(mac.clone()))), Some(S::Reachable(known)));
+        assert_eq!(
+            state(message(KernelState::Reachable, Some(mac.clone()))),
+            Some(S::Reachable(known))
+        );
+        assert_eq!(
+            state(message(KernelState::Delay, Some(mac.clone()))),
+            Some(S::Reachable(known))
+        );
         assert_eq!(state(message(KernelState::Stale, Some(mac))), Some(S::Stale(known)));
         assert_eq!(state(message(KernelState::Incomplete, None)), Some(S::Incomplete));
         assert_eq!(state(message(KernelState::Failed, None)), Some(S::Failed));

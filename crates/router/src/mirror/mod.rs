@@ -1,19 +1,26 @@
-//! The kernel's links, addresses, routes and neighbours, followed live: the kernel is the control plane.
+//! The kernel's links, addresses, routes and neighbours, followed live: the kernel is the control
+//! plane.
 //!
-//! A thread of its own reads netlink and sends the worker what changed. Whatever sets routes (`ip`, a routing daemon) works
-//! unchanged. Decoding ([`decode`]) and bookkeeping ([`state`]) are pure; only [`socket`](self) and the thread touch the system.
+//! A thread of its own reads netlink and sends the worker what changed. Whatever sets routes (`ip`,
+//! a routing daemon) works unchanged. Decoding ([`decode`]) and bookkeeping ([`state`]) are pure;
+//! only [`socket`](self) and the thread touch the system.
 //!
-//! Netlink loses events without saying so, and the kernel removes routes without an event when a link goes down. So events are
-//! taken as hints that are acted on at once, and the truth is read again: at once after an overrun, 20 ms after a change of links or
-//! addresses, 300 ms after routes have changed, and every 10 s. Reading a table of 100,000 routes takes some 0.2 s of
-//! this thread; it then waits at least ten times as long before it reads again. While it reads, it goes on to follow: a change of a route is
-//! not held up by a table of a million.
+//! Netlink loses events without saying so, and the kernel removes routes without an event when a
+//! link goes down. So events are taken as hints that are acted on at once, and the truth is read
+//! again: at once after an overrun, 20 ms after a change of links or addresses, 300 ms after routes
+//! have changed, and every 10 s. Reading a table of 100,000 routes takes some 0.2 s of this thread;
+//! it then waits at least ten times as long before it reads again. While it reads, it goes on to
+//! follow: a change of a route is not held up by a table of a million.
 //!
-//! What is mirrored: all tables with their routes (the smallest metric of a prefix, multipath next hops, routes that refuse or `throw`, their MTU), and
-//! the [rules] that choose among them, routing domains (VRFs) included. As long as the rules are the kernel's own, the tables local and main are told as one.
-//! Next-hop objects come with their next hops written out (`net.ipv4.nexthop_compat_mode`, on by default). What packets in transit meet in the kernel
-//! and not here is told once ([`decode::NotFollowed`]). Neighbours that the kernel refuses to ask for, for want of room, are counted ([`RefusedNeighbours`]). Whole prefixes that are local (`ip route add local 10.0.0.0/8 dev lo`) are left to the
-//! kernel by the worker but dropped by the guard.
+//! What is mirrored: all tables with their routes (the smallest metric of a prefix, multipath next
+//! hops, routes that refuse or `throw`, their MTU), and the [rules] that choose among them, routing
+//! domains (VRFs) included. As long as the rules are the kernel's own, the tables local and main
+//! are told as one. Next-hop objects come with their next hops written out
+//! (`net.ipv4.nexthop_compat_mode`, on by default). What packets in transit meet in the kernel and
+//! not here is told once ([`decode::NotFollowed`]). Neighbours that the kernel refuses to ask for,
+//! for want of room, are counted ([`RefusedNeighbours`]). Whole prefixes that are local
+//! (`ip route add local 10.0.0.0/8 dev lo`) are left to the kernel by the worker but dropped by the
+//! guard.
 
 use std::io;
 use std::net::IpAddr;
@@ -48,7 +55,8 @@ pub use state::{MirrorEvent, MirroredLink, MirroredNextHop, MirroredRoute};
 const BATCH: usize = 256;
 /// Messages that wait for the worker before this thread waits for it.
 const BACKLOG: usize = 1024;
-/// By how many steps the thread goes before the worker where they share a CPU: nine parts of ten for what little it has to do.
+/// By how many steps the thread goes before the worker where they share a CPU: nine parts of ten
+/// for what little it has to do.
 const NICER: i32 = -10;
 /// Datagrams read before the worker is told.
 const DATAGRAMS_PER_ROUND: usize = 256;
@@ -98,7 +106,8 @@ impl MirrorView {
         self.ready.fd()
     }
 
-    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is an event.
+    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is
+    /// an event.
     pub fn ask(&self, request: NeighbourRequest) {
         // The thread has ended if nobody receives: then nothing can be asked for any more.
         if self.requests.send(request).is_ok() {
@@ -114,9 +123,10 @@ struct Subscriber {
 }
 
 impl Mirror {
-    /// Reads everything once and starts following, in the network namespace of the calling thread. `interfaces` are those of the ports,
-    /// in their order; one that does not exist yet is waited for. `ready` is notified when there are events. Returns the mirror and
-    /// all that is known now.
+    /// Reads everything once and starts following, in the network namespace of the calling thread.
+    /// `interfaces` are those of the ports, in their order; one that does not exist yet is waited
+    /// for. `ready` is notified when there are events. Returns the mirror and all that is known
+    /// now.
     ///
     /// # Errors
     /// The kernel refused a socket or a dump.
@@ -125,7 +135,8 @@ impl Mirror {
         Ok((mirror, initial))
     }
 
-    /// As [`Mirror::start`], with further views that are told the same, each with a notifier of its own from `others`. A view may be dropped at any time.
+    /// As [`Mirror::start`], with further views that are told the same, each with a notifier of its
+    /// own from `others`. A view may be dropped at any time.
     ///
     /// # Errors
     /// As [`Mirror::start`].
@@ -170,8 +181,9 @@ impl Mirror {
         follower.read_all(&mut initial, false)?;
         follower.schedule.has_read(started, sys::monotonic_now());
         let thread = std::thread::Builder::new().name("mirror".into()).spawn(move || {
-            // It has inherited the CPU of the worker that started it: who is busy there would keep changes waiting. And a change is little work that others
-            // wait for. Where neither is allowed, it follows all the same.
+            // It has inherited the CPU of the worker that started it: who is busy there would keep
+            // changes waiting. And a change is little work that others wait for. Where neither is
+            // allowed, it follows all the same.
             let _ = sys::drop_cpu_affinity();
             let _ = sys::change_nice(NICER);
             follower.run();
@@ -197,7 +209,8 @@ impl Mirror {
         self.view.fd()
     }
 
-    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is an event.
+    /// Has the kernel resolve a neighbour, or confirm one that is stale. Never waits; the answer is
+    /// an event.
     pub fn ask(&self, request: NeighbourRequest) {
         self.view.ask(request);
     }
@@ -207,7 +220,8 @@ impl Drop for Mirror {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.view.wake.notify();
-        // The thread may be waiting for room in the channel: taking what is there lets it go on to see the flag.
+        // The thread may be waiting for room in the channel: taking what is there lets it go on to
+        // see the flag.
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
             while self.view.poll().is_some() {}
@@ -246,7 +260,8 @@ impl Schedule {
             Resync::Soon => now + SOON,
             Resync::Later => {
                 let first = *self.first.get_or_insert(now);
-                // A change of links has asked for an earlier time: routes that follow do not put it off.
+                // A change of links has asked for an earlier time: routes that follow do not put it
+                // off.
                 if self.due < now + SOON {
                     return;
                 }
@@ -261,7 +276,8 @@ impl Schedule {
     }
 }
 
-/// When to read the rules again: at once after each change, but a change of thousands of rules one by one costs no more than a tenth of one core's time.
+/// When to read the rules again: at once after each change, but a change of thousands of rules one
+/// by one costs no more than a tenth of one core's time.
 #[derive(Debug, Default)]
 struct RuleReading {
     wanted: bool,
@@ -299,7 +315,8 @@ impl Follower {
         let mut facts = Vec::new();
         let mut changes = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
-            let wait = self.schedule.due().min(self.rules.due()).saturating_sub(sys::monotonic_now());
+            let wait =
+                self.schedule.due().min(self.rules.due()).saturating_sub(sys::monotonic_now());
             if self.poller.wait(&mut ready, Some(wait)).is_err() {
                 return;
             }
@@ -351,7 +368,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads all rules; one that the kernel refuses to tell (it is out of memory) is read again with everything else.
+    /// Reads all rules; one that the kernel refuses to tell (it is out of memory) is read again
+    /// with everything else.
     fn read_rules(&mut self, changes: &mut Vec<MirrorEvent>) {
         if let Ok(rules) = self.kernel.dump_rules() {
             self.copy.replace_rules(rules, TableNames::of_system(), changes);
@@ -361,7 +379,8 @@ impl Follower {
     fn resync(&mut self, changes: &mut Vec<MirrorEvent>) -> io::Result<()> {
         let started = sys::monotonic_now();
         self.schedule = Schedule::new(started);
-        // A dump that the kernel refuses (it is out of memory): what is known stands, and the next dump repairs it.
+        // A dump that the kernel refuses (it is out of memory): what is known stands, and the next
+        // dump repairs it.
         if let Ok(tables) = self.kernel.dump() {
             self.copy.replace(tables, changes);
         }
@@ -388,8 +407,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads one dump to its end. False: it is not complete, because a change interrupted it, the kernel refused it, or all is to stop.
-    fn read_dump(&mut self, what: Dumped, changes: &mut Vec<MirrorEvent>, follow: bool) -> io::Result<bool> {
+    /// Reads one dump to its end. False: it is not complete, because a change interrupted it, the
+    /// kernel refused it, or all is to stop.
+    fn read_dump(
+        &mut self,
+        what: Dumped,
+        changes: &mut Vec<MirrorEvent>,
+        follow: bool,
+    ) -> io::Result<bool> {
         let (mut facts, mut complete) = (Vec::new(), true);
         let mut sequence = match self.kernel.ask_for(what) {
             Ok(sequence) => Some(sequence),

@@ -33,8 +33,8 @@ impl TableNames {
         names
     }
 
-    /// Takes the names of a file in: a number, decimal or with `0x`, and a name on each line; what follows `#` is a comment. Lines that are
-    /// none of that are left out, as iproute2 does.
+    /// Takes the names of a file in: a number, decimal or with `0x`, and a name on each line; what
+    /// follows `#` is a comment. Lines that are none of that are left out, as iproute2 does.
     pub fn add(&mut self, text: &str) {
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default();
@@ -82,8 +82,12 @@ mod tests {
     #[test]
     fn names_are_read_as_iproute2_writes_them() {
         let mut names = TableNames::default();
-        names.add("#\n# reserved values\n255\tlocal\n0\tunspec\n100 red # of the customers\n0x65 blue\nnonsense\n-1 x\n102\n");
-        let told: Vec<String> = [255, 254, 253, 100, 101, 102].map(|table| names.name(table)).into();
+        names.add(
+            "#\n# reserved values\n255\tlocal\n0\tunspec\n100 red # of the customers\n0x65 \
+                   blue\nnonsense\n-1 x\n102\n",
+        );
+        let told: Vec<String> =
+            [255, 254, 253, 100, 101, 102].map(|table| names.name(table)).into();
         assert_eq!(told, ["local", "main", "default", "red", "blue", "102"]);
         assert_eq!(names.all().len(), 5);
         // The file of an administrator has the last word.

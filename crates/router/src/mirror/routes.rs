@@ -1,11 +1,13 @@
-//! The routes of the mirror's copy: what the kernel has, table by table, and what of it has been told to the worker.
+//! The routes of the mirror's copy: what the kernel has, table by table, and what of it has been
+//! told to the worker.
 //!
-//! A dump is compared with what is known while it is read, prefix by prefix, so that changes are told at once and no second copy is needed. What
-//! an event has changed meanwhile stands: the dump may be older. At its end, what it did not have is taken away. Mostly there is nothing, which is seen by
-//! counting: a million routes are not gone through, for events wait meanwhile.
+//! A dump is compared with what is known while it is read, prefix by prefix, so that changes are
+//! told at once and no second copy is needed. What an event has changed meanwhile stands: the dump
+//! may be older. At its end, what it did not have is taken away. Mostly there is nothing, which is
+//! seen by counting: a million routes are not gone through, for events wait meanwhile.
 //!
-//! As long as nobody has made rules of his own, the kernel keeps the tables local and main together, and so they are told: as one, in which a prefix of
-//! local hides the same one of main.
+//! As long as nobody has made rules of his own, the kernel keeps the tables local and main
+//! together, and so they are told: as one, in which a prefix of local hides the same one of main.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
@@ -36,8 +38,8 @@ impl From<KernelRoute> for Entry {
 /// Where a route is.
 type Place = (TableId, Prefix);
 
-/// Something by table and prefix. What the tables have for a prefix is kept in one list, and each different list once: so tables cost nothing but what
-/// is in them.
+/// Something by table and prefix. What the tables have for a prefix is kept in one list, and each
+/// different list once: so tables cost nothing but what is in them.
 #[derive(Debug)]
 struct Tables<T: Clone + Eq + Hash> {
     /// Each list by table.
@@ -88,15 +90,19 @@ impl<T: Clone + Eq + Hash> Tables<T> {
         self.counts.values().sum()
     }
 
-    /// The places of which `which` says so; none at once if it says so of no value there is. O(n) else.
-    fn places(&self, which: impl Fn(Place, &T) -> bool, of_values: impl Fn(&T) -> bool) -> Vec<Place> {
+    /// The places of which `which` says so; none at once if it says so of no value there is. O(n)
+    /// else.
+    fn places(
+        &self,
+        which: impl Fn(Place, &T) -> bool,
+        of_values: impl Fn(&T) -> bool,
+    ) -> Vec<Place> {
         if !self.lists.values().flatten().any(|(_, value)| of_values(value)) {
             return Vec::new();
         }
-        let all = self
-            .lists
-            .iter()
-            .flat_map(|(prefix, list)| list.iter().map(move |(table, value)| ((*table, prefix), value)));
+        let all = self.lists.iter().flat_map(|(prefix, list)| {
+            list.iter().map(move |(table, value)| ((*table, prefix), value))
+        });
         all.filter(|(place, value)| of_values(value) && which(*place, value))
             .map(|(place, _)| place)
             .collect()
@@ -172,7 +178,12 @@ impl Routes {
     }
 
     /// A route is gone.
-    pub(super) fn remove(&mut self, route: KernelRoute, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    pub(super) fn remove(
+        &mut self,
+        route: KernelRoute,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let place = (route.table, route.prefix);
         self.touch(place);
         let mut entries = self.known(place).to_vec();
@@ -197,10 +208,17 @@ impl Routes {
         self.put(place, entries, ports, events);
     }
 
-    /// An interface was taken down or is gone: the kernel forgets the next hops behind it, without a word (IPv4). O(n).
-    pub(super) fn forget_interface(&mut self, index: IfIndex, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    /// An interface was taken down or is gone: the kernel forgets the next hops behind it, without
+    /// a word (IPv4). O(n).
+    pub(super) fn forget_interface(
+        &mut self,
+        index: IfIndex,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let behind = |hop: &KernelNextHop| hop.index == index;
-        let concerned = |entries: &Vec<Entry>| entries.iter().any(|entry| entry.next_hops.iter().any(behind));
+        let concerned =
+            |entries: &Vec<Entry>| entries.iter().any(|entry| entry.next_hops.iter().any(behind));
         let affected = self.kernel.places(|_, _| true, concerned);
         for place in affected {
             let mut entries = self.known(place).to_vec();
@@ -223,8 +241,8 @@ impl Routes {
         self.merged
     }
 
-    /// Tells the tables local and main as one from now on, or apart, and calls `between` when the worker has all that it needs for both. O(n) in the routes
-    /// of local.
+    /// Tells the tables local and main as one from now on, or apart, and calls `between` when the
+    /// worker has all that it needs for both. O(n) in the routes of local.
     pub(super) fn set_merged(
         &mut self,
         merged: bool,
@@ -235,7 +253,8 @@ impl Routes {
         let local: Vec<Prefix> = self.local.iter().copied().collect();
         self.merged = merged;
         // Apart, local is told first and leaves main last; together, the other way round.
-        let (first, last) = if merged { (MAIN_TABLE, LOCAL_TABLE) } else { (LOCAL_TABLE, MAIN_TABLE) };
+        let (first, last) =
+            if merged { (MAIN_TABLE, LOCAL_TABLE) } else { (LOCAL_TABLE, MAIN_TABLE) };
         for prefix in &local {
             self.publish((first, *prefix), ports, events);
         }
@@ -268,7 +287,12 @@ impl Routes {
     }
 
     /// A route of the dump.
-    pub(super) fn dumped(&mut self, route: KernelRoute, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    pub(super) fn dumped(
+        &mut self,
+        route: KernelRoute,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let Some(dump) = &mut self.dump else { return };
         let place = (route.table, route.prefix);
         let entry = Entry::from(route);
@@ -286,7 +310,12 @@ impl Routes {
     }
 
     /// All routes that the dump has of a prefix in a table.
-    fn compare(&mut self, done: Option<(Place, Vec<Entry>)>, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    fn compare(
+        &mut self,
+        done: Option<(Place, Vec<Entry>)>,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let Some((place, dumped)) = done else { return };
         let known = !self.known(place).is_empty();
         let Some(dump) = &mut self.dump else { return };
@@ -307,9 +336,14 @@ impl Routes {
         self.put(place, dumped, ports, events);
     }
 
-    /// The dump is at its end. If it is not `complete`, because a change interrupted it or it failed, what it did not have stays. O(n) if something is to
-    /// be taken away.
-    pub(super) fn end_dump(&mut self, complete: bool, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    /// The dump is at its end. If it is not `complete`, because a change interrupted it or it
+    /// failed, what it did not have stays. O(n) if something is to be taken away.
+    pub(super) fn end_dump(
+        &mut self,
+        complete: bool,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let last = self.dump.as_mut().and_then(|dump| dump.last.take());
         self.compare(last, ports, events);
         let Some(dump) = self.dump.take() else { return };
@@ -327,7 +361,13 @@ impl Routes {
     }
 
     /// The routes of a prefix in a table are these now.
-    fn put(&mut self, place: Place, entries: Vec<Entry>, ports: &Ports, events: &mut Vec<MirrorEvent>) {
+    fn put(
+        &mut self,
+        place: Place,
+        entries: Vec<Entry>,
+        ports: &Ports,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         if place.0 == LOCAL_TABLE {
             if entries.is_empty() {
                 self.local.remove(&place.1)
@@ -336,7 +376,8 @@ impl Routes {
             };
         }
         self.kernel.set(place, (!entries.is_empty()).then_some(entries));
-        let told = if self.merged && place.0 == LOCAL_TABLE { (MAIN_TABLE, place.1) } else { place };
+        let told =
+            if self.merged && place.0 == LOCAL_TABLE { (MAIN_TABLE, place.1) } else { place };
         self.publish(told, ports, events);
     }
 
@@ -353,11 +394,14 @@ impl Routes {
         events.push(MirrorEvent::Route { table, prefix, route });
     }
 
-    /// What the worker should have for a prefix in a table: what the kernel would do with packets to it, had the table no longer ones.
+    /// What the worker should have for a prefix in a table: what the kernel would do with packets
+    /// to it, had the table no longer ones.
     fn effective(&self, (table, prefix): Place, ports: &Ports) -> Option<MirroredRoute> {
         let best = match (self.merged, table) {
             (true, LOCAL_TABLE) => None,
-            (true, MAIN_TABLE) => self.best((LOCAL_TABLE, prefix)).or_else(|| self.best((table, prefix))),
+            (true, MAIN_TABLE) => {
+                self.best((LOCAL_TABLE, prefix)).or_else(|| self.best((table, prefix)))
+            }
             _ => self.best((table, prefix)),
         }?;
         let hop = |hop: &KernelNextHop| MirroredNextHop {
@@ -370,7 +414,8 @@ impl Routes {
     }
 
     fn best(&self, place: Place) -> Option<&Entry> {
-        let usable = |route: &&Entry| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
+        let usable =
+            |route: &&Entry| route.kind != KernelRouteKind::Unicast || !route.next_hops.is_empty();
         // `min_by_key` gives the first of equals: the one the kernel listed first.
         self.known(place).iter().filter(usable).min_by_key(|route| route.metric)
     }

@@ -1,22 +1,29 @@
-//! The kernel's rules of policy routing (`ip rule`): decoded, told in words, and made ready for the pipeline. Pure, no socket.
+//! The kernel's rules of policy routing (`ip rule`): decoded, told in words, and made ready for the
+//! pipeline. Pure, no socket.
 //!
-//! What the kernel asks of a forwarded packet is known here, with two exceptions that its packet filter and its tunnels decide: such a
-//! packet has no mark (`fwmark`) and no tunnel key, as it would have in a kernel without such filters. It belongs to user 0 and leaves by no interface
-//! yet, so a rule for some users is for all packets or for none, and one for an outgoing interface for none.
+//! What the kernel asks of a forwarded packet is known here, with two exceptions that its packet
+//! filter and its tunnels decide: such a packet has no mark (`fwmark`) and no tunnel key, as it
+//! would have in a kernel without such filters. It belongs to user 0 and leaves by no interface
+//! yet, so a rule for some users is for all packets or for none, and one for an outgoing interface
+//! for none.
 //!
-//! Packets of this machine itself (ICMP answers) come from `lo`; those because of a packet from a routing domain (VRF) stay in that domain.
+//! Packets of this machine itself (ICMP answers) come from `lo`; those because of a packet from a
+//! routing domain (VRF) stay in that domain.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_net::policy::{
-    Action, DEFAULT_TABLE, Incoming, LOCAL_TABLE, MAIN_TABLE, PortMatch, Rule, Rules, Selector, TableId,
+    Action, DEFAULT_TABLE, Incoming, LOCAL_TABLE, MAIN_TABLE, PortMatch, Rule, Rules, Selector,
+    TableId,
 };
 use evenkeel_net::{PortIndex, Prefix};
 use netlink_packet_core::Nla as _;
 use netlink_packet_route::AddressFamily;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange};
+use netlink_packet_route::rule::{
+    RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange,
+};
 
 use super::decode::NotFollowed;
 use super::names::TableNames;
@@ -182,13 +189,15 @@ pub(super) fn rule(message: &RuleMessage) -> Option<KernelRule> {
     let mut rule = KernelRule::all(v4, 0, KernelAction::Nop);
     rule.inverted = header.flags.contains(RuleFlags::Invert);
     if header.tos != 0 {
-        // The kernel looks at three of the bits of IPv4's type of service, at all six of IPv6's traffic class.
+        // The kernel looks at three of the bits of IPv4's type of service, at all six of IPv6's
+        // traffic class.
         rule.dscp = Some((header.tos >> 2, if v4 { 0x07 } else { 0x3f }));
     }
     let (mut from, mut to, mut table, mut target) = (any, any, TableId::from(header.table), None);
     let (mut mark, mut mask, mut domain) = (None, None, false);
     let (mut source_mask, mut destination_mask, mut dscp_mask) = (0, 0, None);
-    let ports = |range: &RulePortRange| Some(PortMatch { start: range.start, end: range.end, mask: 0 });
+    let ports =
+        |range: &RulePortRange| Some(PortMatch { start: range.start, end: range.end, mask: 0 });
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Source(address) => from = *address,
@@ -266,14 +275,21 @@ pub(super) struct PortPlace {
     pub(super) domain: Option<(String, TableId)>,
 }
 
-/// Makes the rules ready for the pipeline, for these ports. `None`: they are the kernel's own and no others, so that the tables local and main,
-/// taken together, say everything. `default_is_empty`: the table `default` has no routes.
-pub(super) fn compile(rules: &[KernelRule], ports: &[PortPlace], default_is_empty: bool) -> Option<Rules> {
-    let family = |v4: bool| -> Vec<&KernelRule> { rules.iter().filter(|rule| rule.v4 == v4).collect() };
+/// Makes the rules ready for the pipeline, for these ports. `None`: they are the kernel's own and
+/// no others, so that the tables local and main, taken together, say everything.
+/// `default_is_empty`: the table `default` has no routes.
+pub(super) fn compile(
+    rules: &[KernelRule],
+    ports: &[PortPlace],
+    default_is_empty: bool,
+) -> Option<Rules> {
+    let family =
+        |v4: bool| -> Vec<&KernelRule> { rules.iter().filter(|rule| rule.v4 == v4).collect() };
     let families = [family(true), family(false)];
     let usual = |rules: &Vec<&KernelRule>| {
         let mut left = rules.iter().filter(|rule| {
-            let asks_nothing = default_is_empty && rule.action == KernelAction::Lookup(DEFAULT_TABLE);
+            let asks_nothing =
+                default_is_empty && rule.action == KernelAction::Lookup(DEFAULT_TABLE);
             !asks_nothing && ready(rule, rules, ports).selector.is_some()
         });
         let plain = |rule: Option<&&KernelRule>, table| {
@@ -317,9 +333,11 @@ fn ready(rule: &KernelRule, family: &[&KernelRule], ports: &[PortPlace]) -> Read
         Some("lo") => Some(Incoming::Host),
         Some(name) => {
             let is_meant = |place: &&PortPlace| {
-                place.interface == name || place.domain.as_ref().is_some_and(|(domain, _)| domain == name)
+                place.interface == name
+                    || place.domain.as_ref().is_some_and(|(domain, _)| domain == name)
             };
-            let meant: Vec<PortIndex> = ports.iter().filter(is_meant).map(|place| place.port).collect();
+            let meant: Vec<PortIndex> =
+                ports.iter().filter(is_meant).map(|place| place.port).collect();
             (!meant.is_empty()).then_some(Incoming::Ports(meant))
         }
     };
@@ -396,7 +414,8 @@ mod tests {
     }
 
     fn usual() -> Vec<KernelRule> {
-        let lookup = |v4, priority, table| KernelRule::all(v4, priority, KernelAction::Lookup(table));
+        let lookup =
+            |v4, priority, table| KernelRule::all(v4, priority, KernelAction::Lookup(table));
         vec![
             lookup(true, 0, LOCAL_TABLE),
             lookup(true, 32_766, MAIN_TABLE),
@@ -445,7 +464,8 @@ mod tests {
         names.add("1000 red");
         assert_eq!(
             made.words(&names),
-            "IPv4 100: not from 10.1.0.0/24 to 10.9.0.0/16 dscp 0x4/0x7 iif lan ipproto 17 sport 1-9 dport 53 lookup red suppress_prefixlength 8"
+            "IPv4 100: not from 10.1.0.0/24 to 10.9.0.0/16 dscp 0x4/0x7 iif lan ipproto 17 sport \
+             1-9 dport 53 lookup red suppress_prefixlength 8"
         );
     }
 
@@ -453,9 +473,13 @@ mod tests {
     fn code_points_are_told_whole_and_by_mask() {
         let dscp = |attributes| decoded(header(RuleAction::ToTable), attributes).dscp;
         assert_eq!(dscp(vec![other(FRA_DSCP, &[46])]), Some((46, 0x3f)));
-        assert_eq!(dscp(vec![other(FRA_DSCP, &[46]), other(FRA_DSCP_MASK, &[0x38])]), Some((46, 0x38)));
+        assert_eq!(
+            dscp(vec![other(FRA_DSCP, &[46]), other(FRA_DSCP_MASK, &[0x38])]),
+            Some((46, 0x38))
+        );
         assert_eq!(dscp(vec![]), None);
-        let v6 = RuleHeader { family: AddressFamily::Inet6, tos: 0xb8, ..header(RuleAction::ToTable) };
+        let v6 =
+            RuleHeader { family: AddressFamily::Inet6, tos: 0xb8, ..header(RuleAction::ToTable) };
         assert_eq!(decoded(v6, vec![]).dscp, Some((46, 0x3f)), "of IPv6 all bits count");
     }
 
@@ -481,7 +505,8 @@ mod tests {
         let ports = [place(0, "lan", None), place(1, "wan", None)];
         assert_eq!(compile(&usual(), &ports, true), None);
         assert!(compile(&usual(), &ports, false).is_some(), "the table default has routes");
-        let without_main: Vec<_> = usual().into_iter().filter(|rule| rule.priority != 32_766).collect();
+        let without_main: Vec<_> =
+            usual().into_iter().filter(|rule| rule.priority != 32_766).collect();
         assert!(compile(&without_main, &ports, true).is_some());
         let with = |rule: KernelRule| {
             let mut rules = usual();
@@ -493,14 +518,19 @@ mod tests {
             ..KernelRule::all(true, 100, KernelAction::Lookup(100))
         };
         assert!(with(red("lan")).is_some());
-        // What can match no packet here changes nothing: another interface, a mark, an outgoing interface, users besides the first.
+        // What can match no packet here changes nothing: another interface, a mark, an outgoing
+        // interface, users besides the first.
         assert_eq!(with(red("other")), None);
         let all = || KernelRule::all(true, 100, KernelAction::Lookup(100));
         assert_eq!(with(KernelRule { mark: Some((5, u32::MAX)), ..all() }), None);
         assert_eq!(with(KernelRule { oif: Some("wan".to_owned()), ..all() }), None);
         assert_eq!(with(KernelRule { users: Some((5, 9)), ..all() }), None);
         assert_eq!(with(KernelRule { unknown: true, ..all() }), None);
-        assert_eq!(with(KernelRule::all(true, 1_000, KernelAction::Domain)), None, "no port is in a domain");
+        assert_eq!(
+            with(KernelRule::all(true, 1_000, KernelAction::Domain)),
+            None,
+            "no port is in a domain"
+        );
         // And what names no packet here is, turned round, for all.
         for rule in [
             KernelRule { mark: Some((51_820, u32::MAX)), ..all() },

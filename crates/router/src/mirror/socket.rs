@@ -1,4 +1,5 @@
-//! The mirror's netlink sockets: one for events, one for dumps, and one for requests about neighbours, whose answers must not stand between those of a dump.
+//! The mirror's netlink sockets: one for events, one for dumps, and one for requests about
+//! neighbours, whose answers must not stand between those of a dump.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,10 +27,12 @@ use super::state::Tables;
 const RECEIVE_BUFFER: u32 = 64 << 20;
 /// The kernel fills datagrams of a dump up to 32 KiB; single messages are smaller.
 const DATAGRAM: usize = 64 << 10;
-/// A dump that changes interrupted is tried again at most so often; then the last try stands until the next resync.
+/// A dump that changes interrupted is tried again at most so often; then the last try stands until
+/// the next resync.
 const DUMP_TRIES: usize = 4;
 
-/// Multicast groups (`enum rtnetlink_groups`): links, neighbours, addresses, routes and rules of both families.
+/// Multicast groups (`enum rtnetlink_groups`): links, neighbours, addresses, routes and rules of
+/// both families.
 const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 
 /// What there may be many of: read in pieces, with [`Kernel::ask_for`] and [`Kernel::read_dump`].
@@ -79,7 +82,8 @@ impl Kernel {
         self.events.as_fd()
     }
 
-    /// Reads one datagram of events. False: there are none now. Lost events are told as [`Fact::Overrun`].
+    /// Reads one datagram of events. False: there are none now. Lost events are told as
+    /// [`Fact::Overrun`].
     pub(crate) fn read_events(&mut self, facts: &mut Vec<Fact>) -> io::Result<bool> {
         self.buffer.clear();
         match self.events.recv(&mut self.buffer, 0) {
@@ -101,7 +105,8 @@ impl Kernel {
     pub(crate) fn dump(&mut self) -> io::Result<Tables> {
         let mut tables = Tables::default();
         let links = self.dump_one(&RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        let addresses = self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+        let addresses =
+            self.dump_one(&RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
         links.into_iter().chain(addresses).for_each(|fact| tables.add(fact));
         Ok(tables)
     }
@@ -169,8 +174,8 @@ impl Kernel {
         }
     }
 
-    /// Has the kernel ask for a neighbour, or confirm one it has not heard of for a while: what sending a packet to it
-    /// would do. Whether it answered is seen in later events.
+    /// Has the kernel ask for a neighbour, or confirm one it has not heard of for a while: what
+    /// sending a packet to it would do. Whether it answered is seen in later events.
     ///
     /// # Errors
     /// The kernel refuses: its table is full (`ENOBUFS`), or the interface has just gone.
@@ -200,7 +205,12 @@ impl Kernel {
     }
 }
 
-fn send(socket: &Socket, sequence: u32, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+fn send(
+    socket: &Socket,
+    sequence: u32,
+    message: RouteNetlinkMessage,
+    flags: u16,
+) -> io::Result<()> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
     header.sequence_number = sequence;
@@ -212,8 +222,8 @@ fn send(socket: &Socket, sequence: u32, message: RouteNetlinkMessage, flags: u16
     Ok(())
 }
 
-/// Why a request that nobody waits for was refused: the kernel has decided before sending returns, and answers only if it refuses. Takes all that is there to be
-/// received, without waiting.
+/// Why a request that nobody waits for was refused: the kernel has decided before sending returns,
+/// and answers only if it refuses. Takes all that is there to be received, without waiting.
 fn refusal(
     buffer: &mut Vec<u8>,
     mut receive: impl FnMut(&mut Vec<u8>) -> io::Result<usize>,
@@ -224,7 +234,8 @@ fn refusal(
         match receive(buffer) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // There is nothing more. Of an answer that was lost for want of memory nothing is known.
+            // There is nothing more. Of an answer that was lost for want of memory nothing is
+            // known.
             Err(_) => return refused,
         }
         let _ = decode(buffer, &mut facts);
@@ -242,7 +253,8 @@ fn sequence_of(datagram: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(datagram.get(8..12)?.try_into().ok()?))
 }
 
-/// The largest buffer we may have. Events that do not fit are repaired by the periodic dump, so a refusal is no error.
+/// The largest buffer we may have. Events that do not fit are repaired by the periodic dump, so a
+/// refusal is no error.
 fn enlarge(socket: &Socket) {
     let _ = evenkeel_ports::sys::set_receive_buffer(socket, RECEIVE_BUFFER);
 }
@@ -299,7 +311,8 @@ mod tests {
         let mut refusals = 0;
         let last = whole(&mut kernel, &mut |kernel| {
             // No interface has that number.
-            let error = kernel.use_neighbour(i32::MAX as u32, "10.0.0.9".parse().unwrap()).unwrap_err();
+            let error =
+                kernel.use_neighbour(i32::MAX as u32, "10.0.0.9".parse().unwrap()).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(19), "{error}");
             refusals += 1;
         });

@@ -1,8 +1,10 @@
-//! The mirror's copy of the kernel's tables, and what of it has been told to the worker: pure, no socket.
+//! The mirror's copy of the kernel's tables, and what of it has been told to the worker: pure, no
+//! socket.
 //!
-//! Two things are kept apart: what the kernel says (by interface index, every table), and what was published (by port,
-//! one route per prefix). Facts and whole dumps change the first, and the difference to the second is sent. So a dump that repeats what is known costs
-//! the worker nothing. Routes are many: they are compared while they are read.
+//! Two things are kept apart: what the kernel says (by interface index, every table), and what was
+//! published (by port, one route per prefix). Facts and whole dumps change the first, and the
+//! difference to the second is sent. So a dump that repeats what is known costs the worker nothing.
+//! Routes are many: they are compared while they are read.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,8 +14,8 @@ use evenkeel_net::policy::{DEFAULT_TABLE, TableId};
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
 
 use super::decode::{
-    Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbour, KernelNeighbourState, KernelRouteKind,
-    NotFollowed,
+    Fact, IfIndex, KernelAddress, KernelLink, KernelNeighbour, KernelNeighbourState,
+    KernelRouteKind, NotFollowed,
 };
 use super::names::TableNames;
 use super::refused::RefusedNeighbours;
@@ -31,7 +33,8 @@ pub struct MirroredNextHop {
     pub weight: u16,
 }
 
-/// The route that the kernel would use for a prefix of a table: of several the one with the smallest metric.
+/// The route that the kernel would use for a prefix of a table: of several the one with the
+/// smallest metric.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MirroredRoute {
     /// What happens to packets.
@@ -80,7 +83,8 @@ pub enum MirrorEvent {
     },
     /// The route of a prefix changed; `None`: there is none any more.
     Route {
-        /// In which table. As long as there are no [rules](MirrorEvent::Rules), all that matters is in the table main.
+        /// In which table. As long as there are no [rules](MirrorEvent::Rules), all that matters is
+        /// in the table main.
         table: TableId,
         /// The destinations.
         prefix: Prefix,
@@ -98,9 +102,11 @@ pub enum MirrorEvent {
     },
     /// The rules changed, or the names of tables.
     Rules(Arc<MirroredRules>),
-    /// The kernel does something with packets in transit that is not followed here; told once of each.
+    /// The kernel does something with packets in transit that is not followed here; told once of
+    /// each.
     NotFollowed(NotFollowed),
-    /// The kernel has refused requests for neighbours: how many in all since the mirror was started.
+    /// The kernel has refused requests for neighbours: how many in all since the mirror was
+    /// started.
     RefusedNeighbours(RefusedNeighbours),
 }
 
@@ -144,7 +150,8 @@ impl Tables {
 /// The kernel's neighbours. A dump is taken in one by one, as that of routes is.
 #[derive(Debug, Default)]
 struct Neighbours {
-    /// With the number of the last dump that had it, or before the end of which an event told of it.
+    /// With the number of the last dump that had it, or before the end of which an event told of
+    /// it.
     known: HashMap<(IfIndex, IpAddr), (KernelNeighbourState, u64)>,
     /// The number of the dump that is being read, or comes next.
     dump: u64,
@@ -217,7 +224,9 @@ impl KernelCopy {
             .tables
             .links
             .values()
-            .filter(|link| link.enabled && !tables.links.get(&link.index).is_some_and(|link| link.enabled))
+            .filter(|link| {
+                link.enabled && !tables.links.get(&link.index).is_some_and(|link| link.enabled)
+            })
             .map(|link| link.index)
             .collect();
         self.tables = tables;
@@ -261,7 +270,8 @@ impl KernelCopy {
         }
     }
 
-    /// All neighbours have been read. If the reading was not `complete`, what it did not have stays. O(n).
+    /// All neighbours have been read. If the reading was not `complete`, what it did not have
+    /// stays. O(n).
     pub fn end_neighbours(&mut self, complete: bool, events: &mut Vec<MirrorEvent>) {
         let Neighbours { known, dump, gone } = &mut self.neighbours;
         gone.clear();
@@ -307,7 +317,8 @@ impl KernelCopy {
         self.rules_follow(concerns, events);
     }
 
-    /// Whether the table is `default`, by which the rules are told from none as long as it is empty: and if so, whether it is.
+    /// Whether the table is `default`, by which the rules are told from none as long as it is
+    /// empty: and if so, whether it is.
     fn concerns_rules(&self, table: TableId) -> Option<bool> {
         (table == DEFAULT_TABLE).then(|| self.routes.is_empty(table))
     }
@@ -357,7 +368,8 @@ impl KernelCopy {
         }
     }
 
-    /// Takes one fact in, publishes what follows from it alone, and says how soon to read everything again.
+    /// Takes one fact in, publishes what follows from it alone, and says how soon to read
+    /// everything again.
     pub fn apply(&mut self, fact: Fact, events: &mut Vec<MirrorEvent>) -> Resync {
         match fact {
             Fact::Link(link) => {
@@ -425,19 +437,18 @@ impl KernelCopy {
 
     fn publish_links(&mut self, events: &mut Vec<MirrorEvent>) {
         for (place, interface) in self.interfaces.iter().enumerate() {
-            let link = self
-                .tables
-                .links
-                .values()
-                .find(|link| link.name == *interface)
-                .map(|link| MirroredLink { index: link.index, mac: link.mac, mtu: link.mtu, up: link.up });
+            let link =
+                self.tables.links.values().find(|link| link.name == *interface).map(|link| {
+                    MirroredLink { index: link.index, mac: link.mac, mtu: link.mtu, up: link.up }
+                });
             let known = &mut self.ports.0[place];
             if *known != link {
                 let index = |link: &Option<MirroredLink>| link.map(|link| link.index);
                 let port = PortIndex(place as u16);
                 if index(known) != index(&link) {
                     self.routes.remapped = true;
-                    // Those of the interface that the port had before. They are told anew when all are read again, soon.
+                    // Those of the interface that the port had before. They are told anew when all
+                    // are read again, soon.
                     self.published.neighbours.retain(|&(of, address), _| {
                         if of == port {
                             events.push(MirrorEvent::Neighbour { port, address, state: None });
@@ -472,7 +483,12 @@ impl KernelCopy {
         self.published.local = local;
     }
 
-    fn publish_neighbour(&mut self, index: IfIndex, address: IpAddr, events: &mut Vec<MirrorEvent>) {
+    fn publish_neighbour(
+        &mut self,
+        index: IfIndex,
+        address: IpAddr,
+        events: &mut Vec<MirrorEvent>,
+    ) {
         let Some(port) = self.ports.port_of(index) else { return };
         let state = self.neighbours.known.get(&(index, address)).map(|(state, _)| *state);
         let key = (port, address);

@@ -10,7 +10,8 @@ use evenkeel_net::{PortIndex, Prefix};
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     list: Vec<(IpAddr, u8, Option<PortIndex>)>,
-    /// Addresses that the kernel's routes give to the host, its own and broadcast addresses, and the tables that say so.
+    /// Addresses that the kernel's routes give to the host, its own and broadcast addresses, and
+    /// the tables that say so.
     routed: BTreeSet<(IpAddr, TableId)>,
     /// The Ethernet addresses of the ports that are up.
     ports: Vec<u64>,
@@ -93,11 +94,16 @@ mod tests {
         ] {
             own.set(entry, true);
         }
-        let source =
-            |port: u16, sender: &str| own.source_for(PortIndex(port), ip(sender)).map(|ip| ip.to_string());
+        let source = |port: u16, sender: &str| {
+            own.source_for(PortIndex(port), ip(sender)).map(|ip| ip.to_string())
+        };
         assert_eq!(source(0, "10.0.5.77").as_deref(), Some("10.0.5.1"), "of the sender's network");
         assert_eq!(source(0, "198.51.100.1").as_deref(), Some("10.0.0.1"), "of the port");
-        assert_eq!(source(1, "10.0.5.77").as_deref(), Some("203.0.113.1"), "of the port, not of the network");
+        assert_eq!(
+            source(1, "10.0.5.77").as_deref(),
+            Some("203.0.113.1"),
+            "of the port, not of the network"
+        );
         assert_eq!(
             source(0, "2001:db8:9::9").as_deref(),
             Some("2001:db8::1"),
@@ -105,6 +111,9 @@ mod tests {
         );
         own.set((ip("2001:db8::1"), 64, wan), false);
         assert_eq!(own.source_for(PortIndex(0), ip("2001:db8:9::9")), None);
-        assert_eq!(Addresses::default().source_for(PortIndex(0), ip("10.0.0.9")), Some(ip("192.0.0.8")));
+        assert_eq!(
+            Addresses::default().source_for(PortIndex(0), ip("10.0.0.9")),
+            Some(ip("192.0.0.8"))
+        );
     }
 }

@@ -12,8 +12,8 @@
 //!
 //! **Conservation.** A packet that is refused counts as offered to its link and as dropped there,
 //! by reason, in its class; one that is diverted counts at the second link only. So the identities
-//! of the [pipeline](super) hold unchanged, and per link `packets = Σ passed + Σ refused + diverted`
-//! of [`AdmissionSnapshot`].
+//! of the [pipeline](super) hold unchanged, and per link
+//! `packets = Σ passed + Σ refused + diverted` of [`AdmissionSnapshot`].
 
 use evenkeel_core::Nanos;
 use evenkeel_core::admit::{FlowsConfig, Observed, RouterLists};

@@ -20,7 +20,8 @@ impl Pipeline {
         let Some(admission) = &mut slot.admission else { return self.enter(port, queued, at) };
         let scheduler = slot.link.scheduler();
         let classifier = &self.classifier;
-        let backlog = |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, classifier.hash(flow)) };
+        let backlog =
+            |flow: &FlowKey| -> Bytes { scheduler.flow_backlog(flow, classifier.hash(flow)) };
         match admission.decide(at, &queued, pin, &backlog, &mut self.admissions.lists) {
             Verdict::Pass => {
                 let (link, mut egress) = self.outgoing(port);

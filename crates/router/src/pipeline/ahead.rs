@@ -96,7 +96,8 @@ impl Pipeline {
     /// The key that routing rules look at, for a packet that has not been changed.
     #[cold]
     pub(super) fn lookup_key(&self, packet: &UnroutedPacket, meta: &PacketMeta) -> LookupKey {
-        let origin = if packet.originated { Origin::Host(packet.port) } else { Origin::Port(packet.port) };
+        let origin =
+            if packet.originated { Origin::Host(packet.port) } else { Origin::Port(packet.port) };
         match self.headers(packet) {
             Some(headers) => LookupKey::new(&headers, origin),
             None => LookupKey { flow: meta.flow.unpack(), dscp: 0, origin },

@@ -20,7 +20,9 @@ impl Pipeline {
         if let Some(reason) = meta.martian {
             return self.drop(packet, reason);
         }
-        let Some(headers) = self.headers(&packet) else { return self.drop(packet, Reason::Truncated) };
+        let Some(headers) = self.headers(&packet) else {
+            return self.drop(packet, Reason::Truncated);
+        };
         let Some(role) = &mut self.balancer else { return self.drop(packet, Reason::NoRoute) };
         let port = role.port();
         let out = &self.ports[port];

@@ -1,7 +1,9 @@
-//! The balancer: which forwarder gets a flow, and nothing but another destination address of the frame.
+//! The balancer: which forwarder gets a flow, and nothing but another destination address of the
+//! frame.
 //!
-//! Spec 12.4: the time to live is the forwarder's to decrement. All parts of a fragmented packet go where their addresses send them, so a flow
-//! whose packets are only sometimes fragmented is spread over two forwarders at most.
+//! Spec 12.4: the time to live is the forwarder's to decrement. All parts of a fragmented packet go
+//! where their addresses send them, so a flow whose packets are only sometimes fragmented is spread
+//! over two forwarders at most.
 
 use evenkeel_cluster::NodeId;
 use evenkeel_cluster::balancer::{Balancer, State, Target, TargetError};
@@ -39,7 +41,8 @@ impl BalancerRole {
     pub(super) fn set_state(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
         let mut forwarders = self.section.forwarders.clone();
         let Some(forwarder) = forwarders.iter_mut().find(|forwarder| forwarder.id == id) else {
-            let known: Vec<_> = forwarders.iter().map(|forwarder| forwarder.id.to_string()).collect();
+            let known: Vec<_> =
+                forwarders.iter().map(|forwarder| forwarder.id.to_string()).collect();
             let message = format!("no forwarder {id}: there are {}", known.join(", "));
             return Err(CommandError::Invalid(message));
         };
@@ -84,10 +87,12 @@ impl BalancerRole {
     pub(super) fn pick(&mut self, now: Nanos, headers: &Headers) -> Option<MacAddr> {
         let mut flow = headers.flow;
         if headers.fragment != Fragment::No {
-            (flow.protocol, flow.source_port, flow.destination_port, flow.flow_label) = (0, 0, 0, 0);
+            (flow.protocol, flow.source_port, flow.destination_port, flow.flow_label) =
+                (0, 0, 0, 0);
         }
         let target = self.balancer.pick(now, self.hasher.hash(&flow))?;
-        let at = self.section.forwarders.iter().position(|forwarder| forwarder.id == target.id.0)?;
+        let at =
+            self.section.forwarders.iter().position(|forwarder| forwarder.id == target.id.0)?;
         let (packets, bytes) = &mut self.sent[at];
         *packets += 1;
         *bytes += u64::from(headers.ip_len);
@@ -116,7 +121,10 @@ impl BalancerRole {
     }
 }
 
-fn set_targets(balancer: &mut Balancer, forwarders: &[BalancerForwarder]) -> Result<(), CommandError> {
+fn set_targets(
+    balancer: &mut Balancer,
+    forwarders: &[BalancerForwarder],
+) -> Result<(), CommandError> {
     balancer.set_targets(&targets(forwarders)).map_err(refused)
 }
 

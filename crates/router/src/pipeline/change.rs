@@ -33,7 +33,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// No such link, or the value is not valid; nothing changed.
-    pub fn set_wire(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
+    pub fn set_wire(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        change: &Change,
+    ) -> Result<(), CommandError> {
         let at = self.find(link)?;
         let mut wanted = self.settings.links[at].clone();
         wanted.core.set_live(change, 0)?;
@@ -44,7 +49,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// No such link, or a value is out of range; nothing changed.
-    pub fn swap(&mut self, now: Nanos, link: &str, discipline: DisciplineConfig) -> Result<(), CommandError> {
+    pub fn swap(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        discipline: DisciplineConfig,
+    ) -> Result<(), CommandError> {
         let at = self.find(link)?;
         self.reconfigure(now, at, LinkConfig { discipline, ..self.settings.links[at].clone() })
     }
@@ -53,7 +63,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// No such link, it has no admission, or the change is refused; nothing changed.
-    pub fn set_admission(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
+    pub fn set_admission(
+        &mut self,
+        now: Nanos,
+        link: &str,
+        change: &Change,
+    ) -> Result<(), CommandError> {
         let at = self.find(link)?;
         let Some(admission) = &self.settings.links[at].admission else {
             return Err(CommandError::Invalid(format!(
@@ -96,7 +111,12 @@ impl Pipeline {
     }
 
     /// Switches the control of the link at `at`, if it has one.
-    pub(super) fn switch_control(&mut self, now: Nanos, at: usize, on: bool) -> Result<(), CommandError> {
+    pub(super) fn switch_control(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        on: bool,
+    ) -> Result<(), CommandError> {
         let slot = &mut self.ports[at];
         let configured = &mut self.settings.links[at];
         let Some(mut controller) = slot.control.take() else { return Ok(()) };
@@ -143,12 +163,14 @@ impl Pipeline {
     pub fn set_forwarder(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
         match &mut self.balancer {
             Some(role) => role.set_state(id, state),
-            None => Err(CommandError::Invalid("this router is no balancer: it has no [balancer]".to_owned())),
+            None => Err(CommandError::Invalid(
+                "this router is no balancer: it has no [balancer]".to_owned(),
+            )),
         }
     }
 
-    /// Changes a key of `[fairdrop]`. A router without the table gets one with its defaults, and `on`
-    /// as said.
+    /// Changes a key of `[fairdrop]`. A router without the table gets one with its defaults, and
+    /// `on` as said.
     ///
     /// # Errors
     /// A value out of its range, or what several workers cannot have; nothing changed.
@@ -176,7 +198,10 @@ impl Pipeline {
     }
 
     /// Replaces FairDrop by one in which nothing waits. What was counted stays.
-    pub(super) fn build_fairdrop(&mut self, config: Option<&FairDropConfig>) -> Result<(), CommandError> {
+    pub(super) fn build_fairdrop(
+        &mut self,
+        config: Option<&FairDropConfig>,
+    ) -> Result<(), CommandError> {
         let built = self.plan_fairdrop(config, &self.settings.links, self.services.len())?;
         self.put_fairdrop(built);
         Ok(())
@@ -191,8 +216,12 @@ impl Pipeline {
     ) -> Result<Option<FairDrop>, CommandError> {
         let Some(config) = config else { return Ok(None) };
         let settings = &self.settings;
-        let machine =
-            Machine { hertz: self.meter.clock.hertz(), ring: settings.ring, batch: BURST as u16, services };
+        let machine = Machine {
+            hertz: self.meter.clock.hertz(),
+            ring: settings.ring,
+            batch: BURST as u16,
+            services,
+        };
         let (classes, shares) = (settings.class_names.len(), settings.shares.as_ref());
         FairDrop::new(config, machine, classes, links, shares).map(Some).map_err(refused_fairdrop)
     }
@@ -215,7 +244,8 @@ impl Pipeline {
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
         self.check_reload(config)?;
         let services = self.services.plan(config)?;
-        let fairdrop = self.plan_fairdrop(config.fairdrop.as_ref(), &config.links, config.services.len())?;
+        let fairdrop =
+            self.plan_fairdrop(config.fairdrop.as_ref(), &config.links, config.services.len())?;
         let links = self.plan_links(now, config.links.clone(), config.flows.clone())?;
         if let (Some(role), Some(wanted)) = (&mut self.cluster, &config.cluster) {
             role.prepare(now, wanted)?;
@@ -234,7 +264,8 @@ impl Pipeline {
 
     /// Refuses what this pipeline cannot become.
     fn check_reload(&self, config: &RouterConfig) -> Result<(), CommandError> {
-        let restart = |what: &str, why| Err(CommandError::NeedsRestart { what: what.to_owned(), why });
+        let restart =
+            |what: &str, why| Err(CommandError::NeedsRestart { what: what.to_owned(), why });
         let built = "this pipeline was built for them";
         let present = self.ports.iter().map(|slot| (&slot.name, &slot.interface));
         if !present.eq(config.ports.iter().map(|port| (&port.name, &port.interface))) {

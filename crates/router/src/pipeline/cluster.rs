@@ -1,11 +1,15 @@
 //! The forwarder of a cluster: queues that are served when the cycle grants it.
 //!
-//! Packets to one of the cluster's links (a port and the next hops behind it) do not enter their port's link but a queue of link and class here. The
-//! [engine](evenkeel_cluster::Engine) asks for the heads of the queues, and what it grants goes into the port's link at its time, to which
-//! nothing but the exchange frames is preferred. Exchange frames come in by the ports' own bursts and go out before what waits at their port.
+//! Packets to one of the cluster's links (a port and the next hops behind it) do not enter their
+//! port's link but a queue of link and class here. The [engine](evenkeel_cluster::Engine) asks for
+//! the heads of the queues, and what it grants goes into the port's link at its time, to which
+//! nothing but the exchange frames is preferred. Exchange frames come in by the ports' own bursts
+//! and go out before what waits at their port.
 //!
-//! **Conservation.** Over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets of all links + what waits here + what was dropped here`; per
-//! queue: `in_packets = granted_packets + Σ dropped + queued`; exchange frames are `exchange_received` and `exchange_sent` of their port.
+//! **Conservation.** Over all: `Σ forwarded − Σ fragmented + Σ originated = Σ in_packets of all
+//! links + what waits here + what was dropped here`; per queue:
+//! `in_packets = granted_packets + Σ dropped + queued`; exchange frames are `exchange_received` and
+//! `exchange_sent` of their port.
 
 mod news;
 
@@ -13,7 +17,8 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use evenkeel_cluster::{
-    ClusterConfig, ConfigError, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
+    ClusterConfig, ConfigError, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64,
+    stamp,
 };
 use evenkeel_config::ClusterSection;
 use evenkeel_core::settings::Settings as _;
@@ -112,7 +117,9 @@ impl Forwarder for Acting<'_> {
             self.around.pace = self.around.next_pace;
         }
         // Steps are lost and gained with every lost frame; they are counted.
-        if !matches!(event, Event::LostStep | Event::InStep) && self.around.news.last() != Some(&event) {
+        if !matches!(event, Event::LostStep | Event::InStep)
+            && self.around.news.last() != Some(&event)
+        {
             self.around.news.push(event);
         }
     }
@@ -195,7 +202,11 @@ impl ClusterRole {
     }
 
     /// Other settings: `limit` at once, all else when all members are ready for it.
-    pub(super) fn prepare(&mut self, now: Nanos, wanted: &ClusterSection) -> Result<(), CommandError> {
+    pub(super) fn prepare(
+        &mut self,
+        now: Nanos,
+        wanted: &ClusterSection,
+    ) -> Result<(), CommandError> {
         if self.section == *wanted {
             return Ok(());
         }
@@ -214,34 +225,41 @@ impl ClusterRole {
         Ok(())
     }
 
-    /// `first` is the time since 1970 at `now` zero, nanoseconds: counters of an earlier life are below.
+    /// `first` is the time since 1970 at `now` zero, nanoseconds: counters of an earlier life are
+    /// below.
     pub(super) fn begin_counters(&mut self, first: u64, now: Nanos) {
         self.counter_base = first.saturating_sub(now.0) / 1_000;
     }
 
     /// The link that a packet for this next hop takes, if it is one of the cluster's.
     pub(super) fn link_of(&self, port: PortIndex, next_hop: IpAddr) -> Option<u16> {
-        let links = || self.section.links.iter().enumerate().filter(|(_, link)| link.port == port.0);
+        let links =
+            || self.section.links.iter().enumerate().filter(|(_, link)| link.port == port.0);
         let named = links().find(|(_, link)| link.next_hops.contains(&next_hop));
         let found = named.or_else(|| links().find(|(_, link)| link.next_hops.is_empty()));
         found.and_then(|(at, _)| u16::try_from(at).ok())
     }
 
     /// The port of the exchange is up and has this Ethernet address. Only the first one counts.
-    pub(super) fn set_port_address(&mut self, now: Nanos, mac: [u8; 6]) -> Result<(), CommandError> {
+    pub(super) fn set_port_address(
+        &mut self,
+        now: Nanos,
+        mac: [u8; 6],
+    ) -> Result<(), CommandError> {
         if self.engine.is_some() {
             return Ok(());
         }
         // One count for each microsecond: no node sends that many frames.
         let first = self.counter_base + now.0 / 1_000;
-        let engine =
-            Engine::new(&self.engine_config, NodeId(self.section.node), mac, first, now).map_err(refused)?;
+        let engine = Engine::new(&self.engine_config, NodeId(self.section.node), mac, first, now)
+            .map_err(refused)?;
         self.engine = Some(engine);
         Ok(())
     }
 
     pub(super) fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
-        let kind = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+        let kind =
+            |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let first = self.section.config.framing.ethertype;
         let ours = |kind: Option<u16>| kind.is_some_and(|kind| kind == first || kind == first + 1);
         port.0 == self.section.port
@@ -315,7 +333,12 @@ impl ClusterRole {
     }
 
     /// Drops what waits for the links of a port, or of all.
-    pub(super) fn drop_queues(&mut self, port: Option<PortIndex>, reason: Reason, pool: &mut FramePool) {
+    pub(super) fn drop_queues(
+        &mut self,
+        port: Option<PortIndex>,
+        reason: Reason,
+        pool: &mut FramePool,
+    ) {
         let around = &mut self.around;
         let meant = |of: u16| port.is_none_or(|port| port.0 == of);
         for (at, queue) in around.queues.iter_mut().enumerate() {

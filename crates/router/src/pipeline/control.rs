@@ -1,4 +1,5 @@
-//! The dynamic control of outgoing links, in the order of virtual time between arrivals and completions.
+//! The dynamic control of outgoing links, in the order of virtual time between arrivals and
+//! completions.
 
 use evenkeel_config::LinkConfig;
 use evenkeel_core::Nanos;
@@ -7,8 +8,9 @@ use evenkeel_core::control::Controller;
 use super::port::PortSlot;
 
 impl PortSlot {
-    /// Lets the control of the link do what is due up to `now`, each at its own instant. After a pause of more than an
-    /// interval it does at once what it missed: what it measures is then as long as the pause.
+    /// Lets the control of the link do what is due up to `now`, each at its own instant. After a
+    /// pause of more than an interval it does at once what it missed: what it measures is then as
+    /// long as the pause.
     #[inline]
     pub(super) fn control_until(&mut self, now: Nanos, pool: &mut evenkeel_ports::FramePool) {
         // Asked for every packet, and rarely due: only then is it worth moving it out.
@@ -25,7 +27,8 @@ impl PortSlot {
             let at = if late { now } else { controller.due() };
             let (link, mut egress) = self.outgoing(pool);
             if controller.run(at, link, &mut egress).is_err() {
-                // Another discipline is in place, which has no such knobs: there is nothing to control.
+                // Another discipline is in place, which has no such knobs: there is nothing to
+                // control.
                 return;
             }
         }

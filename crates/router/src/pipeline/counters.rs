@@ -10,7 +10,8 @@ use crate::snapshot::{Drops, PortCounts};
 /// Counters by reason.
 pub(super) type ByReason = [u64; Reason::COUNT];
 
-/// Counters of one port. See [`PortSnapshot`](crate::snapshot::PortSnapshot) for what each means and what they add up to.
+/// Counters of one port. See [`PortSnapshot`](crate::snapshot::PortSnapshot) for what each means
+/// and what they add up to.
 #[derive(Clone, Debug)]
 pub(super) struct PortCount {
     pub(super) counts: PortCounts,
@@ -53,5 +54,9 @@ impl DerefMut for PortCount {
 /// By name; reasons never met left out.
 pub(super) fn named(counts: &ByReason) -> Drops {
     let met = |reason: &&Reason| counts[reason.index()] > 0;
-    Reason::ALL.iter().filter(met).map(|reason| (reason.name().to_owned(), counts[reason.index()])).collect()
+    Reason::ALL
+        .iter()
+        .filter(met)
+        .map(|reason| (reason.name().to_owned(), counts[reason.index()]))
+        .collect()
 }

@@ -1,7 +1,9 @@
 //! Where the worker's cycles go: by stage, by class of traffic, and what refusing costs.
 //!
-//! The counter is read once per packet, and at every stage of one packet in `SAMPLE`; around services always. What fetching and sending a
-//! burst takes, and looking ahead, is divided evenly among its packets: fetching and looking ahead among all, sending among those that were handed to a link.
+//! The counter is read once per packet, and at every stage of one packet in `SAMPLE`; around
+//! services always. What fetching and sending a burst takes, and looking ahead, is divided evenly
+//! among its packets: fetching and looking ahead among all, sending among those that were handed to
+//! a link.
 //!
 //! ```text
 //! fetch ─┬─ look ahead ─ judge ── route ─ [service] ─ schedule ─┬─ transmit     look ahead: parse, flow hash, class, route (without FairDrop)
@@ -9,7 +11,8 @@
 //!        └────────────── one round ─────────────────────────────┘
 //! ```
 //!
-//! The clock is the worker's: a time-stamp counter, or in tests and simulations a [`VirtualCycles`] that only moves when told to.
+//! The clock is the worker's: a time-stamp counter, or in tests and simulations a [`VirtualCycles`]
+//! that only moves when told to.
 
 use evenkeel_core::drop::ProcessingClass;
 use evenkeel_core::{Class, Cycles};
@@ -31,7 +34,8 @@ pub trait CycleClock: Send {
     fn source(&self) -> String;
 }
 
-/// Cycles of a machine that does not exist: they pass when they are spent, and when `step` says what reading them takes.
+/// Cycles of a machine that does not exist: they pass when they are spent, and when `step` says
+/// what reading them takes.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualCycles {
     now: u64,
@@ -135,7 +139,8 @@ pub(super) struct Meter {
     round: Vec<InRound>,
     touched: Vec<u16>,
     classes: Vec<[Count; 2]>,
-    /// What belongs to no class: frames for the host, drops before the class is known, sending what earlier rounds admitted.
+    /// What belongs to no class: frames for the host, drops before the class is known, sending what
+    /// earlier rounds admitted.
     other: Count,
     fetch: u64,
     /// Cycles of the rounds since [`Meter::take_busy`].
@@ -280,8 +285,8 @@ impl Meter {
         (self.packet, self.handed_on) = (0, false);
     }
 
-    /// What left the links has been given to the ports. Fetching and sending are divided among the packets, and `measured` gets what those of each class took
-    /// that were handed on.
+    /// What left the links has been given to the ports. Fetching and sending are divided among the
+    /// packets, and `measured` gets what those of each class took that were handed on.
     pub(super) fn round_ends(
         &mut self,
         received: usize,
@@ -297,16 +302,19 @@ impl Meter {
             return;
         }
         self.stages[Stage::Transmit as usize].add(sent as u64, transmit);
-        let admitted: u64 = self.touched.iter().map(|at| self.round[usize::from(*at)].admitted.packets).sum();
-        let part =
-            |whole: u64, of: u64, packets: u64| whole.saturating_mul(packets).checked_div(of).unwrap_or(0);
+        let admitted: u64 =
+            self.touched.iter().map(|at| self.round[usize::from(*at)].admitted.packets).sum();
+        let part = |whole: u64, of: u64, packets: u64| {
+            whole.saturating_mul(packets).checked_div(of).unwrap_or(0)
+        };
         let (fetch, received) = (self.fetch, received as u64);
         let mut accounted = 0;
         for at in self.touched.drain(..) {
             let InRound { admitted: mut passed, mut refused } =
                 std::mem::take(&mut self.round[usize::from(at)]);
             accounted += part(fetch, received, passed.packets + refused.packets);
-            passed.cycles += part(fetch, received, passed.packets) + part(transmit, admitted, passed.packets);
+            passed.cycles +=
+                part(fetch, received, passed.packets) + part(transmit, admitted, passed.packets);
             refused.cycles += part(fetch, received, refused.packets);
             self.busy += passed.cycles + refused.cycles;
             self.classes[usize::from(at)][0].add(passed.packets, passed.cycles);
@@ -327,7 +335,8 @@ impl Meter {
         Cycles(busy)
     }
 
-    /// Counts what `other` has counted too; `classes` says which class of this one stands for each of its.
+    /// Counts what `other` has counted too; `classes` says which class of this one stands for each
+    /// of its.
     pub(super) fn take_over(&mut self, other: &Self, classes: &[Class]) {
         for (mine, theirs) in self.stages.iter_mut().zip(other.stages) {
             mine.add(theirs.packets, theirs.cycles);

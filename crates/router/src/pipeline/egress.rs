@@ -1,4 +1,5 @@
-//! The outgoing side of a port: its link, and the frames that left the link and wait for the port to take them.
+//! The outgoing side of a port: its link, and the frames that left the link and wait for the port
+//! to take them.
 
 use std::collections::VecDeque;
 
@@ -13,8 +14,9 @@ use super::packet::QueuedPacket;
 /// The link of a port, with one of the built-in disciplines or a user's own.
 pub type OutgoingLink = Link<QueuedPacket, AnyScheduler<QueuedPacket>>;
 
-/// Frames that may wait between a link and its port. A link without a rate stops before that; a paced one is faster than its port if it
-/// gets here, and what does not fit is dropped as refused by the port.
+/// Frames that may wait between a link and its port. A link without a rate stops before that; a
+/// paced one is faster than its port if it gets here, and what does not fit is dropped as refused
+/// by the port.
 pub(super) const TX_QUEUE: usize = 1024;
 
 /// Takes what leaves a link.

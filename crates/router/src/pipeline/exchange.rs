@@ -38,7 +38,9 @@ impl Pipeline {
         let Some(role) = &mut self.cluster else { return };
         role.run_engine(now, &mut self.pool);
         self.send_exchange();
-        while let Some((port, packet)) = self.cluster.as_mut().and_then(|role| role.pop_granted(now)) {
+        while let Some((port, packet)) =
+            self.cluster.as_mut().and_then(|role| role.pop_granted(now))
+        {
             self.enter(port, packet, self.agenda.entry_time(horizon));
         }
     }
@@ -61,7 +63,12 @@ impl Pipeline {
 
     /// A port came up, went down or has another address. The exchange begins when its port is up
     /// for the first time; what was to leave by a port that went down is dropped.
-    pub(super) fn cluster_port_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
+    pub(super) fn cluster_port_changed(
+        &mut self,
+        now: Nanos,
+        port: PortIndex,
+        link: Option<LinkState>,
+    ) {
         let Some(role) = &mut self.cluster else { return };
         match link.filter(|link| link.up) {
             Some(link) if port.index() == role.port() => {

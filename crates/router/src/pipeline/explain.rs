@@ -18,24 +18,32 @@ use crate::snapshot::FlowSnapshot;
 const MOST_FLOWS: usize = 1_000;
 
 impl Pipeline {
-    /// What happened to a flow at every link with admission, or only at that of port `link`: sentences, one a line. One of several workers
-    /// tells only what it remembers, which may be nothing.
+    /// What happened to a flow at every link with admission, or only at that of port `link`:
+    /// sentences, one a line. One of several workers tells only what it remembers, which may be
+    /// nothing.
     ///
     /// # Errors
     /// No such link, or none has an admission.
-    pub fn explain(&self, now: Nanos, link: Option<&str>, flow: &FlowKey) -> Result<String, CommandError> {
+    pub fn explain(
+        &self,
+        now: Nanos,
+        link: Option<&str>,
+        flow: &FlowKey,
+    ) -> Result<String, CommandError> {
         let only = link.map(|link| self.find(link)).transpose()?;
         let hash = self.classifier.hash(flow);
         let pinned = self.pinned_port(now, &PackedFlow::new(flow), hash);
         let (mut text, mut admissions) = (String::new(), 0);
         for (at, slot) in self.ports.iter().enumerate() {
-            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            let Some(admission) =
+                slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
             else {
                 continue;
             };
             let told = admission.explain(now, flow, hash);
             admissions += 1;
-            let unknown = told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
+            let unknown =
+                told.protected.is_none() && told.first_seen.is_none() && told.decisions.is_empty();
             if self.settings.shares.is_some() && unknown {
                 continue;
             }
@@ -52,7 +60,8 @@ impl Pipeline {
             write(&mut text, &slot.name, worker, here, &told, now);
         }
         if admissions == 0 {
-            let what = link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
+            let what =
+                link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
             let has = if link.is_some() { "has no admission" } else { "has an admission" };
             return Err(CommandError::Invalid(format!(
                 "{what} {has}: nothing is refused or remembered there"
@@ -61,8 +70,8 @@ impl Pipeline {
         Ok(text)
     }
 
-    /// The protected flows of every link with admission, or only of that of port `link`: those with most bytes of late first, at
-    /// most `top`.
+    /// The protected flows of every link with admission, or only of that of port `link`: those with
+    /// most bytes of late first, at most `top`.
     ///
     /// # Errors
     /// No such link.
@@ -75,7 +84,8 @@ impl Pipeline {
         let only = link.map(|link| self.find(link)).transpose()?;
         let mut flows = Vec::new();
         for (at, slot) in self.ports.iter().enumerate() {
-            let Some(admission) = slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
+            let Some(admission) =
+                slot.admission.as_ref().filter(|_| only.is_none_or(|only| only == at))
             else {
                 continue;
             };
@@ -84,7 +94,8 @@ impl Pipeline {
                 flow: flow.to_string(),
                 elastic: protected.elastic,
                 recent_bytes: protected.recent.0,
-                backlog_bytes: slot.link.scheduler().flow_backlog(&flow, self.classifier.hash(&flow)).0,
+                backlog_bytes:
+                    slot.link.scheduler().flow_backlog(&flow, self.classifier.hash(&flow)).0,
                 protected_ns: now.saturating_sub(protected.admitted).0,
                 silent_ns: now.saturating_sub(protected.seen).0,
                 next_hop: protected.pin.map(|pin| pin.next_hop),
@@ -97,10 +108,22 @@ impl Pipeline {
     }
 }
 
-/// Writes what the admission of `link` tells of a flow; `worker`: of several, whose admission it is. `here`: the flow's packets take this link now.
-fn write(text: &mut String, link: &str, worker: Option<usize>, here: bool, told: &Explanation, now: Nanos) {
+/// Writes what the admission of `link` tells of a flow; `worker`: of several, whose admission it
+/// is. `here`: the flow's packets take this link now.
+fn write(
+    text: &mut String,
+    link: &str,
+    worker: Option<usize>,
+    here: bool,
+    told: &Explanation,
+    now: Nanos,
+) {
     let ago = |at: Nanos| now.saturating_sub(at);
-    let way = if here { "its packets take this link now" } else { "its packets do not take this link now" };
+    let way = if here {
+        "its packets take this link now"
+    } else {
+        "its packets do not take this link now"
+    };
     // Writing to a String cannot fail.
     let worker = worker.map_or(String::new(), |worker| format!(", worker {worker}"));
     let _ = writeln!(text, "link {link}{worker}: {way}");
@@ -113,7 +136,8 @@ fn write(text: &mut String, link: &str, worker: Option<usize>, here: bool, told:
             let probation = if flow.probation { ", on probation until it comes again" } else { "" };
             let _ = writeln!(
                 text,
-                "  protected since {} ago, {class}{probation}; last packet {} ago, {} in this or the last interval",
+                "  protected since {} ago, {class}{probation}; last packet {} ago, {} in this or \
+                 the last interval",
                 ago(flow.admitted),
                 ago(flow.seen),
                 flow.recent
@@ -127,8 +151,10 @@ fn write(text: &mut String, link: &str, worker: Option<usize>, here: bool, told:
             }
         }
         None => {
-            let _ =
-                writeln!(text, "  not protected: its next packet is decided upon like that of a new flow");
+            let _ = writeln!(
+                text,
+                "  not protected: its next packet is decided upon like that of a new flow"
+            );
         }
     }
     if told.diverted {

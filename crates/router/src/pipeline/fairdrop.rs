@@ -1,5 +1,5 @@
-//! FairDrop in the pipeline: one dropper for the worker's cycles, one for the bits of each link with a rate. Of several workers each has its own core, and
-//! all together share the bits.
+//! FairDrop in the pipeline: one dropper for the worker's cycles, one for the bits of each link
+//! with a rate. Of several workers each has its own core, and all together share the bits.
 //!
 //! ```text
 //! burst ─ begin ─ parse ─ cycles? ─ route ─ bits? ─ both charged ─ service ─ link
@@ -7,8 +7,8 @@
 //!                     fairdrop_cpu    fairdrop_bandwidth
 //! ```
 //!
-//! Frames for the host are never judged to their harm: the kernel has its own copy of them. Packets that are made here (ICMP answers) and
-//! those that waited for a neighbour are not judged again.
+//! Frames for the host are never judged to their harm: the kernel has its own copy of them. Packets
+//! that are made here (ICMP answers) and those that waited for a neighbour are not judged again.
 
 use evenkeel_config::LinkConfig;
 use evenkeel_core::drop::{
@@ -76,7 +76,8 @@ impl FairDrop {
         };
         if config.on && config.cpu {
             let Machine { hertz, ring, batch, services } = machine;
-            fairdrop.cpu = Some(CpuFairDrop::new(config.cpu(classes, services, hertz, batch, ring))?);
+            fairdrop.cpu =
+                Some(CpuFairDrop::new(config.cpu(classes, services, hertz, batch, ring))?);
         }
         for (at, link) in links.iter().enumerate() {
             let dropper = fairdrop.for_link(at, link.core.rate)?;
@@ -85,8 +86,14 @@ impl FairDrop {
         Ok(fairdrop)
     }
 
-    fn for_link(&self, at: usize, rate: Option<BitRate>) -> Result<Option<BandwidthFairDrop>, SettingError> {
-        let Some(rate) = rate.filter(|_| self.config.on && self.config.bandwidth) else { return Ok(None) };
+    fn for_link(
+        &self,
+        at: usize,
+        rate: Option<BitRate>,
+    ) -> Result<Option<BandwidthFairDrop>, SettingError> {
+        let Some(rate) = rate.filter(|_| self.config.on && self.config.bandwidth) else {
+            return Ok(None);
+        };
         let mut dropper = BandwidthFairDrop::new(self.config.link(self.classes.len(), rate))?;
         if let Some(shares) = &self.shares {
             dropper.share(shares.shadow(at), shares.worker())?;
@@ -103,7 +110,8 @@ impl FairDrop {
         self.classes.clone_from(&before.classes);
     }
 
-    /// Counts what another pipeline's has counted too; `classes` says which class of this one stands for each of its.
+    /// Counts what another pipeline's has counted too; `classes` says which class of this one
+    /// stands for each of its.
     pub(super) fn counts_from_other(&mut self, other: &Self, classes: &[Class]) {
         for (theirs, at) in other.classes.iter().zip(classes) {
             for (mine, theirs) in self.classes[at.index()].iter_mut().zip(theirs) {
@@ -118,8 +126,9 @@ impl FairDrop {
         self.config.on
     }
 
-    /// How many frames to fetch from a port at most. Where packets take so long that a whole burst of them would hold the worker up for
-    /// milliseconds, fewer: the shares follow the load round by round.
+    /// How many frames to fetch from a port at most. Where packets take so long that a whole burst
+    /// of them would hold the worker up for milliseconds, fewer: the shares follow the load round
+    /// by round.
     #[inline]
     pub(super) fn burst(&self) -> usize {
         self.burst
@@ -178,7 +187,8 @@ impl FairDrop {
         }
     }
 
-    /// The hash of a packet that may be judged is known: what is read of its flow then arrives while the packet is classified.
+    /// The hash of a packet that may be judged is known: what is read of its flow then arrives
+    /// while the packet is classified.
     #[inline]
     pub(super) fn prefetch(&self, flow_hash: u64) {
         if let Some(cpu) = &self.cpu {
@@ -188,14 +198,19 @@ impl FairDrop {
 
     /// May the flow have more cycles?
     #[inline]
-    pub(super) fn judge_cpu(&mut self, flow_hash: u64, class: Class) -> Result<Option<Ticket>, Reason> {
+    pub(super) fn judge_cpu(
+        &mut self,
+        flow_hash: u64,
+        class: Class,
+    ) -> Result<Option<Ticket>, Reason> {
         let counts = &mut self.classes[class.index()];
         counts[2] += 1;
         let Some(cpu) = &mut self.cpu else { return Ok(None) };
         cpu.judge(flow_hash, share(class)).map(Some).inspect_err(|_| counts[0] += 1)
     }
 
-    /// May the flow have more bits of link `at`? If so, it is charged for them, and for the cycles that `ticket` is for.
+    /// May the flow have more bits of link `at`? If so, it is charged for them, and for the cycles
+    /// that `ticket` is for.
     #[inline]
     pub(super) fn judge_link(
         &mut self,
@@ -223,7 +238,11 @@ impl FairDrop {
         }
     }
 
-    pub(super) fn view(&self, class_names: &[String], service_names: &[String]) -> FairDropSnapshot {
+    pub(super) fn view(
+        &self,
+        class_names: &[String],
+        service_names: &[String],
+    ) -> FairDropSnapshot {
         let names: Vec<_> = class_names.iter().map(String::as_str).collect();
         let settings = entries(&self.config, &names).into_iter();
         let mut view = FairDropSnapshot {
@@ -249,7 +268,8 @@ impl FairDrop {
             view.level_ppm = seen.level.into();
             view.scale = f64::from(seen.scale) / 1_000.0;
             view.absurd = seen.absurd;
-            let names = std::iter::once("forwarding").chain(service_names.iter().map(String::as_str));
+            let names =
+                std::iter::once("forwarding").chain(service_names.iter().map(String::as_str));
             view.costs = names.map(str::to_owned).zip(seen.costs).collect();
         }
         let links = self.links.iter().enumerate();

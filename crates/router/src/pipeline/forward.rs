@@ -146,7 +146,8 @@ impl Pipeline {
             let flow = tunnel.outer_flow();
             let dscp = self.lookup_key(&packet, meta).dscp;
             let key = || LookupKey { flow, dscp, origin: Origin::Host(packet.port) };
-            decision = self.routing.tables.lookup(tunnel.remote(), self.classifier.hash(&flow), key);
+            decision =
+                self.routing.tables.lookup(tunnel.remote(), self.classifier.hash(&flow), key);
         }
         let Some(Decision::Forward { port, next_hop, mtu }) = decision else {
             return self.refuse_by_route(packet, decision, meta.version, at);
@@ -203,14 +204,24 @@ impl Pipeline {
         if let (Some(FairDropPass(ticket)), Some(fairdrop)) = (pass, &mut self.fairdrop) {
             let wire = wire_len(usize::from(meta.l3) + ip_len as usize);
             let processing = processing_class(service);
-            let judged = fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing);
+            let judged =
+                fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing);
             if let Err(reason) = judged {
                 return self.drop(packet, reason);
             }
         }
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
         let flow = &meta.flow;
-        let hop = |mac| ResolvedHop { port: port.index(), mac, mtu, flow, flow_hash, class, pin, cluster };
+        let hop = |mac| ResolvedHop {
+            port: port.index(),
+            mac,
+            mtu,
+            flow,
+            flow_hash,
+            class,
+            pin,
+            cluster,
+        };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.forward_to(packet, meta, &hop(mac), at);
         }

@@ -120,7 +120,12 @@ impl Pipeline {
     }
 
     /// Forwards frames that a port has received outside of a round.
-    pub fn forward_received(&mut self, now: Nanos, at: usize, frames: impl Iterator<Item = RxFrame>) {
+    pub fn forward_received(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        frames: impl Iterator<Item = RxFrame>,
+    ) {
         self.meter.round_begins();
         for (order, received) in frames.enumerate() {
             let port = PortIndex(at as u16);
@@ -152,9 +157,10 @@ impl Pipeline {
                 && self.settings.shares.is_none()
                 && old.settings.shares.is_none(),
         };
-        let new_ports: Vec<Option<usize>> = old.ports.iter().map(|slot| self.same_port(slot)).collect();
-        let waiting =
-            old.drain_waiting(&new_ports, inherited.copied_from.is_none().then_some(&mut self.pool));
+        let new_ports: Vec<Option<usize>> =
+            old.ports.iter().map(|slot| self.same_port(slot)).collect();
+        let waiting = old
+            .drain_waiting(&new_ports, inherited.copied_from.is_none().then_some(&mut self.pool));
 
         self.started = self.started.min(old.started);
         self.agenda.take_over(&old.agenda);
@@ -244,12 +250,19 @@ impl Pipeline {
     }
 
     /// Takes over a link by what it holds.
-    fn take_over_link(&mut self, now: Nanos, at: usize, mut slot: PortSlot, inherited: &mut Inherited) {
+    fn take_over_link(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        mut slot: PortSlot,
+        inherited: &mut Inherited,
+    ) {
         let new = &mut self.ports[at];
         let before = slot.count.tx_dropped;
         let (tx, tx_dropped) = (&mut slot.tx, &mut slot.count.tx_dropped);
         let pool = inherited.copied_from.as_mut().unwrap_or(&mut self.pool);
-        let handover = slot.link.hand_over(now, &mut Egress { pool, tx, room: slot.room, tx_dropped });
+        let handover =
+            slot.link.hand_over(now, &mut Egress { pool, tx, room: slot.room, tx_dropped });
         for (new, (after, before)) in
             new.count.tx_dropped.iter_mut().zip(slot.count.tx_dropped.iter().zip(before))
         {
@@ -278,7 +291,13 @@ impl Pipeline {
     }
 
     /// Routes a packet that waited for a neighbour in the old pipeline.
-    fn route_again(&mut self, now: Nanos, at: usize, packet: UnroutedPacket, inherited: &Inherited) {
+    fn route_again(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        packet: UnroutedPacket,
+        inherited: &Inherited,
+    ) {
         let UnroutedPacket { frame, arrival, order, port: _, originated } = packet;
         let port = PortIndex(at as u16);
         let from = inherited.copied_from.as_ref();

@@ -150,7 +150,9 @@ impl Pipeline {
         let core = wanted.core;
         let present = &self.settings.links[at];
         let control_stays = scheduler.is_none() && wanted.control == present.control;
-        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|_| wanted.core.rate != present.core.rate) {
+        if let Some(fairdrop) =
+            self.fairdrop.as_mut().filter(|_| wanted.core.rate != present.core.rate)
+        {
             fairdrop.set_rate(now, at, wanted.core.rate).map_err(invalid)?;
         }
         let (link, mut egress) = self.outgoing(at);

@@ -207,7 +207,12 @@ impl Settings {
     }
 
     /// A port that is down, with its outgoing link, which nothing has entered.
-    fn port(&self, at: usize, port: &PortConfig, icmp_per_second: u32) -> Result<PortSlot, CommandError> {
+    fn port(
+        &self,
+        at: usize,
+        port: &PortConfig,
+        icmp_per_second: u32,
+    ) -> Result<PortSlot, CommandError> {
         let link = &self.links[at];
         let discipline = link.discipline.seeded(self.seed);
         let shares = self.shares.as_ref();
@@ -223,7 +228,8 @@ impl Settings {
             count: PortCount::new(),
             before: PortCounters::default(),
             limiter: RateLimiter::new(icmp_per_second, burst).map_err(invalid)?,
-            link: Link::new(link.core, scheduler, self.class_names.len() as u16).map_err(invalid)?,
+            link: Link::new(link.core, scheduler, self.class_names.len() as u16)
+                .map_err(invalid)?,
             control: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
@@ -348,9 +354,11 @@ impl Pipeline {
     }
 
     fn find(&self, link: &str) -> Result<usize, CommandError> {
-        self.ports.iter().position(|slot| slot.name == link).ok_or_else(|| CommandError::NoSuchLink {
-            name: link.to_owned(),
-            known: self.ports.iter().map(|slot| slot.name.clone()).collect(),
+        self.ports.iter().position(|slot| slot.name == link).ok_or_else(|| {
+            CommandError::NoSuchLink {
+                name: link.to_owned(),
+                known: self.ports.iter().map(|slot| slot.name.clone()).collect(),
+            }
         })
     }
 

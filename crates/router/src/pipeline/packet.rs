@@ -50,7 +50,8 @@ const _: () = assert!(size_of::<QueuedPacket>() <= 96);
 const SHORTEST_PAYLOAD: u64 = 46;
 const ETHERNET_HEADER: u64 = 14;
 
-/// What the wire takes for a frame of `length` bytes, with padding, frame check sequence, preamble and gap.
+/// What the wire takes for a frame of `length` bytes, with padding, frame check sequence, preamble
+/// and gap.
 pub(super) fn wire_len(length: usize) -> Bytes {
     let payload = (length as u64).saturating_sub(ETHERNET_HEADER);
     Bytes(payload.max(SHORTEST_PAYLOAD)) + ETHERNET_WIRE_OVERHEAD

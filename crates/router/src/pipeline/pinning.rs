@@ -1,14 +1,16 @@
-//! Path pinning: which of several next hops a flow takes, by what the admissions of their links say.
+//! Path pinning: which of several next hops a flow takes, by what the admissions of their links
+//! say.
 //!
-//! Source: [`evenkeel_core::admit`], `pinning.rs`, whose rule this carries out with the next hops of one route as candidates. They are
-//! loop-free because whoever made the route says so; a packet that comes round all the same has another TTL and is routed afresh.
-//! Candidates are those whose port is up and whose link has an admission with path pinning, not the port that the packet came from. A
-//! next hop costs 65536 / weight: with unequal weights flows take the heaviest until it is congested, with equal ones they are
-//! spread by hash.
+//! Source: [`evenkeel_core::admit`], `pinning.rs`, whose rule this carries out with the next hops
+//! of one route as candidates. They are loop-free because whoever made the route says so; a packet
+//! that comes round all the same has another TTL and is routed afresh. Candidates are those whose
+//! port is up and whose link has an admission with path pinning, not the port that the packet came
+//! from. A next hop costs 65536 / weight: with unequal weights flows take the heaviest until it is
+//! congested, with equal ones they are spread by hash.
 //!
-//! Cost: one look-up per candidate, for packets to routes with several next hops only. Not implemented: a second try
-//! where it is not congestion that refuses a flow (user quota, budget of first packets); packets that this router makes or a tunnel
-//! carries.
+//! Cost: one look-up per candidate, for packets to routes with several next hops only. Not
+//! implemented: a second try where it is not congestion that refuses a flow (user quota, budget of
+//! first packets); packets that this router makes or a tunnel carries.
 
 use std::net::IpAddr;
 
@@ -45,9 +47,14 @@ pub(super) struct Path {
 }
 
 impl Pipeline {
-    /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the port
-    /// that the hash chose.
-    pub(super) fn choose_path(&mut self, query: &PathQuery<'_>, usual: PortIndex, at: Nanos) -> Option<Path> {
+    /// The path of a packet whose route has a choice; `None`: as the route says. `usual` is the
+    /// port that the hash chose.
+    pub(super) fn choose_path(
+        &mut self,
+        query: &PathQuery<'_>,
+        usual: PortIndex,
+        at: Nanos,
+    ) -> Option<Path> {
         let hops = self.routing.tables.choices(query.destination, || query.key);
         let hops = &hops[..hops.len().min(MOST)];
         for hop in hops {
@@ -101,10 +108,14 @@ fn choose(
         // Among equals the hash decides, as without pinning.
         (admission.path_cost(at, base), hop.port != usual)
     };
-    let (number, best, admission) = candidates().min_by_key(|(_, hop, admission)| cost(hop, admission))?;
+    let (number, best, admission) =
+        candidates().min_by_key(|(_, hop, admission)| cost(hop, admission))?;
     if !admission.is_open() {
-        let others = candidates().filter(|(_, hop, other)| hop.port != best.port && other.takes_rerouted());
-        if let Some((number, other, _)) = others.min_by_key(|(_, hop, admission)| cost(hop, admission)) {
+        let others =
+            candidates().filter(|(_, hop, other)| hop.port != best.port && other.takes_rerouted());
+        if let Some((number, other, _)) =
+            others.min_by_key(|(_, hop, admission)| cost(hop, admission))
+        {
             return Some(path((number, other)));
         }
     }

@@ -55,9 +55,16 @@ pub(super) struct PortSlot {
 
 impl PortSlot {
     /// The link, and where it puts what leaves it.
-    pub(super) fn outgoing<'a>(&'a mut self, pool: &'a mut FramePool) -> (&'a mut OutgoingLink, Egress<'a>) {
-        let egress =
-            Egress { pool, tx: &mut self.tx, room: self.room, tx_dropped: &mut self.count.tx_dropped };
+    pub(super) fn outgoing<'a>(
+        &'a mut self,
+        pool: &'a mut FramePool,
+    ) -> (&'a mut OutgoingLink, Egress<'a>) {
+        let egress = Egress {
+            pool,
+            tx: &mut self.tx,
+            room: self.room,
+            tx_dropped: &mut self.count.tx_dropped,
+        };
         (&mut self.link, egress)
     }
 
@@ -76,7 +83,8 @@ impl PortSlot {
         }
     }
 
-    /// Lets everything happen that is due up to `now`. Returns when there is more to do, `Nanos::ZERO` if the link waits for its port.
+    /// Lets everything happen that is due up to `now`. Returns when there is more to do,
+    /// `Nanos::ZERO` if the link waits for its port.
     pub(super) fn advance(&mut self, now: Nanos, pool: &mut FramePool) -> Nanos {
         self.control_until(now, pool);
         self.admit_until(now, pool);
@@ -95,7 +103,8 @@ impl PortSlot {
         link.min(self.admission_due().unwrap_or(Nanos::MAX))
     }
 
-    /// Whether something waits for nothing but the port: frames that it did not take, or a link without a rate that it has no room for.
+    /// Whether something waits for nothing but the port: frames that it did not take, or a link
+    /// without a rate that it has no room for.
     pub(super) fn is_blocked(&self) -> bool {
         let link_waits = || self.link.held().queued > 0 && self.link.next_wake().is_none();
         self.up && (!self.tx.is_empty() || link_waits())

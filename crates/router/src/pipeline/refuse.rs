@@ -11,9 +11,14 @@ use super::packet::UnroutedPacket;
 use super::parsed::PacketMeta;
 
 impl Pipeline {
-    /// FairDrop drops packets in transit only: those for this machine that the kernel has no copy of
-    /// reach it.
-    pub(super) fn refuse_by_fairdrop(&mut self, packet: UnroutedPacket, meta: &PacketMeta, reason: Reason) {
+    /// FairDrop drops packets in transit only: those for this machine that the kernel has no copy
+    /// of reach it.
+    pub(super) fn refuse_by_fairdrop(
+        &mut self,
+        packet: UnroutedPacket,
+        meta: &PacketMeta,
+        reason: Reason,
+    ) {
         let kernel_has_copy = self.ports[packet.port.index()].kernel_has_copy;
         if !kernel_has_copy && is_local(self.decision(&packet, meta), meta.destination) {
             return self.punt(packet);
@@ -36,7 +41,9 @@ impl Pipeline {
             (Some(Decision::Unreachable), IpVersion::V4) => {
                 (IcmpError::HostUnreachable, Reason::RouteRefuses)
             }
-            (Some(Decision::Unreachable), IpVersion::V6) => (IcmpError::NoRoute, Reason::RouteRefuses),
+            (Some(Decision::Unreachable), IpVersion::V6) => {
+                (IcmpError::NoRoute, Reason::RouteRefuses)
+            }
             // What is for the host has been given to it; a tunnel cannot end here.
             _ => (IcmpError::NoRoute, Reason::NoRoute),
         };
@@ -45,7 +52,13 @@ impl Pipeline {
 
     /// Drops a packet and tells its sender why, where that is allowed.
     #[cold]
-    pub(super) fn refuse(&mut self, packet: UnroutedPacket, error: IcmpError, reason: Reason, at: Nanos) {
+    pub(super) fn refuse(
+        &mut self,
+        packet: UnroutedPacket,
+        error: IcmpError,
+        reason: Reason,
+        at: Nanos,
+    ) {
         if !packet.originated
             && let Some(headers) = self.headers(&packet)
         {
@@ -59,7 +72,9 @@ impl Pipeline {
         if icmp::may_answer(bytes, headers, error).is_err() {
             return;
         }
-        let Some(source) = self.addresses.source_for(packet.port, headers.flow.source) else { return };
+        let Some(source) = self.addresses.source_for(packet.port, headers.flow.source) else {
+            return;
+        };
         let slot = &mut self.ports[packet.port.index()];
         if !slot.limiter.allow(at) {
             slot.count.answers_limited += 1;
@@ -72,7 +87,8 @@ impl Pipeline {
             slot.count.originated_dropped[Reason::NoBuffer.index()] += 1;
             return;
         };
-        let answer = UnroutedPacket { frame, arrival: at, order: 0, port: packet.port, originated: true };
+        let answer =
+            UnroutedPacket { frame, arrival: at, order: 0, port: packet.port, originated: true };
         self.route(answer, at);
     }
 

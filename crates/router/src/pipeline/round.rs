@@ -49,7 +49,8 @@ impl Pipeline {
                 self.outgoing(at).0.hold(until);
             }
         }
-        let Reception { received, more, horizon, waiting } = self.receive_all(now, ports, receiving);
+        let Reception { received, more, horizon, waiting } =
+            self.receive_all(now, ports, receiving);
         self.receiver.sort();
         self.meter.fetched(self.receiver.len());
         if received > 0

@@ -76,7 +76,8 @@ impl Routing {
     /// All that is new of what the kernel does with packets in transit and this router does not.
     fn not_followed_news(&self) -> String {
         let mut text =
-            "routing: the kernel is told to route in ways that this router does not follow:".to_owned();
+            "routing: the kernel is told to route in ways that this router does not follow:"
+                .to_owned();
         for what in &self.not_followed[self.reported..] {
             // Writing to a String cannot fail.
             let _ = write!(text, " {what};");

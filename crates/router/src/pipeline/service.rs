@@ -53,7 +53,8 @@ impl Services {
         Ok(services)
     }
 
-    /// From where on IVs have not been used by an earlier life of this router. Before the first packet.
+    /// From where on IVs have not been used by an earlier life of this router. Before the first
+    /// packet.
     pub(super) fn begin_nonces(&mut self, unique: u64) {
         self.nonces = Nonces::starting_at(unique);
     }
@@ -101,8 +102,11 @@ impl Services {
     pub(super) fn take_over(&mut self, other: Self) {
         self.nonces = other.nonces;
         for theirs in other.list {
-            let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else { continue };
-            (mine.packets, mine.refused) = (mine.packets + theirs.packets, mine.refused + theirs.refused);
+            let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else {
+                continue;
+            };
+            (mine.packets, mine.refused) =
+                (mine.packets + theirs.packets, mine.refused + theirs.refused);
             mine.state = theirs.state;
         }
     }
@@ -127,7 +131,8 @@ impl Services {
         }
     }
 
-    /// Does the work of service `at` on a packet whose frame ends with it; gives the headers it has then.
+    /// Does the work of service `at` on a packet whose frame ends with it; gives the headers it has
+    /// then.
     pub(super) fn serve(
         &mut self,
         at: u16,
@@ -183,12 +188,13 @@ fn state(work: &Work) -> Result<State, String> {
                 matching: matching.clone(),
                 action: action(*permit),
             };
-            let rules = (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
+            let rules =
+                (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
             State::Acl(Acl::new(rules, action(config.permit)).map_err(|error| error.to_string())?)
         }
-        Work::Esp(config) => {
-            State::Esp(Box::new(EspTunnel::new(association(config)).map_err(|error| error.to_string())?))
-        }
+        Work::Esp(config) => State::Esp(Box::new(
+            EspTunnel::new(association(config)).map_err(|error| error.to_string())?,
+        )),
     })
 }
 

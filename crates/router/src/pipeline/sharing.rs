@@ -89,7 +89,10 @@ pub(super) fn discipline(
 }
 
 /// Whether a worker with these shares can have this link.
-pub(super) fn check_link(shares: Option<&WorkerShares>, link: &LinkConfig) -> Result<(), CommandError> {
+pub(super) fn check_link(
+    shares: Option<&WorkerShares>,
+    link: &LinkConfig,
+) -> Result<(), CommandError> {
     match shares {
         None => Ok(()),
         Some(_) => link_for_workers(link).map_err(|(_, message)| CommandError::Invalid(message)),

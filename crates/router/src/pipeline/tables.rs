@@ -53,8 +53,12 @@ impl Pipeline {
             MirrorEvent::Local { address, prefix_len, port, present } => {
                 self.addresses.set((address, prefix_len, port), present);
             }
-            MirrorEvent::Route { table, prefix, route } => self.set_route(table, prefix, route.as_ref()),
-            MirrorEvent::Neighbour { port, address, state } => self.set_neighbour(now, port, address, state),
+            MirrorEvent::Route { table, prefix, route } => {
+                self.set_route(table, prefix, route.as_ref());
+            }
+            MirrorEvent::Neighbour { port, address, state } => {
+                self.set_neighbour(now, port, address, state);
+            }
             MirrorEvent::Rules(rules) => self.routing.set_rules(rules),
             MirrorEvent::NotFollowed(what) => self.routing.not_followed(what),
             MirrorEvent::RefusedNeighbours(refused) => self.routing.refused(refused),
@@ -65,7 +69,11 @@ impl Pipeline {
     fn set_route(&mut self, table: TableId, prefix: Prefix, route: Option<&MirroredRoute>) {
         if prefix.is_host() {
             let host = |kind| matches!(kind, KernelRouteKind::Local | KernelRouteKind::Broadcast);
-            self.addresses.set_routed(table, prefix.address(), route.is_some_and(|route| host(route.kind)));
+            self.addresses.set_routed(
+                table,
+                prefix.address(),
+                route.is_some_and(|route| host(route.kind)),
+            );
         }
         let made = |route: &MirroredRoute| Route {
             mtu: route.mtu.unwrap_or(NO_ROUTE_MTU),
@@ -90,7 +98,8 @@ impl Pipeline {
         }
     }
 
-    /// The addresses that the kernel receives itself: its own, and the broadcast addresses of its networks.
+    /// The addresses that the kernel receives itself: its own, and the broadcast addresses of its
+    /// networks.
     #[must_use]
     pub fn host_addresses(&self) -> Vec<IpAddr> {
         self.addresses.of_host()
@@ -110,7 +119,8 @@ fn kind(route: &MirroredRoute) -> RouteKind {
             let hops = route.next_hops.iter().filter_map(|hop| {
                 Some(NextHop { port: hop.port?, gateway: hop.gateway, weight: hop.weight })
             });
-            // What leaves by an interface that is not a port cannot be forwarded here, and the guard keeps the kernel from it.
+            // What leaves by an interface that is not a port cannot be forwarded here, and the
+            // guard keeps the kernel from it.
             NextHops::new(hops.collect()).map_or(RouteKind::Unreachable, RouteKind::Unicast)
         }
     }

@@ -33,11 +33,21 @@ impl Pipeline {
                 free: self.pool.free() as u64,
                 lent: ports.iter().map(|port| port.lent() as u64).sum(),
             },
-            ports: self.ports.iter().zip(ports).map(|(slot, port)| slot.view(&port.counters())).collect(),
-            links: self.ports.iter().map(|slot| slot.link_view(&self.settings.class_names)).collect(),
+            ports: self
+                .ports
+                .iter()
+                .zip(ports)
+                .map(|(slot, port)| slot.view(&port.counters()))
+                .collect(),
+            links: self
+                .ports
+                .iter()
+                .map(|slot| slot.link_view(&self.settings.class_names))
+                .collect(),
             cycles: self.meter.view(&self.settings.class_names),
             fairdrop: self.fairdrop.as_ref().map(|fairdrop| {
-                let services: Vec<_> = services.iter().map(|service| service.name.clone()).collect();
+                let services: Vec<_> =
+                    services.iter().map(|service| service.name.clone()).collect();
                 fairdrop.view(&self.settings.class_names, &services)
             }),
             services,

@@ -11,14 +11,19 @@ use crate::worker::Worker;
 impl WorkerBuilder<'_> {
     /// Takes over from drained workers. What cannot be had now is tried again until it can, like
     /// an interface that comes back.
-    pub(super) fn take_over(mut self, transitions: &[PortTransition], handover: Handover) -> Worker {
+    pub(super) fn take_over(
+        mut self,
+        transitions: &[PortTransition],
+        handover: Handover,
+    ) -> Worker {
         let Handover { workers, cut, buffers } = handover;
         let now = sys::monotonic_now();
         for mut old in workers {
             for (at, transition) in transitions.iter().enumerate() {
                 let config = &self.worker.config.ports[at];
-                let same =
-                    |known: &Attachment| known.name == config.name && known.interface == config.interface;
+                let same = |known: &Attachment| {
+                    known.name == config.name && known.interface == config.interface
+                };
                 let Some(place) = old.attachments.iter().position(same) else { continue };
                 let attachment = old.attachments.remove(place);
                 let port = old.ports.remove(place);
@@ -55,7 +60,8 @@ impl WorkerBuilder<'_> {
     ) {
         if transition == PortTransition::Kept {
             self.opened[at] = Some(port);
-            self.attachments[at] = Some(Attachment { watched: false, link: self.links[at], ..attachment });
+            self.attachments[at] =
+                Some(Attachment { watched: false, link: self.links[at], ..attachment });
             return;
         }
         old.pipeline.port_closed(&attachment.name, &port.counters());

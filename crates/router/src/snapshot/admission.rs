@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::Drops;
 
 counters! {
-    /// The admission of a link: who may enter, who was let in and who was not. Counters are since the start.
+    /// The admission of a link: who may enter, who was let in and who was not. Counters are since
+    /// the start.
     ///
     /// Conservation: `packets = Σ passed + Σ refused + diverted_packets`.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -60,7 +61,8 @@ counters! {
         count clearings: u64, "clearings";
         /// Whether a flood of one-packet flows is held down.
         most flood: bool;
-        /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns, flows), ascending, without empty buckets.
+        /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns,
+        /// flows), ascending, without empty buckets.
         buckets accept_delay_buckets: Vec<(u64, u64)>, "ns";
         /// Waiting flows that were forgotten: their delays are told too short.
         count forgotten: u64, "flows";
@@ -137,9 +139,13 @@ impl AdmissionSnapshot {
             packets: view.packets,
             passed: named(Rule::ALL.iter().zip(view.passed).map(|(rule, n)| (rule.name(), n))),
             diverted_packets: view.diverted_packets,
-            refused: named(Reason::ALL.iter().zip(view.refused).map(|(reason, n)| (reason.name(), n))),
+            refused: named(
+                Reason::ALL.iter().zip(view.refused).map(|(reason, n)| (reason.name(), n)),
+            ),
             admissions: view.admissions,
-            removed: named(Removal::ALL.iter().zip(view.removed).map(|(removal, n)| (removal.name(), n))),
+            removed: named(
+                Removal::ALL.iter().zip(view.removed).map(|(removal, n)| (removal.name(), n)),
+            ),
             class_flips: view.class_flips,
             openings: view.openings,
             clearings: view.clearings,

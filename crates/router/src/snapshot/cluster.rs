@@ -35,11 +35,13 @@ counters! {
         part counts: Counters;
         /// Exchange frames used.
         count used_frames: u64, "frames";
-        /// Exchange frames not used, by what was wrong with them: `forged`, `replayed`, `other_configuration`.
+        /// Exchange frames not used, by what was wrong with them: `forged`, `replayed`,
+        /// `other_configuration`.
         part refused: BTreeMap<String, u64>, "frames";
         /// Packets granted whose time has not come.
         gauge granted_waiting: u64, "packets";
-        /// Packets that left later than granted by more than `t_br`: the machine is too slow for this schedule.
+        /// Packets that left later than granted by more than `t_br`: the machine is too slow for
+        /// this schedule.
         count late: u64, "packets";
         /// The links in the order of the configuration.
         each links: Vec<ClusterLinkSnapshot>;
@@ -69,7 +71,8 @@ counters! {
 }
 
 counters! {
-    /// A queue for one link and class: `in_packets = granted_packets + sum(dropped) + queued_packets`.
+    /// A queue for one link and class:
+    /// `in_packets = granted_packets + sum(dropped) + queued_packets`.
     #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
     pub struct ClusterQueueSnapshot {
         /// The class.

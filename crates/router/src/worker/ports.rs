@@ -28,17 +28,25 @@ impl Worker {
         self.local = local;
         let mut refused = None;
         for (attachment, port) in self.attachments.iter_mut().zip(&mut self.ports) {
-            let told = attachment.guard.as_mut().map_or(Ok(()), |guard| guard.set_local(&self.local));
+            let told =
+                attachment.guard.as_mut().map_or(Ok(()), |guard| guard.set_local(&self.local));
             if let Err(error) = told.and_then(|()| port.set_local(&self.local)) {
                 refused = Some(error);
             }
         }
         if let Some(error) = refused {
-            self.report(&format!("the kernel may not receive packets for all of its addresses: {error}"));
+            self.report(&format!(
+                "the kernel may not receive packets for all of its addresses: {error}"
+            ));
         }
     }
 
-    pub(super) fn interface_changed(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
+    pub(super) fn interface_changed(
+        &mut self,
+        now: Nanos,
+        port: PortIndex,
+        link: Option<LinkState>,
+    ) {
         let at = port.index();
         self.attachments[at].link = link;
         if link.is_some() {
@@ -47,8 +55,10 @@ impl Worker {
         }
         self.pipeline.set_link(now, port, None);
         let attachment = &mut self.attachments[at];
-        let text =
-            format!("port {}: interface {} is gone; the others go on", attachment.name, attachment.interface);
+        let text = format!(
+            "port {}: interface {} is gone; the others go on",
+            attachment.name, attachment.interface
+        );
         attachment.guard = None;
         attachment.offloads = None;
         attachment.in_use = false;
@@ -60,8 +70,9 @@ impl Worker {
         self.report(&text);
     }
 
-    /// Looks at the interface of a port again, and takes it (back) into use. A port whose interface cannot be guarded is down for us: the
-    /// kernel forwards what comes in there, and we must not do it too.
+    /// Looks at the interface of a port again, and takes it (back) into use. A port whose interface
+    /// cannot be guarded is down for us: the kernel forwards what comes in there, and we must not
+    /// do it too.
     pub(crate) fn recheck_port(&mut self, now: Nanos, at: usize) {
         self.attachments[at].retry = None;
         if !self.mirror.leads() && !self.guarded[at].load(Ordering::Acquire) {
@@ -74,8 +85,10 @@ impl Worker {
         let port = PortIndex(at as u16);
         let (text, link) = match result {
             Ok(was_out) => {
-                let text =
-                    format!("port {}: interface {} is in use again", attachment.name, attachment.interface);
+                let text = format!(
+                    "port {}: interface {} is in use again",
+                    attachment.name, attachment.interface
+                );
                 (was_out.then_some(text), attachment.link)
             }
             // The mirror will tell when it is back.
@@ -87,7 +100,8 @@ impl Worker {
             }
             Err(error) => {
                 attachment.retry = Some(now + RETRY_USE);
-                let text = format!("port {}: {error}; trying again each {RETRY_USE}", attachment.name);
+                let text =
+                    format!("port {}: {error}; trying again each {RETRY_USE}", attachment.name);
                 (Some(text), attachment.link.map(|link| LinkState { up: false, ..link }))
             }
         };
@@ -104,8 +118,10 @@ impl Worker {
         let renewed = self.ports[at].reopen()?;
         if renewed || !attachment.watched {
             let interface = attachment.interface.clone();
-            self.watch(at)
-                .map_err(|source| PortError::Io { what: format!("watching {interface}"), source })?;
+            self.watch(at).map_err(|source| PortError::Io {
+                what: format!("watching {interface}"),
+                source,
+            })?;
         }
         let attachment = &mut self.attachments[at];
         if renewed || was_out {
@@ -114,7 +130,8 @@ impl Worker {
             attachment.offloads = None;
             attachment.in_use = false;
             if self.mirror.leads() {
-                let offloads = offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
+                let offloads =
+                    offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
                 if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
                     report(warning);
                 }

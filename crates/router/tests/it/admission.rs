@@ -1,4 +1,5 @@
-//! Admission in the pipeline: who is refused, diverted or flushed, on which link it counts, and that nothing disappears.
+//! Admission in the pipeline: who is refused, diverted or flushed, on which link it counts, and
+//! that nothing disappears.
 
 use crate::common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
 use evenkeel_core::Nanos;
@@ -9,10 +10,12 @@ use evenkeel_router::snapshot::AdmissionSnapshot;
 /// Payload of packets of 1000 bytes.
 const LONG: usize = 972;
 
-/// A router whose port `p1` has 1 Mbit/s, PDRR and admission with these keys; closed below 250 kbit/s, so that five greedy flows close it.
+/// A router whose port `p1` has 1 Mbit/s, PDRR and admission with these keys; closed below 250
+/// kbit/s, so that five greedy flows close it.
 fn bed(ports: usize, admission: &str, rest: &str) -> Bed {
     let rest = format!(
-        "{rest}\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\nring = {{ slots = 1 }}\ndiscipline = {{ kind = \"pdrr\" }}\n\
+        "{rest}\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\nring = {{ slots = 1 }}\ndiscipline = \
+         {{ kind = \"pdrr\" }}\n\
          [link.admission]\nmin_fair_rate = 0.25\nbudget = false\nprobation = \"0s\"\n{admission}"
     );
     Bed::new(ports, &rest)
@@ -24,7 +27,8 @@ fn send(bed: &mut Bed, host: u8, port: u16, payload: usize) {
     bed.inject(0, &udp((host_mac(0), router_mac(0)), v4(0, host), v4(1, 2), what));
 }
 
-/// `ms` milliseconds in which each of these flows sends 1000 bytes every 8 ms: as much as the link carries, each.
+/// `ms` milliseconds in which each of these flows sends 1000 bytes every 8 ms: as much as the link
+/// carries, each.
 fn greedy(bed: &mut Bed, flows: std::ops::Range<u16>, ms: u64) {
     for _ in 0..ms / 8 {
         flows.clone().for_each(|port| send(bed, 2, port, LONG));
@@ -59,7 +63,8 @@ fn sources(bed: &mut Bed, i: usize) -> Vec<u16> {
 
 #[test]
 fn who_comes_too_late_is_refused_and_counted_by_reason_in_its_class() {
-    let classes = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"late\"\nmatch = [{ protocol = \"udp\", destination_port = 7000 }]";
+    let classes = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"late\"\nmatch = [{ protocol = \
+                   \"udp\", destination_port = 7000 }]";
     let mut bed = bed(2, "", classes);
     greedy(&mut bed, 6000..6005, 1_200);
     assert_eq!(admission(&mut bed).congested.as_deref(), Some("fair_rate_low"));
@@ -91,7 +96,8 @@ fn who_comes_too_late_is_refused_and_counted_by_reason_in_its_class() {
 fn a_new_flow_that_meets_congestion_leaves_by_the_second_link() {
     for policy in ["newest", "oldest"] {
         let keys = format!(
-            "second_link = \"p2\"\nsecond_via = \"10.0.2.2\"\nsecond_link_policy = \"{policy}\"\nflows = 16"
+            "second_link = \"p2\"\nsecond_via = \"10.0.2.2\"\nsecond_link_policy = \
+             \"{policy}\"\nflows = 16"
         );
         let second = "[[link]]\nport = \"p2\"\nrate = \"1Mbit/s\"";
         let mut bed = bed(3, &keys, second);
@@ -119,8 +125,11 @@ fn a_new_flow_that_meets_congestion_leaves_by_the_second_link() {
         bed.pipeline.set_link(bed.now, PortIndex(2), None);
         send(&mut bed, 2, leaves, 100);
         bed.pass(Nanos::from_millis(1));
-        let down: u64 =
-            bed.snapshot().links[1].classes.iter().filter_map(|class| class.dropped.get("link_down")).sum();
+        let down: u64 = bed.snapshot().links[1]
+            .classes
+            .iter()
+            .filter_map(|class| class.dropped.get("link_down"))
+            .sum();
         assert_eq!(down, 1, "{policy}");
     }
 }
@@ -163,7 +172,9 @@ fn flushing_lets_a_stream_in_and_elastic_flows_ask_again() {
         "elastic flows are off the list"
     );
     let raef = |time: &str| {
-        closed(&format!("flushing = \"raef\"\nflush_interval = \"500ms\"\nactive_time = \"{time}\""))
+        closed(&format!(
+            "flushing = \"raef\"\nflush_interval = \"500ms\"\nactive_time = \"{time}\""
+        ))
     };
     assert_eq!(raef("100ms"), (true, 1, 1));
     assert_eq!(raef("30s").2, 5, "nobody has been active for that long");
@@ -198,8 +209,10 @@ fn who_gets_in_is_on_the_wire_within_as_many_packet_times_as_the_ring_has_slots_
     const PACKET: Nanos = Nanos(8_304_000);
     for slots in [1, 4] {
         let rest = format!(
-            "[flows]\nemergency_sources = [\"10.0.0.99/32\"]\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\n\
-             ring = {{ slots = {slots} }}\ndiscipline = {{ kind = \"pdrr\" }}\n[link.admission]\nmin_fair_rate = 0.25"
+            "[flows]\nemergency_sources = [\"10.0.0.99/32\"]\n[[link]]\nport = \"p1\"\nrate = \
+             \"1Mbit/s\"\n\
+             ring = {{ slots = {slots} }}\ndiscipline = {{ kind = \"pdrr\" \
+             }}\n[link.admission]\nmin_fair_rate = 0.25"
         );
         let mut bed = Bed::new(2, &rest);
         greedy(&mut bed, 6000..6005, 1_200);

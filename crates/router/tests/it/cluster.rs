@@ -1,4 +1,5 @@
-//! Forwarders and balancers between memory ports: the whole cluster in one thread, with a switch made of copies.
+//! Forwarders and balancers between memory ports: the whole cluster in one thread, with a switch
+//! made of copies.
 
 use std::collections::BTreeMap;
 
@@ -32,13 +33,16 @@ fn switch_port(text: &str) -> String {
 
 fn forwarder_text(id: u16, extra: &str) -> String {
     let mut text = format!(
-        "[router]\nbuffers = 8192\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{{ dscp = 46 }}]\n\
-             [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
+        "[router]\nbuffers = 8192\n[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch \
+         = [{{ dscp = 46 }}]\n\
+             [cluster]\nnode = {id}\nmembers = [1, 2, 3]\nport = \"switch\"\nrate = \
+             \"10Mbit/s\"\nt_br = \"1ms\"\nlimit = 2000\n\
              key = \"00112233445566778899aabbccddeeff\"\nweight = {{ voice = 3 }}\n{extra}\n"
     );
     for link in 0..3 {
         text += &format!(
-            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = [\"10.7.0.{}\"]\n",
+            "[[cluster.link]]\nname = \"l{link}\"\nport = \"switch\"\nnext_hops = \
+             [\"10.7.0.{}\"]\n",
             21 + link
         );
     }
@@ -47,8 +51,8 @@ fn forwarder_text(id: u16, extra: &str) -> String {
 
 impl Node {
     fn new(text: &str, mac: MacAddr) -> Self {
-        let config =
-            RouterConfig::parse(&switch_port(text), "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        let config = RouterConfig::parse(&switch_port(text), "test.toml")
+            .unwrap_or_else(|error| panic!("{error}"));
         let now = Nanos::from_secs(1);
         let mut pipeline = Pipeline::new(&config, now).unwrap();
         let options = MemoryOptions { slots: 4096, mtu: 9000 };
@@ -60,7 +64,12 @@ impl Node {
             let prefix = format!("10.{}.0.0/16", 100 + link).parse().unwrap();
             let via = NextHop { port: port_index, gateway: Some(address), weight: 1 };
             pipeline.fib_mut().insert(prefix, Route::via(via, 0));
-            pipeline.set_neighbour(now, port_index, address, Some(KernelNeighbourState::Reachable(mac)));
+            pipeline.set_neighbour(
+                now,
+                port_index,
+                address,
+                Some(KernelNeighbourState::Reachable(mac)),
+            );
         }
         Self { pipeline, ports: vec![port], outside, mac, alive: true }
     }
@@ -79,7 +88,8 @@ impl Node {
             for dscp in [0, 46] {
                 let macs = (MacAddr([2, 0, 0, 0, 5, 5]), self.mac);
                 let to = ip(&format!("10.{}.0.1", 100 + link));
-                let frame = udp(macs, ip("192.0.2.1"), to, Udp { dscp, payload: 972, ..Udp::default() });
+                let frame =
+                    udp(macs, ip("192.0.2.1"), to, Udp { dscp, payload: 972, ..Udp::default() });
                 for _ in 0..packets {
                     assert!(self.outside.inject(&frame), "the wire is full");
                 }
@@ -139,7 +149,8 @@ fn cluster(extra: &str) -> Vec<Node> {
 
 #[test]
 fn links_are_full_and_classes_get_their_weights() {
-    // Lazy scheduling reckons with 64-byte packets: their overhead is left out of its reckoning. An exchange of 1 ms costs it a sixth here.
+    // Lazy scheduling reckons with 64-byte packets: their overhead is left out of its reckoning. An
+    // exchange of 1 ms costs it a sixth here.
     for (extra, least) in [
         ("variant = \"p-ds\"\nl = 30", 0.97),
         ("variant = \"l-ds\"\nl = 100\noverhead = 0", 0.8),
@@ -152,7 +163,10 @@ fn links_are_full_and_classes_get_their_weights() {
         let steady: Sent = sent.iter().copied().filter(|(at, ..)| during.contains(at)).collect();
         for link in 0..3 {
             let [rest, voice] = shares(&steady, link);
-            assert!((voice as f64 / rest as f64 / 3.0 - 1.0).abs() < 0.12, "{extra}: {rest} {voice}");
+            assert!(
+                (voice as f64 / rest as f64 / 3.0 - 1.0).abs() < 0.12,
+                "{extra}: {rest} {voice}"
+            );
             // 600 ms at 10 Mbit/s, 1038 bytes each.
             let full = 0.6 * 10e6 / 8.0 / 1038.0;
             let used = (rest + voice) as f64 / full;
@@ -176,7 +190,10 @@ fn with_lost_frames_nobody_sends_on_anothers_link() {
     for (at, from, link, _) in &sent {
         if let Some((before, other)) = last.insert(*link, (*at, *from)) {
             // A window takes 0.83 ms, an exchange 1 ms: frames of two cycles are further apart.
-            assert!(other == *from || at.0 - before.0 > 500_000, "two forwarders on link {link} at {at:?}");
+            assert!(
+                other == *from || at.0 - before.0 > 500_000,
+                "two forwarders on link {link} at {at:?}"
+            );
         }
     }
     assert!(sent.len() > 800, "{}", sent.len());
@@ -241,7 +258,8 @@ fn frames_of_strangers_and_old_ones_are_counted_and_change_nothing() {
 
 #[test]
 fn a_node_with_another_configuration_is_refused_and_named() {
-    let mut nodes = vec![Node::forwarder(1, ""), Node::forwarder(2, ""), Node::forwarder(3, "seed = 7")];
+    let mut nodes =
+        vec![Node::forwarder(1, ""), Node::forwarder(2, ""), Node::forwarder(3, "seed = 7")];
     run(&mut nodes, START, Nanos::from_millis(100), || false);
     let mut news = Vec::new();
     nodes[0].pipeline.drain_news(|text| news.push(text.to_owned()));
@@ -274,14 +292,19 @@ fn weights_change_when_all_have_read_them() {
     }
     let (at, _) = go(&mut nodes, 50);
     let view = nodes[0].view(at);
-    assert_eq!((view.configuration.as_str(), view.waits_for.as_slice()), (before.as_str(), [3].as_slice()));
+    assert_eq!(
+        (view.configuration.as_str(), view.waits_for.as_slice()),
+        (before.as_str(), [3].as_slice())
+    );
     reload(&mut nodes[2], 3, 1, at).unwrap();
     let (at, _) = go(&mut nodes, 100);
     let granted = |nodes: &mut Vec<Node>, at| {
         let mut sums = [0; 2];
         for node in nodes {
             for link in node.view(at).links {
-                sums.iter_mut().zip(&link.classes).for_each(|(sum, class)| *sum += class.granted_bytes);
+                sums.iter_mut()
+                    .zip(&link.classes)
+                    .for_each(|(sum, class)| *sum += class.granted_bytes);
             }
         }
         sums
@@ -290,10 +313,17 @@ fn weights_change_when_all_have_read_them() {
     let (at, sent) = go(&mut nodes, 400);
     let end = granted(&mut nodes, at);
     let [rest, voice] = [end[0] - middle[0], end[1] - middle[1]];
-    assert!(sent > 900 && rest.abs_diff(voice) * 50 < rest, "{sent} sent: {rest} to {voice}, were 1 to 3");
+    assert!(
+        sent > 900 && rest.abs_diff(voice) * 50 < rest,
+        "{sent} sent: {rest} to {voice}, were 1 to 3"
+    );
     for node in &mut nodes {
         let view = node.view(at);
-        assert!(view.configuration != before && view.next_configuration.is_none() && view.out_of_step == 0);
+        assert!(
+            view.configuration != before
+                && view.next_configuration.is_none()
+                && view.out_of_step == 0
+        );
         assert_conserved(&node.pipeline.snapshot(at, &mut node.ports));
     }
     let error = reload(&mut nodes[0], 2, 1, at).unwrap_err();
@@ -311,7 +341,8 @@ fn a_balancer_changes_nothing_but_the_address_and_keeps_flows() {
     let mut flows = |balancer: &mut Node, ports: std::ops::Range<u16>| -> Vec<MacAddr> {
         let macs = (MacAddr([2, 0, 0, 0, 5, 5]), balancer.mac);
         for port in ports {
-            let frame = udp(macs, ip("192.0.2.1"), ip("10.100.0.1"), Udp { port, ..Udp::default() });
+            let frame =
+                udp(macs, ip("192.0.2.1"), ip("10.100.0.1"), Udp { port, ..Udp::default() });
             assert!(balancer.outside.inject(&frame));
         }
         let mut to = Vec::new();

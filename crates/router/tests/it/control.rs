@@ -1,5 +1,5 @@
-//! Dynamic control of a link in the router's pipeline: it runs between arrivals at its own instants, is switched live, and
-//! shows what it sees.
+//! Dynamic control of a link in the router's pipeline: it runs between arrivals at its own
+//! instants, is switched live, and shows what it sees.
 
 use crate::common::{Bed, Udp};
 use evenkeel_config::parse_discipline;
@@ -7,10 +7,13 @@ use evenkeel_core::settings::Change;
 use evenkeel_core::{Class, Nanos};
 use evenkeel_router::snapshot::ClassControl;
 
-const CONTROLLED: &str = "[[class]]\nname = \"bulk\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = [46] }]\n\
-    [[link]]\nport = \"p2\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"lct\" }\ncontrol = { kind = \"lct\" }\n";
+const CONTROLLED: &str = "[[class]]\nname = \"bulk\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp \
+                          = [46] }]\n\
+    [[link]]\nport = \"p2\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"lct\" }\ncontrol = { \
+    kind = \"lct\" }\n";
 
-/// Bulk from host 0 at 0.8 of the link, voice from host 1 at as much, for so long; one round each 500 us.
+/// Bulk from host 0 at 0.8 of the link, voice from host 1 at as much, for so long; one round each
+/// 500 us.
 fn overload(bed: &mut Bed, time: Nanos) {
     let end = bed.now + time;
     let mut turn = 0;
@@ -40,8 +43,11 @@ fn it_steers_between_arrivals_and_is_switched_live() {
     assert!(bulk.x_delay_ns > 0 && voice.x_delay_ns == 0, "{bulk:?} {voice:?}");
 
     // What it turns others may not turn; what it does not turn they may.
-    let error =
-        bed.pipeline.set(bed.now, "p2", &Change::of("x_delay", Class(0), Nanos(1))).unwrap_err().to_string();
+    let error = bed
+        .pipeline
+        .set(bed.now, "p2", &Change::of("x_delay", Class(0), Nanos(1)))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("set p2 control off"), "{error}");
     bed.pipeline.set(bed.now, "p2", &Change::new("rearm_empty", false)).unwrap();
 
@@ -65,7 +71,9 @@ fn another_discipline_ends_it_and_lct_brings_it_back() {
     let mut bed = Bed::new(3, CONTROLLED);
     overload(&mut bed, Nanos::from_secs(1));
     let classes = &["bulk", "voice"];
-    bed.pipeline.swap(bed.now, "p2", parse_discipline("kind = \"fifo\"", classes).unwrap()).unwrap();
+    bed.pipeline
+        .swap(bed.now, "p2", parse_discipline("kind = \"fifo\"", classes).unwrap())
+        .unwrap();
     overload(&mut bed, Nanos::from_secs(1));
     let snapshot = bed.snapshot();
     assert!(snapshot.link("p2").unwrap().classes.iter().all(|class| class.control.is_none()));
@@ -81,5 +89,10 @@ fn links_without_control_have_none() {
     let mut bed = Bed::new(2, "");
     let error = bed.pipeline.set_control(bed.now, "p0", true).unwrap_err().to_string();
     assert!(error.contains("link p0 has no control"), "{error}");
-    assert!(bed.snapshot().links.iter().all(|link| link.classes.iter().all(|class| class.control.is_none())));
+    assert!(
+        bed.snapshot()
+            .links
+            .iter()
+            .all(|link| link.classes.iter().all(|class| class.control.is_none()))
+    );
 }

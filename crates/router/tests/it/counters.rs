@@ -5,9 +5,10 @@ use evenkeel_cluster::balancer::BalancerCounters;
 use evenkeel_core::measure::{ClassCounters, Kind, Tally};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{
-    AdmissionSnapshot, BufferSnapshot, ClassCycles, ClassSnapshot, ClusterQueueSnapshot, ClusterSnapshot,
-    CycleSnapshot, FairDropClass, FairDropLink, FairDropSnapshot, ForwarderSnapshot, LinkSnapshot,
-    PortCounts, PortSnapshot, RemovedSnapshot, ServiceSnapshot, StageCycles, UserSnapshot,
+    AdmissionSnapshot, BufferSnapshot, ClassCycles, ClassSnapshot, ClusterQueueSnapshot,
+    ClusterSnapshot, CycleSnapshot, FairDropClass, FairDropLink, FairDropSnapshot,
+    ForwarderSnapshot, LinkSnapshot, PortCounts, PortSnapshot, RemovedSnapshot, ServiceSnapshot,
+    StageCycles, UserSnapshot,
 };
 
 /// How many numbers of `T` were checked.
@@ -40,7 +41,8 @@ fn every_number_adds_up_and_has_a_difference() {
     let ports = check::<PortCounts>() + check::<PortSnapshot>() + check::<BufferSnapshot>();
     let cycles = check::<CycleSnapshot>() + check::<StageCycles>() + check::<ClassCycles>();
     let fairdrop = check::<FairDropSnapshot>() + check::<FairDropClass>() + check::<FairDropLink>();
-    let cluster = check::<ClusterSnapshot>() + check::<ClusterQueueSnapshot>() + check::<Counters>();
+    let cluster =
+        check::<ClusterSnapshot>() + check::<ClusterQueueSnapshot>() + check::<Counters>();
     let balancer = check::<BalancerCounters>() + check::<ForwarderSnapshot>();
     let rest = check::<ServiceSnapshot>() + check::<RemovedSnapshot>() + check::<Snapshot>();
     let admission = check::<AdmissionSnapshot>() + check::<UserSnapshot>();

@@ -13,7 +13,8 @@ const HERTZ: u64 = 2_000_000_000;
 const STEP: u64 = 100;
 const BURN: &str = "[[service]]\nname = \"light\"\nwork = { kind = \"spin\", cycles = 20000 }\n\
                     [[service]]\nname = \"heavy\"\nwork = { kind = \"spin\", cycles = 200000 }\n\
-                    [[service]]\nname = \"dearest\"\nwork = { kind = \"spin\", cycles = 2000000 }\n";
+                    [[service]]\nname = \"dearest\"\nwork = { kind = \"spin\", cycles = 2000000 \
+                    }\n";
 
 /// A machine's cycles, which the test sees too.
 #[derive(Clone, Default)]
@@ -41,9 +42,13 @@ impl CycleClock for Machine {
 fn classes() -> String {
     let class = |at: usize| {
         let service = if at < 18 { "light" } else { "heavy" };
-        format!("[[class]]\nname = \"f{at}\"\nservice = \"{service}\"\nmatch = [{{ dscp = {} }}]\n", at + 1)
+        format!(
+            "[[class]]\nname = \"f{at}\"\nservice = \"{service}\"\nmatch = [{{ dscp = {} }}]\n",
+            at + 1
+        )
     };
-    let rest = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"dearest\"\nservice = \"dearest\"\nmatch = [{ dscp = 60 }]\n";
+    let rest = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"dearest\"\nservice = \
+                \"dearest\"\nmatch = [{ dscp = 60 }]\n";
     BURN.to_owned() + rest + &(0..20).map(class).collect::<String>()
 }
 
@@ -71,14 +76,20 @@ impl Worker {
         Nanos(self.machine.0.load(Ordering::Relaxed) / (HERTZ / 1_000_000_000))
     }
 
-    /// Polls for `time`, while 20 flows send a packet each every `gap`; `dscp` says by which class each goes.
+    /// Polls for `time`, while 20 flows send a packet each every `gap`; `dscp` says by which class
+    /// each goes.
     fn run(&mut self, time: Nanos, gap: Nanos, dscp: impl Fn(usize) -> u8) {
         let end = self.now() + time;
         let mut due = self.now();
         let mut next = 0;
         while self.now() < end {
             while due <= self.now() {
-                let what = Udp { dscp: dscp(next), payload: 60, port: 5_000 + next as u16, ..Udp::default() };
+                let what = Udp {
+                    dscp: dscp(next),
+                    payload: 60,
+                    port: 5_000 + next as u16,
+                    ..Udp::default()
+                };
                 let frame = common::udp(
                     (common::host_mac(0), common::router_mac(0)),
                     common::v4(0, 2),
@@ -137,7 +148,8 @@ const FAST: Nanos = Nanos::from_micros(125);
 
 #[test]
 fn two_heavy_flows_take_the_core_and_fairdrop_gives_it_back() {
-    let mut worker = Worker::new(&format!("{}[fairdrop]\non = false\n[router]\ncycles = true\n", classes()));
+    let mut worker =
+        Worker::new(&format!("{}[fairdrop]\non = false\n[router]\ncycles = true\n", classes()));
     worker.run(Nanos::from_millis(100), FAST, |flow| flow as u8 + 1);
     let classical = worker.measure(Nanos::from_millis(400), FAST);
     let (light, heavy) = classical.split_at(18);
@@ -157,13 +169,26 @@ fn two_heavy_flows_take_the_core_and_fairdrop_gives_it_back() {
     let refused: u64 = fairdrop.classes.iter().map(|class| class.refused_cpu).sum();
     assert_eq!(snapshot.ports[0].dropped["fairdrop_cpu"], refused);
     for class in &fairdrop.classes {
-        let cycles = snapshot.cycles.as_ref().unwrap().classes.iter().find(|c| c.name == class.name).unwrap();
+        let cycles = snapshot
+            .cycles
+            .as_ref()
+            .unwrap()
+            .classes
+            .iter()
+            .find(|c| c.name == class.name)
+            .unwrap();
         assert!(class.judged <= cycles.packets + cycles.refused_packets, "{class:?} {cycles:?}");
-        assert_eq!(class.refused_cpu + class.refused_bandwidth, cycles.refused_packets, "{class:?}");
+        assert_eq!(
+            class.refused_cpu + class.refused_bandwidth,
+            cycles.refused_packets,
+            "{class:?}"
+        );
     }
-    // The accounts are closed: every busy cycle is somebody's, up to the rounding of what bursts share.
+    // The accounts are closed: every busy cycle is somebody's, up to the rounding of what bursts
+    // share.
     let cycles = snapshot.cycles.unwrap();
-    let told = cycles.other + cycles.classes.iter().map(|c| c.cycles + c.refused_cycles).sum::<u64>();
+    let told =
+        cycles.other + cycles.classes.iter().map(|c| c.cycles + c.refused_cycles).sum::<u64>();
     assert!(cycles.busy.abs_diff(told) < cycles.busy / 1_000, "{} {told}", cycles.busy);
 }
 
@@ -195,7 +220,10 @@ fn a_flow_that_becomes_a_hundred_times_dearer_pays_for_itself_within_100_ms() {
     assert!(spent("dearest") < 2 * HERTZ * 300 / 1_000 / 20, "{}", spent("dearest"));
     let others: u64 = (1..18).map(|at| spent(&format!("f{at}"))).sum();
     let were: u64 = before[1..18].iter().map(|c| c.cycles).sum();
-    assert!(others as f64 > 0.85 * were as f64 * 1.5, "{others} of {were} in two thirds of the time");
+    assert!(
+        others as f64 > 0.85 * were as f64 * 1.5,
+        "{others} of {were} in two thirds of the time"
+    );
 }
 
 #[test]
@@ -232,7 +260,8 @@ fn knobs_change_live_and_absurd_values_are_refused() {
 
 #[test]
 fn packets_go_through_a_tunnel_and_too_long_ones_are_told_its_mtu() {
-    let esp = "[[service]]\nname = \"vpn\"\n[service.work]\nkind = \"esp\"\nlocal = \"10.0.2.1\"\nremote = \"10.0.2.2\"\nspi = 4096\n\
+    let esp = "[[service]]\nname = \"vpn\"\n[service.work]\nkind = \"esp\"\nlocal = \
+               \"10.0.2.1\"\nremote = \"10.0.2.2\"\nspi = 4096\n\
                key = \"0x4c80cdefbb5d10da906ac73c3613a6342e443b68\"\n[[class]]\nname = \"rest\"\n\
                [[class]]\nname = \"secret\"\nservice = \"vpn\"\nmatch = [{ dscp = 10 }]\n";
     let mut bed = Bed::new(3, esp);
@@ -266,7 +295,8 @@ fn packets_go_through_a_tunnel_and_too_long_ones_are_told_its_mtu() {
 #[test]
 fn a_list_refuses_and_is_counted() {
     let list = "[[service]]\nname = \"filter\"\n[service.work]\nkind = \"acl\"\nfill = 100\n\
-                rules = [{ action = \"deny\", destination_port = 25 }]\n[[class]]\nname = \"all\"\nservice = \"filter\"\n";
+                rules = [{ action = \"deny\", destination_port = 25 }]\n[[class]]\nname = \
+                \"all\"\nservice = \"filter\"\n";
     let mut bed = Bed::new(2, list);
     bed.send(0, 1, Udp { port: 25, ..Udp::default() });
     bed.send(0, 1, Udp { port: 26, ..Udp::default() });
@@ -279,8 +309,10 @@ fn a_list_refuses_and_is_counted() {
 
 #[test]
 fn nothing_is_allocated_per_packet() {
-    let mut worker =
-        Worker::new(&format!("{}[fairdrop]\n[[link]]\nport = \"p1\"\nrate = \"5Mbit/s\"\n", classes()));
+    let mut worker = Worker::new(&format!(
+        "{}[fairdrop]\n[[link]]\nport = \"p1\"\nrate = \"5Mbit/s\"\n",
+        classes()
+    ));
     worker.run(Nanos::from_millis(50), FAST, |flow| flow as u8 + 1);
     let mut allocated = 0;
     // What is left in the ring goes first.
@@ -289,7 +321,8 @@ fn nothing_is_allocated_per_packet() {
     }
     for _ in 0..200 {
         for flow in 0..20 {
-            let what = Udp { dscp: flow as u8 + 1, payload: 60, port: 5_000 + flow, ..Udp::default() };
+            let what =
+                Udp { dscp: flow as u8 + 1, payload: 60, port: 5_000 + flow, ..Udp::default() };
             worker.bed.send(0, 1, what);
         }
         worker.bed.now += Nanos::from_millis(1);
@@ -307,9 +340,11 @@ fn nothing_is_allocated_per_packet() {
 
 #[test]
 fn of_several_workers_each_shares_its_own_core() {
-    let rest = format!("{}[fairdrop]\non = true\nbandwidth = false\n[router]\nworkers = 2\n", classes());
+    let rest =
+        format!("{}[fairdrop]\non = true\nbandwidth = false\n[router]\nworkers = 2\n", classes());
     let mut workers: Vec<Worker> = Bed::workers(2, &rest).into_iter().map(Worker::of).collect();
-    // The first one's core is wanted by light and heavy flows, the second one's by less light ones than it can carry.
+    // The first one's core is wanted by light and heavy flows, the second one's by less light ones
+    // than it can carry.
     workers[0].run(Nanos::from_millis(400), FAST, |flow| flow as u8 + 1);
     let fair = workers[0].measure(Nanos::from_millis(400), FAST);
     let calm = workers[1].measure(Nanos::from_millis(400), Nanos(FAST.0 * 16));
@@ -317,7 +352,8 @@ fn of_several_workers_each_shares_its_own_core() {
     let (light, heavy) = fair.split_at(18);
     assert!(
         refused(heavy) > 0.0
-            && refused(light) / sum(light, |c| c.packets) < refused(heavy) / sum(heavy, |c| c.packets)
+            && refused(light) / sum(light, |c| c.packets)
+                < refused(heavy) / sum(heavy, |c| c.packets)
     );
     assert!(sum(heavy, |c| c.cycles) < sum(light, |c| c.cycles), "{fair:?}");
     assert_eq!(refused(&calm), 0.0, "{calm:?}");

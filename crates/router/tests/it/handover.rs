@@ -1,4 +1,5 @@
-//! Pipelines that take the place of others: what goes on by its name, what is copied, and what is counted of what cannot go on.
+//! Pipelines that take the place of others: what goes on by its name, what is copied, and what is
+//! counted of what cannot go on.
 
 use crate::common::{self, Bed, Udp, assert_conserved, host_mac, ip, router_mac, udp, v4};
 use evenkeel_core::Nanos;
@@ -7,9 +8,10 @@ use evenkeel_router::Snapshot;
 use evenkeel_router::mirror::{MirrorEvent, RefusedNeighbours};
 use evenkeel_router::pipeline::Buffers;
 
-const CLASSES: &str = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"fast\"\nmatch = [{ dscp = [46] }]\n";
-const SLOW: &str =
-    "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 100 }\n";
+const CLASSES: &str =
+    "[[class]]\nname = \"rest\"\n[[class]]\nname = \"fast\"\nmatch = [{ dscp = [46] }]\n";
+const SLOW: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \
+                    \"wfq-altq\", limit = 100 }\n";
 
 /// `new` takes the place of `old`, with its memory ports as far as it has them.
 fn hand_over(mut new: Bed, old: Bed, buffers: Buffers) -> Bed {
@@ -33,7 +35,8 @@ fn numbers(bed: &mut Bed, at: usize) -> Vec<u16> {
     bed.received(at).iter().map(port).collect()
 }
 
-/// `count` packets from the host at `p0` to that at `p1`, each of a flow of its own that tells its number.
+/// `count` packets from the host at `p0` to that at `p1`, each of a flow of its own that tells its
+/// number.
 fn send(bed: &mut Bed, first: u16, count: u16, dscp: u8) {
     for number in first..first + count {
         bed.send(0, 1, Udp { port: number, dscp, payload: 500, ..Udp::default() });
@@ -64,7 +67,11 @@ fn queues_rings_and_counters_go_on_and_a_removed_port_is_accounted_for() {
         let after = new.snapshot();
         for name in ["rest", "fast"] {
             let (before, after) = (class(&before, name), class(&after, name));
-            assert_eq!((after.in_packets, after.dropped.len()), (before.in_packets, 0), "{buffers:?}");
+            assert_eq!(
+                (after.in_packets, after.dropped.len()),
+                (before.in_packets, 0),
+                "{buffers:?}"
+            );
             assert_eq!(after.queued_packets, before.queued_packets, "{buffers:?}");
         }
         assert_eq!(after.ports[0].rx_packets, before.ports[0].rx_packets);
@@ -78,7 +85,12 @@ fn queues_rings_and_counters_go_on_and_a_removed_port_is_accounted_for() {
         new.pass(Nanos::SECOND);
         let second = numbers(&mut new, 1);
         let of = |fast: bool| -> Vec<u16> {
-            first.iter().chain(&second).copied().filter(|n| (140..200).contains(n) == fast).collect()
+            first
+                .iter()
+                .chain(&second)
+                .copied()
+                .filter(|n| (140..200).contains(n) == fast)
+                .collect()
         };
         assert_eq!(of(true), (140..160).collect::<Vec<_>>());
         assert_eq!(of(false), (100..140).chain(200..210).collect::<Vec<_>>());
@@ -214,9 +226,16 @@ fn two_workers_become_one_and_one_becomes_two() {
     seen.extend(numbers(&mut first, 1));
     for (from, to) in [(100, 120), (120, 130), (200, 220), (220, 230)] {
         let of: Vec<u16> = seen.iter().copied().filter(|n| (from..to).contains(n)).collect();
-        assert_eq!(of, (from..to).collect::<Vec<_>>(), "each worker's packets of a class keep their order");
+        assert_eq!(
+            of,
+            (from..to).collect::<Vec<_>>(),
+            "each worker's packets of a class keep their order"
+        );
     }
-    assert_eq!(first.snapshot().links[1].classes.iter().map(|class| class.sent_packets).sum::<u64>(), 60);
+    assert_eq!(
+        first.snapshot().links[1].classes.iter().map(|class| class.sent_packets).sum::<u64>(),
+        60
+    );
 }
 
 #[test]
@@ -246,7 +265,10 @@ fn neighbours_that_the_kernel_has_no_room_for_are_counted_on_and_said_once() {
     let mut new = hand_over(Bed::new(2, ""), old, Buffers::Kept);
     tell(&mut new, 2, 5);
     let said = news(&mut new);
-    assert!(said.len() == 1 && said[0].contains("5 of IPv6") && !said[0].contains("IPv4"), "{said:?}");
+    assert!(
+        said.len() == 1 && said[0].contains("5 of IPv6") && !said[0].contains("IPv4"),
+        "{said:?}"
+    );
     let all = RefusedNeighbours { ipv4_full: 11, ipv6_full: 5, other: 2 };
     assert_eq!(new.snapshot().refused_neighbours, Some(all));
 }

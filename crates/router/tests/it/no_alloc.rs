@@ -6,8 +6,10 @@ use evenkeel_ports::{FramePool, Port};
 
 #[test]
 fn forwarding_does_not_allocate() {
-    let rest = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = [46] }]\n\
-        [[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = 50 }\n\
+    let rest = "[[class]]\nname = \"rest\"\n[[class]]\nname = \"voice\"\nmatch = [{ dscp = [46] \
+                }]\n\
+        [[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"wfq-altq\", limit = \
+        50 }\n\
         [[link]]\nport = \"p2\"\ndiscipline = { kind = \"lct\", limit = 50 }";
     let mut bed = Bed::with_mtu(3, rest, 2000, 1500);
     // The hosts' ends are emptied into a pool of their own: taking bytes out would allocate.
@@ -50,9 +52,12 @@ fn forwarding_does_not_allocate() {
 
 #[test]
 fn admission_does_not_allocate() {
-    let rest = "[flows]\nemergency_sources = [\"10.0.0.99/32\"]\n[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n\
-        discipline = { kind = \"pdrr\" }\n[link.admission]\neccm = true\nmax_accept_delay = \"50ms\"\nfair_rate_interval = \"20ms\"\n\
-        per_user = true\nuser_flows = 4\nglobal_list = true\nflushing = \"rbaef\"\nflush_interval = \"50ms\"\nactive_time = \"10ms\"\nflows = 256\n\
+    let rest = "[flows]\nemergency_sources = [\"10.0.0.99/32\"]\n[[link]]\nport = \"p1\"\nrate = \
+                \"10Mbit/s\"\n\
+        discipline = { kind = \"pdrr\" }\n[link.admission]\neccm = true\nmax_accept_delay = \
+        \"50ms\"\nfair_rate_interval = \"20ms\"\n\
+        per_user = true\nuser_flows = 4\nglobal_list = true\nflushing = \"rbaef\"\nflush_interval \
+        = \"50ms\"\nactive_time = \"10ms\"\nflows = 256\n\
         second_link = \"p2\"\n[[link]]\nport = \"p2\"\nrate = \"1Mbit/s\"\n";
     let mut bed = Bed::new(3, rest);
     let mut far_pool = FramePool::new(1024);

@@ -1,4 +1,5 @@
-//! Packets of several ports enter a link in the order in which they arrived, not in the order in which ports are read.
+//! Packets of several ports enter a link in the order in which they arrived, not in the order in
+//! which ports are read.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,13 @@ impl Port for Stamped {
     fn name(&self) -> &str {
         self.port.name()
     }
-    fn rx_burst(&mut self, pool: &mut FramePool, now: Nanos, out: &mut Vec<RxFrame>, max: usize) -> usize {
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
         let first = out.len();
         let due = self.stamps.iter().take_while(|stamp| **stamp <= now).count();
         let taken = self.port.rx_burst(pool, now, out, max.min(due));
@@ -47,11 +54,13 @@ impl Port for Stamped {
     }
 }
 
-/// Sends packets with these stamps (port, ns) to port 2, whose link has room for `limit` packets besides two in the ring at 100 Mbit/s, in
-/// rounds at the times of `rounds`. Gives the places in `arrivals` of the packets that came out, in their order.
+/// Sends packets with these stamps (port, ns) to port 2, whose link has room for `limit` packets
+/// besides two in the ring at 100 Mbit/s, in rounds at the times of `rounds`. Gives the places in
+/// `arrivals` of the packets that came out, in their order.
 fn outcome(arrivals: &[(usize, u64)], limit: u32, rounds: &[u64]) -> Vec<u16> {
     let rest = format!(
-        "[[link]]\nport = \"p2\"\nrate = \"100Mbit/s\"\nring = {{ slots = 2, refill = \"any\" }}\ndiscipline = {{ kind = \"fifo\", limit = {limit} }}"
+        "[[link]]\nport = \"p2\"\nrate = \"100Mbit/s\"\nring = {{ slots = 2, refill = \"any\" \
+         }}\ndiscipline = {{ kind = \"fifo\", limit = {limit} }}"
     );
     let Bed { mut pipeline, ports, mut hosts, now } = Bed::new(3, &rest);
     let mut ports: Vec<Stamped> =
@@ -65,7 +74,9 @@ fn outcome(arrivals: &[(usize, u64)], limit: u32, rounds: &[u64]) -> Vec<u16> {
     let mut out = Vec::new();
     for &at in rounds {
         let _ = pipeline.round(now + Nanos(at), &mut ports);
-        out.extend(std::iter::from_fn(|| hosts[2].take()).map(|frame| headers(&frame).flow.source_port));
+        out.extend(
+            std::iter::from_fn(|| hosts[2].take()).map(|frame| headers(&frame).flow.source_port),
+        );
     }
     out
 }
@@ -77,9 +88,11 @@ fn the_order_of_arrival_decides() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
-    /// What gets through and in which order does not depend on when the worker wakes, even where queues overflow.
+    /// What gets through and in which order does not depend on when the worker wakes, even where
+    /// queues overflow.
     #[test]
     fn late_rounds_change_nothing(
         mut left in prop::collection::vec(0u64..400_000, 1..60),

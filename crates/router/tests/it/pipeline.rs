@@ -1,6 +1,8 @@
 //! The pipeline between memory ports: what becomes of packets, and that every one is accounted for.
 
-use crate::common::{Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6};
+use crate::common::{
+    Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6,
+};
 use evenkeel_core::settings::Change;
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_net::PortIndex;
@@ -93,8 +95,11 @@ fn time_to_live_ends_here_and_the_sender_hears_of_it() {
     assert_eq!(answers.len(), 4);
     for answer in &answers {
         let headers = headers(answer);
-        let expected =
-            if headers.flow.source.is_ipv4() { (v4(0, 1), (11, 0, 0)) } else { (v6(0, 1), (3, 0, 0)) };
+        let expected = if headers.flow.source.is_ipv4() {
+            (v4(0, 1), (11, 0, 0))
+        } else {
+            (v6(0, 1), (3, 0, 0))
+        };
         assert_eq!((headers.flow.source, icmp(answer)), expected);
         assert!(l4_checksum_is_right(answer));
         assert_eq!(destination_mac(answer), Some(host_mac(0)));
@@ -143,7 +148,10 @@ fn too_big_with_df_is_told_and_without_df_is_fragmented() {
     bed.send_v6(0, 1, Udp { payload: 1000, ..Udp::default() });
     bed.round();
     let answers = bed.received(0);
-    assert_eq!(answers.iter().map(|frame| icmp(frame)).collect::<Vec<_>>(), [(3, 4, 600), (2, 0, 600)]);
+    assert_eq!(
+        answers.iter().map(|frame| icmp(frame)).collect::<Vec<_>>(),
+        [(3, 4, 600), (2, 0, 600)]
+    );
     assert_eq!(bed.dropped(0, "too_big"), 2);
 
     bed.send(0, 1, Udp { payload: 1000, ..Udp::default() });
@@ -153,7 +161,8 @@ fn too_big_with_df_is_told_and_without_df_is_fragmented() {
     let kinds: Vec<_> = fragments.iter().map(|frame| headers(frame).fragment).collect();
     assert_eq!(kinds, [Fragment::First, Fragment::Later]);
     assert!(fragments.iter().all(|frame| headers(frame).ip_len <= 600 && headers(frame).ttl == 63));
-    let payload: usize = fragments.iter().map(|frame| frame.len() - usize::from(headers(frame).l4)).sum();
+    let payload: usize =
+        fragments.iter().map(|frame| frame.len() - usize::from(headers(frame).l4)).sum();
     assert_eq!(payload, 1008);
     let snapshot = bed.snapshot();
     let port = &snapshot.ports[0];
@@ -277,7 +286,8 @@ fn asked(bed: &mut Bed) -> Vec<NeighbourRequest> {
 fn packets_wait_for_a_neighbour_in_bounded_number_and_in_order() {
     let mut bed = Bed::new(2, "[router]\nneighbour_wait = 3");
     let to = v4(1, 77);
-    let frame = |port| udp((host_mac(0), router_mac(0)), v4(0, 2), to, Udp { port, ..Udp::default() });
+    let frame =
+        |port| udp((host_mac(0), router_mac(0)), v4(0, 2), to, Udp { port, ..Udp::default() });
     for port in 1..=5 {
         bed.inject(0, &frame(port));
     }
@@ -287,12 +297,22 @@ fn packets_wait_for_a_neighbour_in_bounded_number_and_in_order() {
     assert_eq!(snapshot.ports[0].waiting, 3);
     assert_eq!(bed.dropped(0, "neighbour_wait_full"), 2);
 
-    bed.pipeline.set_neighbour(bed.now, PortIndex(1), to, Some(KernelNeighbourState::Reachable(host_mac(7))));
+    bed.pipeline.set_neighbour(
+        bed.now,
+        PortIndex(1),
+        to,
+        Some(KernelNeighbourState::Reachable(host_mac(7))),
+    );
     bed.round();
     let frames = bed.received(1);
-    assert_eq!(frames.iter().map(|frame| headers(frame).flow.source_port).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(
+        frames.iter().map(|frame| headers(frame).flow.source_port).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
     assert!(
-        frames.iter().all(|frame| destination_mac(frame) == Some(host_mac(7)) && headers(frame).ttl == 63)
+        frames
+            .iter()
+            .all(|frame| destination_mac(frame) == Some(host_mac(7)) && headers(frame).ttl == 63)
     );
     assert_eq!(bed.snapshot().ports[0].waiting, 0);
 }
@@ -384,8 +404,12 @@ fn flows_are_spread_over_next_hops_and_stay_together() {
     let mut counts = [0, 0];
     for port in 0..400 {
         for _ in 0..2 {
-            let frame =
-                udp((host_mac(0), router_mac(0)), v4(0, 2), ip("192.0.2.9"), Udp { port, ..Udp::default() });
+            let frame = udp(
+                (host_mac(0), router_mac(0)),
+                v4(0, 2),
+                ip("192.0.2.9"),
+                Udp { port, ..Udp::default() },
+            );
             bed.inject(0, &frame);
         }
         bed.round();
@@ -399,8 +423,8 @@ fn flows_are_spread_over_next_hops_and_stay_together() {
 
 #[test]
 fn a_paced_link_sends_at_its_rate_however_late_the_worker_is() {
-    let rest =
-        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 1000 }";
+    let rest = "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", \
+                limit = 1000 }";
     // 1462 bytes of payload: 1490 bytes of IP, 1528 on the wire, 122.24 us at 100 Mbit/s.
     let what = Udp { payload: 1462, ..Udp::default() };
     let last_one = |step: Nanos| {
@@ -430,8 +454,8 @@ fn a_paced_link_sends_at_its_rate_however_late_the_worker_is() {
 
 #[test]
 fn a_worker_that_was_away_catches_up_by_no_more_than_its_bound() {
-    let rest =
-        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 1000 }";
+    let rest = "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", \
+                limit = 1000 }";
     // 122.24 us on the wire each.
     let what = Udp { payload: 1462, ..Udp::default() };
     let burst = |bound: Option<Nanos>, pause: Nanos| {
@@ -457,14 +481,16 @@ fn a_worker_that_was_away_catches_up_by_no_more_than_its_bound() {
 
 #[test]
 fn what_is_queued_for_a_link_that_goes_down_is_dropped_and_the_others_go_on() {
-    let rest = "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
+    let rest =
+        "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let mut bed = Bed::new(3, rest);
     for _ in 0..20 {
         bed.send(0, 1, Udp::default());
     }
     bed.round();
     let link = |index, up| MirroredLink { index, mac: router_mac(1), mtu: 1500, up };
-    bed.pipeline.apply(bed.now, MirrorEvent::Link { port: PortIndex(1), link: Some(link(5, false)) });
+    bed.pipeline
+        .apply(bed.now, MirrorEvent::Link { port: PortIndex(1), link: Some(link(5, false)) });
     assert_eq!(bed.snapshot().links[1].classes[0].dropped["link_down"], 20);
     bed.send(0, 1, Udp::default());
     bed.send(0, 2, Udp::default());
@@ -478,7 +504,8 @@ fn what_is_queued_for_a_link_that_goes_down_is_dropped_and_the_others_go_on() {
     assert_eq!(bed.dropped(0, "link_down"), 2);
 
     // Its neighbours went with it: the first packet asks again.
-    bed.pipeline.apply(bed.now, MirrorEvent::Link { port: PortIndex(1), link: Some(link(9, true)) });
+    bed.pipeline
+        .apply(bed.now, MirrorEvent::Link { port: PortIndex(1), link: Some(link(9, true)) });
     bed.send(0, 1, Udp::default());
     bed.round();
     assert_eq!(asked(&mut bed), [NeighbourRequest { port: PortIndex(1), address: v4(1, 2) }]);
@@ -505,7 +532,8 @@ fn packets_that_wait_for_a_neighbour_of_a_port_that_goes_are_dropped() {
 
 #[test]
 fn more_than_a_burst_takes_several_rounds_and_an_unpaced_link_waits_for_its_port() {
-    let mut bed = Bed::new(2, "[[link]]\nport = \"p1\"\ndiscipline = { kind = \"fifo\", limit = 2000 }");
+    let mut bed =
+        Bed::new(2, "[[link]]\nport = \"p1\"\ndiscipline = { kind = \"fifo\", limit = 2000 }");
     let mut sent = 0;
     let mut round = Default::default();
     // The wire to the far host holds 512 frames; nobody takes any.
@@ -549,14 +577,18 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
     }
     bed.round();
     let discipline =
-        evenkeel_config::parse_discipline("{ kind = \"wfq-altq\", limit = 15 }", &["a", "b"]).unwrap();
+        evenkeel_config::parse_discipline("{ kind = \"wfq-altq\", limit = 15 }", &["a", "b"])
+            .unwrap();
     let now = bed.now;
     bed.pipeline.swap(now, "p1", discipline).unwrap();
     let snapshot = bed.snapshot();
     let link = &snapshot.links[1];
     assert_eq!(link.discipline, "wfq-altq");
-    let dropped: u64 =
-        link.classes.iter().map(|class| class.dropped.get("reconfigured").copied().unwrap_or(0)).sum();
+    let dropped: u64 = link
+        .classes
+        .iter()
+        .map(|class| class.dropped.get("reconfigured").copied().unwrap_or(0))
+        .sum();
     assert_eq!(link.queued, 30);
     assert_eq!(dropped + link.queued + link.in_ring, 40);
     assert_eq!(dropped, 8, "of each class 19 were queued and 15 fit");
@@ -565,10 +597,12 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
     bed.pass(SECOND);
     assert_eq!(bed.received(1).len(), 32);
 
-    let error = bed.pipeline.set_wire(now, "p7", &Change::new("rate", None::<BitRate>)).unwrap_err();
+    let error =
+        bed.pipeline.set_wire(now, "p7", &Change::new("rate", None::<BitRate>)).unwrap_err();
     assert!(matches!(error, CommandError::NoSuchLink { .. }));
     assert_eq!(error.to_string(), "no link \"p7\": links are p0, p1");
-    let error = bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate(1)))).unwrap_err();
+    let error =
+        bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate(1)))).unwrap_err();
     assert!(error.to_string().contains("out of range"), "{error}");
     assert_eq!(bed.snapshot().links[1].rate_bps, Some(100_000_000), "nothing changed");
 }
@@ -640,7 +674,8 @@ fn a_table_that_is_read_ahead_forwards_alike() {
 
 #[test]
 fn stopping_accounts_for_everything_that_was_held() {
-    let rest = "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
+    let rest =
+        "[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let mut bed = Bed::new(2, rest);
     for _ in 0..20 {
         bed.send(0, 1, Udp::default());
@@ -658,7 +693,8 @@ mod anything {
     use super::*;
     use proptest::prelude::*;
 
-    /// A good frame with some bytes changed and perhaps cut, or any bytes at all behind our address.
+    /// A good frame with some bytes changed and perhaps cut, or any bytes at all behind our
+    /// address.
     fn frame() -> impl Strategy<Value = Vec<u8>> {
         let changes = prop::collection::vec((12usize..120, any::<u8>()), 0..6);
         let damaged = (any::<bool>(), changes, 14usize..200).prop_map(|(six, changes, cut)| {
@@ -683,12 +719,15 @@ mod anything {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None,
+            ..ProptestConfig::default() })]
 
         /// Whatever comes in, nothing panics and every frame is accounted for.
         #[test]
-        fn every_frame_is_accounted_for(frames in prop::collection::vec((frame(), any::<bool>()), 1..60)) {
-            let mut bed = Bed::new(2, "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 5 }");
+        fn every_frame_is_accounted_for(frames in prop::collection::vec((frame(), any::<bool>()),
+            1..60)) {
+            let mut bed = Bed::new(2, "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = \
+                                       { kind = \"fifo\", limit = 5 }");
             for (frame, partial) in &frames {
                 assert!(bed.hosts[0].inject_flagged(frame, *partial));
                 bed.pass(Nanos::from_micros(20));
@@ -700,17 +739,20 @@ mod anything {
             }
             let snapshot = bed.snapshot();
             prop_assert_eq!(snapshot.ports[0].rx_packets, frames.len() as u64);
-            prop_assert_eq!(snapshot.buffers.free, snapshot.buffers.total, "nothing is held for ever");
+            prop_assert_eq!(snapshot.buffers.free, snapshot.buffers.total, "nothing is held for \
+                                                            ever");
         }
     }
 }
 
 #[test]
 fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_none() {
-    const GUARDED: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n[link.discipline]\nkind = \"pdrr\"\n[link.admission]\n";
+    const GUARDED: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n[link.discipline]\nkind = \
+                           \"pdrr\"\n[link.admission]\n";
     let mut bed = Bed::new(2, GUARDED);
     let macs = (host_mac(0), router_mac(0));
-    // The same datagram in three fragments; the later ones begin with what would be ports in the first.
+    // The same datagram in three fragments; the later ones begin with what would be ports in the
+    // first.
     for (flags, protocol) in [([0x20, 0], 17), ([0x20, 20], 17), ([0, 40], 17), ([0, 0], 1)] {
         let mut frame = udp(macs, v4(0, 2), v4(1, 2), Udp::default());
         frame[20..22].copy_from_slice(&flags);

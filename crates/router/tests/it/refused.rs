@@ -5,7 +5,8 @@ use evenkeel_core::settings::Change;
 
 use crate::common::Bed;
 
-const LINKS: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pfq\" }\n\
+const LINKS: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pfq\" \
+                     }\n\
     [link.admission]\nsecond_link = \"p2\"\n[[link]]\nport = \"p2\"\nrate = \"1Mbit/s\"\n";
 
 /// The rate and the discipline of each link.

@@ -1,4 +1,5 @@
-//! Pipelines of several workers of one router, stepped by hand: what they share, and what commands do to it.
+//! Pipelines of several workers of one router, stepped by hand: what they share, and what commands
+//! do to it.
 
 use crate::common::{self, Bed, Udp, set_fairdrop};
 use evenkeel_config::{RouterConfig, parse_discipline};
@@ -7,12 +8,14 @@ use evenkeel_core::{BitRate, Class, Nanos, Weight};
 use evenkeel_router::CommandError;
 use evenkeel_router::pipeline::Buffers;
 
-const ROUTER: &str = "[router]\nworkers = 2\n[[class]]\nname = \"light\"\n[[class]]\nname = \"heavy\"\n\
+const ROUTER: &str = "[router]\nworkers = 2\n[[class]]\nname = \"light\"\n[[class]]\nname = \
+                      \"heavy\"\n\
     match = [{ dscp = [8] }]\n\
     [[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\n\
     discipline = { kind = \"wfq-altq\", limit = 60, weight = { light = 100, heavy = 300 } }\n";
 
-/// Lets time pass; both workers are offered more than the link carries: the first only light packets, the second both.
+/// Lets time pass; both workers are offered more than the link carries: the first only light
+/// packets, the second both.
 fn overload(workers: &mut [Bed], time: Nanos) {
     let end = workers[0].now + time;
     while workers[0].now < end {
@@ -63,7 +66,10 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let now = workers[0].now;
     for worker in &mut workers {
         worker.pipeline.set(now, "p1", &Change::of("weight", Class(0), Weight(300))).unwrap();
-        worker.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(50)))).unwrap();
+        worker
+            .pipeline
+            .set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(50))))
+            .unwrap();
     }
     let [light, heavy] = window(&mut workers);
     near(heavy / light, 1.0);
@@ -88,7 +94,8 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
         set_fairdrop(&mut worker.pipeline, "on", "true").unwrap();
     }
     let text = ROUTER.to_owned()
-        + "[[port]]\nname = \"p0\"\ninterface = \"eth0\"\n[[port]]\nname = \"p1\"\ninterface = \"eth1\"\n";
+        + "[[port]]\nname = \"p0\"\ninterface = \"eth0\"\n[[port]]\nname = \"p1\"\ninterface = \
+           \"eth1\"\n";
     let config = RouterConfig::parse(&text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
     for worker in &mut workers {
         worker.pipeline.reload(now, &config).unwrap();
@@ -107,7 +114,8 @@ fn meets(flow: usize, workers: usize) -> usize {
     usize::from(flow % 4 == 3) % workers
 }
 
-/// Lets time pass in steps of 100 us; each flow is a port, and sends a packet of `payload` bytes every `spacing` steps.
+/// Lets time pass in steps of 100 us; each flow is a port, and sends a packet of `payload` bytes
+/// every `spacing` steps.
 fn flows_send(workers: &mut [Bed], flows: usize, spacing: usize, time: Nanos) {
     let end = workers[0].now + time;
     let mut step = 0;
@@ -140,7 +148,8 @@ fn several(workers: usize, rest: &str) -> Vec<Bed> {
     Bed::workers(2, &router)
 }
 
-/// What flows receive per second, having let the queues fill: read often, as the wire to the host is short.
+/// What flows receive per second, having let the queues fill: read often, as the wire to the host
+/// is short.
 fn settled(workers: &mut [Bed], flows: usize) -> Vec<f64> {
     let mut sum = vec![0.0; flows];
     for part in 0..60 {
@@ -181,7 +190,8 @@ fn flows_share_a_link_by_pdrr_and_by_fairdrop_wherever_they_are() {
 #[test]
 fn admission_refuses_by_the_load_of_the_whole_link() {
     let rest = "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-                [link.admission]\nfair_rate_interval = \"100ms\"\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\n";
+                [link.admission]\nfair_rate_interval = \"100ms\"\nmin_fair_rate = \
+                0.1\nmax_priority_load = 1.0\n";
     let mut protected = Vec::new();
     for count in [1, 2] {
         let mut workers = several(count, rest);
@@ -196,7 +206,10 @@ fn admission_refuses_by_the_load_of_the_whole_link() {
         for worker in &mut workers {
             let snapshot = worker.snapshot();
             let admission = snapshot.link("p1").unwrap().admission.clone().unwrap();
-            assert_eq!(admission.packets, admission.passed.values().sum::<u64>() + admission.refused_total());
+            assert_eq!(
+                admission.packets,
+                admission.passed.values().sum::<u64>() + admission.refused_total()
+            );
             assert!(admission.fair_rate_bps < 10_000_000, "{}", admission.fair_rate_bps);
             sum += admission.protected;
             refused += admission.refused_total();
@@ -213,21 +226,26 @@ fn admission_refuses_by_the_load_of_the_whole_link() {
         assert!(refused > 0);
         protected.push(sum);
     }
-    assert!((9..=12).contains(&protected[0]) && protected[0].abs_diff(protected[1]) <= 1, "{protected:?}");
+    assert!(
+        (9..=12).contains(&protected[0]) && protected[0].abs_diff(protected[1]) <= 1,
+        "{protected:?}"
+    );
 }
 
 #[test]
 fn a_link_changes_from_classes_to_flows_and_back_while_it_is_full() {
     let mut workers = several(
         2,
-        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 200 }\n",
+        "[[link]]\nport = \"p1\"\nrate = \"100Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = \
+         200 }\n",
     );
     for kind in ["pfq", "wfq-altq", "pdrr", "fifo", "afan", "pdrr"] {
         for turn in 0..3 {
             flows_send(&mut workers, 12, 4, Nanos::from_millis(10));
             by_flow(&mut workers, 12);
             if turn == 1 {
-                let discipline = parse_discipline(&format!("{{ kind = {kind:?} }}"), &["default"]).unwrap();
+                let discipline =
+                    parse_discipline(&format!("{{ kind = {kind:?} }}"), &["default"]).unwrap();
                 for worker in &mut workers {
                     worker.pipeline.swap(worker.now, "p1", discipline.clone()).unwrap();
                 }
@@ -246,8 +264,8 @@ fn a_link_changes_from_classes_to_flows_and_back_while_it_is_full() {
 
 #[test]
 fn the_budget_of_first_packets_is_one_also_after_workers_have_taken_the_place_of_one() {
-    let rest =
-        "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n[link.admission]\n";
+    let rest = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"pdrr\" \
+                }\n[link.admission]\n";
     // 200 flows want in at once.
     let admitted = |workers: &mut [Bed]| -> u64 {
         let count = workers.len();
@@ -258,8 +276,9 @@ fn the_budget_of_first_packets_is_one_also_after_workers_have_taken_the_place_of
         for worker in workers.iter_mut() {
             worker.pass(Nanos::from_micros(100));
         }
-        let admissions =
-            |worker: &mut Bed| worker.snapshot().link("p1").unwrap().admission.as_ref().unwrap().admissions;
+        let admissions = |worker: &mut Bed| {
+            worker.snapshot().link("p1").unwrap().admission.as_ref().unwrap().admissions
+        };
         workers.iter_mut().map(admissions).sum()
     };
     let one = admitted(&mut several(1, rest));

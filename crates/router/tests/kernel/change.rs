@@ -1,4 +1,5 @@
-// Included by `main.rs` after `workers.rs`: ports, classes, workers, buffers and modes that change while packets flow.
+// Included by `main.rs` after `workers.rs`: ports, classes, workers, buffers and modes that change
+// while packets flow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,12 +15,14 @@ struct Flow<'a> {
 impl Flow<'_> {
     fn run(&self, namespace: &str) {
         evenkeel_ports::sys::enter_netns(namespace).unwrap();
-        let sockets: Vec<std::net::UdpSocket> = (0..8).map(|_| std::net::UdpSocket::bind("10.1.0.2:0").unwrap()).collect();
+        let sockets: Vec<std::net::UdpSocket> =
+            (0..8).map(|_| std::net::UdpSocket::bind("10.1.0.2:0").unwrap()).collect();
         let begin = std::time::Instant::now();
         let (mut sent, mut missed) = (0, 0);
         while !self.stop.load(Ordering::Relaxed) {
             let due = begin.elapsed().as_micros() as u64 * FLOW / 1_000_000;
-            // What was missed in a pause of this thread is not sent at once: queues hold some hundred packets.
+            // What was missed in a pause of this thread is not sent at once: queues hold some
+            // hundred packets.
             let late = due - (sent + missed);
             missed += late.saturating_sub(50);
             for _ in 0..late.min(50) {
@@ -52,7 +55,8 @@ impl Lab {
         self.router.as_ref().unwrap().send(Command::Reload(Box::new(config.clone()))).map(drop)
     }
 
-    /// Lets `change` happen while the flow runs; gives what was sent and what got there once it is over.
+    /// Lets `change` happen while the flow runs; gives what was sent and what got there once it is
+    /// over.
     fn under_load(&self, change: impl FnOnce(&Self)) -> (u64, u64) {
         let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
         // While a neighbour is asked for only a few packets wait.
@@ -83,10 +87,17 @@ impl Lab {
         if arrived != sent {
             let snapshot = self.snapshot();
             for port in &snapshot.ports {
-                eprintln!("{}: {:?} {:?} {:?}", port.name, port.dropped, port.originated_dropped, port.tx_dropped);
+                eprintln!(
+                    "{}: {:?} {:?} {:?}",
+                    port.name, port.dropped, port.originated_dropped, port.tx_dropped
+                );
             }
             for link in &snapshot.links {
-                eprintln!("{}: {:?}", link.port, link.classes.iter().map(|class| &class.dropped).collect::<Vec<_>>());
+                eprintln!(
+                    "{}: {:?}",
+                    link.port,
+                    link.classes.iter().map(|class| &class.dropped).collect::<Vec<_>>()
+                );
             }
             eprintln!("by the kernel: {}", self.forwarded_by_kernel());
         }
@@ -117,7 +128,16 @@ fn ports_come_and_go_and_no_packet_of_the_others_is_lost() {
     let (sent, arrived) = lab.under_load(|lab| {
         lab.reload(&with_port("")).unwrap();
         let snapshot = lab.snapshot();
-        assert_eq!(snapshot.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>(), ["lan", "opt", "wan"].map(|name| if name == "opt" { "wan" } else if name == "wan" { "opt" } else { name }));
+        assert_eq!(
+            snapshot.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>(),
+            ["lan", "opt", "wan"].map(|name| if name == "opt" {
+                "wan"
+            } else if name == "wan" {
+                "opt"
+            } else {
+                name
+            })
+        );
         eventually("the new port to be up", || lab.snapshot().port("opt").unwrap().up);
         lab.ping("10.3.0.2", 5);
         assert!(lab.snapshot().link("opt").unwrap().classes[0].sent_packets >= 5);
@@ -158,7 +178,10 @@ fn a_port_that_cannot_be_opened_is_refused_and_everything_goes_on() {
         let mut config = with_port("");
         config.ports[2].interface = "nosuch0".into();
         let error = lab.reload(&config).unwrap_err().to_string();
-        assert_eq!(error, "port opt: there is no interface \"nosuch0\": create it or correct `interface`");
+        assert_eq!(
+            error,
+            "port opt: there is no interface \"nosuch0\": create it or correct `interface`"
+        );
         // One that is not Ethernet, one that is another router's.
         config.ports[2].interface = "lo".into();
         lab.reload(&config).unwrap_err();
@@ -182,7 +205,10 @@ fn a_port_that_cannot_be_opened_is_refused_and_everything_goes_on() {
             let mut config = with_port("");
             change(&mut config);
             let error = lab.reload(&config).unwrap_err();
-            assert!(matches!(&error, CommandError::NeedsRestart { what, .. } if what == key), "{error}");
+            assert!(
+                matches!(&error, CommandError::NeedsRestart { what, .. } if what == key),
+                "{error}"
+            );
         }
         assert_eq!(lab.snapshot().ports.len(), 2);
     });
@@ -196,16 +222,26 @@ fn classes_and_lists_change_and_no_packet_is_lost() {
         let text: String = list
             .split(' ')
             .map(|name| {
-                let rule = if name == "rest" { "" } else { &format!("match = [{{ protocol = \"udp\", destination_port = \"{}\" }}]\n", if name == "one" { 9_000 } else { 9_001 }) };
+                let rule = if name == "rest" {
+                    ""
+                } else {
+                    &format!(
+                        "match = [{{ protocol = \"udp\", destination_port = \"{}\" }}]\n",
+                        if name == "one" { 9_000 } else { 9_001 }
+                    )
+                };
                 format!("[[class]]\nname = \"{name}\"\n{rule}")
             })
             .collect();
         // The link is too slow for the flow: packets wait when the classes change.
         Lab::config(&format!(
-            "{text}[[link]]\nport = \"wan\"\nrate = \"13Mbit/s\"\ndiscipline = {{ kind = \"wfq-altq\", limit = 6000 }}\n"
+            "{text}[[link]]\nport = \"wan\"\nrate = \"13Mbit/s\"\ndiscipline = {{ kind = \
+             \"wfq-altq\", limit = 6000 }}\n"
         ))
     };
-    let Some(mut lab) = Lab::wired("classes_change", |net, left, right| net.wire_of_queues(left, right, QUEUES)) else {
+    let Some(mut lab) =
+        Lab::wired("classes_change", |net, left, right| net.wire_of_queues(left, right, QUEUES))
+    else {
         return;
     };
     lab.start_with(classes("rest one"));
@@ -215,9 +251,14 @@ fn classes_and_lists_change_and_no_packet_is_lost() {
         lab.reload(&classes("rest two one")).unwrap();
         let snapshot = lab.snapshot();
         let link = snapshot.link("wan").unwrap();
-        assert_eq!(link.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(), ["rest", "two", "one"]);
+        assert_eq!(
+            link.classes.iter().map(|class| class.name.as_str()).collect::<Vec<_>>(),
+            ["rest", "two", "one"]
+        );
         assert!(link.class("one").unwrap().sent_packets > 20, "counters by name: {link:?}");
-        eventually("the new class to be served", || lab.snapshot().link("wan").unwrap().class("two").unwrap().sent_packets > 20);
+        eventually("the new class to be served", || {
+            lab.snapshot().link("wan").unwrap().class("two").unwrap().sent_packets > 20
+        });
         eventually("packets to wait", || waits(lab));
         let before = lab.snapshot().link("wan").unwrap().class("rest").unwrap().sent_packets;
         let mut config = classes("rest two");
@@ -256,11 +297,20 @@ fn workers_buffers_and_sockets_change_under_load() {
             let buffers = &snapshot.buffers;
             assert!(buffers.total >= 2048 * workers as u64, "{buffers:?}");
         });
-        eprintln!("{IO}, {}: {sent} sent, {arrived} arrived, {} of them by the kernel", section.replace('\n', ", "), lab.forwarded_by_kernel() - kernel);
-        // Two packet sockets stamp the same frame within a microsecond: one that comes at the very instant of the change may be taken by both, or by none.
-        // With AF_XDP the kernel forwards meanwhile, but what is in the driver when the program goes is lost: a veth holds up to 256 frames.
+        eprintln!(
+            "{IO}, {}: {sent} sent, {arrived} arrived, {} of them by the kernel",
+            section.replace('\n', ", "),
+            lab.forwarded_by_kernel() - kernel
+        );
+        // Two packet sockets stamp the same frame within a microsecond: one that comes at the very
+        // instant of the change may be taken by both, or by none. With AF_XDP the kernel forwards
+        // meanwhile, but what is in the driver when the program goes is lost: a veth holds up to
+        // 256 frames.
         let most = if IO == "af-packet" { 3 } else { 256 };
-        assert!(arrived <= sent + 3 && sent - arrived.min(sent) <= most, "{section}: {sent} sent, {arrived} arrived");
+        assert!(
+            arrived <= sent + 3 && sent - arrived.min(sent) <= most,
+            "{section}: {sent} sent, {arrived} arrived"
+        );
         let after = lab.snapshot();
         let forwarded = |snapshot: &Snapshot| snapshot.port("lan").unwrap().forwarded;
         assert!(forwarded(&after) > forwarded(&before), "{section}");
@@ -270,7 +320,8 @@ fn workers_buffers_and_sockets_change_under_load() {
 #[test]
 fn a_port_changes_between_packet_sockets_and_af_xdp() {
     let Some(lab) = Lab::several("io_change", PACED) else { return };
-    for io in [evenkeel_config::Io::AfXdp, evenkeel_config::Io::AfPacket, evenkeel_config::Io::Auto] {
+    for io in [evenkeel_config::Io::AfXdp, evenkeel_config::Io::AfPacket, evenkeel_config::Io::Auto]
+    {
         let kernel = lab.forwarded_by_kernel();
         let (sent, arrived) = lab.under_load(|lab| {
             let mut config = Lab::config(PACED);
@@ -278,10 +329,22 @@ fn a_port_changes_between_packet_sockets_and_af_xdp() {
             lab.reload(&config).unwrap();
             let snapshot = lab.snapshot();
             let is_xdp = snapshot.port("lan").unwrap().io.contains("AF_XDP");
-            assert_eq!(is_xdp, io != evenkeel_config::Io::AfPacket, "{}", snapshot.port("lan").unwrap().io);
+            assert_eq!(
+                is_xdp,
+                io != evenkeel_config::Io::AfPacket,
+                "{}",
+                snapshot.port("lan").unwrap().io
+            );
         });
-        eprintln!("{IO} to {}: {sent} sent, {arrived} arrived, {} of them by the kernel", io.name(), lab.forwarded_by_kernel() - kernel);
-        assert!(arrived <= sent && sent - arrived <= FLOW / 20, "{io:?}: {sent} sent, {arrived} arrived");
+        eprintln!(
+            "{IO} to {}: {sent} sent, {arrived} arrived, {} of them by the kernel",
+            io.name(),
+            lab.forwarded_by_kernel() - kernel
+        );
+        assert!(
+            arrived <= sent && sent - arrived <= FLOW / 20,
+            "{io:?}: {sent} sent, {arrived} arrived"
+        );
     }
     lab.ping("10.2.0.2", 5);
 }

@@ -1,4 +1,5 @@
-//! A routing daemon beside the router: its routes are followed, and its sessions live through overload.
+//! A routing daemon beside the router: its routes are followed, and its sessions live through
+//! overload.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,8 +39,9 @@ discipline = { kind = "wfq-altq", limit = 50, weight = { control = 100 } }
 
 /// A hold time of three seconds: one keep-alive lost is noticed, three end the session.
 fn bgp(number: u32, id: &str, neighbours: &[(&str, u32)], announces: bool) -> String {
-    let mut text =
-        format!("router bgp {number}\n bgp router-id {id}\n no bgp ebgp-requires-policy\n timers bgp 1 3\n");
+    let mut text = format!(
+        "router bgp {number}\n bgp router-id {id}\n no bgp ebgp-requires-policy\n timers bgp 1 3\n"
+    );
     for (address, remote) in neighbours {
         text += &format!(
             " neighbor {address} remote-as {remote}\n neighbor {address} timers connect 1\n \
@@ -95,8 +97,9 @@ fn bgp_sessions_stay_up_under_overload_and_their_routes_are_followed() {
     }
     check(net.exec("r", "sysctl -qw net.ipv4.ip_forward=1"));
     let runtime = tempfile::tempdir().unwrap();
-    let lines: String =
-        (0..ROUTES).map(|i| format!("route add blackhole 100.{}.{}.0/24\n", i / 256, i % 256)).collect();
+    let lines: String = (0..ROUTES)
+        .map(|i| format!("route add blackhole 100.{}.{}.0/24\n", i / 256, i % 256))
+        .collect();
     ip_batch(&net, "a", &lines, runtime.path()).unwrap();
 
     let options = Options {
@@ -118,7 +121,8 @@ fn bgp_sessions_stay_up_under_overload_and_their_routes_are_followed() {
     let r = start("r", bgp(65_000, "10.1.0.1", &[("10.1.0.2", 65_001)], false));
     let b = start("b", bgp(65_002, "10.2.0.2", &through[..1], false));
     let sessions = || {
-        [(&r, "10.1.0.2"), (&b, "10.1.0.2"), (&a, "10.2.0.2")].map(|(frr, peer)| frr.session(peer).unwrap())
+        [(&r, "10.1.0.2"), (&b, "10.1.0.2"), (&a, "10.2.0.2")]
+            .map(|(frr, peer)| frr.session(peer).unwrap())
     };
     let complete = || {
         sessions()[..2].iter().all(|session| u64::from(session.prefixes) >= ROUTES)
@@ -126,7 +130,12 @@ fn bgp_sessions_stay_up_under_overload_and_their_routes_are_followed() {
     };
     let end = Instant::now() + Duration::from_secs(30);
     while !complete() {
-        assert!(Instant::now() < end, "{:?}, {} routes", sessions(), router.snapshot().unwrap().routes);
+        assert!(
+            Instant::now() < end,
+            "{:?}, {} routes",
+            sessions(),
+            router.snapshot().unwrap().routes
+        );
         sleep(Duration::from_millis(100));
     }
     let up = sessions();
@@ -153,14 +162,21 @@ fn bgp_sessions_stay_up_under_overload_and_their_routes_are_followed() {
     let lost = |class: usize| classes[class].dropped.values().sum::<u64>();
     assert!(lost(0) > classes[0].sent_packets, "it was no overload: {classes:?}");
     assert_eq!(lost(1), 0, "control traffic was dropped: {classes:?}");
-    assert!(classes[1].sent_packets >= OVERLOAD.as_secs(), "keep-alives took another way: {classes:?}");
+    assert!(
+        classes[1].sent_packets >= OVERLOAD.as_secs(),
+        "keep-alives took another way: {classes:?}"
+    );
 
     // The routes of a neighbour that is gone go.
     drop(a);
     let end = Instant::now() + Duration::from_secs(30);
     while router.snapshot().unwrap().routes > before + 100 {
         let left = router.snapshot().unwrap().routes;
-        assert!(Instant::now() < end, "{left} routes, {before} before: {:?}", r.session("10.1.0.2"));
+        assert!(
+            Instant::now() < end,
+            "{left} routes, {before} before: {:?}",
+            r.session("10.1.0.2")
+        );
         sleep(Duration::from_millis(100));
     }
 }

@@ -1,6 +1,8 @@
-//! The router on real interfaces between network namespaces, with real tools. Needs root; says so and passes otherwise.
+//! The router on real interfaces between network namespaces, with real tools. Needs root; says so
+//! and passes otherwise.
 //!
-//! One suite, run for each way to exchange frames with the kernel: nobody outside of the router may notice which it is.
+//! One suite, run for each way to exchange frames with the kernel: nobody outside of the router may
+//! notice which it is.
 
 #[path = "../it/common/mod.rs"]
 mod common;

@@ -17,7 +17,8 @@ fn fewer_queues_than_workers_are_refused_or_served_by_packet_sockets() {
     lab.ping("10.2.0.2", 2);
     assert!(lab.forwarded_by_kernel() >= 4);
 
-    // One interface has enough, the other has not: each does what it can, and all workers do the same.
+    // One interface has enough, the other has not: each does what it can, and all workers do the
+    // same.
     lab.net.ip("r", "link del wan");
     lab.net.wire_of_queues(("b", "b0"), ("r", "wan"), 3);
     lab.net.ip("b", "address add 10.2.0.2/24 dev b0");
@@ -61,7 +62,12 @@ fn what_stands_in_the_way_of_af_xdp_is_said_and_packet_sockets_do_where_they_may
         lab.start_with(config);
         let snapshot = lab.snapshot();
         let io = |port: &str| snapshot.port(port).unwrap().io.clone();
-        assert!(!io("lan").contains("AF_XDP") && io("wan").contains("AF_XDP"), "{} {}", io("lan"), io("wan"));
+        assert!(
+            !io("lan").contains("AF_XDP") && io("wan").contains("AF_XDP"),
+            "{} {}",
+            io("lan"),
+            io("wan")
+        );
         lab.ping("10.2.0.2", 3);
         lab.router = None;
     };
@@ -74,7 +80,8 @@ fn what_stands_in_the_way_of_af_xdp_is_said_and_packet_sockets_do_where_they_may
     // Somebody else's program is there, one that lets everything pass: it has no buffers.
     let pool = evenkeel_ports::FramePool::new(512);
     let small = evenkeel_ports::af_xdp::AfXdpOptions { ring: 64, ..Default::default() };
-    let open = || evenkeel_ports::af_xdp::AfXdpPort::open_beside("lan", small, pool.umem(), &[], None);
+    let open =
+        || evenkeel_ports::af_xdp::AfXdpPort::open_beside("lan", small, pool.umem(), &[], None);
     let other = evenkeel_ports::sys::in_netns(&lab.net.name("r"), open).unwrap().unwrap();
     refused(&lab, "has another XDP program already");
     falls_back(&mut lab);

@@ -1,4 +1,5 @@
-//! Rules and tables against what the kernel itself answers: `ip route get`, for rules and packets drawn at random.
+//! Rules and tables against what the kernel itself answers: `ip route get`, for rules and packets
+//! drawn at random.
 
 use std::net::IpAddr;
 
@@ -21,7 +22,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % end
     }
 
@@ -150,20 +152,25 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
     ] {
         net.ip("r", &format!("route add {route}"));
         let v6 = route.replace("10.9.0.0/16", "fd09::/32").replace("10.9.1.1", "fd09:0:1::1");
+        let v6 = (1..=4).fold(v6, |text, n| {
+            text.replace(&format!("10.9.{n}.0/24"), &format!("fd09:0:{n}::/48"))
+        });
         let v6 =
-            (1..=4).fold(v6, |text, n| text.replace(&format!("10.9.{n}.0/24"), &format!("fd09:0:{n}::/48")));
-        let v6 = (2..=3).fold(v6, |text, n| text.replace(&format!("10.{n}.0."), &format!("fd0{n}::")));
+            (2..=3).fold(v6, |text, n| text.replace(&format!("10.{n}.0."), &format!("fd0{n}::")));
         net.ip("r", &format!("-6 route add {v6}"));
     }
 
-    let text: String =
-        PORTS.iter().map(|port| format!("[[port]]\nname = \"{port}\"\ninterface = \"{port}\"\n")).collect();
+    let text: String = PORTS
+        .iter()
+        .map(|port| format!("[[port]]\nname = \"{port}\"\ninterface = \"{port}\"\n"))
+        .collect();
     let config = RouterConfig::parse(&text, "rules.toml").unwrap();
     let mut pipeline = Pipeline::new(&config, Nanos::ZERO).unwrap();
     let interfaces = PORTS.map(str::to_owned).to_vec();
     let namespace = net.name("r");
     let ready = Notifier::new().unwrap();
-    let (mirror, initial) = sys::in_netns(&namespace, || Mirror::start(interfaces, ready)).unwrap().unwrap();
+    let (mirror, initial) =
+        sys::in_netns(&namespace, || Mirror::start(interfaces, ready)).unwrap().unwrap();
     for event in initial {
         pipeline.apply(Nanos::ZERO, event);
     }
@@ -190,7 +197,8 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
                 batch.into_iter().for_each(|event| pipeline.apply(Nanos::ZERO, event));
             }
             let word = if v4 { "IPv4" } else { "IPv6" };
-            let snapshot = pipeline.snapshot::<evenkeel_ports::memory::MemoryPort>(Nanos::ZERO, &mut []);
+            let snapshot =
+                pipeline.snapshot::<evenkeel_ports::memory::MemoryPort>(Nanos::ZERO, &mut []);
             let known = &snapshot.routing.rules;
             known.iter().filter(|rule| rule.starts_with(word)).count() == listed
                 && known.iter().any(|rule| rule.contains("40000")) == late_local
@@ -227,7 +235,8 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
             let (protocol, number) = [("udp", 17), ("tcp", 6)][random.below(2)];
             let (sport, dport) = ([1000, 950, 7][random.below(3)], [53, 54, 60][random.below(3)]);
             let query = format!(
-                "{family} route get {destination} from {source} iif {} tos {tos:#x} ipproto {protocol} sport {sport} dport {dport}",
+                "{family} route get {destination} from {source} iif {} tos {tos:#x} ipproto \
+                 {protocol} sport {sport} dport {dport}",
                 PORTS[port]
             );
             let (_, answer) = net.try_output("r", &format!("ip {query}"));
@@ -240,9 +249,14 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
                 destination_port: dport,
                 flow_label: 0,
             };
-            let key = LookupKey { flow, dscp: tos >> 2, origin: Origin::Port(PortIndex(port as u16)) };
-            let (theirs, ours) = (kernel_way(&answer, destination), our_way(pipeline.decide(&key, 0)));
-            assert_eq!(ours, theirs, "{query}: {answer}\nrules: {rules:#?}, local last: {late_local}");
+            let key =
+                LookupKey { flow, dscp: tos >> 2, origin: Origin::Port(PortIndex(port as u16)) };
+            let (theirs, ours) =
+                (kernel_way(&answer, destination), our_way(pipeline.decide(&key, 0)));
+            assert_eq!(
+                ours, theirs,
+                "{query}: {answer}\nrules: {rules:#?}, local last: {late_local}"
+            );
             if !met.contains(&theirs) {
                 met.push(theirs);
             }
@@ -265,7 +279,9 @@ fn rules_drawn_at_random_lead_where_the_kernel_says() {
         while let Some(batch) = mirror.poll() {
             batch.into_iter().for_each(|event| pipeline.apply(Nanos::ZERO, event));
         }
-        let snapshot = pipeline.snapshot::<evenkeel_ports::memory::MemoryPort>(Nanos::ZERO, &mut []);
-        !snapshot.routing.by_rules && snapshot.routing.tables.iter().all(|table| table.name != "local")
+        let snapshot =
+            pipeline.snapshot::<evenkeel_ports::memory::MemoryPort>(Nanos::ZERO, &mut []);
+        !snapshot.routing.by_rules
+            && snapshot.routing.tables.iter().all(|table| table.name != "local")
     });
 }

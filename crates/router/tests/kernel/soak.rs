@@ -1,5 +1,7 @@
-//! Everything changes under load, for as long as `EVENKEEL_SOAK` says (seconds; ten by default, ten minutes in `make soak`): routes,
-//! neighbours, interfaces, ports, disciplines, rates, classes, workers, buffers and the way to exchange frames, of one router that never stops. Nothing may leak or get stuck.
+//! Everything changes under load, for as long as `EVENKEEL_SOAK` says (seconds; ten by default, ten
+//! minutes in `make soak`): routes, neighbours, interfaces, ports, disciplines, rates, classes,
+//! workers, buffers and the way to exchange frames, of one router that never stops. Nothing may
+//! leak or get stuck.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +18,8 @@ use evenkeel_router::{Command, Handle, Options, Router, Snapshot};
 
 /// Changes under load; then the load pauses, and everything must drain.
 const EPOCH: Duration = Duration::from_secs(1);
-/// What the process may have grown by between the leanest rest of the second quarter and that of the second half, KiB.
+/// What the process may have grown by between the leanest rest of the second quarter and that of
+/// the second half, KiB.
 const GROWTH: u64 = 16 << 10;
 /// Neighbours of a network.
 const NEIGHBOURS: u64 = 10_000;
@@ -37,7 +40,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 }
@@ -49,7 +53,8 @@ fn config(random: &mut Random) -> RouterConfig {
     let (workers, mode) = (pick(&["1", "2"]), pick(&["event", "event", "adaptive"]));
     let (buffers, hairpin) = (pick(&["4096", "6144"]), pick(&["forward", "drop"]));
     let mut text = format!(
-        "[router]\nio = \"{io}\"\nworkers = {workers}\nmode = \"{mode}\"\nbuffers = {buffers}\nhairpin = \"{hairpin}\"\nseed = 1\n"
+        "[router]\nio = \"{io}\"\nworkers = {workers}\nmode = \"{mode}\"\nbuffers = \
+         {buffers}\nhairpin = \"{hairpin}\"\nseed = 1\n"
     );
     // The third interface is a port or not, and the ports are numbered one way or the other.
     let mut ports: Vec<&str> = PORTS.iter().map(|(_, _, interface, _)| *interface).collect();
@@ -62,10 +67,12 @@ fn config(random: &mut Random) -> RouterConfig {
         text += &format!("[[port]]\nname = \"{port}\"\ninterface = \"{port}\"\n");
     }
     let dscp = pick(&["8", "46"]);
-    text +=
-        &format!("[[class]]\nname = \"slow\"\n[[class]]\nname = \"fast\"\nmatch = [{{ dscp = [{dscp}] }}]\n");
+    text += &format!(
+        "[[class]]\nname = \"slow\"\n[[class]]\nname = \"fast\"\nmatch = [{{ dscp = [{dscp}] }}]\n"
+    );
     if pick(&["two", "two", "three"]) == "three" {
-        text += "[[class]]\nname = \"third\"\nmatch = [{ destination_port = \"10\" , protocol = \"udp\" }]\n";
+        text += "[[class]]\nname = \"third\"\nmatch = [{ destination_port = \"10\" , protocol = \
+                 \"udp\" }]\n";
     }
     for port in ports.iter().filter(|port| **port != "lan") {
         let rate = 2 + random.below(30);
@@ -73,7 +80,9 @@ fn config(random: &mut Random) -> RouterConfig {
         // What a worker alone can have.
         let discipline =
             if workers == "2" && discipline.contains("lct") { DISCIPLINES[0] } else { discipline };
-        text += &format!("[[link]]\nport = \"{port}\"\nrate = \"{rate}Mbit/s\"\ndiscipline = {discipline}\n");
+        text += &format!(
+            "[[link]]\nport = \"{port}\"\nrate = \"{rate}Mbit/s\"\ndiscipline = {discipline}\n"
+        );
     }
     if workers == "1" {
         text += &format!("[fairdrop]\non = {}\n", random.below(2) == 0);
@@ -115,9 +124,11 @@ fn load(namespace: &str, stop: &AtomicBool, sent: &AtomicU64) {
     let mut random = Random(3);
     while !stop.load(Ordering::Relaxed) {
         for socket in &sockets {
-            // Half to the hosts, half to anybody: of whom some are known, for a while, and most are asked for in vain. They are few enough for the kernel's
-            // table of neighbours (1,024 by default), which all namespaces of a machine have together: other tests are running.
-            let host = if random.below(2) == 0 { (0, 2) } else { (random.below(40), 2 + random.below(5)) };
+            // Half to the hosts, half to anybody: of whom some are known, for a while, and most are
+            // asked for in vain. They are few enough for the kernel's table of neighbours (1,024 by
+            // default), which all namespaces of a machine have together: other tests are running.
+            let host =
+                if random.below(2) == 0 { (0, 2) } else { (random.below(40), 2 + random.below(5)) };
             let to = format!("10.{}.{}.{}:9", 2 + random.below(2), host.0, host.1);
             let payload = [0; 1_400];
             let len = 18 + random.below(1_300) as usize;
@@ -142,14 +153,16 @@ fn churn(net: &Namespaces, router: &Handle, random: &mut Random, folder: &std::p
             }
             let route = |i| format!("route replace 100.{half}.{i}.0/24 via 10.{via}.0.2\n");
             let lines: String = (0..256).map(route).collect();
-            // The interface may have just been made anew: then its network is not there for a moment.
+            // The interface may have just been made anew: then its network is not there for a
+            // moment.
             let _ = ip_batch(net, "r", &lines, folder);
         }
         4 => {
             let lines: String = (0..NEIGHBOURS / 20)
                 .map(|i| {
                     format!(
-                        "neigh replace 10.2.{}.{} lladdr 02:00:00:00:{:02x}:{:02x} dev wan nud permanent\n",
+                        "neigh replace 10.2.{}.{} lladdr 02:00:00:00:{:02x}:{:02x} dev wan nud \
+                         permanent\n",
                         random.below(40),
                         3 + i % 250,
                         i / 256,
@@ -181,9 +194,11 @@ fn resident() -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// The load is over: everything that is queued leaves, and what waits for a neighbour in vain, to the `last`, is given up.
+/// The load is over: everything that is queued leaves, and what waits for a neighbour in vain, to
+/// the `last`, is given up.
 fn drains(router: &Handle, last: bool) {
-    let empty = |snapshot: &Snapshot| snapshot.links.iter().all(|link| link.queued + link.in_ring == 0);
+    let empty =
+        |snapshot: &Snapshot| snapshot.links.iter().all(|link| link.queued + link.in_ring == 0);
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let snapshot = router.snapshot().unwrap();
@@ -207,8 +222,9 @@ fn everything_changes_under_load_and_nothing_leaks_or_gets_stuck() {
     if !available("soak") {
         return;
     }
-    let seconds =
-        std::env::var("EVENKEEL_SOAK").ok().map_or(10, |text| text.parse().expect("EVENKEEL_SOAK: seconds"));
+    let seconds = std::env::var("EVENKEEL_SOAK")
+        .ok()
+        .map_or(10, |text| text.parse().expect("EVENKEEL_SOAK: seconds"));
     let mut net = Namespaces::new();
     for node in ["a", "b", "c", "r"] {
         ok(net.add(node));
@@ -264,11 +280,13 @@ fn everything_changes_under_load_and_nothing_leaks_or_gets_stuck() {
     let last = router.snapshot().unwrap();
     let removed = last.removed.as_ref().map_or(0, |removed| removed.ports);
     println!(
-        "{changes} changes in {epoch} epochs, {removed} ports removed, {counted} of {} packets forwarded, {sizes:?} KiB",
+        "{changes} changes in {epoch} epochs, {removed} ports removed, {counted} of {} packets \
+         forwarded, {sizes:?} KiB",
         sent.load(Ordering::Relaxed)
     );
-    // Threads come and go, and allocators keep some of what they had: it goes up and down, but a leak lifts the least of it. The memory of the process is that of this
-    // test only where it runs alone.
+    // Threads come and go, and allocators keep some of what they had: it goes up and down, but a
+    // leak lifts the least of it. The memory of the process is that of this test only where it runs
+    // alone.
     let alone = std::env::var_os("EVENKEEL_SOAK").is_some();
     // First allocations are over after a quarter.
     let (early, late) = sizes[sizes.len() / 4..].split_at(sizes.len() / 4);

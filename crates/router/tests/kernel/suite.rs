@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::common::assert_conserved;
 use evenkeel_config::RouterConfig;
-use evenkeel_core::settings::Change;
 use evenkeel_core::BitRate;
+use evenkeel_core::settings::Change;
 use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
 use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot, StartError};
 
-/// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router, `10.2.0.0/24` and `2001:db8:2::/64` behind it.
+/// Host `a`, router `r`, host `b`: `10.1.0.0/24` and `2001:db8:1::/64` before the router,
+/// `10.2.0.0/24` and `2001:db8:2::/64` behind it.
 struct Lab {
     // Stops before the namespaces go.
     router: Option<Handle>,
@@ -56,8 +57,8 @@ impl Lab {
     }
 
     fn config(rest: &str) -> RouterConfig {
-        let text =
-            "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \"wan\"\ninterface = \"wan\"\n";
+        let text = "[[port]]\nname = \"lan\"\ninterface = \"lan\"\n[[port]]\nname = \
+                    \"wan\"\ninterface = \"wan\"\n";
         // A test may have a `[router]` of its own.
         let section = format!("[router]\nio = \"{IO}\"\n");
         let text = if rest.contains("[router]\n") {
@@ -86,7 +87,8 @@ impl Lab {
             report: Some(|text| eprintln!("report: {text}")),
             ..Options::default()
         };
-        self.router = Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
+        self.router =
+            Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn started(test: &str, rest: &str) -> Option<Self> {
@@ -166,7 +168,8 @@ fn traceroute_shows_the_hop() {
     let Some(lab) = Lab::started("traceroute", "") else { return };
     for (to, hop) in [("10.2.0.2", "10.1.0.1"), ("2001:db8:2::2", "2001:db8:1::1")] {
         let output = lab.net.output("a", &format!("traceroute -n -q 1 -w 1 -m 4 {to}"));
-        let hops: Vec<_> = output.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let hops: Vec<_> =
+            output.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
         assert_eq!(hops, [hop, to], "{output}");
     }
 }
@@ -201,10 +204,19 @@ fn tcp_completes_with_default_offloads_and_no_checksum_is_bad() {
     sleep(Duration::from_millis(500));
     for family in ["-4 -c 10.2.0.2", "-6 -c 2001:db8:2::2"] {
         let output = lab.net.output("a", &format!("iperf3 {family} -t 2 -f m"));
-        let receiver =
-            output.lines().find(|line| line.ends_with("receiver")).unwrap_or_else(|| panic!("{output}"));
-        let rate: f64 =
-            receiver.split("Mbits/sec").next().unwrap().split_whitespace().last().unwrap().parse().unwrap();
+        let receiver = output
+            .lines()
+            .find(|line| line.ends_with("receiver"))
+            .unwrap_or_else(|| panic!("{output}"));
+        let rate: f64 = receiver
+            .split("Mbits/sec")
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .last()
+            .unwrap()
+            .parse()
+            .unwrap();
         // Not a speed test: with super-frames dropped or checksums wrong it would be near zero.
         assert!(rate > 20.0, "{output}");
     }
@@ -230,7 +242,9 @@ fn a_change_of_routes_is_followed() {
     let unreachable = text(&lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1"));
     assert!(unreachable.contains("Net Unreachable"), "{unreachable}");
     lab.net.ip("r", "route add 192.0.2.0/24 via 10.2.0.2");
-    eventually("the new route", || lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1").status.success());
+    eventually("the new route", || {
+        lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1").status.success()
+    });
     lab.net.ip("r", "route replace prohibit 192.0.2.0/24");
     eventually("the route that refuses", || {
         text(&lab.net.run("a", "ping -n -c 1 -W 1 192.0.2.1")).contains("Packet filtered")
@@ -272,7 +286,9 @@ fn an_interface_that_vanishes_is_used_again_when_it_returns() {
     lab.net.ip("b", "route add default via 10.2.0.1");
     lab.net.ip("r", "address add 10.2.0.1/24 dev wan");
     eventually("the port to be back", || lab.snapshot().port("wan").unwrap().up);
-    eventually("traffic to pass again", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    eventually("traffic to pass again", || {
+        lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success()
+    });
     let before = lab.forwarded("lan");
     lab.ping("10.2.0.2", 10);
     assert!(lab.forwarded("lan") >= before + 10, "the router, not the kernel, forwards");
@@ -288,7 +304,9 @@ fn a_link_that_goes_down_takes_its_routes_along() {
         text(&lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2")).contains("Net Unreachable")
     });
     lab.net.ip("r", "link set wan up");
-    eventually("traffic to pass again", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    eventually("traffic to pass again", || {
+        lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success()
+    });
     let before = lab.forwarded("lan");
     lab.ping("10.2.0.2", 5);
     assert!(lab.forwarded("lan") >= before + 5);
@@ -309,14 +327,17 @@ fn after_a_stop_the_kernel_forwards_again_and_the_next_start_works() {
     }
 }
 
-/// A router in a process of its own, to be killed: this test binary, started again with the name of a namespace.
+/// A router in a process of its own, to be killed: this test binary, started again with the name of
+/// a namespace.
 #[test]
 fn router_process() {
-    let (Ok(namespace), Ok(runtime)) = (std::env::var("EK_TEST_NETNS"), std::env::var("EK_TEST_RUNTIME"))
+    let (Ok(namespace), Ok(runtime)) =
+        (std::env::var("EK_TEST_NETNS"), std::env::var("EK_TEST_RUNTIME"))
     else {
         return;
     };
-    let options = Options { runtime_dir: runtime.into(), netns: Some(namespace), ..Options::default() };
+    let options =
+        Options { runtime_dir: runtime.into(), netns: Some(namespace), ..Options::default() };
     let _router = Router::start(Lab::config(""), options).unwrap();
     println!("forwarding");
     sleep(Duration::from_secs(60));
@@ -327,7 +348,11 @@ fn after_kill_9_the_kernel_forwards_again_and_the_next_start_works() {
     let Some(mut lab) = Lab::new("kill") else { return };
     let before = lab.net.output("r", "ethtool -k wan");
     let mut process = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([format!("{}::router_process", module_path!().rsplit("::").next().unwrap()).as_str(), "--exact", "--nocapture"])
+        .args([
+            format!("{}::router_process", module_path!().rsplit("::").next().unwrap()).as_str(),
+            "--exact",
+            "--nocapture",
+        ])
         .env("EK_TEST_NETNS", lab.net.name("r"))
         .env("EK_TEST_RUNTIME", lab.runtime.path())
         .stdout(std::process::Stdio::piped())
@@ -344,7 +369,9 @@ fn after_kill_9_the_kernel_forwards_again_and_the_next_start_works() {
     process.wait().unwrap();
 
     // Where the guard is a filter, it takes a second to notice.
-    eventually("the kernel to forward", || lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success());
+    eventually("the kernel to forward", || {
+        lab.net.run("a", "ping -n -c 1 -W 1 10.2.0.2").status.success()
+    });
     lab.ping("10.2.0.2", 5);
     assert!(lab.forwarded_by_kernel() >= by_kernel + 10, "the kernel forwards");
 
@@ -367,7 +394,9 @@ fn tens_of_thousands_of_routes_in_one_burst_arrive() {
     let batch = lab.runtime.path().join("routes");
     let count = 50_000;
     let lines = |verb: &str| -> String {
-        (0..count).map(|i| format!("route {verb} 100.{}.{}.0/24 via 10.2.0.2\n", i / 256, i % 256)).collect()
+        (0..count)
+            .map(|i| format!("route {verb} 100.{}.{}.0/24 via 10.2.0.2\n", i / 256, i % 256))
+            .collect()
     };
     for (verb, expected) in [("add", before + count), ("del", before)] {
         std::fs::write(&batch, lines(verb)).unwrap();
@@ -392,7 +421,12 @@ fn ten_thousand_neighbours_are_followed() {
     for (verb, expected) in [("add", before + count), ("del", before)] {
         let line = |i| {
             let mac = format!("lladdr 02:00:00:00:{:02x}:{:02x} nud permanent", i / 250, i % 250);
-            format!("neigh {verb} 10.8.{}.{} dev wan {}\n", i / 250, 2 + i % 250, if verb == "add" { &mac } else { "" })
+            format!(
+                "neigh {verb} 10.8.{}.{} dev wan {}\n",
+                i / 250,
+                2 + i % 250,
+                if verb == "add" { &mac } else { "" }
+            )
         };
         std::fs::write(&batch, (0..count).map(line).collect::<String>()).unwrap();
         lab.net.output("r", &format!("ip -batch {}", batch.display()));
@@ -406,7 +440,8 @@ fn ten_thousand_neighbours_are_followed() {
 
 #[test]
 fn a_paced_link_and_busy_mode_work_on_real_interfaces() {
-    let rest = "[router]\nmode = \"busy\"\n[[link]]\nport = \"wan\"\nrate = \"10Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
+    let rest = "[router]\nmode = \"busy\"\n[[link]]\nport = \"wan\"\nrate = \
+                \"10Mbit/s\"\ndiscipline = { kind = \"fifo\", limit = 50 }";
     let Some(lab) = Lab::started("busy", rest) else { return };
     lab.ping("10.2.0.2", 5);
     let snapshot = lab.snapshot();
@@ -439,7 +474,10 @@ fn commands_are_carried_out_while_it_forwards() {
     other_seed.router.seed = Some(1);
     let error = router.send(Command::Reload(Box::new(other_seed))).unwrap_err();
     assert!(matches!(error, CommandError::NeedsRestart { .. }), "{error}");
-    assert!(error.to_string().starts_with("router.seed cannot change while the router runs ("), "{error}");
+    assert!(
+        error.to_string().starts_with("router.seed cannot change while the router runs ("),
+        "{error}"
+    );
     let last = router.stop().unwrap();
     assert!(last.port("lan").unwrap().forwarded >= 5);
     assert!(matches!(router.send(Command::Show), Err(CommandError::Stopped)));
@@ -453,10 +491,14 @@ fn what_is_missing_is_said() {
     }
     let net = TestNet::new(&["r"]);
     let config =
-        RouterConfig::parse("[[port]]\nname = \"lan\"\ninterface = \"nosuch0\"", "test.toml").unwrap();
+        RouterConfig::parse("[[port]]\nname = \"lan\"\ninterface = \"nosuch0\"", "test.toml")
+            .unwrap();
     let runtime = tempfile::tempdir().unwrap();
-    let options =
-        Options { runtime_dir: runtime.path().to_owned(), netns: Some(net.name("r")), ..Options::default() };
+    let options = Options {
+        runtime_dir: runtime.path().to_owned(),
+        netns: Some(net.name("r")),
+        ..Options::default()
+    };
     let error = Router::start(config, options).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert_eq!(

@@ -1,5 +1,6 @@
-//! Policy routing and routes' own MTUs on real packets: rules by source, ports in routing domains with the same addresses, and what the kernel
-//! itself answers to packets that are too big for a route.
+//! Policy routing and routes' own MTUs on real packets: rules by source, ports in routing domains
+//! with the same addresses, and what the kernel itself answers to packets that are too big for a
+//! route.
 
 use std::net::UdpSocket;
 
@@ -18,7 +19,8 @@ struct Bed {
 }
 
 impl Bed {
-    /// Router `r` with these ports, a host at each: its name is that of the port, its interface `eth`.
+    /// Router `r` with these ports, a host at each: its name is that of the port, its interface
+    /// `eth`.
     fn new(test: &str, ports: &[&'static str]) -> Option<Self> {
         if !available(test) {
             return None;
@@ -30,8 +32,16 @@ impl Bed {
         for (port, node) in ports.iter().zip(&nodes) {
             net.wire((node, "eth"), ("r", port));
         }
-        net.sysctl("r", "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0");
-        Some(Self { router: None, net, runtime: tempfile::tempdir().unwrap(), ports: ports.to_vec() })
+        net.sysctl(
+            "r",
+            "net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0",
+        );
+        Some(Self {
+            router: None,
+            net,
+            runtime: tempfile::tempdir().unwrap(),
+            ports: ports.to_vec(),
+        })
     }
 
     fn address(&self, node: &str, address: &str, interface: &str) {
@@ -52,7 +62,8 @@ impl Bed {
             report: Some(|text| eprintln!("report: {text}")),
             ..Options::default()
         };
-        self.router = Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
+        self.router =
+            Some(Router::start(config, options).unwrap_or_else(|error| panic!("{error}")));
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -65,10 +76,12 @@ impl Bed {
         self.snapshot().link(port).unwrap().classes[0].sent_packets
     }
 
-    /// Pings until everything is known on the way, then counts what five pings send out of two ports.
+    /// Pings until everything is known on the way, then counts what five pings send out of two
+    /// ports.
     fn pings(&self, node: &str, ping: &str, ports: [&str; 2]) -> [u64; 2] {
         let all_back = |count: u32| {
-            let output = text(&self.net.run(node, &format!("ping -n -c {count} -i 0.05 -W 2 {ping}")));
+            let output =
+                text(&self.net.run(node, &format!("ping -n -c {count} -i 0.05 -W 2 {ping}")));
             output.contains(" 0% packet loss") && !output.contains("DUP!")
         };
         eventually(ping, || all_back(1));
@@ -96,7 +109,8 @@ fn a_rule_by_source_leads_through_another_table_and_only_while_it_is_there() {
     }
     bed.address("h-lan", "10.1.0.3/24", "eth");
     bed.address("h-lan", "fd01::3/64", "eth");
-    // The prefixes overlap: the longer one of main does not win where a rule asks another table first.
+    // The prefixes overlap: the longer one of main does not win where a rule asks another table
+    // first.
     for (shorter, longer, red, main) in [
         ("10.9.0.0/16", "10.9.0.0/24", "10.3.0.2", "10.2.0.2"),
         ("fd09::/32", "fd09::/64", "fd03::2", "fd02::2"),
@@ -109,7 +123,11 @@ fn a_rule_by_source_leads_through_another_table_and_only_while_it_is_there() {
     let ports = ["wan", "dmz"];
     assert_eq!(bed.pings("h-lan", "-I 10.1.0.2 10.9.0.1", ports), [5, 0]);
     assert_eq!(bed.pings("h-lan", "-I 10.1.0.3 10.9.0.1", ports), [0, 5]);
-    assert_eq!(bed.pings("h-lan", "-I fd01::3 fd09::1", ports), [5, 0], "IPv6 has no such rule yet");
+    assert_eq!(
+        bed.pings("h-lan", "-I fd01::3 fd09::1", ports),
+        [5, 0],
+        "IPv6 has no such rule yet"
+    );
     let snapshot = bed.snapshot();
     assert!(snapshot.routing.by_rules);
     assert!(
@@ -130,11 +148,14 @@ fn a_rule_by_source_leads_through_another_table_and_only_while_it_is_there() {
     assert_eq!(bed.pings("h-lan", "-I fd01::3 fd09::1", ports), [0, 5]);
     // What a table leaves to others.
     bed.net.ip("r", "-6 route replace throw fd09::/48 table 100");
-    eventually("the route that throws", || bed.pings("h-lan", "-I fd01::3 fd09::1", ports) == [5, 0]);
+    eventually("the route that throws", || {
+        bed.pings("h-lan", "-I fd01::3 fd09::1", ports) == [5, 0]
+    });
     // Rules that refuse say so.
     bed.net.ip("r", "rule add priority 90 prohibit from 10.1.0.3");
     eventually("the rule that refuses", || {
-        text(&bed.net.run("h-lan", "ping -n -c 1 -W 1 -I 10.1.0.3 10.9.0.1")).contains("Packet filtered")
+        text(&bed.net.run("h-lan", "ping -n -c 1 -W 1 -I 10.1.0.3 10.9.0.1"))
+            .contains("Packet filtered")
     });
     // Of rules by mark people hear, and they can look it up.
     bed.net.ip("r", "rule add priority 80 fwmark 7 lookup 100");
@@ -144,7 +165,9 @@ fn a_rule_by_source_leads_through_another_table_and_only_while_it_is_there() {
 
 #[test]
 fn ports_in_two_routing_domains_have_the_same_addresses_and_never_meet() {
-    let Some(mut bed) = Bed::new("domains", &["red-in", "red-out", "blue-in", "blue-out"]) else { return };
+    let Some(mut bed) = Bed::new("domains", &["red-in", "red-out", "blue-in", "blue-out"]) else {
+        return;
+    };
     for (domain, table) in [("red", 100), ("blue", 101)] {
         let (inside, outside) = (format!("{domain}-in"), format!("{domain}-out"));
         let (near, far) = (format!("h-{inside}"), format!("h-{outside}"));
@@ -193,13 +216,16 @@ fn packets_too_big_for_their_route_are_answered_as_the_kernel_answers_them() {
         ("fd09:3:", "mtu 1000"),
     ];
     for (net, mtu) in routes {
-        let (v6, host) =
-            (net.contains(':'), if net.contains(':') { format!("{net}:1") } else { format!("{net}.1") });
+        let (v6, host) = (
+            net.contains(':'),
+            if net.contains(':') { format!("{net}:1") } else { format!("{net}.1") },
+        );
         bed.address("h-wan", &format!("{host}/{}", if v6 { 128 } else { 32 }), "lo");
         let gateway = if v6 { "fd02::2" } else { "10.2.0.2" };
         bed.net.ip("r", &format!("route add {host} via {gateway} {mtu}"));
     }
-    // Lines that tell of the MTU, or that it came back. The host must not remember what it was told.
+    // Lines that tell of the MTU, or that it came back. The host must not remember what it was
+    // told.
     let answers = |bed: &Bed| -> Vec<(String, String)> {
         let mut all = Vec::new();
         for (net, mtu) in routes {
@@ -209,13 +235,17 @@ fn packets_too_big_for_their_route_are_answered_as_the_kernel_answers_them() {
             for size in [1_100, 1_245, 1_260, 1_400] {
                 let mut found = None;
                 eventually("an answer", || {
-                    bed.net.ip("h-lan", if v6 { "-6 route flush cache" } else { "route flush cache" });
-                    let output =
-                        text(&bed.net.run("h-lan", &format!("ping -n -c 1 -W 1 -M do -s {size} {host}")));
-                    let told =
-                        output.lines().find(|line| line.contains("mtu") || line.contains("bytes from"));
+                    bed.net
+                        .ip("h-lan", if v6 { "-6 route flush cache" } else { "route flush cache" });
+                    let output = text(
+                        &bed.net.run("h-lan", &format!("ping -n -c 1 -W 1 -M do -s {size} {host}")),
+                    );
+                    let told = output
+                        .lines()
+                        .find(|line| line.contains("mtu") || line.contains("bytes from"));
                     // Times differ.
-                    found = told.map(|line| line.split(" time=").next().unwrap_or_default().to_owned());
+                    found =
+                        told.map(|line| line.split(" time=").next().unwrap_or_default().to_owned());
                     found.is_some()
                 });
                 all.push((format!("{host} {mtu}: {size}"), found.unwrap()));
@@ -245,11 +275,13 @@ fn packets_too_big_for_their_route_are_answered_as_the_kernel_answers_them() {
     bed.net.ip("r", "route replace 10.9.2.1 via 10.2.0.2 mtu 1000");
     eventually("the new MTU", || {
         bed.net.ip("h-lan", "route flush cache");
-        text(&bed.net.run("h-lan", "ping -n -c 1 -W 1 -M do -s 1100 10.9.2.1")).contains("mtu = 1000")
+        text(&bed.net.run("h-lan", "ping -n -c 1 -W 1 -M do -s 1100 10.9.2.1"))
+            .contains("mtu = 1000")
     });
 }
 
-/// The kernel keeps entries that somebody made (`permanent`) without bound; those that it learns, machine-wide, up to `gc_thresh3`.
+/// The kernel keeps entries that somebody made (`permanent`) without bound; those that it learns,
+/// machine-wide, up to `gc_thresh3`.
 #[test]
 fn ten_thousand_neighbours_are_used_and_a_hundred_are_learned_at_once() {
     const MADE: u64 = 10_000;
@@ -268,8 +300,9 @@ fn ten_thousand_neighbours_are_used_and_a_hundred_are_learned_at_once() {
     let file = bed.net.output("h-wan", "cat /sys/class/net/eth/address");
     let mac = file.trim();
     let address = |n: u64| format!("10.8.{}.{}", 1 + n / 250, 1 + n % 250);
-    let lines: String =
-        (0..MADE).map(|n| format!("neigh add {} dev wan lladdr {mac} nud permanent\n", address(n))).collect();
+    let lines: String = (0..MADE)
+        .map(|n| format!("neigh add {} dev wan lladdr {mac} nud permanent\n", address(n)))
+        .collect();
     let batch = bed.runtime.path().join("neighbours");
     std::fs::write(&batch, lines).unwrap();
     bed.net.output("r", &format!("ip -batch {}", batch.display()));
@@ -290,7 +323,8 @@ fn ten_thousand_neighbours_are_used_and_a_hundred_are_learned_at_once() {
         })
         .unwrap();
     };
-    // On a loaded machine the ring of the port may run over: who got no packet gets one of the next.
+    // On a loaded machine the ring of the port may run over: who got no packet gets one of the
+    // next.
     let sent = bed.sent("wan");
     eventually("a packet to each of them", || {
         send(0, MADE);
@@ -304,7 +338,8 @@ fn ten_thousand_neighbours_are_used_and_a_hundred_are_learned_at_once() {
     let known = snapshot.neighbours;
     eventually("those that were asked for to be known", || {
         send(MADE, LEARNED);
-        bed.snapshot().neighbours >= known + LEARNED && bed.snapshot().port("lan").unwrap().waiting == 0
+        bed.snapshot().neighbours >= known + LEARNED
+            && bed.snapshot().port("lan").unwrap().waiting == 0
     });
     let sent = bed.sent("wan");
     eventually("a packet to each of them", || {

@@ -10,7 +10,8 @@ const QUEUES: u16 = 4;
 impl Lab {
     /// A lab whose interfaces have several queues, with the router started.
     fn several(test: &str, rest: &str) -> Option<Self> {
-        let mut lab = Self::wired(test, |net, left, right| net.wire_of_queues(left, right, QUEUES))?;
+        let mut lab =
+            Self::wired(test, |net, left, right| net.wire_of_queues(left, right, QUEUES))?;
         lab.start(rest);
         Some(lab)
     }
@@ -33,7 +34,10 @@ fn both_forward(lab: &Lab) {
     assert_eq!(after.workers.len(), 2);
     for port in ["lan", "wan"] {
         let (before, after) = (by_worker(&before, port), by_worker(&after, port));
-        assert!(before.iter().zip(&after).all(|(before, after)| after > before), "{port}: {before:?} {after:?}");
+        assert!(
+            before.iter().zip(&after).all(|(before, after)| after > before),
+            "{port}: {before:?} {after:?}"
+        );
     }
 }
 
@@ -51,7 +55,11 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     lab.ping("10.2.0.2", 10);
     let snapshot = lab.snapshot();
     let grown = |port: &str, before: &[u64]| {
-        by_worker(&snapshot, port).iter().zip(before).filter(|(now, before)| **now >= **before + 10).count()
+        by_worker(&snapshot, port)
+            .iter()
+            .zip(before)
+            .filter(|(now, before)| **now >= **before + 10)
+            .count()
     };
     assert_eq!(grown("lan", &before), 1, "{before:?} {:?}", by_worker(&snapshot, "lan"));
     let by_kernel = lab.forwarded_by_kernel();
@@ -69,7 +77,8 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     router.send(rate(Some(BitRate::from_mbps(50)))).unwrap();
     router.send(rate(Some(BitRate(10)))).unwrap_err();
     let lct = evenkeel_config::parse_discipline("{ kind = \"lct\" }", &["default"]).unwrap();
-    let error = router.send(Command::SwapDiscipline { link: "wan".into(), discipline: lct }).unwrap_err();
+    let error =
+        router.send(Command::SwapDiscipline { link: "wan".into(), discipline: lct }).unwrap_err();
     assert!(error.to_string().contains("workers = 1"), "{error}");
     let wfq = evenkeel_config::parse_discipline("{ kind = \"wfq-altq\" }", &["default"]).unwrap();
     router.send(Command::SwapDiscipline { link: "wan".into(), discipline: wfq }).unwrap();
@@ -130,24 +139,32 @@ fn look(lab: &Lab) -> Look {
     }
 }
 
-/// A stretch of time in which both classes send `bytes` together and never ran empty, as their own counters prove: at each look more waited than
-/// was sent until the next. However busy the machine is, and whatever it does to the senders, weights must hold there.
+/// A stretch of time in which both classes send `bytes` together and never ran empty, as their own
+/// counters prove: at each look more waited than was sent until the next. However busy the machine
+/// is, and whatever it does to the senders, weights must hold there.
 fn backlogged(lab: &Lab, bytes: u64) -> (Look, Look) {
     let start = std::time::Instant::now();
     let sharp = |look: &Look| look.apart < 1_000_000;
     let (mut first, mut last) = (None, look(lab));
     loop {
-        assert!(start.elapsed() < Duration::from_secs(25), "both classes never had enough waiting for long enough");
+        assert!(
+            start.elapsed() < Duration::from_secs(25),
+            "both classes never had enough waiting for long enough"
+        );
         sleep(Duration::from_millis(15));
         let now = look(lab);
-        let proved = [0, 1].iter().all(|class| last.waiting[*class] > now.sent[*class] - last.sent[*class]);
+        let proved =
+            [0, 1].iter().all(|class| last.waiting[*class] > now.sent[*class] - last.sent[*class]);
         if !proved {
             first = None;
         } else if first.is_none() && sharp(&last) {
             first = Some(last);
         }
         match first {
-            Some(first) if sharp(&now) && (now.sent[0] + now.sent[1]) - (first.sent[0] + first.sent[1]) >= bytes => {
+            Some(first)
+                if sharp(&now)
+                    && (now.sent[0] + now.sent[1]) - (first.sent[0] + first.sent[1]) >= bytes =>
+            {
                 return (first, now);
             }
             _ => last = now,
@@ -161,20 +178,24 @@ fn two_workers_share_a_link_by_the_weights_of_its_classes() {
         return;
     }
     // A worker that the machine does not run for less than a second sends later what it missed.
-    let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n[[class]]\nname = \"light\"\n[[class]]\nname = \"heavy\"\n\
+    let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n[[class]]\nname = \
+                \"light\"\n[[class]]\nname = \"heavy\"\n\
                 match = [{ protocol = \"udp\", destination_port = 5202 }]\n\
                 [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\n\
-                discipline = { kind = \"wfq-altq\", limit = 400, weight = { light = 100, heavy = 300 } }\n";
+                discipline = { kind = \"wfq-altq\", limit = 400, weight = { light = 100, heavy = \
+                300 } }\n";
     let Some(lab) = Lab::several("workers_wfq", rest) else { return };
     let _servers = [5201, 5202].map(|port| lab.net.start("b", &format!("iperf3 -s -p {port}")));
     sleep(Duration::from_millis(300));
-    // Flows of each class fall on workers as their ports are hashed: four of each, on both with good chances, on one at worst.
+    // Flows of each class fall on workers as their ports are hashed: four of each, on both with
+    // good chances, on one at worst.
     let clients = [5201, 5202].map(|port| {
         lab.net.start("a", &format!("iperf3 -c 10.2.0.2 -p {port} -u -b 8M -l 1400 -P 4 -t 30"))
     });
     let (first, last) = backlogged(&lab, 3_000_000);
     let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);
-    // Both workers are looked at within a millisecond of each other, which is 2.5 kB at this rate, and stop in the middle of a packet.
+    // Both workers are looked at within a millisecond of each other, which is 2.5 kB at this rate,
+    // and stop in the middle of a packet.
     assert!((heavy / light / 3.0 - 1.0).abs() < 0.01, "{heavy} {light}");
     // 1400 bytes are 1466 on the wire, 1428 as IP packets.
     let rate = (light + heavy) * 8e9 / (last.at - first.at) as f64 / (1428.0 / 1466.0);
@@ -202,7 +223,8 @@ impl Flows {
     fn new(lab: &Lab, count: usize) -> Self {
         use std::net::UdpSocket;
         let at = |node: &str, address: &'static str, count: usize| {
-            let open = move || (0..count).map(|_| UdpSocket::bind(address).unwrap()).collect::<Vec<_>>();
+            let open =
+                move || (0..count).map(|_| UdpSocket::bind(address).unwrap()).collect::<Vec<_>>();
             evenkeel_ports::sys::in_netns(&lab.net.name(node), open).unwrap()
         };
         let receiver = at("b", "10.2.0.2:7000", 1).remove(0);
@@ -242,12 +264,14 @@ impl Flows {
 fn two_workers_share_a_link_by_flows_and_refuse_by_the_load_of_both() {
     let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n\
                 [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
-                [link.admission]\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\nfair_rate_interval = \"100ms\"\n";
+                [link.admission]\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\nfair_rate_interval \
+                = \"100ms\"\n";
     let Some(lab) = Lab::several("workers_flows", rest) else { return };
     lab.ping("10.2.0.2", 1);
     let mut flows = Flows::new(&lab, 16);
-    // Each alone offers more than a quarter of the link; with ten of them the fair rate is below a tenth. Who is refused for a quarter of a second gives up:
-    // if all tried on, one moment in which the sender is not run would let all of them in.
+    // Each alone offers more than a quarter of the link; with ten of them the fair rate is below a
+    // tenth. Who is refused for a quarter of a second gives up: if all tried on, one moment in
+    // which the sender is not run would let all of them in.
     let mut inside: Vec<usize> = Vec::new();
     for newcomer in 0..16 {
         inside.push(newcomer);
@@ -263,14 +287,21 @@ fn two_workers_share_a_link_by_flows_and_refuse_by_the_load_of_both() {
     let admission = after.link("wan").unwrap().admission.clone().unwrap();
     // Not the fair rate of this moment: while one worker is not run the other has it all.
     assert!(admission.refused_total() > 0, "{admission:?}");
-    assert_eq!(admission.packets, admission.passed.values().sum::<u64>() + admission.refused_total());
+    assert_eq!(
+        admission.packets,
+        admission.passed.values().sum::<u64>() + admission.refused_total()
+    );
     let received: Vec<u64> = inside.iter().map(|flow| flows.received[*flow]).collect();
-    // They share alike, on whichever of the workers they are. Each has seconds of its share waiting, so that a sender that was not run shows nowhere.
-    let (least, most) = (*received.iter().min().unwrap() as f64, *received.iter().max().unwrap() as f64);
+    // They share alike, on whichever of the workers they are. Each has seconds of its share
+    // waiting, so that a sender that was not run shows nowhere.
+    let (least, most) =
+        (*received.iter().min().unwrap() as f64, *received.iter().max().unwrap() as f64);
     assert!(least / most > 0.95, "{received:?}");
-    let [sent_before, sent_after] =
-        [&before, &after].map(|snapshot| by_worker(snapshot, "lan"));
-    assert!(sent_before.iter().zip(&sent_after).all(|(before, after)| after > before), "both have flows");
+    let [sent_before, sent_after] = [&before, &after].map(|snapshot| by_worker(snapshot, "lan"));
+    assert!(
+        sent_before.iter().zip(&sent_after).all(|(before, after)| after > before),
+        "both have flows"
+    );
 
     // Who protects a flow is asked of both workers.
     let router = lab.router.as_ref().unwrap();

@@ -5,7 +5,8 @@ use super::{Binary, Expr, Metric, Metrics, Node, Origin, Relation, Subject};
 /// A measured quantity beside the published number that an expression compares it with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The quantity, as in the expression: `calls_one(sink)@q50`, `sent(class3)@w70 / sent(class1)@w70`.
+    /// The quantity, as in the expression: `calls_one(sink)@q50`,
+    /// `sent(class3)@w70 / sent(class1)@w70`.
     pub quantity: String,
     /// Its unit where it is a single metric; else empty.
     pub unit: &'static str,
@@ -18,16 +19,24 @@ pub struct Compared {
 }
 
 impl Expr {
-    /// The quantities that it compares with published numbers: `quantity ~ published…` and `abs(metric - published…)`, in order.
-    /// Bounds (`quantity > 0.6 * published…`) are no such comparison.
+    /// The quantities that it compares with published numbers: `quantity ~ published…` and
+    /// `abs(metric - published…)`, in order. Bounds (`quantity > 0.6 * published…`) are no such
+    /// comparison.
     #[must_use]
     pub fn compared(&self, metrics: &dyn Metrics) -> Vec<Compared> {
-        let values: Vec<Option<f64>> = self.terms.iter().map(|source| source.term(metrics).value).collect();
+        let values: Vec<Option<f64>> =
+            self.terms.iter().map(|source| source.term(metrics).value).collect();
         let mut found = Vec::new();
         for comparison in &self.comparisons {
             if let Relation::Near(_) = comparison.relation {
                 for pair in comparison.sides.windows(2) {
-                    self.pair(&pair[0].node, Some(&pair[0].text), &pair[1].node, &values, &mut found);
+                    self.pair(
+                        &pair[0].node,
+                        Some(&pair[0].text),
+                        &pair[1].node,
+                        &values,
+                        &mut found,
+                    );
                 }
             }
             for side in &comparison.sides {
@@ -41,10 +50,12 @@ impl Expr {
         found
     }
 
-    /// The value of every side of every comparison, in order; `None` where a number was not measured or is not finite.
+    /// The value of every side of every comparison, in order; `None` where a number was not
+    /// measured or is not finite.
     #[must_use]
     pub fn sides(&self, metrics: &dyn Metrics) -> Vec<Option<f64>> {
-        let values: Vec<Option<f64>> = self.terms.iter().map(|source| source.term(metrics).value).collect();
+        let values: Vec<Option<f64>> =
+            self.terms.iter().map(|source| source.term(metrics).value).collect();
         let sides = self.comparisons.iter().flat_map(|comparison| &comparison.sides);
         sides.map(|side| side.node.eval(&values)).collect()
     }
@@ -64,7 +75,8 @@ impl Expr {
             Node::Term(index) => self.terms.get(*index),
             _ => None,
         };
-        let Some(quantity) = text.map(str::trim).or(single.map(|source| source.text.as_str())) else {
+        let Some(quantity) = text.map(str::trim).or(single.map(|source| source.text.as_str()))
+        else {
             return;
         };
         let of = single.and_then(|source| match &source.origin {
@@ -115,7 +127,10 @@ mod tests {
             Ok(0)
         }
         fn published(&self, path: &str) -> Result<f64, String> {
-            path.len().try_into().map(|length: u32| f64::from(length)).map_err(|_long| String::new())
+            path.len()
+                .try_into()
+                .map(|length: u32| f64::from(length))
+                .map_err(|_long| String::new())
         }
     }
 
@@ -136,8 +151,9 @@ mod tests {
         assert_eq!(found[0].quantity, "sent(a)@start / sent(b)@start");
         assert_eq!((found[0].published, found[0].measured, &found[0].of), (2.0, Some(1.0), &None));
 
-        let found =
-            compared("abs(sent(a)@start - published.abc / 2) < 1 and delay(a)@start ~ published.a within 1%");
+        let found = compared(
+            "abs(sent(a)@start - published.abc / 2) < 1 and delay(a)@start ~ published.a within 1%",
+        );
         let seen: Vec<_> =
             found.iter().map(|c| (c.quantity.as_str(), c.unit, c.published, c.measured)).collect();
         assert_eq!(

@@ -56,7 +56,10 @@ fn is_name(c: char) -> bool {
 }
 
 /// Splits a text into words. `is_metric` says which names take a subject.
-pub(super) fn words<'t>(text: &'t str, is_metric: impl Fn(&str) -> bool) -> Result<Vec<Word<'t>>, ExprError> {
+pub(super) fn words<'t>(
+    text: &'t str,
+    is_metric: impl Fn(&str) -> bool,
+) -> Result<Vec<Word<'t>>, ExprError> {
     let mut words: Vec<Word<'t>> = Vec::new();
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
@@ -79,8 +82,9 @@ fn word<'t>(
     is_metric: &impl Fn(&str) -> bool,
 ) -> Result<(Token<'t>, usize), ExprError> {
     let rest = &text[at..];
-    let run =
-        |from: &'t str, belongs: fn(char) -> bool| &from[..from.find(|c| !belongs(c)).unwrap_or(from.len())];
+    let run = |from: &'t str, belongs: fn(char) -> bool| {
+        &from[..from.find(|c| !belongs(c)).unwrap_or(from.len())]
+    };
     if let Some(Token::Name(name)) = before {
         if *name == "published" && (c == '.' || c == '[') {
             let path = run(rest, |c| is_name(c) || ".[]-".contains(c));

@@ -176,7 +176,8 @@ impl Metric {
         self.from() == From::core
     }
 
-    /// Whether hosts measure it from stamps in the packets, which only the project's own sources write.
+    /// Whether hosts measure it from stamps in the packets, which only the project's own sources
+    /// write.
     #[must_use]
     pub fn needs_stamps(self) -> bool {
         self.from() == From::stamps

@@ -38,7 +38,8 @@ pub struct Subject {
 
 /// Where the numbers come from: implemented on the results of a world.
 pub trait Metrics {
-    /// The mean of `metric` over the step with this index (settling time left out); `None` if it was not measured.
+    /// The mean of `metric` over the step with this index (settling time left out); `None` if it
+    /// was not measured.
     fn value(&self, metric: Metric, subject: &Subject, step: usize) -> Option<f64>;
 }
 
@@ -155,8 +156,11 @@ impl Expr {
             };
         }
         if holds.is_none() {
-            let missing: Vec<_> =
-                terms.iter().filter(|term| term.value.is_none()).map(|term| term.text.as_str()).collect();
+            let missing: Vec<_> = terms
+                .iter()
+                .filter(|term| term.value.is_none())
+                .map(|term| term.text.as_str())
+                .collect();
             // Writing to a String cannot fail.
             let _ = match missing.as_slice() {
                 [] => write!(text, ": cannot be computed (division by zero)"),
@@ -185,9 +189,10 @@ impl Expr {
 impl Source {
     fn term(&self, metrics: &dyn Metrics) -> Term {
         let (value, unit) = match &self.origin {
-            Origin::Measured(metric, subject, step) => {
-                (metrics.value(*metric, subject, *step).filter(|value| value.is_finite()), metric.unit())
-            }
+            Origin::Measured(metric, subject, step) => (
+                metrics.value(*metric, subject, *step).filter(|value| value.is_finite()),
+                metric.unit(),
+            ),
             Origin::Published(value) => (Some(*value), ""),
         };
         Term { text: self.text.clone(), value, unit }
@@ -196,13 +201,15 @@ impl Source {
 
 impl Comparison {
     fn eval(&self, terms: &[Option<f64>], text: &mut String) -> Option<bool> {
-        let values: Vec<Option<f64>> = self.sides.iter().map(|side| side.node.eval(terms)).collect();
+        let values: Vec<Option<f64>> =
+            self.sides.iter().map(|side| side.node.eval(terms)).collect();
         let mut holds = Some(true);
         for (i, (side, value)) in self.sides.iter().zip(&values).enumerate() {
             if i > 0 {
                 let _ = write!(text, " {} ", self.relation.symbol(i - 1));
-                let pair =
-                    values[i - 1].zip(*value).map(|(left, right)| self.relation.holds(i - 1, left, right));
+                let pair = values[i - 1]
+                    .zip(*value)
+                    .map(|(left, right)| self.relation.holds(i - 1, left, right));
                 holds = match (holds, pair) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
                     (Some(true), Some(true)) => Some(true),
@@ -294,7 +301,8 @@ impl Node {
 /// Jain, Chiu, Hawe 1984; `None` if all are zero: nothing was shared.
 fn jain(nodes: &[Node], terms: &[Option<f64>]) -> Option<f64> {
     let values: Vec<f64> = nodes.iter().map(|node| node.eval(terms)).collect::<Option<_>>()?;
-    let (sum, squares) = values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+    let (sum, squares) =
+        values.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
     (squares > 0.0).then(|| sum * sum / (values.len() as f64 * squares))
 }
 

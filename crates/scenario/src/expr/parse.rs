@@ -3,7 +3,9 @@
 use evenkeel_settings::read::suggest;
 
 use super::lex::{ExprError, Token, Word, words};
-use super::{Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject};
+use super::{
+    Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject,
+};
 
 /// Deepest nesting of parentheses and minus signs.
 const DEPTH: usize = 50;
@@ -30,7 +32,8 @@ pub(crate) trait Names {
     fn published(&self, path: &str) -> Result<f64, String>;
 }
 
-/// Takes every name for good: for texts whose names cannot be known, because what they name has errors itself.
+/// Takes every name for good: for texts whose names cannot be known, because what they name has
+/// errors itself.
 pub(crate) struct AnyNames;
 
 impl Names for AnyNames {
@@ -143,7 +146,10 @@ impl<'t> Parser<'t, '_> {
     fn tolerance(&mut self) -> Result<f64, ExprError> {
         let at = self.at();
         if !self.take_name("within") {
-            return Err(ExprError::new(at, "`within`, a number and `%` must follow a comparison with ~"));
+            return Err(ExprError::new(
+                at,
+                "`within`, a number and `%` must follow a comparison with ~",
+            ));
         }
         match self.peek() {
             Some(Token::Number(percent)) => {
@@ -240,7 +246,8 @@ impl<'t> Parser<'t, '_> {
             "jain" => self.arguments().map(Node::Jain),
             _ => {
                 let known = Metric::all().map(Metric::name);
-                let known: Vec<_> = known.chain(["published", "abs", "min", "max", "jain"]).collect();
+                let known: Vec<_> =
+                    known.chain(["published", "abs", "min", "max", "jain"]).collect();
                 Err(ExprError::new(at, format!("no metric {name:?}; {}", suggest(name, &known))))
             }
         }
@@ -259,7 +266,10 @@ impl<'t> Parser<'t, '_> {
     fn measured(&mut self, metric: Metric, at: usize) -> Result<Node, ExprError> {
         let Some(Token::Subject(subject)) = self.peek() else {
             let what = if metric.is_of_link() { "link" } else { "class" };
-            return Err(ExprError::new(self.at(), format!("`({what})@step` must follow {}", metric.name())));
+            return Err(ExprError::new(
+                self.at(),
+                format!("`({what})@step` must follow {}", metric.name()),
+            ));
         };
         let subject_at = self.at();
         self.next += 1;
@@ -268,15 +278,20 @@ impl<'t> Parser<'t, '_> {
         };
         let step_at = self.at();
         self.next += 1;
-        let resolved =
-            self.names.subject(metric, subject).map_err(|message| ExprError::new(subject_at, message))?;
+        let resolved = self
+            .names
+            .subject(metric, subject)
+            .map_err(|message| ExprError::new(subject_at, message))?;
         let index = self.names.step(step).map_err(|message| ExprError::new(step_at, message))?;
         Ok(self.term(at, Origin::Measured(metric, resolved, index)))
     }
 
     fn published(&mut self, at: usize) -> Result<Node, ExprError> {
         let Some(Token::Path(path)) = self.peek() else {
-            return Err(ExprError::new(self.at(), "`.` and a key of the published entry must follow"));
+            return Err(ExprError::new(
+                self.at(),
+                "`.` and a key of the published entry must follow",
+            ));
         };
         let path_at = self.at();
         self.next += 1;
@@ -291,7 +306,8 @@ impl<'t> Parser<'t, '_> {
     fn term(&mut self, from: usize, origin: Origin) -> Node {
         let to = self.words.get(self.next.wrapping_sub(1)).map_or(from, |word| word.end);
         let text = self.text.get(from..to).unwrap_or("").to_owned();
-        let index = self.terms.iter().position(|known| known.origin == origin && known.text == text);
+        let index =
+            self.terms.iter().position(|known| known.origin == origin && known.text == text);
         Node::Term(index.unwrap_or_else(|| {
             self.terms.push(Source { text, origin });
             self.terms.len() - 1

@@ -28,7 +28,11 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
     let Some(core) = file.table("core") else { return };
     let number = |key: &str| core.integer(key).unwrap_or(1);
     if core.integer("ring").zip(core.integer("batch")).is_some_and(|(ring, batch)| ring < batch) {
-        reader.fail(&core.span("ring"), core.path_of("ring"), "the ring must hold a burst at least");
+        reader.fail(
+            &core.span("ring"),
+            core.path_of("ring"),
+            "the ring must hold a burst at least",
+        );
     }
     let threshold = Cycles(number("threshold"));
     let rule = match core.text("rule").unwrap_or("level") {

@@ -10,7 +10,8 @@ use crate::published;
 
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
     let mut names = Unique::new("expectation");
-    // Where what is named has errors itself, names may be missing that are only misspelt there: then syntax alone is checked.
+    // Where what is named has errors itself, names may be missing that are only misspelt there:
+    // then syntax alone is checked.
     let known = reader.is_clean_in(&super::NAMED);
     for fields in file.tables("expect") {
         names.check(reader, fields, "name");
@@ -35,7 +36,9 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
                 }
             }
         }
-        let (Some(name), Some(claim)) = (fields.text("name"), fields.text("claim")) else { continue };
+        let (Some(name), Some(claim)) = (fields.text("name"), fields.text("claim")) else {
+            continue;
+        };
         let world = |name: &str| if name == "sim" { World::Sim } else { World::Lab };
         scenario.expectations.push(Expectation {
             name: name.to_owned(),
@@ -50,13 +53,19 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
 }
 
 /// Why a number that an expectation asks for will not be there.
-fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: usize) -> Option<String> {
+fn never_sampled(
+    scenario: &Scenario,
+    metric: Metric,
+    subject: &Subject,
+    step: usize,
+) -> Option<String> {
     let begin = scenario.steps.get(step)?;
     let end = scenario.step_end(step);
     let (from, name) = (begin.at.saturating_add(scenario.settle), &begin.name);
     if from.saturating_add(scenario.sample) > end {
         return Some(format!(
-            "step {name:?} is too short to be measured: settling and one sampling window do not fit into {}",
+            "step {name:?} is too short to be measured: settling and one sampling window do not \
+             fit into {}",
             evenkeel_core::settings::quantity::time_text(end.saturating_sub(begin.at))
         ));
     }
@@ -79,7 +88,8 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
             metric.name()
         ));
     }
-    let link = scenario.router(&subject.router).and_then(|router| router.config.link(&subject.link));
+    let link =
+        scenario.router(&subject.router).and_then(|router| router.config.link(&subject.link));
     if metric.needs_control() && link.is_none_or(|link| link.control.is_none()) {
         return Some(format!(
             "{} is not measured: link {:?} has no [link.control]",
@@ -87,8 +97,9 @@ fn never_sampled(scenario: &Scenario, metric: Metric, subject: &Subject, step: u
             subject.link
         ));
     }
-    let measured =
-        |router: &crate::model::Router| router.config.router.cycles || router.config.fairdrop.is_some();
+    let measured = |router: &crate::model::Router| {
+        router.config.router.cycles || router.config.fairdrop.is_some()
+    };
     if metric.needs_cycles() && !scenario.router(&subject.router).is_some_and(measured) {
         return Some(format!(
             "{} is not measured: router {:?} has neither [fairdrop] nor [router] cycles = true",
@@ -107,11 +118,15 @@ fn flows_of<'s>(scenario: &'s Scenario, class: &'s str) -> impl Iterator<Item = 
 struct Scope<'s>(&'s Scenario);
 
 impl Scope<'_> {
-    /// Router and outgoing link of every hop of the flows of a class; of all flows if `None`. Each once.
+    /// Router and outgoing link of every hop of the flows of a class; of all flows if `None`. Each
+    /// once.
     fn hops(&self, class: Option<&str>) -> Vec<(String, String)> {
         let mut hops = Vec::new();
-        let flows =
-            self.0.traffic.iter().filter(|traffic| class.is_none() || traffic.class.as_deref() == class);
+        let flows = self
+            .0
+            .traffic
+            .iter()
+            .filter(|traffic| class.is_none() || traffic.class.as_deref() == class);
         for traffic in flows {
             for path in self.0.paths_between(&traffic.from, &traffic.to) {
                 for pair in path.windows(2) {
@@ -128,10 +143,16 @@ impl Scope<'_> {
     fn one(&self, hops: Vec<(String, String)>, text: &str) -> Result<(String, String), String> {
         match <[_; 1]>::try_from(hops) {
             Ok([hop]) => Ok(hop),
-            Err(hops) if hops.is_empty() => Err(format!("no traffic passes {text:?}: nothing is measured")),
+            Err(hops) if hops.is_empty() => {
+                Err(format!("no traffic passes {text:?}: nothing is measured"))
+            }
             Err(hops) => {
-                let names: Vec<_> = hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
-                Err(format!("{text:?} is measured on several links: say which of {}", names.join(", ")))
+                let names: Vec<_> =
+                    hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
+                Err(format!(
+                    "{text:?} is measured on several links: say which of {}",
+                    names.join(", ")
+                ))
             }
         }
     }
@@ -151,7 +172,11 @@ impl Names for Scope<'_> {
             let known: Vec<_> =
                 self.0.traffic.iter().filter_map(|traffic| traffic.class.as_deref()).collect();
             if !known.contains(&class) {
-                let exists = self.0.routers.iter().any(|router| router.config.class_names().contains(&class));
+                let exists = self
+                    .0
+                    .routers
+                    .iter()
+                    .any(|router| router.config.class_names().contains(&class));
                 return Err(match exists {
                     true => format!("no traffic is of class {class:?}: nothing is measured"),
                     false => format!("no class {class:?}; {}", suggest(class, &distinct(&known))),
@@ -203,8 +228,14 @@ impl Names for Scope<'_> {
 
 /// Flows of a core, by the name of their class alone.
 fn core_subject(core: &CoreModel, metric: Metric, text: &str) -> Result<Subject, String> {
-    let measured =
-        [Metric::Sent, Metric::Dropped, Metric::Offered, Metric::Goodput, Metric::Cycles, Metric::FairCycles];
+    let measured = [
+        Metric::Sent,
+        Metric::Dropped,
+        Metric::Offered,
+        Metric::Goodput,
+        Metric::Cycles,
+        Metric::FairCycles,
+    ];
     if !measured.contains(&metric) {
         return Err(format!("{} is not measured on a core", metric.name()));
     }

@@ -1,4 +1,5 @@
-//! From the text of a scenario to [`Scenario`]: one pass that goes on after errors, so that all of them are told.
+//! From the text of a scenario to [`Scenario`]: one pass that goes on after errors, so that all of
+//! them are told.
 
 mod core;
 mod expect;
@@ -16,11 +17,22 @@ use crate::model::Scenario;
 use crate::published;
 use crate::tables;
 
-/// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they have errors.
+/// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they
+/// have errors.
 const LAYOUT: [&str; 3] = ["host", "router", "wire"];
 /// Top-level keys that give names and times to what expectations speak of.
-const NAMED: [&str; 10] =
-    ["core", "host", "router", "wire", "traffic", "step", "published", "sample", "settle", "duration"];
+const NAMED: [&str; 10] = [
+    "core",
+    "host",
+    "router",
+    "wire",
+    "traffic",
+    "step",
+    "published",
+    "sample",
+    "settle",
+    "duration",
+];
 
 impl Scenario {
     /// Reads and checks a file, the router files and published numbers it names.
@@ -35,7 +47,8 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Checks a text; `file` is the name that errors say; files that it names are looked for beside and above `folder`.
+    /// Checks a text; `file` is the name that errors say; files that it names are looked for beside
+    /// and above `folder`.
     ///
     /// # Errors
     /// All that is wrong with it.
@@ -53,8 +66,9 @@ fn scenario_of(reader: &mut Reader, fields: &Fields, folder: &Path) -> Option<Sc
     if fields.given("name")
         && (name.is_empty() || !name.chars().all(valid) || name.split('/').any(str::is_empty))
     {
-        let message =
-            format!("expected letters, digits, `-`, `_`, `.`, in parts between `/`, found {name:?}");
+        let message = format!(
+            "expected letters, digits, `-`, `_`, `.`, in parts between `/`, found {name:?}"
+        );
         reader.fail(&fields.span("name"), "name", message);
     }
     // What is wrong with these was told by the reader; stand-ins let the rest be checked.

@@ -22,7 +22,11 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: 
     for fields in file.tables("host").chain(file.tables("router")) {
         names.check(reader, fields, "name");
         if let Some(name) = fields.text("name").filter(|name| RESERVED.contains(name)) {
-            reader.fail(&fields.span("name"), fields.path_of("name"), format!("{name:?} cannot name a node"));
+            reader.fail(
+                &fields.span("name"),
+                fields.path_of("name"),
+                format!("{name:?} cannot name a node"),
+            );
         }
     }
     let hosts: Vec<_> = file.tables("host").filter_map(|fields| fields.text("name")).collect();
@@ -43,7 +47,13 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: 
     }
 }
 
-fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], scenario: &mut Scenario) {
+fn wires(
+    reader: &mut Reader,
+    file: &Fields,
+    hosts: &[&str],
+    routers: &[&str],
+    scenario: &mut Scenario,
+) {
     let known: Vec<_> = hosts.iter().chain(routers).copied().collect();
     let mut pairs = HashSet::new();
     let mut subnets: Vec<(Prefix, Span)> = Vec::new();
@@ -68,12 +78,17 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
             continue;
         };
         if a == b {
-            reader.fail(&fields.span("ends"), fields.path_of("ends"), "both ends are the same node");
+            reader.fail(
+                &fields.span("ends"),
+                fields.path_of("ends"),
+                "both ends are the same node",
+            );
             continue;
         }
         if !pairs.insert((*a.min(b), *a.max(b))) {
             let message = format!(
-                "{a:?} and {b:?} have a wire already: ports are named after the node at the other end"
+                "{a:?} and {b:?} have a wire already: ports are named after the node at the other \
+                 end"
             );
             reader.fail(&fields.span("ends"), fields.path_of("ends"), message);
             continue;
@@ -84,7 +99,8 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
             .iter()
             .any(|(other, _)| subnet.contains(other.address()) || other.contains(subnet.address()));
         if overlaps {
-            let message = format!("address clash: {subnet} overlaps with the subnet of an earlier wire");
+            let message =
+                format!("address clash: {subnet} overlaps with the subnet of an earlier wire");
             reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
         }
         subnets.push((subnet, fields.span("subnet")));
@@ -93,7 +109,11 @@ fn wires(reader: &mut Reader, file: &Fields, hosts: &[&str], routers: &[&str], s
             let is_router = [a, b].map(|name| routers.contains(name));
             let quality = quality(fields);
             let place = reader.place(&fields.at);
-            scenario.wires.push(Wire { quality, place, ..wire(number, subnet, [a, b], is_router, mtu) });
+            scenario.wires.push(Wire {
+                quality,
+                place,
+                ..wire(number, subnet, [a, b], is_router, mtu)
+            });
         }
     }
 }
@@ -167,7 +187,11 @@ fn config(
     let ports: Vec<_> = scenario
         .interfaces(name)
         .into_iter()
-        .map(|interface| PortConfig { name: interface.name.clone(), interface: interface.name, io: None })
+        .map(|interface| PortConfig {
+            name: interface.name.clone(),
+            interface: interface.name,
+            io: None,
+        })
         .collect();
     let ports = PortSource::Given(&ports);
     let empty = Table::default();
@@ -193,11 +217,13 @@ fn config(
         (None, None) => router_from_table(reader, &empty, fields.at.clone(), &path, ports),
     }?;
     name.clone_into(&mut config.router.name);
-    let longest = scenario.interfaces(name).iter().map(|interface| interface.mtu).max().unwrap_or(0);
+    let longest =
+        scenario.interfaces(name).iter().map(|interface| interface.mtu).max().unwrap_or(0);
     let needed = u64::from(longest) + 256;
     if config.router.buffer_size.0 < needed {
         let message = format!(
-            "router.buffer_size is too small for the MTU of its wires, {longest}; at least {needed}B"
+            "router.buffer_size is too small for the MTU of its wires, {longest}; at least \
+             {needed}B"
         );
         reader.fail(&fields.at, path, message);
     }

@@ -1,10 +1,13 @@
-//! Steps and ablations: timed changes, each checked against the discipline that the link has at that time.
+//! Steps and ablations: timed changes, each checked against the discipline that the link has at
+//! that time.
 
 use std::collections::HashMap;
 
 use evenkeel_config::change::FAIRDROP;
 use evenkeel_config::parse::Unique;
-use evenkeel_config::{Change, ChangeError, DisciplineConfig, RouterConfig, parse_change, parse_fairdrop};
+use evenkeel_config::{
+    Change, ChangeError, DisciplineConfig, RouterConfig, parse_change, parse_fairdrop,
+};
 use evenkeel_core::Nanos;
 use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::Settings;
@@ -29,21 +32,27 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         {
             scenario.steps.push(first());
             if fields.text("name") == Some(FIRST) {
-                reader.fail(&fields.span("name"), fields.path_of("name"), "the step at 0 is named `start`");
+                reader.fail(
+                    &fields.span("name"),
+                    fields.path_of("name"),
+                    "the step at 0 is named `start`",
+                );
             }
         }
         if let (Some(at), Some(last)) = (at, scenario.steps.last())
             && at <= last.at
         {
-            let message = format!("steps stand in order of time: this is not after {:?}", last.name);
+            let message =
+                format!("steps stand in order of time: this is not after {:?}", last.name);
             reader.fail(&fields.span("at"), fields.path_of("at"), message);
         }
         if at.is_some_and(|at| at >= scenario.duration) {
             let message = "the step is not before the end of the run";
             reader.fail(&fields.span("at"), fields.path_of("at"), message);
         }
-        let set =
-            fields.tables("set").filter_map(|set| set_change(reader, set, scenario, Some(&mut disciplines)));
+        let set = fields
+            .tables("set")
+            .filter_map(|set| set_change(reader, set, scenario, Some(&mut disciplines)));
         let set = set.collect();
         let [down, up] = ["down", "up"].map(|key| wires(reader, fields, key, scenario));
         if let (Some(name), Some(at)) = (fields.text("name"), at) {
@@ -57,7 +66,13 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
 
 /// The step that nothing but the begin of the run makes.
 fn first() -> Step {
-    Step { name: FIRST.to_owned(), at: Nanos::ZERO, down: Vec::new(), up: Vec::new(), set: Vec::new() }
+    Step {
+        name: FIRST.to_owned(),
+        at: Nanos::ZERO,
+        down: Vec::new(),
+        up: Vec::new(),
+        set: Vec::new(),
+    }
 }
 
 /// The wires that a key of a step names.
@@ -94,8 +109,10 @@ pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut 
     let mut names = Unique::new("without");
     for fields in file.tables("without") {
         names.check(reader, fields, "name");
-        let set: Vec<_> = fields.tables("set").filter_map(|set| override_of(reader, set, scenario)).collect();
-        let known: Vec<_> = scenario.expectations.iter().map(|expect| expect.name.as_str()).collect();
+        let set: Vec<_> =
+            fields.tables("set").filter_map(|set| override_of(reader, set, scenario)).collect();
+        let known: Vec<_> =
+            scenario.expectations.iter().map(|expect| expect.name.as_str()).collect();
         let mut fails = Vec::new();
         for (name, at) in fields.texts("fails") {
             match scenario.expectations.iter().find(|expect| expect.name == name) {
@@ -108,7 +125,8 @@ pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut 
                     );
                 }
                 Some(expect) if !expect.reproduced => {
-                    let message = format!("{name:?} is not reproduced: that it fails proves nothing");
+                    let message =
+                        format!("{name:?} is not reproduced: that it fails proves nothing");
                     reader.fail(at, fields.path_of("fails"), message);
                 }
                 _ => {}
@@ -121,11 +139,16 @@ pub(super) fn read_ablations(reader: &mut Reader, file: &Fields, scenario: &mut 
     }
 }
 
-fn override_of(reader: &mut Reader, fields: &Fields, scenario: &Scenario) -> Option<AblationChange> {
+fn override_of(
+    reader: &mut Reader,
+    fields: &Fields,
+    scenario: &Scenario,
+) -> Option<AblationChange> {
     // Whatever discipline an ablation meets, knobs that it has not are left out there.
     let set = set_change(reader, fields, scenario, None);
     let at = fields.text("at")?;
-    let steps: Vec<_> = scenario.steps.iter().map(|step| step.name.as_str()).chain([ALWAYS]).collect();
+    let steps: Vec<_> =
+        scenario.steps.iter().map(|step| step.name.as_str()).chain([ALWAYS]).collect();
     if !steps.contains(&at) {
         reader.fail(
             &fields.span("at"),
@@ -153,7 +176,9 @@ impl Disciplines {
 
     /// Follows a change; what is wrong with it.
     fn follow(&mut self, router: &str, link: &str, change: &Change) -> Result<(), String> {
-        let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.to_owned())) else { return Ok(()) };
+        let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.to_owned())) else {
+            return Ok(());
+        };
         match change {
             Change::Discipline(other) => *discipline = other.clone(),
             Change::Setting(change) if !discipline.has(change) => {
@@ -258,6 +283,8 @@ fn fairdrop_change(
     let classes = config.class_names();
     let change = parse_fairdrop(key, value, &classes)?;
     let mut changed = config.fairdrop.clone().unwrap_or_else(FairDropConfig::off);
-    changed.set_live(&change, config.class_count()).map_err(|error| ChangeError(error.to_string()))?;
+    changed
+        .set_live(&change, config.class_count())
+        .map_err(|error| ChangeError(error.to_string()))?;
     Ok(Change::FairDrop(change))
 }

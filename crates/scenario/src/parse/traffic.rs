@@ -66,9 +66,10 @@ fn traffic(
     }
     let kind = match fields.text("kind")? {
         "poisson" => TrafficKind::Poisson,
-        "on-off" => {
-            TrafficKind::OnOff { mean_on: fields.time("mean_on")?, mean_off: fields.time("mean_off")? }
-        }
+        "on-off" => TrafficKind::OnOff {
+            mean_on: fields.time("mean_on")?,
+            mean_off: fields.time("mean_off")?,
+        },
         "greedy" => TrafficKind::Greedy,
         "replay" => TrafficKind::Replay,
         "flows" => TrafficKind::Flows {
@@ -96,7 +97,8 @@ fn traffic(
     };
     let tcp = fields.switch("tcp")?;
     if any_tcp && fields.given("tool") && tool != Tool::Iperf3 {
-        let message = "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
+        let message =
+            "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
         reader.fail(&fields.span("tool"), fields.path_of("tool"), message);
     }
     let only = |reader: &mut Reader, key: &str, with: &str| {
@@ -125,7 +127,11 @@ fn traffic(
         only(reader, "file", "kind = \"replay\"");
     }
     if kind == TrafficKind::Replay && !fields.given("file") {
-        reader.fail(&fields.at, fields.path_of("file"), "this required key is missing: the capture file");
+        reader.fail(
+            &fields.at,
+            fields.path_of("file"),
+            "this required key is missing: the capture file",
+        );
     }
     let flows = u32::try_from(fields.integer("flows")?).ok()?;
     if flows > 1 && (come_and_go || kind == TrafficKind::Replay) {
@@ -209,14 +215,16 @@ fn sizes(reader: &mut Reader, fields: &Fields) -> Option<FlowSizes> {
         _ => return Some(FlowSizes::Fixed),
     };
     if let Some(shape) = shape.filter(|shape| !valid.contains(shape)) {
-        let message = format!("{shape} is out of range; valid: {} to {}", valid.start(), valid.end());
+        let message =
+            format!("{shape} is out of range; valid: {} to {}", valid.start(), valid.end());
         reader.fail(&fields.span("shape"), fields.path_of("shape"), message);
         return None;
     }
     Some(sizes)
 }
 
-/// The rate of IP packets of `size` that keeps the wire busy by which `from` sends to `to`; `None` for a wire without a rate.
+/// The rate of IP packets of `size` that keeps the wire busy by which `from` sends to `to`; `None`
+/// for a wire without a rate.
 fn wire_rate(scenario: &Scenario, from: &str, to: &str, size: Bytes) -> Option<BitRate> {
     let path = scenario.path_between(from, to)?;
     let next = path.get(1)?;
@@ -226,14 +234,16 @@ fn wire_rate(scenario: &Scenario, from: &str, to: &str, size: Bytes) -> Option<B
     Some(BitRate((u128::from(rate.0) * u128::from(size.0) / u128::from(wire_len)) as u64))
 }
 
-/// Follows the flow: there must be a way, its packets must fit the wires, and every router must give it the same class.
+/// Follows the flow: there must be a way, its packets must fit the wires, and every router must
+/// give it the same class.
 fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut Traffic) {
     // A router whose configuration is wrong is missing here; its error has been told.
     if !reader.is_clean_in(&super::LAYOUT) {
         return;
     }
     let Some(path) = scenario.path_between(&traffic.from, &traffic.to) else {
-        let message = format!("no path leads from {:?} to {:?} through routers", traffic.from, traffic.to);
+        let message =
+            format!("no path leads from {:?} to {:?} through routers", traffic.from, traffic.to);
         reader.fail(&fields.span("to"), fields.path_of("to"), message);
         return;
     };
@@ -253,19 +263,25 @@ fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut
     let Some(flow) = flow_key(scenario, traffic) else { return };
     for router in path.iter().filter_map(|node| scenario.router(node)) {
         let classes = router.config.class_names();
-        let given = classes.get(router.config.class_map().classify(&flow, traffic.dscp).index()).copied();
+        let given =
+            classes.get(router.config.class_map().classify(&flow, traffic.dscp).index()).copied();
         match (&traffic.class, given) {
             (None, Some(given)) => traffic.class = Some(given.to_owned()),
             (Some(meant), given) if Some(meant.as_str()) != given => {
                 let message = if classes.contains(&meant.as_str()) {
                     format!(
-                        "the class rules of {:?} put this flow ({flow}, dscp {}) into {:?}, not {meant:?}",
+                        "the class rules of {:?} put this flow ({flow}, dscp {}) into {:?}, not \
+                         {meant:?}",
                         router.name,
                         traffic.dscp,
                         given.unwrap_or_default()
                     )
                 } else {
-                    format!("router {:?} has no class {meant:?}; {}", router.name, suggest(meant, &classes))
+                    format!(
+                        "router {:?} has no class {meant:?}; {}",
+                        router.name,
+                        suggest(meant, &classes)
+                    )
                 };
                 reader.fail(&fields.span("class"), fields.path_of("class"), message);
             }

@@ -20,7 +20,8 @@ const fn count(
 /// `[core]`.
 pub(super) static CORE: Section = Section {
     heading: "[core]",
-    doc: "A core that fetches bursts from the ring of a port, judges every packet (FairDrop) and processes what it admits. All costs are in cycles.",
+    doc: "A core that fetches bursts from the ring of a port, judges every packet (FairDrop) and \
+          processes what it admits. All costs are in cycles.",
     own: &[
         Key::defaulted(
             "clock",
@@ -46,10 +47,23 @@ pub(super) static CORE: Section = Section {
         Key::defaulted(
             "rule",
             Kind::Choice(&[
-                ("level", "FairDrop, our default: every flow may use the same rate of cycles by weight"),
-                ("kappa", "FairDrop as in IFIP Networking 2018: threshold kappa x credit / backlogged flows"),
-                ("fixed", "FairDrop, the journal version: a fixed threshold, charged at the next poll"),
-                ("mimd-batch", "FairDrop, authors' simulators: threshold steered by whether bursts are full"),
+                (
+                    "level",
+                    "FairDrop, our default: every flow may use the same rate of cycles by weight",
+                ),
+                (
+                    "kappa",
+                    "FairDrop as in IFIP Networking 2018: threshold kappa x credit / backlogged \
+                     flows",
+                ),
+                (
+                    "fixed",
+                    "FairDrop, the journal version: a fixed threshold, charged at the next poll",
+                ),
+                (
+                    "mimd-batch",
+                    "FairDrop, authors' simulators: threshold steered by whether bursts are full",
+                ),
                 ("mimd-ring", "FairDrop, branch adth: threshold steered by the ring's occupancy"),
                 ("none", "no dropper: what does not fit into the ring is lost there"),
             ]),
@@ -69,7 +83,12 @@ pub(super) static CORE: Section = Section {
             "\"3ms\"",
             "Of rule `level`: how much of its rate a flow may save up.",
         ),
-        Key::optional("link", Kind::Table(&LINK), "the link is never the bottleneck", "The outgoing link."),
+        Key::optional(
+            "link",
+            Kind::Table(&LINK),
+            "the link is never the bottleneck",
+            "The outgoing link.",
+        ),
         Key::required("flow", Kind::Tables { section: &FLOW, min: 1, max: 64 }, "Who sends."),
     ],
     parts: &[],
@@ -95,7 +114,8 @@ pub(super) static LINK: Section = Section {
             "fairdrop",
             Kind::Switch,
             "true",
-            "Whether FairDrop shares its bits, too: a packet must be within its flow's share of both.",
+            "Whether FairDrop shares its bits, too: a packet must be within its flow's share of \
+             both.",
         ),
     ],
     parts: &[],
@@ -127,9 +147,15 @@ pub(super) static FLOW: Section = Section {
         Key::required(
             "cost",
             Kind::Integer { min: 1, max: CYCLES, unit: "cycles" },
-            "Cycles of a packet, besides polling. Flows with the same cost take the same class of processing.",
+            "Cycles of a packet, besides polling. Flows with the same cost take the same class of \
+             processing.",
         ),
-        Key::defaulted("weight", Kind::Integer { min: 1, max: 1_000, unit: "" }, "1", "Of each flow."),
+        Key::defaulted(
+            "weight",
+            Kind::Integer { min: 1, max: 1_000, unit: "" },
+            "1",
+            "Of each flow.",
+        ),
         Key::defaulted(
             "spacing",
             Kind::Choice(&[("even", "constant"), ("poisson", "exponential")]),

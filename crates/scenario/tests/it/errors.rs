@@ -68,17 +68,20 @@ fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("published")).unwrap();
     std::fs::create_dir_all(folder.path().join("deep/er")).unwrap();
-    let numbers = "[one]\nratio = 2\nlist = [1, 2.5]\nsteps = [{ at_s = 7 }]\nclaim = \"It grows.\"\n";
+    let numbers =
+        "[one]\nratio = 2\nlist = [1, 2.5]\nsteps = [{ at_s = 7 }]\nclaim = \"It grows.\"\n";
     std::fs::write(folder.path().join("published/numbers.toml"), numbers).unwrap();
     folder
 }
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let folder = folder();
-    Scenario::parse(text, "s.toml", &folder.path().join("deep/er")).map_err(|errors| errors.to_string())
+    Scenario::parse(text, "s.toml", &folder.path().join("deep/er"))
+        .map_err(|errors| errors.to_string())
 }
 
-/// The base with one replacement, and what must be said about it: one line, unless `wanted` has more.
+/// The base with one replacement, and what must be said about it: one line, unless `wanted` has
+/// more.
 #[track_caller]
 fn says(from: &str, to: &str, wanted: &[&str]) {
     assert!(BASE.contains(from), "{from}");
@@ -155,7 +158,10 @@ fn nodes_and_wires() {
 fn a_host_does_not_forward() {
     let text = BASE.replacen("ends = [\"h2\", \"r1\"]", "ends = [\"h2\", \"h1\"]", 1);
     let errors = parse(&text).unwrap_err();
-    assert!(errors.contains("traffic.to: no path leads from \"h2\" to \"sink\" through routers"), "{errors}");
+    assert!(
+        errors.contains("traffic.to: no path leads from \"h2\" to \"sink\" through routers"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -163,7 +169,8 @@ fn router_errors_have_their_own_lines() {
     says(
         "rate = \"10Mbit/s\"",
         "rate = \"0Mbit/s\"",
-        &["s.toml:30: router.config.link.rate: 0bit/s is out of range; valid: 1kbit/s to 1000Gbit/s"],
+        &["s.toml:30: router.config.link.rate: 0bit/s is out of range; valid: 1kbit/s to \
+             1000Gbit/s"],
     );
     says(
         "kind = \"lct\"",
@@ -185,26 +192,36 @@ fn router_errors_have_their_own_lines() {
 #[test]
 fn a_router_file_is_read_without_its_ports() {
     let folder = folder();
-    let config =
-        "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[link]]\nport = \"sink\"\nrate = \"5Mbit/s\"\n";
+    let config = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[link]]\nport = \"sink\"\nrate \
+                  = \"5Mbit/s\"\n";
     std::fs::write(folder.path().join("router.toml"), config).unwrap();
     let begin = BASE.find("[[router.config.class]]").unwrap();
     let end = BASE.find("[[traffic]]").unwrap();
     let text = format!("{}file = \"router.toml\"\n{}", &BASE[..begin], &BASE[end..])
         .replace("class = \"gold\"\n", "");
     let text = &text[..text.find("[[step]]").unwrap()];
-    let scenario = Scenario::parse(text, "s.toml", folder.path()).unwrap_or_else(|errors| panic!("{errors}"));
-    let ports: Vec<_> = scenario.routers[0].config.ports.iter().map(|port| port.interface.as_str()).collect();
+    let scenario =
+        Scenario::parse(text, "s.toml", folder.path()).unwrap_or_else(|errors| panic!("{errors}"));
+    let ports: Vec<_> =
+        scenario.routers[0].config.ports.iter().map(|port| port.interface.as_str()).collect();
     assert_eq!(ports, ["h1", "h2", "sink"]);
     assert!(scenario.routers[0].config.link("sink").unwrap().core.rate.is_some());
-    std::fs::write(folder.path().join("router.toml"), "[[link]]\nport = \"sink\"\nrat = 1\n").unwrap();
+    std::fs::write(folder.path().join("router.toml"), "[[link]]\nport = \"sink\"\nrat = 1\n")
+        .unwrap();
     let errors = Scenario::parse(text, "s.toml", folder.path()).unwrap_err().to_string();
-    assert!(errors.contains("router.toml:3: link.rat: unknown key; did you mean `rate`?"), "{errors}");
+    assert!(
+        errors.contains("router.toml:3: link.rat: unknown key; did you mean `rate`?"),
+        "{errors}"
+    );
 }
 
 #[test]
 fn traffic() {
-    says("from = \"h1\"", "from = \"r1\"", &["traffic.from: \"r1\" is a router; traffic is between hosts"]);
+    says(
+        "from = \"h1\"",
+        "from = \"r1\"",
+        &["traffic.from: \"r1\" is a router; traffic is between hosts"],
+    );
     says("from = \"h1\"", "from = \"sink\"", &["traffic.to: a host does not send to itself"]);
     says(
         "rate = \"5Mbit/s\"",
@@ -214,9 +231,8 @@ fn traffic() {
     says(
         "class = \"gold\"",
         "class = \"rest\"",
-        &[
-            "traffic.class: the class rules of \"r1\" put this flow (10.1.0.1:40001->10.3.0.1:5001/udp, dscp 0) into \"gold\", not \"rest\"",
-        ],
+        &["traffic.class: the class rules of \"r1\" put this flow \
+             (10.1.0.1:40001->10.3.0.1:5001/udp, dscp 0) into \"gold\", not \"rest\""],
     );
     says(
         "class = \"gold\"",
@@ -241,7 +257,11 @@ fn traffic() {
         "class = \"gold\"\nport = 5002",
         &["traffic.port: another flow to \"sink\" has port 5002"],
     );
-    says("rate = \"5Mbit/s\"\n", "", &["traffic.rate: this required key is missing: a rate such as"]);
+    says(
+        "rate = \"5Mbit/s\"\n",
+        "",
+        &["traffic.rate: this required key is missing: a rate such as"],
+    );
     says(
         "rate = \"5Mbit/s\"",
         "rate = \"5Mbit/s\"\nkind = \"tcp\"",
@@ -270,9 +290,8 @@ fn traffic() {
     says(
         "class = \"gold\"",
         "class = \"gold\"\nkind = \"burst\"",
-        &[
-            "traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, found \"burst\"",
-        ],
+        &["traffic.kind: expected one of `\"cbr\"`, `\"poisson\"`, `\"on-off\"`, `\"greedy\"`, \
+             `\"flows\"`, `\"replay\"`, `\"tcp\"`, `\"tcp-flows\"`, found \"burst\""],
     );
 }
 
@@ -311,7 +330,8 @@ fn steps() {
     );
     says(
         "{ link = \"sink\", knob = \"x_delay\", class = \"gold\", value = \"10us\" }",
-        "{ router = \"r2\", link = \"sink\", knob = \"x_delay\", class = \"gold\", value = \"10us\" }",
+        "{ router = \"r2\", link = \"sink\", knob = \"x_delay\", class = \"gold\", value = \
+         \"10us\" }",
         &["no router \"r2\"; did you mean \"r1\"?"],
     );
 }
@@ -319,14 +339,17 @@ fn steps() {
 #[test]
 fn a_swapped_discipline_changes_which_knobs_there_are() {
     let set = "set = [{ link = \"sink\", knob = \"x_delay\", class = \"gold\", value = \"10us\" }]";
-    let swap = "set = [{ link = \"sink\", knob = \"discipline\", value = { kind = \"wfq-altq\", weight = { gold = 3 } } }, { link = \"sink\", knob = \"weight\", class = \"gold\", value = 3 }]";
+    let swap = "set = [{ link = \"sink\", knob = \"discipline\", value = { kind = \"wfq-altq\", \
+                weight = { gold = 3 } } }, { link = \"sink\", knob = \"weight\", class = \"gold\", \
+                value = 3 }]";
     let scenario = parse(&BASE.replacen(set, swap, 1)).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(scenario.steps[1].set[0].value, "{ kind = \"wfq-altq\", weight = { gold = 3 } }");
 }
 
 #[test]
 fn expectations() {
-    let that = |that: &str, wanted: &[&str]| says("delay(gold)@x10 > delay(gold)@start", that, wanted);
+    let that =
+        |that: &str, wanted: &[&str]| says("delay(gold)@x10 > delay(gold)@start", that, wanted);
     that(
         "delay(gold)@x11 > 1",
         &["s.toml:51: expect.that: at character 12: no step \"x11\"; did you mean \"x10\"?"],
@@ -340,11 +363,15 @@ fn expectations() {
     that("published.ratios > 1", &["nothing published under \"ratios\"; did you mean \"ratio\"?"]);
     that("published.list[2] > 1", &["\"list\" has 2 items, from 0 on"]);
     that("published.claim > 1", &["published.claim is a string, not a number"]);
-    that("delay(gold)@x10-delay(gold)@start > 0", &["for a difference write `@x10 - …` with spaces"]);
+    that(
+        "delay(gold)@x10-delay(gold)@start > 0",
+        &["for a difference write `@x10 - …` with spaces"],
+    );
     says(
         "settle = \"1s\"",
         "settle = \"9.5s\"",
-        &["step \"start\" is too short to be measured: settling and one sampling window do not fit into 10s"],
+        &["step \"start\" is too short to be measured: settling and one sampling window do not \
+             fit into 10s"],
     );
     says(
         "class = \"gold\"",
@@ -358,7 +385,8 @@ fn delays_between_hosts_need_stamps() {
     let text = BASE.replacen("delay(gold)@x10", "e2e(gold)@x10", 1);
     assert!(parse(&text).is_ok());
     let errors =
-        parse(&text.replacen("class = \"gold\"", "class = \"gold\"\ntool = \"iperf3\"", 1)).unwrap_err();
+        parse(&text.replacen("class = \"gold\"", "class = \"gold\"\ntool = \"iperf3\"", 1))
+            .unwrap_err();
     assert!(
         errors.contains("e2e of class \"gold\" is not measured: only tool = \"evenkeel\" stamps"),
         "{errors}"
@@ -462,13 +490,15 @@ proptest! {
     }
 
     #[test]
-    fn no_expression_panics(text in "([a-z_]{1,9}|[0-9.]{1,4}|\\(gold\\)@x10|[-+*/()<>=~%,@.\\[\\]]| and | within |published){0,30}") {
+    fn no_expression_panics(text in "([a-z_]{1,9}|[0-9.]{1,4}|\\(gold\\)@x10|[-+*/()<>=~%,\
+                                     @.\\[\\]]| and | within |published){0,30}") {
         let text = BASE.replacen("delay(gold)@x10 > delay(gold)@start", &text, 1);
         let _ = Scenario::parse(&text, "s.toml", Path::new("/nonexistent"));
     }
 
     #[test]
-    fn long_and_deep_expressions_are_refused(n in 1usize..4000, piece in prop::sample::select(vec!["(", "-", "1+", "min(", "1 < "])) {
+    fn long_and_deep_expressions_are_refused(n in 1usize..4000,
+        piece in prop::sample::select(vec!["(", "-", "1+", "min(", "1 < "])) {
         let text = BASE.replacen("delay(gold)@x10 > delay(gold)@start", &piece.repeat(n), 1);
         prop_assert!(Scenario::parse(&text, "s.toml", Path::new("/nonexistent")).is_err());
     }

@@ -1,4 +1,5 @@
-//! What scenarios mean: addresses and routes, time scales, ablations, expressions; and the reference.
+//! What scenarios mean: addresses and routes, time scales, ablations, expressions; and the
+//! reference.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,8 +8,8 @@ use std::path::Path;
 use evenkeel_config::DisciplineConfig;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::{
-    FlowSizes, Metric, Metrics, Scenario, ScenarioError, Subject, TrafficKind, World, reference_markdown,
-    tables,
+    FlowSizes, Metric, Metrics, Scenario, ScenarioError, Subject, TrafficKind, World,
+    reference_markdown, tables,
 };
 
 /// h1 – r1 – r2 – sink, h2 at r2 in its own subnet, and a longer way round over r3.
@@ -120,7 +121,11 @@ fn ip(text: &str) -> IpAddr {
 fn addresses_follow_from_the_order_of_the_wires() {
     let scenario = scenario();
     let addresses = |node: &str| -> Vec<_> {
-        scenario.interfaces(node).into_iter().map(|i| (i.name, i.v4.to_string(), i.v6.to_string())).collect()
+        scenario
+            .interfaces(node)
+            .into_iter()
+            .map(|i| (i.name, i.v4.to_string(), i.v6.to_string()))
+            .collect()
     };
     let row = |name: &str, v4: &str, v6: &str| (name.to_owned(), v4.to_owned(), v6.to_owned());
     assert_eq!(addresses("h1"), [row("r1", "10.1.0.1", "fd00:1::1")]);
@@ -153,7 +158,11 @@ fn routes_lead_everywhere_on_the_shortest_way() {
     assert_eq!(via("sink", "10.1.0.0"), (ip("10.3.0.254"), 24, "r2".to_owned()));
     for node in ["h1", "h2", "sink", "r1", "r2", "r3"] {
         let reached = scenario.interfaces(node).len() * 2 + scenario.routes(node).len();
-        assert_eq!(reached, scenario.wires.len() * 2, "{node} reaches every subnet of both versions");
+        assert_eq!(
+            reached,
+            scenario.wires.len() * 2,
+            "{node} reaches every subnet of both versions"
+        );
     }
     assert_eq!(scenario.path_between("h1", "sink").unwrap(), ["h1", "r1", "r2", "sink"]);
     assert_eq!(scenario.path_between("sink", "h2").unwrap(), ["sink", "r2", "h2"]);
@@ -163,7 +172,8 @@ fn routes_lead_everywhere_on_the_shortest_way() {
 fn ports_are_made_from_the_wires() {
     let scenario = scenario();
     let r1 = &scenario.router("r1").unwrap().config;
-    let ports: Vec<_> = r1.ports.iter().map(|port| (port.name.as_str(), port.interface.as_str())).collect();
+    let ports: Vec<_> =
+        r1.ports.iter().map(|port| (port.name.as_str(), port.interface.as_str())).collect();
     assert_eq!(ports, [("h1", "h1"), ("r2", "r2"), ("r3", "r3")]);
     assert_eq!(r1.router.name, "r1");
     assert_eq!(r1.link("r2").unwrap().discipline.name(), "lct");
@@ -174,7 +184,10 @@ fn ports_are_made_from_the_wires() {
 fn traffic_has_its_defaults() {
     let scenario = scenario();
     let [a, b] = &scenario.traffic[..] else { panic!() };
-    assert_eq!((a.kind, a.size, a.port, a.source_port), (TrafficKind::Cbr, Bytes(1428), 5001, 40_001));
+    assert_eq!(
+        (a.kind, a.size, a.port, a.source_port),
+        (TrafficKind::Cbr, Bytes(1428), 5001, 40_001)
+    );
     assert_eq!((a.start, a.stop), (Nanos::SECOND, Nanos::from_secs(20)));
     assert_eq!(
         b.kind,
@@ -190,7 +203,10 @@ fn a_time_scale_leaves_everything_but_time() {
     let fast = whole.scaled(0.1).unwrap();
     assert_eq!((fast.sample, fast.settle), (Nanos::from_millis(50), Nanos::from_millis(200)));
     assert_eq!((fast.duration, fast.steps[1].at), (Nanos::from_secs(2), Nanos::SECOND));
-    assert_eq!((fast.traffic[0].start, fast.traffic[0].stop), (Nanos::from_millis(100), Nanos::from_secs(2)));
+    assert_eq!(
+        (fast.traffic[0].start, fast.traffic[0].stop),
+        (Nanos::from_millis(100), Nanos::from_secs(2))
+    );
     assert_eq!(fast.steps[1].set, whole.steps[1].set);
     assert_eq!(fast.routers, whole.routers);
     assert_eq!(fast.traffic[1].kind, whole.traffic[1].kind);
@@ -232,7 +248,9 @@ fn an_override_of_one_step_takes_the_place_of_what_it_sets() {
 fn a_limit_of_one_class_is_said_in_the_configuration() {
     let without = scenario().with_ablation("one limit").unwrap();
     let router = &without.router("r1").unwrap().config;
-    let DisciplineConfig::Lct(lct) = &router.link("r2").unwrap().discipline else { panic!("{router:?}") };
+    let DisciplineConfig::Lct(lct) = &router.link("r2").unwrap().discipline else {
+        panic!("{router:?}")
+    };
     let gold = router.class_names().iter().position(|name| *name == "gold").unwrap();
     assert_eq!((lct.limit.get(gold), lct.limit.rest()), (9, 50));
     assert_eq!(without.steps[1].set.len(), 2, "a limit of all classes is not the same knob");
@@ -251,17 +269,19 @@ fn eval(that: &str, numbers: &[(Metric, &str, usize, f64)]) -> evenkeel_scenario
     let begin = TEXT.find("that = ").unwrap();
     let end = begin + TEXT[begin..].find('\n').unwrap();
     let text = format!("{}that = {that:?}{}", &TEXT[..begin], &TEXT[end..]);
-    let scenario =
-        Scenario::parse(&text, "t.toml", Path::new(".")).unwrap_or_else(|errors| panic!("{errors}"));
-    let table =
-        numbers.iter().map(|(metric, class, step, value)| ((*metric, (*class).to_owned(), *step), *value));
+    let scenario = Scenario::parse(&text, "t.toml", Path::new("."))
+        .unwrap_or_else(|errors| panic!("{errors}"));
+    let table = numbers
+        .iter()
+        .map(|(metric, class, step, value)| ((*metric, (*class).to_owned(), *step), *value));
     scenario.expectations[0].expr.eval(&Table(table.collect()))
 }
 
 #[test]
 fn expressions_follow_the_usual_rules() {
-    let holds =
-        |that: &str| eval(that, &[(Metric::Sent, "rest", 0, 12.0), (Metric::Sent, "rest", 1, 8.0)]).holds;
+    let holds = |that: &str| {
+        eval(that, &[(Metric::Sent, "rest", 0, 12.0), (Metric::Sent, "rest", 1, 8.0)]).holds
+    };
     for (that, expected) in [
         ("1 + 2 * 3 <= 7 < 8", true),
         ("(1 + 2) * 3 <= 7", false),
@@ -293,10 +313,14 @@ fn an_evaluation_shows_the_numbers_behind_it() {
         came.text,
         "sent(rest)@start [1234] > 2 * sent(rest)@x10 [15.54] and sent(rest)@x10 [7.770] > 5"
     );
-    let terms: Vec<_> = came.terms.iter().map(|term| (term.text.as_str(), term.value, term.unit)).collect();
+    let terms: Vec<_> =
+        came.terms.iter().map(|term| (term.text.as_str(), term.value, term.unit)).collect();
     assert_eq!(
         terms,
-        [("sent(rest)@start", Some(1234.4), "packets/s"), ("sent(rest)@x10", Some(7.77), "packets/s")]
+        [
+            ("sent(rest)@start", Some(1234.4), "packets/s"),
+            ("sent(rest)@x10", Some(7.77), "packets/s")
+        ]
     );
 }
 
@@ -305,8 +329,15 @@ fn what_was_not_measured_decides_nothing() {
     let one = [(Metric::Sent, "rest", 0, 1.0), (Metric::Dropped, "rest", 0, 0.0)];
     let came = eval("sent(rest)@start < sent(rest)@x10", &one);
     assert_eq!(came.holds, None);
-    assert_eq!(came.text, "sent(rest)@start [1.000] < sent(rest)@x10 [?]: not measured: sent(rest)@x10");
-    assert_eq!(eval("sent(rest)@start / dropped(rest)@start > 1", &one).holds, None, "division by zero");
+    assert_eq!(
+        came.text,
+        "sent(rest)@start [1.000] < sent(rest)@x10 [?]: not measured: sent(rest)@x10"
+    );
+    assert_eq!(
+        eval("sent(rest)@start / dropped(rest)@start > 1", &one).holds,
+        None,
+        "division by zero"
+    );
     assert_eq!(
         eval("sent(rest)@start > 2 and sent(rest)@x10 > 1", &one).holds,
         Some(false),
@@ -337,8 +368,10 @@ fn the_reference_is_up_to_date() {
 fn wires_and_sources_of_virtual_time() {
     let text = |wire: &str, traffic: &str| {
         format!(
-            "name = \"t\"\ntitle = \"t\"\nsample = \"1s\"\nsettle = \"0s\"\nduration = \"9s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
-             [[router]]\nname = \"r\"\n[[wire]]\nends = [\"a\", \"r\"]\n{wire}\n[[wire]]\nends = [\"r\", \"b\"]\n\
+            "name = \"t\"\ntitle = \"t\"\nsample = \"1s\"\nsettle = \"0s\"\nduration = \
+             \"9s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+             [[router]]\nname = \"r\"\n[[wire]]\nends = [\"a\", \"r\"]\n{wire}\n[[wire]]\nends = \
+             [\"r\", \"b\"]\n\
              [[traffic]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{traffic}\n"
         )
     };
@@ -346,8 +379,8 @@ fn wires_and_sources_of_virtual_time() {
         Scenario::parse(&text(wire, traffic), "t.toml", Path::new("folder"))
             .map_err(|errors| errors.to_string())
     };
-    let slow =
-        "rate = \"100Mbit/s\"\ndelay = \"3ms\"\njitter = \"1ms\"\nloss = 0.001\nreorder = 0.25\nqueue = 7";
+    let slow = "rate = \"100Mbit/s\"\ndelay = \"3ms\"\njitter = \"1ms\"\nloss = 0.001\nreorder = \
+                0.25\nqueue = 7";
     let greedy = parse(slow, "kind = \"greedy\"").expect("it is valid");
     let quality = greedy.wires[0].quality;
     assert_eq!((quality.rate, quality.queue), (Some(BitRate::from_mbps(100)), 7));
@@ -358,19 +391,36 @@ fn wires_and_sources_of_virtual_time() {
     assert_eq!(greedy.traffic[0].rate, BitRate(97_407_912));
     assert!(parse("", "kind = \"greedy\"").expect_err("no wire says how fast").contains("rate"));
 
-    let flows = "kind = \"flows\"\nrate = \"5Mbit/s\"\nflow_size = \"20000B\"\ndistribution = \"pareto\"\nshape = 1.5";
+    let flows = "kind = \"flows\"\nrate = \"5Mbit/s\"\nflow_size = \"20000B\"\ndistribution = \
+                 \"pareto\"\nshape = 1.5";
     let flows = parse("", flows).expect("it is valid");
-    let TrafficKind::Flows { mean_size, sizes, peak } = flows.traffic[0].kind else { panic!("{flows:?}") };
-    assert_eq!((mean_size, sizes, peak), (Bytes(20_000), FlowSizes::Pareto(1.5), BitRate::from_mbps(10)));
+    let TrafficKind::Flows { mean_size, sizes, peak } = flows.traffic[0].kind else {
+        panic!("{flows:?}")
+    };
+    assert_eq!(
+        (mean_size, sizes, peak),
+        (Bytes(20_000), FlowSizes::Pareto(1.5), BitRate::from_mbps(10))
+    );
     let replay = parse("", "kind = \"replay\"\nfile = \"x.pcap\"").expect("it is valid");
     assert_eq!(replay.traffic[0].recording.as_deref(), Some(Path::new("folder/x.pcap")));
-    assert_eq!(parse("", "rate = \"1Mbit/s\"\nflows = 40").expect("it is valid").traffic[0].flows, 40);
+    assert_eq!(
+        parse("", "rate = \"1Mbit/s\"\nflows = 40").expect("it is valid").traffic[0].flows,
+        40
+    );
 
     for (wire, traffic, told) in [
         ("rate = \"0bit/s\"", "rate = \"1Mbit/s\"", "1kbit/s"),
         ("loss = 1.5", "rate = \"1Mbit/s\"", "0 to 1"),
-        ("", "kind = \"flows\"\nrate = \"1Mbit/s\"\ndistribution = \"pareto\"\nshape = 1.0", "1.001 to 100"),
-        ("", "kind = \"flows\"\nrate = \"1Mbit/s\"\nshape = 2.0", "only together with distribution"),
+        (
+            "",
+            "kind = \"flows\"\nrate = \"1Mbit/s\"\ndistribution = \"pareto\"\nshape = 1.0",
+            "1.001 to 100",
+        ),
+        (
+            "",
+            "kind = \"flows\"\nrate = \"1Mbit/s\"\nshape = 2.0",
+            "only together with distribution",
+        ),
         ("", "rate = \"1Mbit/s\"\nflow_size = \"100B\"", "only together with kind = \"flows\""),
         ("", "kind = \"replay\"", "this required key is missing: the capture file"),
         ("", "kind = \"replay\"\nfile = \"x\"\nrate = \"1Mbit/s\"", "a recording has its own rate"),

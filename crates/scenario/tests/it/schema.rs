@@ -49,7 +49,8 @@ fn refused(schema: &Value, value: &Value, at: &str) -> Option<String> {
     }
     for (key, exactly) in [("anyOf", false), ("oneOf", true)] {
         if let Some(each) = schema[key].as_array() {
-            let refusals: Vec<_> = each.iter().filter_map(|schema| refused(schema, value, at)).collect();
+            let refusals: Vec<_> =
+                each.iter().filter_map(|schema| refused(schema, value, at)).collect();
             let taken = each.len() - refusals.len();
             if taken == 0 || (exactly && taken > 1) {
                 return Some(format!("{at}: {taken} of {key} take it: {refusals:?}"));
@@ -64,7 +65,9 @@ fn refused(schema: &Value, value: &Value, at: &str) -> Option<String> {
     }
     if let Some(table) = value.as_object() {
         let missing = schema["required"].as_array().into_iter().flatten();
-        if let Some(key) = missing.map(|key| key.as_str().unwrap()).find(|key| !table.contains_key(*key)) {
+        if let Some(key) =
+            missing.map(|key| key.as_str().unwrap()).find(|key| !table.contains_key(*key))
+        {
             return Some(format!("{at}: no {key}"));
         }
         for (key, value) in table {
@@ -109,7 +112,8 @@ fn it_takes_every_scenario_that_is_shipped() {
 #[test]
 fn it_refuses_what_the_format_does_not_know() {
     let schema: Value = serde_json::from_str(&scenario_schema()).unwrap();
-    let (_, good) = scenarios().into_iter().find(|(path, _)| path.ends_with("lct/fig4.toml")).unwrap();
+    let (_, good) =
+        scenarios().into_iter().find(|(path, _)| path.ends_with("lct/fig4.toml")).unwrap();
     let wrong = |change: fn(&mut Value)| {
         let mut value = good.clone();
         change(&mut value);

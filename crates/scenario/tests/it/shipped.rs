@@ -1,7 +1,8 @@
-//! The scenarios that are shipped, on the core's link in virtual time: every expectation holds, and fails where a mechanism that
-//! it needs is switched off.
+//! The scenarios that are shipped, on the core's link in virtual time: every expectation holds, and
+//! fails where a mechanism that it needs is switched off.
 //!
-//! This is no simulator: one router, sources at its input, one outgoing link, no hosts. It tells whether the files claim what is so.
+//! This is no simulator: one router, sources at its input, one outgoing link, no hosts. It tells
+//! whether the files claim what is so.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -73,8 +74,10 @@ impl Metrics for Results {
         let result = &self.steps[step];
         let calls: u64 = result.meters.calls.iter().sum();
         let part = |n: u64| (calls > 0).then(|| n as f64 / calls as f64);
-        let class =
-            subject.class.as_ref().map_or(0, |name| self.classes.iter().position(|c| c == name).unwrap());
+        let class = subject
+            .class
+            .as_ref()
+            .map_or(0, |name| self.classes.iter().position(|c| c == name).unwrap());
         let meter = &result.meters.classes()[class];
         let rate = |packets: u64| Some(packets as f64 / result.seconds);
         let us = |time: Option<Nanos>| time.map(|time| time.0 as f64 / 1e3);
@@ -143,8 +146,10 @@ impl Arrivals {
 
     /// The next packet before `end`.
     fn next(&mut self, end: Nanos) -> Option<TestPacket> {
-        let waiting = self.sources.iter_mut().filter(|(.., next)| next.is_some_and(|next| next.at < end));
-        let (source, class, flow, next) = waiting.min_by_key(|(.., next)| next.map(|next| next.at))?;
+        let waiting =
+            self.sources.iter_mut().filter(|(.., next)| next.is_some_and(|next| next.at < end));
+        let (source, class, flow, next) =
+            waiting.min_by_key(|(.., next)| next.map(|next| next.at))?;
         let Emission { at, ip_len, .. } = next.take()?;
         *next = source.next(at);
         Some(TestPacket { class: *class, ip_len, arrival: at, flow: *flow })
@@ -216,8 +221,10 @@ fn scenarios(folder: &str) -> Vec<Scenario> {
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     paths.sort();
-    let loaded: Vec<_> =
-        paths.iter().map(|path| Scenario::load(path).unwrap_or_else(|errors| panic!("{errors}"))).collect();
+    let loaded: Vec<_> = paths
+        .iter()
+        .map(|path| Scenario::load(path).unwrap_or_else(|errors| panic!("{errors}")))
+        .collect();
     assert!(!loaded.is_empty());
     loaded
 }
@@ -228,11 +235,15 @@ fn wrong(scenario: &Scenario) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut judged: HashMap<&str, bool> = HashMap::new();
     let results = run(&scenario);
-    for expect in scenario.expectations.iter().filter(|expect| expect.worlds.contains(&World::Sim)) {
+    for expect in scenario.expectations.iter().filter(|expect| expect.worlds.contains(&World::Sim))
+    {
         let came = expect.expr.eval(&results);
         println!("{} {}: {:?}: {}", scenario.name, expect.name, came.holds, came.text);
         if came.holds != Some(expect.reproduced) {
-            wrong.push(format!("{}: {} is {:?}: {}", scenario.name, expect.name, came.holds, came.text));
+            wrong.push(format!(
+                "{}: {} is {:?}: {}",
+                scenario.name, expect.name, came.holds, came.text
+            ));
         }
         judged.insert(&expect.name, !expect.reproduced);
     }
@@ -241,7 +252,10 @@ fn wrong(scenario: &Scenario) -> Vec<String> {
         for name in &ablation.fails {
             let expect = scenario.expectations.iter().find(|expect| expect.name == *name).unwrap();
             let came = expect.expr.eval(&results);
-            println!("{} {} without {}: {:?}: {}", scenario.name, name, ablation.name, came.holds, came.text);
+            println!(
+                "{} {} without {}: {:?}: {}",
+                scenario.name, name, ablation.name, came.holds, came.text
+            );
             if came.holds != Some(false) {
                 wrong.push(format!(
                     "{}: without {:?} {name} is {:?}: {}",
@@ -275,12 +289,20 @@ fn the_wfq_altq_figures_claim_what_is_so() {
 #[test]
 fn the_demo_scenarios_are_good() {
     for scenario in scenarios("demo") {
-        assert!(scenario.expectations.iter().all(|expect| !expect.claim.is_empty()), "{}", scenario.name);
+        assert!(
+            scenario.expectations.iter().all(|expect| !expect.claim.is_empty()),
+            "{}",
+            scenario.name
+        );
     }
 }
 
-/// The values that a link's discipline has in the beginning and that steps set, one for each step that sets it.
-fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig) -> u64) -> Vec<u64> {
+/// The values that a link's discipline has in the beginning and that steps set, one for each step
+/// that sets it.
+fn course(
+    scenario: &Scenario,
+    read: impl Fn(&evenkeel_config::DisciplineConfig) -> u64,
+) -> Vec<u64> {
     let mut discipline = scenario.routers[0].config.link("sink").unwrap().discipline.clone();
     let mut course = vec![read(&discipline)];
     for set in scenario.steps.iter().flat_map(|step| &step.set) {
@@ -293,7 +315,8 @@ fn course(scenario: &Scenario, read: impl Fn(&evenkeel_config::DisciplineConfig)
     course
 }
 
-/// The files set what was published: steps cannot refer to `published/`, so a slip of the pen would go unseen.
+/// The files set what was published: steps cannot refer to `published/`, so a slip of the pen would
+/// go unseen.
 #[test]
 fn steps_set_what_was_published() {
     use evenkeel_config::DisciplineConfig::{Afan, Fifo, Lct, Own, Pdrr, Pfq, WfqAltq};
@@ -327,12 +350,15 @@ fn steps_set_what_was_published() {
                 compared += 1;
             }
         }
-        if let Some(published) = numbers("queue_packets").filter(|_| scenario.name != "wfq-altq/small-ring") {
+        if let Some(published) =
+            numbers("queue_packets").filter(|_| scenario.name != "wfq-altq/small-ring")
+        {
             assert_eq!(course(scenario, limit), published, "{}", scenario.name);
             compared += 1;
         }
     }
-    // Figures 4, 6 and 7 by X_DELAY; 5, and 3 and 4 of the other paper, by weight; all but those two also by queue.
+    // Figures 4, 6 and 7 by X_DELAY; 5, and 3 and 4 of the other paper, by weight; all but those
+    // two also by queue.
     assert_eq!(compared, 6 + 12);
 }
 
@@ -356,8 +382,12 @@ fn figures_8_and_9_follow_the_published_steps() {
             let DisciplineConfig::Lct(lct) = &discipline else { panic!("{name}") };
             let x_us: Vec<_> =
                 (1..4).map(|class| lct.x_delay.get(class)).map(|x| (x.0 / 1_000) as i64).collect();
-            let wanted: Vec<_> =
-                published["x_us"].as_array().unwrap().iter().map(|x| x.as_integer().unwrap()).collect();
+            let wanted: Vec<_> = published["x_us"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|x| x.as_integer().unwrap())
+                .collect();
             assert_eq!(x_us, wanted, "{name} {}", step.name);
             assert_eq!(Some(lct.module2), published["module2"].as_bool(), "{name} {}", step.name);
             assert_eq!(step.at, Nanos::from_secs(published["at_s"].as_integer().unwrap() as u64));
@@ -376,5 +406,8 @@ fn the_interval_of_a_control_is_scaled_with_the_run_and_no_further_than_it_may()
     let halved = controlled.scaled(0.5).unwrap();
     assert_eq!(interval(&halved).0 * 2, interval(controlled).0);
     let refused = controlled.scaled(0.1).unwrap_err().to_string();
-    assert!(refused.contains("interval of a control") && refused.contains("from 0.4 on"), "{refused}");
+    assert!(
+        refused.contains("interval of a control") && refused.contains("from 0.4 on"),
+        "{refused}"
+    );
 }

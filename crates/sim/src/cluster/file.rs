@@ -90,7 +90,8 @@ impl ClusterScenario {
     /// The reference of the format as Markdown.
     #[must_use]
     pub fn reference_markdown() -> String {
-        let intro = "A file with `[[case]]` is a cluster scenario: forwarders behind one switch, in virtual time, each case for itself.\n";
+        let intro = "A file with `[[case]]` is a cluster scenario: forwarders behind one switch, \
+                     in virtual time, each case for itself.\n";
         evenkeel_settings::reference::markdown("Reference: cluster scenarios", intro, schema::ALL)
     }
 
@@ -110,7 +111,8 @@ fn scenario(reader: &mut Reader, file: &Fields, folder: &Path) -> ClusterScenari
     for case in file.tables("case") {
         names.check(reader, case, "name");
         let layers: Vec<&Fields> = std::iter::once(case).chain(shared).collect();
-        cases.push((case.text("name").unwrap_or_default().to_owned(), model(reader, &layers, seed)));
+        cases
+            .push((case.text("name").unwrap_or_default().to_owned(), model(reader, &layers, seed)));
     }
     let expectations = expectations(reader, file, folder, &cases);
     let mut ablations = Vec::new();
@@ -199,8 +201,8 @@ fn model(reader: &mut Reader, layers: &[&Fields], seed: u64) -> ModelConfig {
     model.packets = find("packets").and_then(|l| l.integer("packets"));
     if let Some(layer) = layers.first() {
         let wrong = model.check().err().map(|error| error.to_string());
-        let wrong =
-            wrong.or_else(|| (!same).then(|| "`often` needs a number for each of `sizes`".to_owned()));
+        let wrong = wrong
+            .or_else(|| (!same).then(|| "`often` needs a number for each of `sizes`".to_owned()));
         if let Some(wrong) = wrong {
             reader.fail(&layer.at, layer.path.clone(), wrong);
         }
@@ -232,13 +234,19 @@ fn expectations(
             (None, _) => None,
         };
         let reference = match (published.clone(), number("value")) {
-            (Some(Ok(number)), None) | (None, Some(number)) => number * number_or(fields, "times", 1.0),
+            (Some(Ok(number)), None) | (None, Some(number)) => {
+                number * number_or(fields, "times", 1.0)
+            }
             (Some(Err(message)), _) => {
                 reader.fail(&fields.span("published"), fields.path_of("published"), message);
                 continue;
             }
             _ => {
-                reader.fail(&fields.at, fields.path.clone(), "needs one of `published` and `value`");
+                reader.fail(
+                    &fields.at,
+                    fields.path.clone(),
+                    "needs one of `published` and `value`",
+                );
                 continue;
             }
         };
@@ -260,8 +268,11 @@ fn expectations(
         let (link, class) = (index("link"), index("class"));
         let cluster = &cases[case].1.cluster;
         if link >= cluster.links || class >= cluster.classes() {
-            let message =
-                format!("case {name:?} has {} links and {} classes", cluster.links, cluster.classes());
+            let message = format!(
+                "case {name:?} has {} links and {} classes",
+                cluster.links,
+                cluster.classes()
+            );
             reader.fail(&fields.at, fields.path.clone(), message);
             continue;
         }

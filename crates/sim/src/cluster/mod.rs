@@ -1,4 +1,5 @@
-//! Cluster scenarios: forwarders behind one switch, simulated by [`evenkeel_cluster::model`], with the results of any other scenario.
+//! Cluster scenarios: forwarders behind one switch, simulated by [`evenkeel_cluster::model`], with
+//! the results of any other scenario.
 
 mod file;
 mod schema;
@@ -9,7 +10,9 @@ use evenkeel_cluster::Variant;
 use evenkeel_cluster::model::{ModelConfig, Outcome};
 use evenkeel_core::measure::ClassCounters;
 use evenkeel_core::{Bytes, Nanos};
-use evenkeel_report::{Judgement, Parameter, PublishedValue, Report, Run, Sample, StepMark, Verdict};
+use evenkeel_report::{
+    Judgement, Parameter, PublishedValue, Report, Run, Sample, StepMark, Verdict,
+};
 use evenkeel_scenario::{ScenarioError, Term};
 
 use crate::SimError;
@@ -18,7 +21,11 @@ use crate::SimError;
 ///
 /// # Errors
 /// There is no such mechanism, or a case cannot be run.
-pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>) -> Result<Report, SimError> {
+pub fn run_cluster(
+    scenario: &ClusterScenario,
+    seed: u64,
+    without: Option<&str>,
+) -> Result<Report, SimError> {
     let ablation = match without {
         None => None,
         Some(name) => {
@@ -34,8 +41,9 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
     for (index, (name, case)) in scenario.cases.iter().enumerate() {
         let mut model = ablation.map_or(case, |(_, changed, _)| &changed[index]).clone();
         (model.seed, model.cluster.seed) = (seed, seed);
-        let outcome =
-            model.run().map_err(|source| SimError::Cluster { part: format!("case {name}"), source })?;
+        let outcome = model
+            .run()
+            .map_err(|source| SimError::Cluster { part: format!("case {name}"), source })?;
         let changes = vec![describe(&model)];
         run.steps.push(StepMark { name: name.clone(), at_s: begin.as_secs_f64(), changes });
         run.parameters.extend(parameters(name, &model, &outcome));
@@ -49,7 +57,8 @@ pub fn run_cluster(scenario: &ClusterScenario, seed: u64, without: Option<&str>)
         None => true,
         Some((_, _, fails)) => fails.contains(&claim.name),
     });
-    let judgements = judged.map(|claim| judge(claim, scenario, &outcomes[claim.case], without.is_some()));
+    let judgements =
+        judged.map(|claim| judge(claim, scenario, &outcomes[claim.case], without.is_some()));
     Ok(Report {
         name: scenario.name.clone(),
         title: scenario.title.clone(),
@@ -71,7 +80,9 @@ pub fn describe(model: &ModelConfig) -> String {
     let announced = match cluster.variant {
         Variant::Single => String::new(),
         Variant::Lazy => format!(" with l {}", cluster.l),
-        Variant::Multiple | Variant::Pipelined => format!(" with l {} and p {}", cluster.l, cluster.p),
+        Variant::Multiple | Variant::Pipelined => {
+            format!(" with l {} and p {}", cluster.l, cluster.p)
+        }
     };
     let (variant, rule) = (cluster.variant.name(), cluster.rule.name());
     format!("{variant}{announced}, T_br {}, rule {rule}", cluster.t_br)
@@ -92,8 +103,11 @@ fn parameters(name: &str, model: &ModelConfig, outcome: &Outcome) -> Vec<Paramet
         ("collisions", outcome.collisions.to_string()),
         ("out of step", out_of_step(outcome).to_string()),
     ];
-    let row =
-        |(row, value): (&str, String)| Parameter { group: name.to_owned(), name: row.to_owned(), value };
+    let row = |(row, value): (&str, String)| Parameter {
+        group: name.to_owned(),
+        name: row.to_owned(),
+        value,
+    };
     rows.into_iter().map(row).collect()
 }
 
@@ -116,7 +130,9 @@ fn samples(model: &ModelConfig, outcome: &Outcome, end: Nanos) -> Vec<Sample> {
             ..Sample::default()
         }
     };
-    (0..model.cluster.links).flat_map(|link| (0..classes).map(move |class| row(link, class))).collect()
+    (0..model.cluster.links)
+        .flat_map(|link| (0..classes).map(move |class| row(link, class)))
+        .collect()
 }
 
 fn measure(claim: &Claim, outcome: &Outcome) -> (f64, &'static str) {

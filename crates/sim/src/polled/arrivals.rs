@@ -28,7 +28,9 @@ pub(super) struct Arrivals {
 impl Arrivals {
     pub(super) fn new(flows: &[CoreFlows], clock: u64, seed: u64) -> Self {
         let mut dice = Dice::new(seed, 0);
-        let at = |time: Nanos| (u128::from(time.0) * (u128::from(clock) << FRACTION) / 1_000_000_000) as u64;
+        let at = |time: Nanos| {
+            (u128::from(time.0) * (u128::from(clock) << FRACTION) / 1_000_000_000) as u64
+        };
         let (mut next, mut senders) = (BinaryHeap::new(), Vec::new());
         for kind in flows {
             for _ in 0..kind.flows {
@@ -55,7 +57,9 @@ impl Arrivals {
             }
             let sender = &self.senders[flow as usize];
             let gap = match sender.poisson {
-                true => ((u128::from(sender.gap) * u128::from(self.dice.exponential())) >> 32) as u64,
+                true => {
+                    ((u128::from(sender.gap) * u128::from(self.dice.exponential())) >> 32) as u64
+                }
                 false => sender.gap,
             };
             // The heap is put in order when `first` is let go.

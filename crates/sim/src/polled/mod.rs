@@ -1,15 +1,17 @@
-//! A core that polls a ring of packets, in virtual time: the model of `[core]`, lean enough for 15 million packets per second.
+//! A core that polls a ring of packets, in virtual time: the model of `[core]`, lean enough for 15
+//! million packets per second.
 //!
-//! Packets are numbers of flows; time is counted in cycles. The core fetches up to a burst from the ring, judges every packet with the router's
-//! own droppers ([`evenkeel_core::drop`]), pays for polling, refusing and processing, and fetches again. What arrives while the ring is
-//! full is lost there.
+//! Packets are numbers of flows; time is counted in cycles. The core fetches up to a burst from the
+//! ring, judges every packet with the router's own droppers ([`evenkeel_core::drop`]), pays for
+//! polling, refusing and processing, and fetches again. What arrives while the ring is full is lost
+//! there.
 
 mod arrivals;
 mod outcome;
 
 use evenkeel_core::drop::{
-    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll, ProcessingClass,
-    Share, ShareId,
+    BandwidthConfig, BandwidthFairDrop, CpuConfig, CpuFairDrop, FlowTableConfig, Poll,
+    ProcessingClass, Share, ShareId,
 };
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{Bytes, Cycles, Nanos};
@@ -126,7 +128,8 @@ impl PolledCore {
     /// A value that the droppers refuse.
     pub fn new(model: &CoreModel, seed: u64) -> Result<Self, SettingError> {
         let (mut costs, mut shares, mut flows) = (Vec::new(), Vec::new(), Vec::new());
-        let cycles = |at: Nanos| (u128::from(at.0) * u128::from(model.clock) / 1_000_000_000) as u64;
+        let cycles =
+            |at: Nanos| (u128::from(at.0) * u128::from(model.clock) / 1_000_000_000) as u64;
         let class_of = |cost: u64, costs: &mut Vec<u64>| {
             let known = costs.iter().position(|c| *c == cost).unwrap_or_else(|| {
                 costs.push(cost);
@@ -154,7 +157,8 @@ impl PolledCore {
                 });
             }
         }
-        let table = FlowTableConfig { flows: (2 * flows.len() as u32).max(64), shares, groups: vec![1] };
+        let table =
+            FlowTableConfig { flows: (2 * flows.len() as u32).max(64), shares, groups: vec![1] };
         let dropper = model.rule.map(|rule| {
             CpuFairDrop::new(CpuConfig {
                 table: table.clone(),
@@ -168,7 +172,10 @@ impl PolledCore {
         let out = model.link.map(|link| {
             let fair = link.fair.then(|| {
                 let config = BandwidthConfig { table, ..BandwidthConfig::new(link.rate) };
-                BandwidthFairDrop::new(BandwidthConfig { buffer: Bytes(link.buffer.0 / 2), ..config })
+                BandwidthFairDrop::new(BandwidthConfig {
+                    buffer: Bytes(link.buffer.0 / 2),
+                    ..config
+                })
             });
             let buffer = u128::from(link.buffer.0 * 8) * u128::from(model.clock);
             Ok::<_, SettingError>(Out {
@@ -213,8 +220,10 @@ impl PolledCore {
             });
             if self.ring.len == 0 {
                 // Polls that find nothing, up to the first that finds something.
-                let next =
-                    self.arrivals.next().map_or(until, |at| at.clamp(self.now + 1, until.max(self.now + 1)));
+                let next = self
+                    .arrivals
+                    .next()
+                    .map_or(until, |at| at.clamp(self.now + 1, until.max(self.now + 1)));
                 self.idle += next - self.now;
                 self.now = next;
                 continue;

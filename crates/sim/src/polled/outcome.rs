@@ -42,20 +42,22 @@ pub(crate) fn run(scenario: &Scenario, model: &CoreModel) -> Result<Outcome, Sim
         core.run_until(end);
         // A round that began is finished: windows end where it ended.
         let now = core.cycles()[0].0 as f64 / model.clock as f64;
-        let counts: Vec<FlowCounts> = core.counts().iter().zip(&before).map(|(a, b)| a.since(b)).collect();
+        let counts: Vec<FlowCounts> =
+            core.counts().iter().zip(&before).map(|(a, b)| a.since(b)).collect();
         run.samples.extend(rows(model, &counts, end.as_secs_f64(), now - begin, end));
         (begin, before) = (now, core.counts().to_vec());
     }
     run.notes.push(where_packets_went(model, &core));
     let judgements = evenkeel_report::judge::judge(scenario, &run, World::Sim);
     let flows = by_kind(model, core.counts());
-    let totals = |(counts, kind): (&FlowCounts, &evenkeel_scenario::core_model::CoreFlows)| FlowTotals {
-        name: kind.name.clone(),
-        sent_packets: counts.offered,
-        received_packets: counts.forwarded,
-        received_bytes: counts.forwarded * kind.size.0,
-        ..FlowTotals::default()
-    };
+    let totals =
+        |(counts, kind): (&FlowCounts, &evenkeel_scenario::core_model::CoreFlows)| FlowTotals {
+            name: kind.name.clone(),
+            sent_packets: counts.offered,
+            received_packets: counts.forwarded,
+            received_bytes: counts.forwarded * kind.size.0,
+            ..FlowTotals::default()
+        };
     let packets = flows.iter().map(|counts| counts.offered).sum();
     Ok(Outcome {
         judgements,
@@ -111,7 +113,13 @@ fn by_kind(model: &CoreModel, counts: &[FlowCounts]) -> Vec<FlowCounts> {
 }
 
 /// The rows of a window, and what water filling gives of what arrived in it.
-fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: Nanos) -> Vec<Sample> {
+fn rows(
+    model: &CoreModel,
+    counts: &[FlowCounts],
+    t_s: f64,
+    window_s: f64,
+    end: Nanos,
+) -> Vec<Sample> {
     let cost = |number: usize| {
         let kind = &model.flows[kind_of(&model.flows, number)];
         let cost = kind.change.filter(|(at, _)| *at < end).map_or(kind.cost, |(_, then)| then);
@@ -147,7 +155,10 @@ fn rows(model: &CoreModel, counts: &[FlowCounts], t_s: f64, window_s: f64, end: 
             link: OUT.to_owned(),
             class: kind.name.clone(),
             offered: Some(counts.offered),
-            counts: ClassCounters::of_sent(counts.forwarded, Bytes(counts.forwarded * (kind.size.0 - 18))),
+            counts: ClassCounters::of_sent(
+                counts.forwarded,
+                Bytes(counts.forwarded * (kind.size.0 - 18)),
+            ),
             dropped: counts.dropped(),
             goodput_bytes: Some(counts.forwarded * (kind.size.0 - 18)),
             cycles: Some(CycleSample {
@@ -170,7 +181,8 @@ fn topology(model: &CoreModel) -> Topology {
     let sends = model.flows.iter().map(|kind| format!("{} x {}", kind.flows, kind.name)).collect();
     let node = |name: &str, router, labels| TopologyNode { name: name.to_owned(), router, labels };
     let wire = |a: &str, b: &str, label: String| Wire { ends: [a.to_owned(), b.to_owned()], label };
-    let link = model.link.map_or(String::new(), |link| evenkeel_core::BitRate(link.rate.0).to_string());
+    let link =
+        model.link.map_or(String::new(), |link| evenkeel_core::BitRate(link.rate.0).to_string());
     Topology {
         nodes: vec![
             node("sources", false, sends),
@@ -190,7 +202,11 @@ fn parameters(model: &CoreModel) -> Vec<Parameter> {
     let mut all = vec![
         of("core", "clock", format!("{} MHz", model.clock / 1_000_000)),
         of("core", "burst, ring", format!("{}, {} packets", model.batch, model.ring)),
-        of("core", "polling", format!("{} cycles per packet, {} per burst", model.poll, model.round)),
+        of(
+            "core",
+            "polling",
+            format!("{} cycles per packet, {} per burst", model.poll, model.round),
+        ),
         of("core", "refusing", format!("{} cycles per packet", model.refuse)),
         of("core", "rule", model.rule.map_or("none".to_owned(), |rule| rule.to_string())),
     ];
@@ -218,9 +234,11 @@ fn where_packets_went(model: &CoreModel, core: &PolledCore) -> String {
         ("forwarded", all.forwarded),
     ]
     .into();
-    let packets: Vec<String> = of.iter().map(|(what, n)| format!("{what} {:.1} %", part(*n))).collect();
+    let packets: Vec<String> =
+        of.iter().map(|(what, n)| format!("{what} {:.1} %", part(*n))).collect();
     format!(
-        "Of {} packets: {}. Of the core's cycles: {:.1} % processing, {:.1} % polling and refusing ({:.2} Gcycle/s), {:.1} % idle.",
+        "Of {} packets: {}. Of the core's cycles: {:.1} % processing, {:.1} % polling and refusing \
+         ({:.2} Gcycle/s), {:.1} % idle.",
         all.offered,
         packets.join(", "),
         100.0 * all.cycles as f64 / cycles,

@@ -1,7 +1,8 @@
 //! A timer that is put off more often than it runs off.
 //!
-//! Each acknowledgement puts the retransmission timer off. If each time the engine were asked for another call, its queue would hold one
-//! event per acknowledgement of the last round trips; so the call already asked for stays, and when it comes the next is asked for.
+//! Each acknowledgement puts the retransmission timer off. If each time the engine were asked for
+//! another call, its queue would hold one event per acknowledgement of the last round trips; so the
+//! call already asked for stays, and when it comes the next is asked for.
 
 use evenkeel_core::Nanos;
 

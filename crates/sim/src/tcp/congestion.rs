@@ -7,8 +7,9 @@
 //! | C = 0.4, beta = 0.7, alpha = 3 (1 - beta) / (1 + beta) = 9/17 | as fractions | segments/s^3, –, – |
 //! | t, K | microseconds | |
 //!
-//! W_cubic(t) = C (t - K)^3 + W_max (eq. 1), K = cbrt((W_max - cwnd_epoch) / C) (eq. 2). No number is a floating-point one, so a run is
-//! the same on every machine; the cube root is Newton's, of integers.
+//! W_cubic(t) = C (t - K)^3 + W_max (eq. 1), K = cbrt((W_max - cwnd_epoch) / C) (eq. 2). No number
+//! is a floating-point one, so a run is the same on every machine; the cube root is Newton's, of
+//! integers.
 
 use evenkeel_core::Nanos;
 
@@ -26,7 +27,8 @@ pub enum Congestion {
     Reno,
     /// RFC 9438.
     Cubic {
-        /// Give way faster to flows that have just come (4.7). Of no use, and at a cost, to a flow that meets nothing but random loss.
+        /// Give way faster to flows that have just come (4.7). Of no use, and at a cost, to a flow
+        /// that meets nothing but random loss.
         fast_convergence: bool,
     },
 }
@@ -73,7 +75,8 @@ impl Window {
         self.cwnd
     }
 
-    /// `acked` bytes were acknowledged outside of recovery while the window was what held the sender back.
+    /// `acked` bytes were acknowledged outside of recovery while the window was what held the
+    /// sender back.
     pub(super) fn acknowledged(&mut self, now: Nanos, acked: u64, rtt: Nanos) {
         let mut acked = acked;
         if self.cwnd < self.ssthresh {
@@ -95,7 +98,8 @@ impl Window {
             }
             Some(cubic) => {
                 let (cwnd, mss) = (self.cwnd, self.mss);
-                self.cwnd = cubic.grown(now, acked, rtt, cwnd, mss, &mut self.credit).clamp(cwnd, LARGEST);
+                self.cwnd =
+                    cubic.grown(now, acked, rtt, cwnd, mss, &mut self.credit).clamp(cwnd, LARGEST);
             }
         }
     }
@@ -106,7 +110,8 @@ impl Window {
         self.cwnd = self.ssthresh;
     }
 
-    /// The retransmission timer has run off; `first` unless it ran off before and nothing has been acknowledged since.
+    /// The retransmission timer has run off; `first` unless it ran off before and nothing has been
+    /// acknowledged since.
     pub(super) fn timed_out(&mut self, flight: u64, first: bool) {
         if first {
             self.reduce(flight);
@@ -140,7 +145,15 @@ impl Window {
 
 impl Cubic {
     /// The window after `acked` more bytes.
-    fn grown(&mut self, now: Nanos, acked: u64, rtt: Nanos, cwnd: u64, mss: u64, credit: &mut u128) -> u64 {
+    fn grown(
+        &mut self,
+        now: Nanos,
+        acked: u64,
+        rtt: Nanos,
+        cwnd: u64,
+        mss: u64,
+        credit: &mut u128,
+    ) -> u64 {
         let (since, k) = match self.epoch {
             Some(epoch) => epoch,
             None => {
@@ -157,7 +170,8 @@ impl Cubic {
             }
         };
         let elapsed = now.saturating_sub(since);
-        // 4.3: W_est = W_est + alpha acked / cwnd, in segments; alpha is 1 once it has reached the window before the loss.
+        // 4.3: W_est = W_est + alpha acked / cwnd, in segments; alpha is 1 once it has reached the
+        // window before the loss.
         let (alpha, of) = if self.w_est < self.cwnd_prior { (9, 17) } else { (1, 1) };
         self.est_credit += u128::from(acked) * u128::from(mss) * alpha;
         let step = self.est_credit / (u128::from(cwnd) * of);
@@ -178,7 +192,8 @@ impl Cubic {
     /// W_cubic at `t`, with `k` in microseconds.
     fn curve(&self, t: Nanos, k: u64, mss: u64) -> u64 {
         // An hour past the plateau the window is beyond every bound, and the cube still fits.
-        let distance = (i128::from(t.0 / 1_000) - i128::from(k)).clamp(-3_600_000_000, 3_600_000_000);
+        let distance =
+            (i128::from(t.0 / 1_000) - i128::from(k)).clamp(-3_600_000_000, 3_600_000_000);
         let cube = distance * distance * distance;
         // C = 0.4 segments per cubic second.
         let offset = cube / 1_000_000 * i128::from(4 * mss) / 10_000_000_000_000;
@@ -192,7 +207,8 @@ fn root_of_distance(bytes: u64, mss: u64) -> u64 {
     cube_root(u128::from(bytes) * 10_u128.pow(18) * 5 / (2 * u128::from(mss)))
 }
 
-/// The largest whole number whose cube is not above `n`: Newton's method from above, which then only falls.
+/// The largest whole number whose cube is not above `n`: Newton's method from above, which then
+/// only falls.
 fn cube_root(n: u128) -> u64 {
     if n == 0 {
         return 0;

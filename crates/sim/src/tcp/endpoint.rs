@@ -22,7 +22,8 @@ pub struct Addresses {
 
 impl Addresses {
     fn route(&self, back: bool) -> Route {
-        let (from, to) = if back { (self.destination, self.source) } else { (self.source, self.destination) };
+        let (from, to) =
+            if back { (self.destination, self.source) } else { (self.source, self.destination) };
         Route {
             source: from.ip(),
             destination: to.ip(),
@@ -115,7 +116,8 @@ impl Endpoint for TcpSender {
     }
 }
 
-/// The receiving end: listens from the beginning and is never done, as it cannot know what is still to come.
+/// The receiving end: listens from the beginning and is never done, as it cannot know what is still
+/// to come.
 #[derive(Debug)]
 pub struct TcpReceiver {
     receiver: Receiver,
@@ -164,6 +166,9 @@ impl Endpoint for TcpReceiver {
     }
 
     fn counters(&self) -> EndpointCounters {
-        EndpointCounters { delivered_bytes: self.receiver.delivered(), ..EndpointCounters::default() }
+        EndpointCounters {
+            delivered_bytes: self.receiver.delivered(),
+            ..EndpointCounters::default()
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! TCP in virtual time: one connection, one direction of data, as two [`Endpoint`](crate::Endpoint)s.
+//! TCP in virtual time: one connection, one direction of data, as two
+//! [`Endpoint`](crate::Endpoint)s.
 //!
 //! # What it is
 //!
@@ -12,22 +13,27 @@
 //! | retransmission time-out, round-trip time | RFC 6298, one sample per acknowledgement of new data |
 //! | acknowledgements: every second segment or after a while; at once when a segment is missing or a gap is filled | RFC 5681 4.2 |
 //!
-//! Segments are real heads of IP packets: routers parse, classify, rewrite and trace them. Payload is not made ([`crate::host`]), and
-//! so not stored: a connection takes one byte of memory per segment in flight, and a few hundred besides.
+//! Segments are real heads of IP packets: routers parse, classify, rewrite and trace them. Payload
+//! is not made ([`crate::host`]), and so not stored: a connection takes one byte of memory per
+//! segment in flight, and a few hundred besides.
 //!
 //! # What it is not
 //!
-//! The application at the receiving end takes bytes as they come, so the window never closes. Connections are not closed: one that
-//! has sent its last byte is done when that is acknowledged. No ECN, no pacing, no RACK, no F-RTO: a retransmission that is lost again waits for
-//! the time-out, as it does in RFC 6675 and as the response functions suppose that are held against this model.
+//! The application at the receiving end takes bytes as they come, so the window never closes.
+//! Connections are not closed: one that has sent its last byte is done when that is acknowledged.
+//! No ECN, no pacing, no RACK, no F-RTO: a retransmission that is lost again waits for the
+//! time-out, as it does in RFC 6675 and as the response functions suppose that are held against
+//! this model.
 //!
 //! # Why not smoltcp
 //!
-//! The choice would have been a kept stack over a model. smoltcp 0.14 was run in virtual time over random loss, one packet per poll, with
-//! 2 MiB buffers: its Reno got 0.6 times what RFC 5348 gives at a loss of 1 % and 10 ms, 3 times at 0.1 % and 10 ms, 4.7 times at 0.1 % and
-//! 100 ms. Its sender does not use selective acknowledgements, leaves recovery with the first acknowledgement of new data, and
-//! waits a second at least before a time-out; none of that can be configured. It also stores payload, in buffers of fixed size. This model stays within
-//! 13 % of the functions: `tests/it/tcp_response.rs`.
+//! The choice would have been a kept stack over a model. smoltcp 0.14 was run in virtual time over
+//! random loss, one packet per poll, with 2 MiB buffers: its Reno got 0.6 times what RFC 5348 gives
+//! at a loss of 1 % and 10 ms, 3 times at 0.1 % and 10 ms, 4.7 times at 0.1 % and 100 ms. Its
+//! sender does not use selective acknowledgements, leaves recovery with the first acknowledgement
+//! of new data, and waits a second at least before a time-out; none of that can be configured. It
+//! also stores payload, in buffers of fixed size. This model stays within 13 % of the functions:
+//! `tests/it/tcp_response.rs`.
 mod alarm;
 mod congestion;
 mod endpoint;

@@ -10,9 +10,11 @@ use super::segment::{Flags, SACK_BLOCKS, STAMP, Segment};
 pub struct ReceiverConfig {
     /// Largest segment, options not counted, as it is told to the other end.
     pub mss: u16,
-    /// Bytes it takes ahead of what is missing, up to 1 GiB. Nothing is stored: this bounds the sender's window only.
+    /// Bytes it takes ahead of what is missing, up to 1 GiB. Nothing is stored: this bounds the
+    /// sender's window only.
     pub buffer: u32,
-    /// How long a single segment waits for a second before it is acknowledged, RFC 5681: 500 ms at most. `None`: each is acknowledged at once.
+    /// How long a single segment waits for a second before it is acknowledged, RFC 5681: 500 ms at
+    /// most. `None`: each is acknowledged at once.
     pub delayed_ack: Option<Nanos>,
     /// Initial sequence number.
     pub isn: u32,
@@ -149,7 +151,8 @@ impl Receiver {
         self.islands.splice(from..to, [joined]);
     }
 
-    /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when [`next_wake`](Self::next_wake) is due.
+    /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when
+    /// [`next_wake`](Self::next_wake) is due.
     pub fn transmit(&mut self, now: Nanos) -> Option<Segment> {
         if self.due.runs_off(now) {
             self.owed = self.owed.max(1);
@@ -175,8 +178,10 @@ impl Receiver {
             segment.opening = Some((self.config.mss, self.shift));
         }
         self.newest(|slot, island| {
-            segment.sack[slot] =
-                Some((first.wrapping_add(island.left as u32), first.wrapping_add(island.right as u32)));
+            segment.sack[slot] = Some((
+                first.wrapping_add(island.left as u32),
+                first.wrapping_add(island.right as u32),
+            ));
         });
         Some(segment)
     }
@@ -185,7 +190,8 @@ impl Receiver {
     fn newest(&self, mut tell: impl FnMut(usize, &Island)) {
         let mut below = u64::MAX;
         for slot in 0..SACK_BLOCKS {
-            let island = self.islands.iter().filter(|i| i.touched < below).max_by_key(|i| i.touched);
+            let island =
+                self.islands.iter().filter(|i| i.touched < below).max_by_key(|i| i.touched);
             let Some(island) = island else { return };
             below = island.touched;
             tell(slot, island);
@@ -209,8 +215,14 @@ mod tests {
 
     /// A connection whose first byte has sequence number 0: the SYN had the one before.
     fn opened() -> Receiver {
-        let mut receiver = Receiver::new(ReceiverConfig { mss: 1_012, ..ReceiverConfig::default() });
-        let syn = Segment { seq: u32::MAX, flags: Flags::SYN, opening: Some((1_012, 7)), ..data(0, 0, 0) };
+        let mut receiver =
+            Receiver::new(ReceiverConfig { mss: 1_012, ..ReceiverConfig::default() });
+        let syn = Segment {
+            seq: u32::MAX,
+            flags: Flags::SYN,
+            opening: Some((1_012, 7)),
+            ..data(0, 0, 0)
+        };
         receiver.receive(Nanos::ZERO, &syn);
         let answer = receiver.transmit(Nanos::ZERO).expect("a SYN is answered");
         assert!(answer.flags.has(Flags::SYN) && answer.flags.has(Flags::ACK));

@@ -7,8 +7,9 @@
 //! | G | `margin` |
 //! | alpha = 1/8, beta = 1/4, K = 4 | as there |
 //!
-//! Where round trips are all alike RTTVAR goes to zero, and G is what keeps the time-out apart from the round trip. As in Linux it
-//! is large, and takes the place of the shortest time-out of one second (2.4).
+//! Where round trips are all alike RTTVAR goes to zero, and G is what keeps the time-out apart from
+//! the round trip. As in Linux it is large, and takes the place of the shortest time-out of one
+//! second (2.4).
 
 use evenkeel_core::Nanos;
 
@@ -94,6 +95,10 @@ mod tests {
         for _ in 0..200 {
             rtt.sample(Nanos::from_millis(10));
         }
-        assert_eq!(rtt.timeout(), Nanos(210_000_000), "SRTT and the margin, and no longer backed off");
+        assert_eq!(
+            rtt.timeout(),
+            Nanos(210_000_000),
+            "SRTT and the margin, and no longer backed off"
+        );
     }
 }

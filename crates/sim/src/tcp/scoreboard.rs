@@ -80,8 +80,12 @@ impl Scoreboard {
         self.highest = self.highest.max(self.first);
     }
 
-    /// Takes in SACK blocks, as numbers of segments: first, and one after the last. True if anything new was in them.
-    pub(super) fn sack(&mut self, blocks: [Option<(u64, u64)>; super::segment::SACK_BLOCKS]) -> bool {
+    /// Takes in SACK blocks, as numbers of segments: first, and one after the last. True if
+    /// anything new was in them.
+    pub(super) fn sack(
+        &mut self,
+        blocks: [Option<(u64, u64)>; super::segment::SACK_BLOCKS],
+    ) -> bool {
         let before = self.sacked;
         for (left, right) in blocks.into_iter().flatten() {
             let (mut left, mut right) = (left.max(self.first), right.min(self.end()));
@@ -133,7 +137,8 @@ impl Scoreboard {
         self.judged = self.judged.max(bound);
     }
 
-    /// The retransmission timer has run off: all that is not acknowledged is lost, whatever was sent again with it.
+    /// The retransmission timer has run off: all that is not acknowledged is lost, whatever was
+    /// sent again with it.
     pub(super) fn lose_all(&mut self) {
         self.lost = 0;
         for marks in &mut self.marks {
@@ -155,7 +160,8 @@ impl Scoreboard {
         self.resend(|marks| marks & (LOST | RESENT) == LOST)
     }
 
-    /// NextSeg() (3): the first segment below the highest acknowledged one of which nothing is known, taken for lost from now on.
+    /// NextSeg() (3): the first segment below the highest acknowledged one of which nothing is
+    /// known, taken for lost from now on.
     pub(super) fn resend_doubtful(&mut self) -> Option<u64> {
         let number = (self.judged.max(self.first)..self.highest)
             .find(|number| self.marks[(number - self.first) as usize] == 0)?;
@@ -194,7 +200,10 @@ mod tests {
         // 2, 3 and 6 are above 0 and 1; one is above 4 and 5.
         assert_eq!((board.pipe(), board.lost), (5, 2));
         assert!(!board.sack([Some((6, 7)), Some((2, 4)), None]), "nothing new");
-        assert_eq!([board.resend_lost(), board.resend_lost(), board.resend_lost()], [Some(0), Some(1), None]);
+        assert_eq!(
+            [board.resend_lost(), board.resend_lost(), board.resend_lost()],
+            [Some(0), Some(1), None]
+        );
         assert_eq!(board.pipe(), 7);
         assert_eq!(
             [board.resend_doubtful(), board.resend_doubtful(), board.resend_doubtful()],

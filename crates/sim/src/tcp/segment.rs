@@ -1,4 +1,5 @@
-//! Segments, and their form in the head of an IP packet (RFC 9293, 3.1; options of RFC 2018 and RFC 7323).
+//! Segments, and their form in the head of an IP packet (RFC 9293, 3.1; options of RFC 2018 and
+//! RFC 7323).
 
 use core::net::IpAddr;
 
@@ -56,7 +57,8 @@ pub struct Segment {
     pub payload: u32,
     /// Time stamp and its echo.
     pub stamp: (u32, u32),
-    /// With [`Flags::SYN`]: maximum segment size and shift of the window. SACK is permitted whenever they are there.
+    /// With [`Flags::SYN`]: maximum segment size and shift of the window. SACK is permitted
+    /// whenever they are there.
     pub opening: Option<(u16, u8)>,
     /// SACK blocks: first byte and the one after the last.
     pub sack: [Option<(u32, u32)>; SACK_BLOCKS],
@@ -80,7 +82,12 @@ impl Segment {
     }
 
     /// Writes the head of the packet. Returns its length and that of the whole packet.
-    pub(super) fn write(&self, route: &Route, identification: u16, out: &mut [u8; HEAD]) -> (usize, u32) {
+    pub(super) fn write(
+        &self,
+        route: &Route,
+        identification: u16,
+        out: &mut [u8; HEAD],
+    ) -> (usize, u32) {
         let header = FIXED + self.options_len();
         let tcp_len = header as u32 + self.payload;
         let (l4, ip_len) = ip_header(route, identification, tcp_len, out);
@@ -177,7 +184,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Writes the IP header. Returns where the transport header begins, and the length of the packet.
-fn ip_header(route: &Route, identification: u16, tcp_len: u32, out: &mut [u8; HEAD]) -> (usize, u32) {
+fn ip_header(
+    route: &Route,
+    identification: u16,
+    tcp_len: u32,
+    out: &mut [u8; HEAD],
+) -> (usize, u32) {
     match (route.source, route.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ip_len = IPV4 as u32 + tcp_len;
@@ -283,7 +295,9 @@ mod tests {
                 let mut whole = out[..head].to_vec();
                 whole.resize(ip_len as usize, 0);
                 let headers = PacketHeaders::from_ip_slice(&whole).expect("an IP packet");
-                let Some(TransportHeader::Tcp(tcp)) = headers.transport else { panic!("{headers:?}") };
+                let Some(TransportHeader::Tcp(tcp)) = headers.transport else {
+                    panic!("{headers:?}")
+                };
                 assert_eq!((tcp.source_port, tcp.destination_port), (40_001, 5_001));
                 assert_eq!((tcp.sequence_number, tcp.window_size), (segment.seq, segment.window));
                 assert_eq!(tcp.syn, segment.flags.has(Flags::SYN));
@@ -293,8 +307,12 @@ mod tests {
                     panic!("no TCP");
                 };
                 let right = match (route.source, route.destination) {
-                    (IpAddr::V4(a), IpAddr::V4(b)) => slice.calc_checksum_ipv4(a.octets(), b.octets()),
-                    (IpAddr::V6(a), IpAddr::V6(b)) => slice.calc_checksum_ipv6(a.octets(), b.octets()),
+                    (IpAddr::V4(a), IpAddr::V4(b)) => {
+                        slice.calc_checksum_ipv4(a.octets(), b.octets())
+                    }
+                    (IpAddr::V6(a), IpAddr::V6(b)) => {
+                        slice.calc_checksum_ipv6(a.octets(), b.octets())
+                    }
                     _ => unreachable!("one family"),
                 };
                 assert_eq!(right, Ok(tcp.checksum));

@@ -1,8 +1,9 @@
 //! The end that sends data.
 //!
-//! Recovery as RFC 6675 has it: at the first sign of a loss the window is reduced once, and until all that was in flight then has arrived, segments
-//! go out as `pipe` falls below the window: lost ones first, then new ones, then doubtful ones. Until then a
-//! selective acknowledgement lets a new segment out (limited transmit, RFC 3042, falls out of counting the pipe).
+//! Recovery as RFC 6675 has it: at the first sign of a loss the window is reduced once, and until
+//! all that was in flight then has arrived, segments go out as `pipe` falls below the window: lost
+//! ones first, then new ones, then doubtful ones. Until then a selective acknowledgement lets a new
+//! segment out (limited transmit, RFC 3042, falls out of counting the pipe).
 
 use evenkeel_core::Nanos;
 
@@ -21,7 +22,8 @@ pub struct SenderConfig {
     pub congestion: Congestion,
     /// Payload to send; `None`: without end.
     pub bytes: Option<u64>,
-    /// By how much a retransmission time-out is longer than the round-trip time at least: G of RFC 6298.
+    /// By how much a retransmission time-out is longer than the round-trip time at least: G of
+    /// RFC 6298.
     pub rto_margin: Nanos,
     /// Initial sequence number.
     pub isn: u32,
@@ -94,7 +96,8 @@ pub struct Sender {
     held_back: bool,
     /// An acknowledgement without payload is owed: the third of the handshake.
     answer: bool,
-    /// On entering recovery the first lost segment goes out whatever the pipe is (RFC 6675, 5, 4.3).
+    /// On entering recovery the first lost segment goes out whatever the pipe is (RFC 6675,
+    /// 5, 4.3).
     at_once: bool,
     total: u64,
     counts: SenderCounts,
@@ -181,7 +184,8 @@ impl Sender {
         if self.una + acked > end {
             return;
         }
-        self.limit = self.limit.max(self.una + acked + (u64::from(segment.window) << self.peer_shift));
+        self.limit =
+            self.limit.max(self.una + acked + (u64::from(segment.window) << self.peer_shift));
         if acked > 0 {
             self.rtt.sample(elapsed(now, segment.stamp.1));
             self.una += acked;
@@ -208,7 +212,9 @@ impl Sender {
     /// What an acknowledgement means for the window.
     fn judge(&mut self, now: Nanos, acked: u64) {
         match self.phase {
-            Phase::Recovery { until } | Phase::Timeout { until } if self.una >= self.offset(until) => {
+            Phase::Recovery { until } | Phase::Timeout { until }
+                if self.una >= self.offset(until) =>
+            {
                 self.phase = Phase::Open;
             }
             Phase::Recovery { .. } => return,
@@ -250,7 +256,8 @@ impl Sender {
         self.timer.clear();
     }
 
-    /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when [`next_wake`](Self::next_wake) is due.
+    /// What is to be sent now: call until `None`, after each [`receive`](Self::receive) and when
+    /// [`next_wake`](Self::next_wake) is due.
     pub fn transmit(&mut self, now: Nanos) -> Option<Segment> {
         if self.timer.runs_off(now) {
             self.time_out();
@@ -269,10 +276,13 @@ impl Sender {
                     ..Segment::default()
                 })
             }
-            Phase::Open | Phase::Recovery { .. } | Phase::Timeout { .. } => match self.next_segment() {
-                Some(number) => Some(self.data(now, number)),
-                None => core::mem::take(&mut self.answer).then(|| self.header(now, self.board.end())),
-            },
+            Phase::Open | Phase::Recovery { .. } | Phase::Timeout { .. } => {
+                match self.next_segment() {
+                    Some(number) => Some(self.data(now, number)),
+                    None => core::mem::take(&mut self.answer)
+                        .then(|| self.header(now, self.board.end())),
+                }
+            }
         }
     }
 

@@ -1,8 +1,11 @@
-//! FairDrop in virtual time: the shipped scenarios, the authors' tables, and our rule against exact water filling for every flow.
+//! FairDrop in virtual time: the shipped scenarios, the authors' tables, and our rule against exact
+//! water filling for every flow.
 
 use std::path::Path;
 
-use evenkeel_core::drop::{BandwidthConfig, BandwidthFairDrop, Fixed, FlowTableConfig, Rule, ShareId};
+use evenkeel_core::drop::{
+    BandwidthConfig, BandwidthFairDrop, Fixed, FlowTableConfig, Rule, ShareId,
+};
 use evenkeel_core::reference::{CoreBudget, CoreFlow};
 use evenkeel_core::{BitRate, Bytes, Cycles, Nanos};
 use evenkeel_scenario::Scenario;
@@ -28,10 +31,21 @@ fn flows(flows: u32, pps: u64, cost: u64, weight: u16) -> CoreFlows {
 
 fn model(rule: Rule, flows: Vec<CoreFlows>) -> CoreModel {
     let (clock, batch, ring, poll) = (2_600_000_000, 256, 2_048, 26);
-    CoreModel { clock, batch, ring, poll, refuse: 10, round: 0, rule: Some(rule), link: None, flows }
+    CoreModel {
+        clock,
+        batch,
+        ring,
+        poll,
+        refuse: 10,
+        round: 0,
+        rule: Some(rule),
+        link: None,
+        flows,
+    }
 }
 
-/// Cycles per second of each flow after `settle`, and what water filling gives of the same arrivals.
+/// Cycles per second of each flow after `settle`, and what water filling gives of the same
+/// arrivals.
 fn against_water_filling(
     model: &CoreModel,
     settle: u64,
@@ -55,34 +69,41 @@ fn against_water_filling(
     let offered: Vec<CoreFlow> = offered.collect();
     let (poll, refuse) = (f64::from(model.poll), f64::from(model.refuse));
     let budget = CoreBudget { cycles: model.clock as f64, poll, refuse };
-    let shares = polled.map_or_else(|| budget.shares(&offered), |part| budget.shares_at(&offered, part));
+    let shares =
+        polled.map_or_else(|| budget.shares(&offered), |part| budget.shares_at(&offered, part));
     (cycles, shares.admitted.iter().zip(&offered).map(|(a, flow)| a * flow.cost).collect())
 }
 
 #[test]
 fn shipped_scenarios_come_out_as_they_claim() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/fairdrop");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 6);
     for file in files {
         let scenario = Scenario::load(&file).expect("it is valid");
-        let outcome = evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it can be simulated");
+        let outcome =
+            evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it can be simulated");
         assert_eq!(outcome.warnings, Vec::<String>::new());
-        let bad: Vec<_> = outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
+        let bad: Vec<_> =
+            outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
         assert!(bad.is_empty(), "{}: {bad:?}", scenario.name);
     }
 }
 
-/// Claims that cannot fail say nothing: without the dropper, or with the published rule, the demo's fail.
+/// Claims that cannot fail say nothing: without the dropper, or with the published rule, the demo's
+/// fail.
 #[test]
 fn the_claims_of_the_demo_fail_with_other_rules() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/fairdrop/demo.toml");
     for rule in [None, Some(Rule::JOURNAL)] {
         let mut scenario = Scenario::load(&file).expect("it is valid");
         scenario.core.as_mut().unwrap().rule = rule;
-        let outcome = evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it can be simulated");
-        let failed = |name: &str| outcome.judgements.iter().any(|j| j.name == name && j.verdict.is_bad());
+        let outcome =
+            evenkeel_sim::run(&scenario, &SimOptions::default()).expect("it can be simulated");
+        let failed =
+            |name: &str| outcome.judgements.iter().any(|j| j.name == name && j.verdict.is_bad());
         assert!(failed("fair") && failed("max-min"), "{rule:?}");
     }
 }
@@ -110,7 +131,8 @@ fn every_flow_has_its_max_min_share() {
             for load in [0.3, 0.9, 1.3, 2.0, 3.0] {
                 let mean = f64::from(350 * (light + heavy * ratio)) / f64::from(light + heavy);
                 let pps = (2.6e9 * load / mean / f64::from(light + heavy)) as u64;
-                let kinds = vec![flows(light, pps, 350, 1), flows(heavy, pps, 350 * u64::from(ratio), 1)];
+                let kinds =
+                    vec![flows(light, pps, 350, 1), flows(heavy, pps, 350 * u64::from(ratio), 1)];
                 let (kinds, length) = if light > 18 { (poisson(kinds), 200) } else { (kinds, 100) };
                 let got = against_water_filling(&model(Rule::default(), kinds), 60, length, None);
                 assert_max_min(&format!("{light}+{heavy} 1:{ratio} load {load}"), &got);
@@ -119,7 +141,8 @@ fn every_flow_has_its_max_min_share() {
     }
 }
 
-/// Many flows that are all equally and evenly spaced keep their order for ever: the same ones come too late in every round while the ring overflows.
+/// Many flows that are all equally and evenly spaced keep their order for ever: the same ones come
+/// too late in every round while the ring overflows.
 #[test]
 fn a_thousand_flows_have_their_max_min_shares() {
     for (ratio, load, even) in
@@ -153,7 +176,11 @@ fn flows_of_all_sizes_have_their_max_min_shares() {
 #[test]
 fn weights_share_cycles() {
     // All are limited: shares follow the weights exactly.
-    let kinds = vec![flows(4, 2_000_000, 350, 1), flows(2, 2_000_000, 3_500, 2), flows(2, 2_000_000, 700, 5)];
+    let kinds = vec![
+        flows(4, 2_000_000, 350, 1),
+        flows(2, 2_000_000, 3_500, 2),
+        flows(2, 2_000_000, 700, 5),
+    ];
     let (cycles, _) = against_water_filling(&model(Rule::default(), kinds), 100, 200, None);
     let level = cycles.iter().sum::<f64>() / 18.0;
     for (cycles, weight) in cycles.iter().zip([1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 5.0, 5.0]) {
@@ -162,7 +189,8 @@ fn weights_share_cycles() {
     }
 }
 
-/// The authors' cpu-stat: three flows at equal packet rates, costs 5, 3 and 1, half a unit for a refused packet; MIMD on full batches.
+/// The authors' cpu-stat: three flows at equal packet rates, costs 5, 3 and 1, half a unit for a
+/// refused packet; MIMD on full batches.
 #[test]
 fn the_authors_cycle_shares() {
     // A unit is 1000 cycles.
@@ -175,7 +203,12 @@ fn the_authors_cycle_shares() {
             4.0 => Some([0.148, 0.150, 0.151]),
             _ => None,
         };
-        let model = CoreModel { poll: 0, refuse: 500, ring: 4_096, ..model(Rule::default(), poisson(kinds)) };
+        let model = CoreModel {
+            poll: 0,
+            refuse: 500,
+            ring: 4_096,
+            ..model(Rule::default(), poisson(kinds))
+        };
         // Ours polls no more than is needed, and what it saves on refusing is shared, too.
         let (cycles, fair) = against_water_filling(&model, 400, 1_200, None);
         let off = cycles.iter().zip(&fair).map(|(c, f)| (c - f).abs() / 2.6e9).fold(0.0, f64::max);
@@ -185,12 +218,17 @@ fn the_authors_cycle_shares() {
         for (flow, published) in published.into_iter().flatten().enumerate() {
             assert!((polled[flow] / 2.6e9 - published).abs() < 0.01, "load {load} flow {flow}");
             let as_published = (cycles[flow] / 2.6e9 - published).abs() < 0.01;
-            assert!(as_published || load > 2.0, "load {load} flow {flow}: {}", cycles[flow] / 2.6e9);
+            assert!(
+                as_published || load > 2.0,
+                "load {load} flow {flow}: {}",
+                cycles[flow] / 2.6e9
+            );
         }
     }
 }
 
-/// Offers packets to a link's dropper, each flow Poisson at a fraction of the link; shares of the link that were admitted.
+/// Offers packets to a link's dropper, each flow Poisson at a fraction of the link; shares of the
+/// link that were admitted.
 fn link_shares(config: BandwidthConfig, offered: &[f64], shares: &[u8], packets: u64) -> Vec<f64> {
     let rate = config.rate.0 as f64;
     let mut dropper = BandwidthFairDrop::new(config).unwrap();
@@ -220,7 +258,10 @@ fn link_shares(config: BandwidthConfig, offered: &[f64], shares: &[u8], packets:
 
 fn close(shares: &[f64], exact: &[f64], within: f64) {
     for (flow, (share, exact)) in shares.iter().zip(exact).enumerate() {
-        assert!((share - exact).abs() < within, "flow {flow}: {share} instead of {exact} in {shares:?}");
+        assert!(
+            (share - exact).abs() < within,
+            "flow {flow}: {share} instead of {exact} in {shares:?}"
+        );
     }
 }
 
@@ -233,8 +274,8 @@ fn the_authors_bandwidth_shares() {
         ..BandwidthConfig::new(BitRate::from_mbps(1_000))
     };
     close(&link_shares(config(), &[1.0, 0.6, 0.1], &[0; 3], 400_000), &[0.45, 0.45, 0.1], 0.005);
-    // The test bed: twenty flows of 14.88 Mpps together, arrival weights 1 to 20, over a link of a tenth: the smallest has
-    // its demand, the others a share each.
+    // The test bed: twenty flows of 14.88 Mpps together, arrival weights 1 to 20, over a link of a
+    // tenth: the smallest has its demand, the others a share each.
     let offered: Vec<f64> = (1..=20).map(|k| 10.0 * f64::from(k) / 210.0).collect();
     let shares = link_shares(config(), &offered, &[0; 20], 1_000_000);
     let exact: Vec<(f64, f64)> = offered.iter().map(|o| (*o, 1.0)).collect();
@@ -247,7 +288,8 @@ fn the_authors_bandwidth_shares() {
 #[test]
 fn weights_and_groups_share_a_link() {
     use evenkeel_core::drop::Share;
-    let shares = [(1, 0), (3, 0), (1, 1), (1, 1)].map(|(weight, group)| Share { weight, group }).to_vec();
+    let shares =
+        [(1, 0), (3, 0), (1, 1), (1, 1)].map(|(weight, group)| Share { weight, group }).to_vec();
     let table = FlowTableConfig { shares, groups: vec![1, 2], ..FlowTableConfig::default() };
     // A small buffer: what is admitted before it is full is not shared.
     let rate = BitRate::from_mbps(1_000);
@@ -279,8 +321,10 @@ fn a_free_link_and_a_free_core_refuse_nothing() {
 fn published_rules_depend_on_the_threshold() {
     let kinds = || vec![flows(18, 744_000, 354, 1), flows(2, 744_000, 3_545, 1)];
     let ratio = |threshold| {
-        let model =
-            CoreModel { refuse: 0, ..model(Rule::Fixed(Fixed { threshold: Cycles(threshold) }), kinds()) };
+        let model = CoreModel {
+            refuse: 0,
+            ..model(Rule::Fixed(Fixed { threshold: Cycles(threshold) }), kinds())
+        };
         let (cycles, _) = against_water_filling(&model, 100, 100, None);
         cycles[19] / cycles[0]
     };

@@ -1,4 +1,5 @@
-//! Seeded simulations frozen as tables: a change of behaviour shows up as a difference to be looked at.
+//! Seeded simulations frozen as tables: a change of behaviour shows up as a difference to be looked
+//! at.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use evenkeel_sim::{Outcome, SimOptions};
 fn shipped(file: &str, time_scale: f64) -> Outcome {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
     let scenario = Scenario::load(&path).expect("it is valid");
-    evenkeel_sim::run(&scenario, &SimOptions { time_scale, ..SimOptions::default() }).expect("it runs")
+    evenkeel_sim::run(&scenario, &SimOptions { time_scale, ..SimOptions::default() })
+        .expect("it runs")
 }
 
 fn told(outcome: &Outcome) -> String {
@@ -33,7 +35,8 @@ fn lct_uc_behind_a_ring_of_128() {
     insta::assert_snapshot!(told(&shipped("demo/lct.toml", 1.0)));
 }
 
-/// Three routers in a row, every kind of source that needs no tool, wires that are slow, long, lossy and untidy.
+/// Three routers in a row, every kind of source that needs no tool, wires that are slow, long,
+/// lossy and untidy.
 const ROW: &str = r#"
 name = "row"
 title = "every kind of source over every kind of wire"

@@ -10,10 +10,13 @@ use proptest::prelude::*;
 
 const DISCIPLINES: [&str; 5] = [
     "kind = \"fifo\"\nlimit = 20",
-    "kind = \"wfq-altq\"\nselect = \"class\"\ndrop = \"tail\"\nlimit = 30\nweight = { a = 10, b = 300 }",
-    "kind = \"wfq-altq\"\nselect = \"hash-full\"\nqueues = 16\ndrop = \"longest\"\nhigh_water = \"20000B\"",
+    "kind = \"wfq-altq\"\nselect = \"class\"\ndrop = \"tail\"\nlimit = 30\nweight = { a = 10, b = \
+     300 }",
+    "kind = \"wfq-altq\"\nselect = \"hash-full\"\nqueues = 16\ndrop = \"longest\"\nhigh_water = \
+     \"20000B\"",
     "kind = \"lct\"\nlimit = 25\nx_delay = { a = \"300us\", b = \"0us\" }\nmodule2 = true",
-    "kind = \"lct\"\nlimit = 60\nx_delay = { a = \"1ms\", b = \"50us\" }\nmulti_backlog = \"hold\"\ntimer_tick = \"10ms\"",
+    "kind = \"lct\"\nlimit = 60\nx_delay = { a = \"1ms\", b = \"50us\" }\nmulti_backlog = \
+     \"hold\"\ntimer_tick = \"10ms\"",
 ];
 
 const KINDS: [&str; 7] = [
@@ -21,7 +24,8 @@ const KINDS: [&str; 7] = [
     "kind = \"poisson\"\nrate = \"12Mbit/s\"",
     "kind = \"on-off\"\nrate = \"20Mbit/s\"\nmean_on = \"10ms\"\nmean_off = \"20ms\"",
     "kind = \"greedy\"\nrate = \"15Mbit/s\"",
-    "kind = \"flows\"\nrate = \"9Mbit/s\"\nflow_size = \"8000B\"\ndistribution = \"pareto\"\nshape = 1.3",
+    "kind = \"flows\"\nrate = \"9Mbit/s\"\nflow_size = \"8000B\"\ndistribution = \"pareto\"\nshape \
+     = 1.3",
     "kind = \"cbr\"\nrate = \"1Mbit/s\"\nflows = 7",
     "kind = \"tcp\"\ncongestion = \"reno\"",
 ];
@@ -56,15 +60,14 @@ struct Flow {
 
 fn link() -> impl Strategy<Value = Link> {
     let rate = prop_oneof![Just(None), (1u64..40).prop_map(Some)];
-    (rate, 1u32..140, any::<bool>(), prop_oneof![Just(0u32), Just(4_500)], 0..DISCIPLINES.len()).prop_map(
-        |(rate_mbps, slots, whole, dequeue_ns, discipline)| Link {
+    (rate, 1u32..140, any::<bool>(), prop_oneof![Just(0u32), Just(4_500)], 0..DISCIPLINES.len())
+        .prop_map(|(rate_mbps, slots, whole, dequeue_ns, discipline)| Link {
             rate_mbps,
             slots,
             whole,
             dequeue_ns,
             discipline,
-        },
-    )
+        })
 }
 
 fn wire() -> impl Strategy<Value = Wire> {
@@ -91,7 +94,8 @@ fn flow() -> impl Strategy<Value = Flow> {
 fn text(links: &[Link], wires: &[Wire], flows: &[Flow], seed: u64) -> String {
     let routers = links.len();
     let mut text = format!(
-        "name = \"random\"\ntitle = \"random\"\nseed = {seed}\nsample = \"50ms\"\nsettle = \"0s\"\nduration = \"200ms\"\n\
+        "name = \"random\"\ntitle = \"random\"\nseed = {seed}\nsample = \"50ms\"\nsettle = \
+         \"0s\"\nduration = \"200ms\"\n\
          [[host]]\nname = \"left\"\n[[host]]\nname = \"right\"\n"
     );
     let node = |n: usize| match n {
@@ -105,8 +109,10 @@ fn text(links: &[Link], wires: &[Wire], flows: &[Flow], seed: u64) -> String {
         let refill = if *whole { "whole" } else { "any" };
         let _ = write!(
             text,
-            "[[router]]\nname = \"{}\"\n[[router.config.class]]\nname = \"a\"\n[[router.config.class]]\nname = \"b\"\n\
-             match = [{{ dscp = [46] }}]\n[[router.config.link]]\nport = \"{}\"\n{rate}ring = {{ slots = {slots}, refill = \"{refill}\" }}\n\
+            "[[router]]\nname = \"{}\"\n[[router.config.class]]\nname = \
+             \"a\"\n[[router.config.class]]\nname = \"b\"\n\
+             match = [{{ dscp = [46] }}]\n[[router.config.link]]\nport = \"{}\"\n{rate}ring = {{ \
+             slots = {slots}, refill = \"{refill}\" }}\n\
              dequeue_time = \"{dequeue_ns}ns\"\n[router.config.link.discipline]\n{}\n",
             node(n + 1),
             node(n + 2),
@@ -118,7 +124,8 @@ fn text(links: &[Link], wires: &[Wire], flows: &[Flow], seed: u64) -> String {
         let rate = rate_mbps.map(|rate| format!("rate = \"{rate}Mbit/s\"\n")).unwrap_or_default();
         let _ = write!(
             text,
-            "[[wire]]\nends = [\"{}\", \"{}\"]\n{rate}queue = {queue}\ndelay = \"{delay_us}us\"\njitter = \"{jitter_us}us\"\n\
+            "[[wire]]\nends = [\"{}\", \"{}\"]\n{rate}queue = {queue}\ndelay = \
+             \"{delay_us}us\"\njitter = \"{jitter_us}us\"\n\
              loss = {loss:.6}\nreorder = {reorder:.6}\n",
             node(n),
             node(n + 1)
@@ -129,7 +136,8 @@ fn text(links: &[Link], wires: &[Wire], flows: &[Flow], seed: u64) -> String {
         let dscp = if flow.marked { 46 } else { 0 };
         let _ = write!(
             text,
-            "[[traffic]]\nname = \"f{n}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{}\nsize = \"{}B\"\nipv6 = {}\ndscp = {dscp}\nport = {}\n",
+            "[[traffic]]\nname = \"f{n}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{}\nsize = \
+             \"{}B\"\nipv6 = {}\ndscp = {dscp}\nport = {}\n",
             KINDS[flow.kind],
             flow.size,
             flow.ipv6,
@@ -140,7 +148,8 @@ fn text(links: &[Link], wires: &[Wire], flows: &[Flow], seed: u64) -> String {
 }
 
 fn simulate(scenario: &Scenario, seed: Option<u64>) -> Outcome {
-    evenkeel_sim::run(scenario, &SimOptions { seed, ..SimOptions::default() }).expect("it can be simulated")
+    evenkeel_sim::run(scenario, &SimOptions { seed, ..SimOptions::default() })
+        .expect("it can be simulated")
 }
 
 fn bytes(outcome: &Outcome) -> Vec<u8> {
@@ -152,7 +161,8 @@ fn bytes(outcome: &Outcome) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     #[test]
     fn any_scenario_conserves_packets_and_is_reproduced_bit_for_bit(

@@ -1,5 +1,6 @@
-//! Every published scenario in virtual time: what it claims holds, and fails where its mechanism is switched off. Table 1 runs at full
-//! length, the others at a third of theirs; `scripts/figures.sh` runs all of them at full length.
+//! Every published scenario in virtual time: what it claims holds, and fails where its mechanism is
+//! switched off. Table 1 runs at full length, the others at a third of theirs; `scripts/figures.sh`
+//! runs all of them at full length.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,8 @@ fn files(folder: &str) -> Vec<PathBuf> {
 fn judged(scenario: &Scenario, options: &SimOptions) -> Outcome {
     let outcome = evenkeel_sim::run(scenario, options).expect("it can be simulated");
     let what = options.without.as_deref().unwrap_or("as it is");
-    let bad: Vec<_> = outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
+    let bad: Vec<_> =
+        outcome.judgements.iter().filter(|judgement| judgement.verdict.is_bad()).collect();
     println!("{} {what}: {} events, {} packets", scenario.name, outcome.events, outcome.packets);
     for judgement in bad {
         println!("   {}: {:?} {:?}", judgement.name, judgement.verdict, judgement.measured);
@@ -35,10 +37,11 @@ fn holds(folder: &str) {
         let names = scenario.ablations.iter().map(|ablation| Some(ablation.name.clone()));
         for without in std::iter::once(None).chain(names) {
             // The steps of a control law take the time they take.
-            let full =
-                scenario.name == "lct/control" || scenario.name == "wfq-altq/table1" && without.is_none();
+            let full = scenario.name == "lct/control"
+                || scenario.name == "wfq-altq/table1" && without.is_none();
             let time_scale = if full { 1.0 } else { 0.3 };
-            let options = SimOptions { without: without.clone(), time_scale, ..SimOptions::default() };
+            let options =
+                SimOptions { without: without.clone(), time_scale, ..SimOptions::default() };
             if !judged(&scenario, &options).passed() {
                 failed.push((scenario.name.clone(), without));
             }
@@ -52,7 +55,8 @@ fn lct() {
     holds("lct");
 }
 
-/// The shorter ones of the cross-protect router's, at full length: their times are those of flows and intervals.
+/// The shorter ones of the cross-protect router's, at full length: their times are those of flows
+/// and intervals.
 #[test]
 fn cross_protect() {
     let mut failed = Vec::new();

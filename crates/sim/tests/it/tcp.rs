@@ -6,7 +6,8 @@ use evenkeel_scenario::Scenario;
 use evenkeel_sim::{FlowTotals, Outcome, SimOptions};
 
 fn dumbbell() -> Scenario {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/tcp-dumbbell.toml");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/tcp-dumbbell.toml");
     Scenario::load(&path).expect("a valid scenario")
 }
 
@@ -24,8 +25,13 @@ fn ten_connections_fill_a_link_and_share_it() {
         for judgement in &outcome.judgements {
             assert!(!judgement.verdict.is_bad(), "{} {:?}", judgement.name, judgement.measured);
         }
-        for FlowTotals { name, sent_packets, received_packets, sender, receiver, .. } in &outcome.flows {
-            assert!(sender.retransmitted > 0, "{name}: losses are what tells it the size of the queue");
+        for FlowTotals { name, sent_packets, received_packets, sender, receiver, .. } in
+            &outcome.flows
+        {
+            assert!(
+                sender.retransmitted > 0,
+                "{name}: losses are what tells it the size of the queue"
+            );
             assert!(sender.timeouts <= 5, "{name}: {} time-outs", sender.timeouts);
             assert!(receiver.delivered_bytes >= sender.acknowledged_bytes, "{name}");
             // What is missing was lost, or is still on its way: some tens of segments.
@@ -88,7 +94,8 @@ kind = "tcp"
 {keys}
 "#
     );
-    let scenario = Scenario::parse(&text, "transfer.toml", Path::new("")).expect("a valid scenario");
+    let scenario =
+        Scenario::parse(&text, "transfer.toml", Path::new("")).expect("a valid scenario");
     run(&scenario, &SimOptions::default()).flows.remove(0)
 }
 
@@ -113,8 +120,8 @@ fn a_transfer_arrives_whole_and_then_ends() {
     }
 }
 
-/// The whole way, queue, wires and both ends, and not just the two ends as in `tcp_response.rs`: RFC 5348 at a loss of 1 % and 50 ms, where the
-/// link's rate is far.
+/// The whole way, queue, wires and both ends, and not just the two ends as in `tcp_response.rs`:
+/// RFC 5348 at a loss of 1 % and 50 ms, where the link's rate is far.
 #[test]
 fn random_loss_on_a_wire_is_what_limits_a_connection() {
     let flow = transfer_over("delay = \"25ms\"\nloss = 0.01", "congestion = \"reno\"");
@@ -127,9 +134,11 @@ fn random_loss_on_a_wire_is_what_limits_a_connection() {
 
 #[test]
 fn a_transfer_survives_whatever_a_wire_does() {
-    for wire in
-        ["loss = 0.1", "delay = \"20ms\"\nreorder = 0.05", "delay = \"1ms\"\njitter = \"30ms\"\nloss = 0.02"]
-    {
+    for wire in [
+        "loss = 0.1",
+        "delay = \"20ms\"\nreorder = 0.05",
+        "delay = \"1ms\"\njitter = \"30ms\"\nloss = 0.02",
+    ] {
         let flow = transfer_over(wire, "bytes = \"300000B\"");
         assert_eq!(flow.receiver.delivered_bytes, 300_000, "{wire}");
         assert_eq!(flow.sender.acknowledged_bytes, 300_000, "{wire}");

@@ -8,11 +8,13 @@
 //! | b | 1: acknowledgements are delayed, but the sender counts bytes |
 //! | `t_RTO` | 4 R, as RFC 5348 simplifies it (3.1) |
 //!
-//! CUBIC's function (RFC 9438, 5.1) stands for losses at equal distances, and for where the cubic curve rules. It is asserted where it gives at least 1.3
-//! times what Reno would get; nearer to the border the larger of two windows counts at each moment, which is more than either function says.
+//! CUBIC's function (RFC 9438, 5.1) stands for losses at equal distances, and for where the cubic
+//! curve rules. It is asserted where it gives at least 1.3 times what Reno would get; nearer to the
+//! border the larger of two windows counts at each moment, which is more than either function says.
 //!
-//! The table also tells the ratio to the function at the path's own loss. Reno's is asserted as well. CUBIC's is up to a fifth too high, and must be:
-//! of random losses several fall into one window, and a cubic curve gains more by a late loss than it suffers from an early one.
+//! The table also tells the ratio to the function at the path's own loss. Reno's is asserted as
+//! well. CUBIC's is up to a fifth too high, and must be: of random losses several fall into one
+//! window, and a cubic curve gains more by a late loss than it suffers from an early one.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -48,7 +50,8 @@ fn run(loss: f64, rtt: Nanos, congestion: Congestion, seed: u64, total: &mut Tot
     let mut dice = Dice::new(seed, 0);
     let threshold = (loss * 18_446_744_073_709_551_616.0) as u64;
     let mut sender = Sender::new(SenderConfig { congestion, ..SenderConfig::default() });
-    let mut receiver = Receiver::new(ReceiverConfig { buffer: 64 << 20, ..ReceiverConfig::default() });
+    let mut receiver =
+        Receiver::new(ReceiverConfig { buffer: 64 << 20, ..ReceiverConfig::default() });
     let mut there: VecDeque<(Nanos, Segment)> = VecDeque::new();
     let mut back: VecDeque<(Nanos, Segment)> = VecDeque::new();
     let half = Nanos(rtt.0 / 2);
@@ -79,8 +82,13 @@ fn run(loss: f64, rtt: Nanos, congestion: Congestion, seed: u64, total: &mut Tot
         }
         let arrivals = [there.front(), back.front()].map(|head| head.map(|(at, _)| *at));
         let wakes = [sender.next_wake(), receiver.next_wake()];
-        now =
-            arrivals.into_iter().chain(wakes).flatten().min().expect("something is always to come").max(now);
+        now = arrivals
+            .into_iter()
+            .chain(wakes)
+            .flatten()
+            .min()
+            .expect("something is always to come")
+            .max(now);
         if let Some(segment) = arrived(&mut there, now) {
             receiver.receive(now, &segment);
         }
@@ -96,7 +104,8 @@ fn reno(p: f64, r: f64) -> f64 {
     PAYLOAD / (r * (2.0 * p / 3.0).sqrt() + timeouts)
 }
 
-/// RFC 9438, 5.1, eq. 6 with C = 0.4 and beta = 0.7, in bytes per second. A power of 3/4 is two square roots.
+/// RFC 9438, 5.1, eq. 6 with C = 0.4 and beta = 0.7, in bytes per second. A power of 3/4 is two
+/// square roots.
 fn cubic(p: f64, r: f64) -> f64 {
     let root = |x: f64| x.sqrt() * x.sqrt().sqrt();
     let constant = (0.4_f64 * 3.7 / 1.2).sqrt().sqrt();
@@ -105,8 +114,9 @@ fn cubic(p: f64, r: f64) -> f64 {
 
 #[test]
 fn goodput_over_random_loss_follows_the_response_functions() {
-    let mut table =
-        String::from("         loss RTT/ms  events/segment   Mbit/s  formula    ratio  (at loss)\n");
+    let mut table = String::from(
+        "         loss RTT/ms  events/segment   Mbit/s  formula    ratio  (at loss)\n",
+    );
     let mut held = 0;
     for (name, congestion, rtts) in [
         ("reno", Congestion::Reno, &[10, 50, 100][..]),
@@ -126,7 +136,8 @@ fn goodput_over_random_loss_follows_the_response_functions() {
                 let (ratio, at_loss) = (goodput / function(p, r), goodput / function(loss, r));
                 let _ = writeln!(
                     table,
-                    "{name:5} {loss:7.4} {rtt:6} {p:15.6} {:8.3} {:8.3} {ratio:8.3}   ({at_loss:.3}){}",
+                    "{name:5} {loss:7.4} {rtt:6} {p:15.6} {:8.3} {:8.3} {ratio:8.3}   \
+                     ({at_loss:.3}){}",
                     goodput * 8e-6,
                     function(p, r) * 8e-6,
                     if judged { "" } else { " Reno-friendly: to Reno's" }

@@ -28,12 +28,16 @@ const CAP: f64 = 4.5;
 /// Colours of curves, told apart by people who see few; shapes differ too.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#b0578d", "#c78500", "#555b66"];
 
-/// A drawing stands in pages that have styles of their own, and other drawings: every rule is of this one alone.
+/// A drawing stands in pages that have styles of their own, and other drawings: every rule is of
+/// this one alone.
 const STYLE: &str = "\
-.chart text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 12px; font-weight: 400; fill: #444444; } \
+.chart text { font-family: Helvetica, Arial, \"Liberation Sans\", sans-serif; font-size: 12px; \
+font-weight: 400; fill: #444444; } \
 .chart .heading { fill: #1b1d21; } \
-.chart .rung { stroke: #e4e6ea; stroke-width: 1; } .chart .axis { stroke: #8a8f98; stroke-width: 1; fill: none; } \
-.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .chart .interval { stroke-width: 1.4; fill: none; } \
+.chart .rung { stroke: #e4e6ea; stroke-width: 1; } .chart .axis { stroke: #8a8f98; stroke-width: \
+1; fill: none; } \
+.chart .curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .chart .interval { \
+stroke-width: 1.4; fill: none; } \
 .chart .seed { fill-opacity: .3; } .chart .paper { stroke-width: 1.6; fill: #ffffff; } \
 .chart .bound { stroke: #1b1d21; stroke-width: 1.3; stroke-dasharray: 6 4; fill: none; }";
 
@@ -107,19 +111,24 @@ impl<'a> Across<'a> {
 /// The chart as SVG. Points without results are left out.
 pub(crate) fn draw(axes: &[Axis], spec: &ChartSpec, curves: &[Curve]) -> String {
     let Some(axis) = axes.iter().find(|axis| axis.name == spec.x) else { return String::new() };
-    let (marks, bounds): (Vec<&Mark>, Vec<&Mark>) = spec.published.iter().partition(|mark| mark.x.is_some());
+    let (marks, bounds): (Vec<&Mark>, Vec<&Mark>) =
+        spec.published.iter().partition(|mark| mark.x.is_some());
     let named = curves.iter().filter(|curve| !curve.name.is_empty()).count();
     let lines = named.div_ceil(2) + marks.len().min(1) + bounds.len();
     let top = 34.0 + lines as f64 * LEGEND;
     let (height, across) = (Height::of(spec, curves, top), Across::of(axis));
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {WIDTH} \
+         {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
+         aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" \
+         fill=\"#ffffff\"/>\n",
         escaped(&spec.title)
     );
     frame(&mut svg, axis, &height, &across);
     let _ = write!(
         svg,
-        "<text class=\"heading\" x=\"6\" y=\"17\">{}</text><text x=\"{}\" y=\"17\" text-anchor=\"end\">dots: runs · bars: 95 % intervals of the means</text>",
+        "<text class=\"heading\" x=\"6\" y=\"17\">{}</text><text x=\"{}\" y=\"17\" \
+         text-anchor=\"end\">dots: runs · bars: 95 % intervals of the means</text>",
         escaped(&spec.label),
         WIDTH - RIGHT
     );
@@ -141,7 +150,8 @@ pub(crate) fn draw(axes: &[Axis], spec: &ChartSpec, curves: &[Curve]) -> String 
         );
     }
     for mark in &marks {
-        let Some(place) = mark.x.as_ref().and_then(|x| axis.values.iter().position(|value| value == x))
+        let Some(place) =
+            mark.x.as_ref().and_then(|x| axis.values.iter().position(|value| value == x))
         else {
             continue;
         };
@@ -160,7 +170,8 @@ fn frame(svg: &mut String, axis: &Axis, height: &Height, across: &Across) {
         let y = height.y(*tick);
         let _ = write!(
             svg,
-            "<path class=\"rung\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            "<path class=\"rung\" d=\"M{LEFT} {y:.1}H{}\"/><text x=\"{}\" y=\"{:.1}\" \
+             text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
             LEFT - 8.0,
             y + 4.0,
@@ -171,14 +182,16 @@ fn frame(svg: &mut String, axis: &Axis, height: &Height, across: &Across) {
         let x = across.x(place);
         let _ = write!(
             svg,
-            "<path class=\"axis\" d=\"M{x:.1} {foot}v5\"/><text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<path class=\"axis\" d=\"M{x:.1} {foot}v5\"/><text x=\"{x:.1}\" y=\"{}\" \
+             text-anchor=\"middle\">{}</text>",
             foot + 19.0,
             escaped(&plain(value))
         );
     }
     let _ = writeln!(
         svg,
-        "<path class=\"axis\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"heading\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+        "<path class=\"axis\" d=\"M{LEFT} {}V{foot}H{}\"/><text class=\"heading\" x=\"{}\" \
+         y=\"{}\" text-anchor=\"middle\">{}</text>",
         height.top,
         WIDTH - RIGHT,
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
@@ -226,7 +239,8 @@ fn interval(svg: &mut String, at: f64, ends: [f64; 2], height: &Height, colour: 
     let [low, high] = ends.map(|end| height.y(end));
     let _ = write!(
         svg,
-        "<path class=\"interval\" stroke=\"{colour}\" d=\"M{at:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}h{wide}M{left:.1} {high:.1}h{wide}\"/>",
+        "<path class=\"interval\" stroke=\"{colour}\" d=\"M{at:.1} {low:.1}V{high:.1}M{left:.1} \
+         {low:.1}h{wide}M{left:.1} {high:.1}h{wide}\"/>",
         left = at - CAP,
         wide = 2.0 * CAP
     );
@@ -239,7 +253,10 @@ fn marker(index: usize, x: f64, y: f64) -> String {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{colour}\"/>"),
         1 => format!("<path d=\"M{:.1} {:.1}h8v8h-8z\" fill=\"{colour}\"/>", x - 4.0, y - 4.0),
         2 => format!("<path d=\"M{x:.1} {:.1}l5.2 9h-10.4z\" fill=\"{colour}\"/>", y - 5.5),
-        _ => format!("<path d=\"M{x:.1} {:.1}l5.5 5.5-5.5 5.5-5.5-5.5z\" fill=\"{colour}\"/>", y - 5.5),
+        _ => format!(
+            "<path d=\"M{x:.1} {:.1}l5.5 5.5-5.5 5.5-5.5-5.5z\" fill=\"{colour}\"/>",
+            y - 5.5
+        ),
     }
 }
 
@@ -267,7 +284,8 @@ fn legend(svg: &mut String, curves: &[Curve], marks: &[&Mark], bounds: &[&Mark])
             let colour = COLOURS[index % COLOURS.len()];
             let _ = write!(
                 svg,
-                "<path class=\"curve\" stroke=\"{colour}\" d=\"M{x} {y}h26\"/>{}<text x=\"{}\" y=\"{}\">{}</text>",
+                "<path class=\"curve\" stroke=\"{colour}\" d=\"M{x} {y}h26\"/>{}<text x=\"{}\" \
+                 y=\"{}\">{}</text>",
                 marker(*index, x + 13.0, y),
                 x + 34.0,
                 y + 4.0,
@@ -278,8 +296,11 @@ fn legend(svg: &mut String, curves: &[Curve], marks: &[&Mark], bounds: &[&Mark])
     }
     if let Some(mark) = marks.first() {
         // Several are told apart by their curves' colours, and named in the table.
-        let words =
-            if marks.len() == 1 { format!("published: {}", mark.label) } else { "published".to_owned() };
+        let words = if marks.len() == 1 {
+            format!("published: {}", mark.label)
+        } else {
+            "published".to_owned()
+        };
         let _ = write!(
             svg,
             "{}<text x=\"{}\" y=\"{}\">{}</text>",
@@ -293,7 +314,8 @@ fn legend(svg: &mut String, curves: &[Curve], marks: &[&Mark], bounds: &[&Mark])
     for mark in bounds {
         let _ = write!(
             svg,
-            "<path class=\"bound\" d=\"M{LEFT} {y}h26\"/><text x=\"{}\" y=\"{}\">published: {}</text>",
+            "<path class=\"bound\" d=\"M{LEFT} {y}h26\"/><text x=\"{}\" y=\"{}\">published: \
+             {}</text>",
             LEFT + 34.0,
             y + 4.0,
             escaped(&mark.label)
@@ -345,9 +367,17 @@ mod tests {
         let svg = draw(&axes, &spec(false, None), &[curve(&[(0, &[1.0, 2.0, 3.0]), (1, &[4.0])])]);
         assert_eq!(svg.matches("class=\"seed\"").count(), 4);
         assert_eq!(svg.matches("class=\"interval\"").count(), 1, "a single run has no interval");
-        assert_eq!(svg.matches("class=\"paper\"").count(), 2, "a point, and its line of the legend");
+        assert_eq!(
+            svg.matches("class=\"paper\"").count(),
+            2,
+            "a point, and its line of the legend"
+        );
         assert_eq!(svg.matches("class=\"bound\"").count(), 2);
-        assert!(svg.contains("a &amp; b") && svg.contains("published: &lt;p&gt;") && !svg.contains("NaN"));
+        assert!(
+            svg.contains("a &amp; b")
+                && svg.contains("published: &lt;p&gt;")
+                && !svg.contains("NaN")
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! A chart: the mean of a measure over seeds along one axis, a curve for each value of another, beside published values.
+//! A chart: the mean of a measure over seeds along one axis, a curve for each value of another,
+//! beside published values.
 //!
-//! Intervals are 95 % after Student over the seeds, which are independent runs. Where a curve varies neither of a sweep's further axes, all
-//! their values are pooled.
+//! Intervals are 95 % after Student over the seeds, which are independent runs. Where a curve
+//! varies neither of a sweep's further axes, all their values are pooled.
 
 mod draw;
 
@@ -79,7 +80,8 @@ pub(crate) struct Curve {
 }
 
 impl ChartSpec {
-    /// Reads a `[[chart]]`; `folder` is that of the sweep's file, where published entries are looked for.
+    /// Reads a `[[chart]]`; `folder` is that of the sweep's file, where published entries are
+    /// looked for.
     pub(crate) fn read(
         reader: &mut Reader,
         table: &Fields,
@@ -178,13 +180,20 @@ impl ChartSpec {
 
     /// The table below the chart: heading first.
     pub(crate) fn rows(&self, axes: &[Axis], curves: &[Curve]) -> Vec<Vec<String>> {
-        let label = |name: &str| axes.iter().find(|axis| axis.name == name).map_or("", |axis| &axis.label);
+        let label =
+            |name: &str| axes.iter().find(|axis| axis.name == name).map_or("", |axis| &axis.label);
         let Some(x) = axes.iter().find(|axis| axis.name == self.x) else { return Vec::new() };
         let by = self.curves.as_deref();
         let mut heading: Vec<String> = by.map(|by| label(by).to_owned()).into_iter().collect();
         heading.extend(
-            [x.label.as_str(), "published", "here: mean and 95 % interval", "least to most of a run", "runs"]
-                .map(str::to_owned),
+            [
+                x.label.as_str(),
+                "published",
+                "here: mean and 95 % interval",
+                "least to most of a run",
+                "runs",
+            ]
+            .map(str::to_owned),
         );
         let mut rows = vec![heading];
         for curve in curves {
@@ -194,7 +203,8 @@ impl ChartSpec {
                     mark.x.as_ref().is_none_or(|x| x == here)
                         && (by.is_none() || mark.curve.as_ref() == Some(&curve.name))
                 };
-                let published: Vec<String> = self.published.iter().filter(matches).map(Mark::words).collect();
+                let published: Vec<String> =
+                    self.published.iter().filter(matches).map(Mark::words).collect();
                 let least = point.each.iter().copied().fold(f64::INFINITY, f64::min);
                 let most = point.each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mut row: Vec<String> = by.map(|_| curve.name.clone()).into_iter().collect();
@@ -280,7 +290,11 @@ fn decimals(magnitude: f64) -> usize {
 /// Without zeros at the end.
 fn short(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 #[cfg(test)]

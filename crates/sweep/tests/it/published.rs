@@ -1,4 +1,5 @@
-//! The cross-protect router's figures as sweeps, with few points and seeds: the orders that the paper tells. `make figures` draws all of them.
+//! The cross-protect router's figures as sweeps, with few points and seeds: the orders that the
+//! paper tells. `make figures` draws all of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +17,11 @@ fn sweep(name: &str, seeds: usize, parts: &[(&str, &[&str])]) -> Means {
     sweep.seeds.truncate(seeds);
     for (axis, values) in parts {
         let axis = sweep.axes.iter_mut().find(|known| known.name == *axis).unwrap();
-        let keep: Vec<bool> =
-            axis.values.iter().map(|value| values.contains(&value.to_string().trim_matches('"'))).collect();
+        let keep: Vec<bool> = axis
+            .values
+            .iter()
+            .map(|value| values.contains(&value.to_string().trim_matches('"')))
+            .collect();
         assert_eq!(keep.iter().filter(|keep| **keep).count(), values.len(), "{:?}", axis.values);
         let mut kept = keep.iter();
         axis.values.retain(|_| *kept.next().unwrap());
@@ -30,7 +34,10 @@ fn sweep(name: &str, seeds: usize, parts: &[(&str, &[&str])]) -> Means {
     assert_eq!(finished.failed, Vec::<String>::new());
     merge(&[folder.path().to_owned()], folder.path()).unwrap();
     let drawn = drawings(folder.path()).unwrap();
-    assert!(drawn.iter().any(|drawn| drawn.svg.contains("class=\"seed\"") && drawn.rows.len() > 1), "{name}");
+    assert!(
+        drawn.iter().any(|drawn| drawn.svg.contains("class=\"seed\"") && drawn.rows.len() > 1),
+        "{name}"
+    );
 
     let text = std::fs::read_to_string(folder.path().join("measures.csv")).unwrap();
     let mut rows = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
@@ -52,8 +59,11 @@ fn of(means: &Means, values: &[&str], measure: &str) -> f64 {
 
 #[test]
 fn streams_wait_for_seconds_at_a_standard_router_and_the_longer_the_more_flows() {
-    let means =
-        sweep("cross-protect-fig4.toml", 2, &[("router", &["standard"]), ("flows", &["10", "30", "50"])]);
+    let means = sweep(
+        "cross-protect-fig4.toml",
+        2,
+        &[("router", &["standard"]), ("flows", &["10", "30", "50"])],
+    );
     let wait = |flows| of(&means, &["standard", flows], "mean");
     assert!(wait("10") < 0.1, "10 flows are fewer than the 20 that close the link: {}", wait("10"));
     assert!(wait("30") > 2.0 && wait("50") > 1.2 * wait("30"), "{} {}", wait("30"), wait("50"));
@@ -94,6 +104,10 @@ fn streams_on_the_global_list_switch_over_at_once() {
     let time = |router: &str, flow: &str| of(&means, &[router, "11s", flow], "mean");
     assert!(time("GPFL", "stream") < 10.0, "{}", time("GPFL", "stream"));
     for (router, flow) in [("GPFL", "elastic"), ("standard", "stream"), ("standard", "elastic")] {
-        assert!((1_000.0..3_000.0).contains(&time(router, flow)), "{router}, {flow}: {}", time(router, flow));
+        assert!(
+            (1_000.0..3_000.0).contains(&time(router, flow)),
+            "{router}, {flow}: {}",
+            time(router, flow)
+        );
     }
 }

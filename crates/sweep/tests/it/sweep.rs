@@ -133,7 +133,8 @@ fn a_sweep_measures_every_point_with_every_seed() {
     assert_eq!(measures.len(), 9);
     for row in &measures[1..] {
         let (ratio, wanted): (f64, f64) = (row[4].parse().unwrap(), row[5].parse().unwrap());
-        // Both classes offer 8 Mbit/s to a link of 5 Mbit/s: the weights decide. 4 and 4 fit less tightly.
+        // Both classes offer 8 Mbit/s to a link of 5 Mbit/s: the weights decide. 4 and 4 fit less
+        // tightly.
         if row[2] == "8Mbit/s" {
             assert!((ratio / wanted - 1.0).abs() < 0.1, "{row:?}");
         }
@@ -157,7 +158,8 @@ fn an_interrupted_sweep_goes_on_where_it_stopped() {
     merge(std::slice::from_ref(&out), &out).unwrap();
     let whole = fs::read(out.join("results.csv")).unwrap();
 
-    // One task is lost, one was cut off by a full disk, one left a file unfinished: three are run again, to the same bytes.
+    // One task is lost, one was cut off by a full disk, one left a file unfinished: three are run
+    // again, to the same bytes.
     let mut tasks: Vec<PathBuf> =
         fs::read_dir(out.join("tasks")).unwrap().map(|entry| entry.unwrap().path()).collect();
     tasks.sort();
@@ -233,7 +235,10 @@ fn mistakes_are_told_with_their_line_before_anything_runs() {
         "{error}"
     );
     let error = refused("values = [100, 300]", "values = [100, 0]");
-    assert!(error.contains("with weight 0, rate 4Mbit/s, seed 1") && error.contains("weight"), "{error}");
+    assert!(
+        error.contains("with weight 0, rate 4Mbit/s, seed 1") && error.contains("weight"),
+        "{error}"
+    );
     let error = refused("{weight} / 100", "{wieght} / 100");
     assert!(error.contains("no axis \"wieght\"; did you mean \"weight\"?"), "{error}");
     let error = refused("x = \"weight\"", "x = \"wait\"");
@@ -302,5 +307,8 @@ fn disciplines_of_the_callers_own_are_swept_and_unknown_ones_refused_before_anyt
     merge(std::slice::from_ref(&out), &out).unwrap();
     let delays: Vec<f64> =
         table(&out.join("measures.csv"))[1..].iter().map(|row| row[3].parse().unwrap()).collect();
-    assert!(delays[0] > 0.0 && delays[1] > 2.0 * delays[0], "a longer queue is waited in longer: {delays:?}");
+    assert!(
+        delays[0] > 0.0 && delays[1] > 2.0 * delays[0],
+        "a longer queue is waited in longer: {delays:?}"
+    );
 }

@@ -25,7 +25,8 @@ pub struct StepMeasured {
     pub time: Nanos,
     /// Packets and their IP bytes that reached the next hops in that time, by link, then class.
     pub arrived: Vec<Vec<(u64, u64)>>,
-    /// Other numbers, by the name of what an expectation can be of. What this world cannot see is not there.
+    /// Other numbers, by the name of what an expectation can be of. What this world cannot see is
+    /// not there.
     pub numbers: Vec<(&'static str, f64)>,
 }
 
@@ -40,7 +41,8 @@ impl StepMeasured {
         self.arrived.iter().flatten().map(|(_, bytes)| *bytes as f64).sum()
     }
 
-    /// The largest relative difference of a class's part of a link's bytes from its weight's, percent.
+    /// The largest relative difference of a class's part of a link's bytes from its weight's,
+    /// percent.
     fn share_error(&self, weights: &[u16]) -> f64 {
         let all: f64 = weights.iter().map(|weight| f64::from(*weight)).sum();
         let mut worst = 0.0_f64;
@@ -69,7 +71,8 @@ fn number(scenario: &LiveScenario, measured: &Measured, claim: &LiveClaim) -> Op
     }
 }
 
-/// Bytes that arrived, in parts of what the links carry: a packet takes 14 bytes more than its IP length there.
+/// Bytes that arrived, in parts of what the links carry: a packet takes 14 bytes more than its IP
+/// length there.
 fn throughput(scenario: &LiveScenario, of: &StepMeasured) -> f64 {
     let per_second = of.bytes() * 8.0 / of.time.as_secs_f64().max(1e-9);
     let size = scenario.size.0 as f64;
@@ -86,8 +89,9 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
         if measured.world == "sim" && (seen.is_none() || scenario.steps[claim.step].intruder) {
             return None;
         }
-        let holds =
-            seen.is_some_and(|seen| if claim.at_least { seen >= claim.value } else { seen <= claim.value });
+        let holds = seen.is_some_and(|seen| {
+            if claim.at_least { seen >= claim.value } else { seen <= claim.value }
+        });
         let place = &scenario.steps[claim.step].name;
         let quantity = match claim.to {
             Some(to) => format!("{}@{place} to {}", claim.of, scenario.steps[to].name),
@@ -111,13 +115,18 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
 /// The whole result, judged.
 #[must_use]
 pub fn report(scenario: &LiveScenario, measured: &Measured, without: Option<&str>) -> Report {
-    let mut run = Run { world: measured.world.to_owned(), notes: measured.notes.clone(), ..Run::default() };
+    let mut run =
+        Run { world: measured.world.to_owned(), notes: measured.notes.clone(), ..Run::default() };
     let mut begin = 0.0;
     for (step, of) in scenario.steps.iter().zip(&measured.steps) {
         let changes = if step.told.is_empty() { Vec::new() } else { vec![step.told.clone()] };
         run.steps.push(StepMark { name: step.name.clone(), at_s: begin, changes });
         let mut tell = |name: &str, value: String| {
-            run.parameters.push(Parameter { group: step.name.clone(), name: name.to_owned(), value });
+            run.parameters.push(Parameter {
+                group: step.name.clone(),
+                name: name.to_owned(),
+                value,
+            });
         };
         tell("offered", format!("{} of what the links carry", step.offer));
         tell("throughput", format!("{:.4}", throughput(scenario, of)));

@@ -1,7 +1,8 @@
 //! Live cluster scenarios: balancers, forwarders and next hops at one switch, in both worlds.
 //!
-//! A file with `[switch]` is one. It has no wires: all nodes are stations of one Ethernet segment. The lab runs it as processes between namespaces
-//! with a kernel bridge as switch, the simulator as engines in virtual time; both fill [`Measured`], and [`judge`] does not know which did.
+//! A file with `[switch]` is one. It has no wires: all nodes are stations of one Ethernet segment.
+//! The lab runs it as processes between namespaces with a kernel bridge as switch, the simulator as
+//! engines in virtual time; both fill [`Measured`], and [`judge`] does not know which did.
 
 mod judge;
 mod tables;
@@ -69,7 +70,8 @@ pub struct LiveStep {
     pub offer: f64,
     /// The first forwarder's configuration; the others differ in `cluster.node`.
     pub config: RouterConfig,
-    /// The weights that shares are held against: those of the file, also while a mechanism is switched off. All alike without a cluster.
+    /// The weights that shares are held against: those of the file, also while a mechanism is
+    /// switched off. All alike without a cluster.
     pub weights: Vec<u16>,
     /// What of `[cluster]` differs from the file's, in words.
     pub told: String,
@@ -152,35 +154,48 @@ impl LiveScenario {
     /// The reference of the format as Markdown.
     #[must_use]
     pub fn reference_markdown() -> String {
-        let intro = "A file with `[switch]` is a live cluster scenario: `evenkeel lab` runs it as processes behind a bridge, `evenkeel sim` in virtual time.\n";
-        evenkeel_settings::reference::markdown("Reference: live cluster scenarios", intro, tables::ALL)
+        let intro = "A file with `[switch]` is a live cluster scenario: `evenkeel lab` runs it as \
+                     processes behind a bridge, `evenkeel sim` in virtual time.\n";
+        evenkeel_settings::reference::markdown(
+            "Reference: live cluster scenarios",
+            intro,
+            tables::ALL,
+        )
     }
 
     /// The format as a JSON schema.
     #[must_use]
     pub fn schema() -> String {
-        evenkeel_settings::json_schema::document("live cluster scenario", &tables::FILE, &|_words| None)
+        evenkeel_settings::json_schema::document(
+            "live cluster scenario",
+            &tables::FILE,
+            &|_words| None,
+        )
     }
 
-    /// The scenario with a mechanism switched off: the steps whose expectations must fail, and those.
+    /// The scenario with a mechanism switched off: the steps whose expectations must fail, and
+    /// those.
     ///
     /// # Errors
     /// There is no such mechanism: says which there are.
     pub fn without(&self, name: &str) -> Result<Self, ScenarioError> {
-        let Some((_, steps, fails)) = self.ablations.iter().find(|(known, _, _)| known == name) else {
+        let Some((_, steps, fails)) = self.ablations.iter().find(|(known, _, _)| known == name)
+        else {
             let known = self.ablations.iter().map(|(known, _, _)| known.as_str());
             return Err(ScenarioError::no_such_ablation(name, known));
         };
         let mut then = self.clone();
         let needed = |index: usize| {
-            self.expectations
-                .iter()
-                .any(|claim| fails.contains(&claim.name) && (claim.step == index || claim.to == Some(index)))
+            self.expectations.iter().any(|claim| {
+                fails.contains(&claim.name) && (claim.step == index || claim.to == Some(index))
+            })
         };
         let kept: Vec<usize> = (0..steps.len()).filter(|index| needed(*index)).collect();
         let place = |index: usize| kept.iter().position(|kept| *kept == index);
-        let step =
-            |index: &usize| LiveStep { weights: self.steps[*index].weights.clone(), ..steps[*index].clone() };
+        let step = |index: &usize| LiveStep {
+            weights: self.steps[*index].weights.clone(),
+            ..steps[*index].clone()
+        };
         then.steps = kept.iter().map(step).collect();
         then.expectations.retain(|claim| fails.contains(&claim.name));
         for claim in &mut then.expectations {
@@ -306,8 +321,10 @@ fn steps(
         let at = fields.at.clone();
         let config = router(reader, wfq.then_some(&merged), at, nodes, classes)?;
         let alike = || vec![1; classes.len()];
-        let weights =
-            config.cluster.as_ref().map_or_else(alike, |cluster| cluster.config.weights().collect());
+        let weights = config
+            .cluster
+            .as_ref()
+            .map_or_else(alike, |cluster| cluster.config.weights().collect());
         steps.push(LiveStep {
             weights,
             name: fields.text("name")?.to_owned(),
@@ -328,7 +345,8 @@ fn steps(
     Some(steps)
 }
 
-/// The configuration of the first forwarder: what the file says of the cluster, and what follows from the switch.
+/// The configuration of the first forwarder: what the file says of the cluster, and what follows
+/// from the switch.
 fn router(
     reader: &mut Reader,
     cluster: Option<&Table>,
@@ -337,18 +355,24 @@ fn router(
     classes: &[String],
 ) -> Option<RouterConfig> {
     let node = |data| Node { at: at.clone(), data };
-    let entry = |name: &str, data| Entry { name: name.to_owned(), at: at.clone(), value: node(data) };
+    let entry =
+        |name: &str, data| Entry { name: name.to_owned(), at: at.clone(), value: node(data) };
     let text = |text: &str| Data::Text(text.to_owned());
     let number = |number: usize| Data::Integer(number as i128);
     let rule = |class: usize| {
         let port = text(&format!("{0}-{0}", usize::from(FIRST_PORT) + class));
-        let rule = Table { entries: vec![entry("protocol", text("udp")), entry("destination_port", port)] };
+        let rule = Table {
+            entries: vec![entry("protocol", text("udp")), entry("destination_port", port)],
+        };
         Data::List(vec![node(Data::Table(rule))])
     };
     let classes = classes.iter().enumerate().map(|(index, name)| {
-        node(Data::Table(Table { entries: vec![entry("name", text(name)), entry("match", rule(index))] }))
+        node(Data::Table(Table {
+            entries: vec![entry("name", text(name)), entry("match", rule(index))],
+        }))
     });
-    let port = Table { entries: vec![entry("name", text(PORT.0)), entry("interface", text(PORT.1))] };
+    let port =
+        Table { entries: vec![entry("name", text(PORT.0)), entry("interface", text(PORT.1))] };
     let mut entries = vec![
         entry("port", Data::List(vec![node(Data::Table(port))])),
         entry("class", Data::List(classes.collect())),
@@ -358,7 +382,8 @@ fn router(
         let links = (1..=nodes[2]).map(|link| {
             let hops = vec![node(text(&next_hop(link)))];
             let name = entry("name", text(&format!("ol{link}")));
-            let entries = vec![name, entry("port", text(PORT.0)), entry("next_hops", Data::List(hops))];
+            let entries =
+                vec![name, entry("port", text(PORT.0)), entry("next_hops", Data::List(hops))];
             node(Data::Table(Table { entries }))
         });
         let links = Data::List(links.collect());
@@ -398,13 +423,15 @@ fn expectations(reader: &mut Reader, file: &Fields, steps: &[LiveStep]) -> Vec<L
         let (step, to) = (step_of("step"), step_of("to"));
         let (Some(step), Some(of)) = (step, fields.text("of")) else { continue };
         if (of == "relative_throughput") != fields.given("to") {
-            let message = "`relative_throughput` needs a step to compare with in `to`, the others none";
+            let message =
+                "`relative_throughput` needs a step to compare with in `to`, the others none";
             reader.fail(&fields.at, fields.path.clone(), message);
         }
         let variant = steps[step].config.cluster.as_ref().map(|cluster| cluster.config.variant);
         let one_pair = matches!(variant, Some(Variant::Single | Variant::Lazy));
         if ["collisions", "cycles"].contains(&of) && !one_pair {
-            let message = "a link may change hands within a cycle of this variant: valid with s-ds and l-ds";
+            let message =
+                "a link may change hands within a cycle of this variant: valid with s-ds and l-ds";
             reader.fail(&fields.span("of"), fields.path_of("of"), message);
         }
         let text = |key| fields.text(key).unwrap_or_default().to_owned();

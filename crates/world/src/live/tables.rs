@@ -14,15 +14,22 @@ const fn integer(min: u64, max: u64) -> Kind {
 
 static SWITCH: Section = Section {
     heading: "[switch]",
-    doc: "One Ethernet switch, and everything at it: balancers 1, 2, …, forwarders 1, 2, …, next hops and the links to them, a source for each balancer.",
+    doc: "One Ethernet switch, and everything at it: balancers 1, 2, …, forwarders 1, 2, …, next \
+          hops and the links to them, a source for each balancer.",
     own: &[
         Key::defaulted("balancers", integer(1, 4), "2", "Balancers."),
         Key::defaulted("forwarders", integer(1, 8), "3", "Forwarders."),
-        Key::defaulted("next_hops", integer(1, 8), "3", "Next hops: each is the end of one outgoing link."),
+        Key::defaulted(
+            "next_hops",
+            integer(1, 8),
+            "3",
+            "Next hops: each is the end of one outgoing link.",
+        ),
         Key::required(
             "rate",
             Kind::Rate { min: BitRate(100_000), max: BitRate(1_000_000_000) },
-            "What the switch sends to each next hop, Ethernet headers included (14 bytes a packet).",
+            "What the switch sends to each next hop, Ethernet headers included (14 bytes a \
+             packet).",
         ),
         Key::defaulted(
             "size",
@@ -30,21 +37,28 @@ static SWITCH: Section = Section {
             "\"1000B\"",
             "Length of each IP packet of the traffic.",
         ),
-        Key::defaulted("flows", integer(1, 10_000), "20", "Flows of each source, class and next hop."),
+        Key::defaulted(
+            "flows",
+            integer(1, 10_000),
+            "20",
+            "Flows of each source, class and next hop.",
+        ),
     ],
     parts: &[],
 };
 
 static CLASS: Section = Section {
     heading: "[[class]]",
-    doc: "A class of traffic. Its packets are told from others' by their destination port. Weights: `weight` of `[cluster]`.",
+    doc: "A class of traffic. Its packets are told from others' by their destination port. \
+          Weights: `weight` of `[cluster]`.",
     own: &[Key::required("name", NAME, "Its name. Unique.")],
     parts: &[],
 };
 
 static STEP: Section = Section {
     heading: "[[step]]",
-    doc: "A part of the run. Traffic begins, `settle` goes by, then comes what the step does, then `for`; then the queues are emptied.",
+    doc: "A part of the run. Traffic begins, `settle` goes by, then comes what the step does, then \
+          `for`; then the queues are emptied.",
     own: &[
         Key::required("name", NAME, "Its name. Unique."),
         Key::required(
@@ -62,13 +76,15 @@ static STEP: Section = Section {
             "cluster",
             Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
             "those of the step before",
-            "Settings that override those of the file's `[cluster]`: all forwarders are started anew.",
+            "Settings that override those of the file's `[cluster]`: all forwarders are started \
+             anew.",
         ),
         Key::defaulted(
             "wfq",
             Kind::Switch,
             "true",
-            "`false`: the forwarders have no `[cluster]`; what is too much is dropped by the switch.",
+            "`false`: the forwarders have no `[cluster]`; what is too much is dropped by the \
+             switch.",
         ),
         Key::defaulted(
             "loss",
@@ -80,7 +96,8 @@ static STEP: Section = Section {
             "intruder",
             Kind::Switch,
             "false",
-            "Whether a stranger at the switch sends forged and replayed exchange frames, one of each per 2 ms.",
+            "Whether a stranger at the switch sends forged and replayed exchange frames, one of \
+             each per 2 ms.",
         ),
         Key::optional(
             "absent",
@@ -110,19 +127,22 @@ static STEP: Section = Section {
 pub(super) const MEASURES: &[(&str, &str)] = &[
     (
         "share_error",
-        "largest relative difference of a class's part of the bytes of a link from its weight's part, over links and classes, %",
+        "largest relative difference of a class's part of the bytes of a link from its weight's \
+         part, over links and classes, %",
     ),
     ("throughput", "bytes that reached the next hops, in parts of what the links carry"),
     ("relative_throughput", "that, in parts of the step `to`"),
     (
         "collisions",
-        "packets that a forwarder sent on a link which another had used in the same cycle, as captured at the switch",
+        "packets that a forwarder sent on a link which another had used in the same cycle, as \
+         captured at the switch",
     ),
     ("cycles", "cycles whose packets were captured: what `collisions` was counted over"),
     ("silence_ms", "longest time without a packet on any link, ms"),
     (
         "silence_cycles",
-        "that, in cycles: the longest before the step did what it does; in the simulator the mean of the step before",
+        "that, in cycles: the longest before the step did what it does; in the simulator the mean \
+         of the step before",
     ),
     ("masters", "nodes that opened cycles"),
     ("moved", "established flows that went to another forwarder, except those of a killed one"),
@@ -131,9 +151,15 @@ pub(super) const MEASURES: &[(&str, &str)] = &[
         "lost_elsewhere",
         "of these, packets that the switch had not last seen on their way to the killed forwarder",
     ),
-    ("new_flows_there", "part of the new flows that went to the forwarder that was added or drained"),
+    (
+        "new_flows_there",
+        "part of the new flows that went to the forwarder that was added or drained",
+    ),
     ("injected", "forged and replayed frames that were sent"),
-    ("refused", "forged and replayed frames that the forwarders counted, in parts of what was sent to them"),
+    (
+        "refused",
+        "forged and replayed frames that the forwarders counted, in parts of what was sent to them",
+    ),
     ("takeovers", "times that a forwarder became master"),
     ("missing", "exchange frames that did not come to a forwarder"),
 ];
@@ -148,7 +174,8 @@ static EXPECT: Section = Section {
         Key::required(
             "of",
             Kind::Choice(MEASURES),
-            "The number. In the simulator there are `share_error`, `throughput`, `relative_throughput`, `collisions`, `silence_ms` and `silence_cycles`.",
+            "The number. In the simulator there are `share_error`, `throughput`, \
+             `relative_throughput`, `collisions`, `silence_ms` and `silence_cycles`.",
         ),
         Key::optional("to", NAME, "needed for `relative_throughput`", "The step to compare with."),
         Key::required(
@@ -205,7 +232,8 @@ pub(super) static FILE: Section = Section {
         Key::required(
             "cluster",
             Kind::Foreign("keys of `[cluster]` of a `router.toml`"),
-            "`[cluster]` of the forwarders as in a `router.toml`, without `node`, `members`, `port` and `link`, which follow from `[switch]`.",
+            "`[cluster]` of the forwarders as in a `router.toml`, without `node`, `members`, \
+             `port` and `link`, which follow from `[switch]`.",
         ),
         Key::required(
             "step",

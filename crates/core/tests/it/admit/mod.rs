@@ -1,4 +1,5 @@
-//! Admission controls to test with: one fed with rates chosen by hand, and one in front of a real link.
+//! Admission controls to test with: one fed with rates chosen by hand, and one in front of a real
+//! link.
 #![allow(dead_code, unreachable_pub, reason = "each test and each fuzz target uses a part")]
 
 pub mod ops;
@@ -54,7 +55,8 @@ pub fn hash(flow: &FlowKey) -> u64 {
         IpAddr::V6(a) => a.to_bits() as u64,
     };
     let ports = u64::from(flow.source_port) << 16 | u64::from(flow.destination_port);
-    (low(flow.source) << 32 ^ low(flow.destination) ^ ports << 8).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (low(flow.source) << 32 ^ low(flow.destination) ^ ports << 8)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// UDP flow `n` of user `user`: 10.0.x.y -> 10.1.0.1.
@@ -85,8 +87,11 @@ pub struct Fluid {
 
 impl Fluid {
     pub fn new(config: AdmissionConfig) -> Self {
-        let observed =
-            Observed { fair_bytes: Some(Bytes(0)), priority_bytes: Some(Bytes(0)), idle: Nanos::ZERO };
+        let observed = Observed {
+            fair_bytes: Some(Bytes(0)),
+            priority_bytes: Some(Bytes(0)),
+            idle: Nanos::ZERO,
+        };
         Self {
             admission: Admission::new(config, 7, Nanos::ZERO).unwrap(),
             lists: RouterLists::new(RouterListsConfig::default(), 8).unwrap(),

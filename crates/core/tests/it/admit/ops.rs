@@ -2,9 +2,9 @@
 
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
-    Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush, FlushConfig,
-    Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig, SecondLinkConfig,
-    SecondLinkPolicy, Verdict,
+    Admission, AdmissionConfig, BudgetConfig, EccmConfig, EmergencyConfig, EmergencyRule, Flush,
+    FlushConfig, Observed, PerUserConfig, Pin, PinningConfig, RouterLists, RouterListsConfig,
+    SecondLinkConfig, SecondLinkPolicy, Verdict,
 };
 use evenkeel_core::schedule::Treated;
 use evenkeel_core::{BitRate, Bytes, FlowKey, Nanos, Ppm, Reason};
@@ -31,7 +31,8 @@ pub fn config(code: [u8; 8]) -> AdmissionConfig {
         Flush::Ramaf,
         Flush::Rmaef,
     ];
-    let policies = [SecondLinkPolicy::Newest, SecondLinkPolicy::MostActive, SecondLinkPolicy::Oldest];
+    let policies =
+        [SecondLinkPolicy::Newest, SecondLinkPolicy::MostActive, SecondLinkPolicy::Oldest];
     let second = |policy| SecondLinkConfig {
         policy,
         flows: 1 + u32::from(f % 16),
@@ -73,7 +74,11 @@ pub fn config(code: [u8; 8]) -> AdmissionConfig {
             active_time: Nanos::from_millis(100),
             most_active: 2,
             table: 1 + u32::from(e % 8),
-            ..FlushConfig::new(if has(4) { kinds[usize::from(e) % kinds.len()] } else { Flush::Off })
+            ..FlushConfig::new(if has(4) {
+                kinds[usize::from(e) % kinds.len()]
+            } else {
+                Flush::Off
+            })
         },
         second_link: second(policies[usize::from(f) % policies.len()]),
         pinning: PinningConfig { on: has(6), ..PinningConfig::default() },
@@ -92,7 +97,8 @@ pub struct Subject {
 
 impl Subject {
     pub fn new(config: AdmissionConfig) -> Self {
-        let admission = Admission::new(config, 11, Nanos::ZERO).expect("the configuration is in range");
+        let admission =
+            Admission::new(config, 11, Nanos::ZERO).expect("the configuration is in range");
         let lists = RouterListsConfig { flows: 8, ..RouterListsConfig::default() };
         Self {
             memory: admission.view().memory,
@@ -112,7 +118,9 @@ impl Subject {
         let [op, a, b, c, d, e] = code;
         match op {
             0..=159 => self.packet(a % 64, c, d),
-            160..=229 => self.wait(Nanos::from_millis(u64::from(a)), u64::from(b) << 6, u64::from(c) << 6),
+            160..=229 => {
+                self.wait(Nanos::from_millis(u64::from(a)), u64::from(b) << 6, u64::from(c) << 6);
+            }
             230..=249 => {
                 let lists = self.admission.config();
                 let (flows, history) = (lists.flows, lists.history);
@@ -127,7 +135,8 @@ impl Subject {
         accounts(&self.admission);
         let view = self.admission.view();
         assert_eq!(view.memory, self.memory, "memory is constant");
-        // Another configuration, and a packet that fills ECCM's table and so ends its window, make things due that the next wait does.
+        // Another configuration, and a packet that fills ECCM's table and so ends its window, make
+        // things due that the next wait does.
         let waited = (160..=229).contains(&op);
         assert!(!waited || self.admission.next_tick() > self.now, "what is due was done");
     }
@@ -175,13 +184,15 @@ impl Subject {
         }
     }
 
-    /// Time passes; a flow gets `fair` bytes per millisecond, `priority` bytes per millisecond go first.
+    /// Time passes; a flow gets `fair` bytes per millisecond, `priority` bytes per millisecond go
+    /// first.
     fn wait(&mut self, time: Nanos, fair: u64, priority: u64) {
         let to = self.now + time;
         loop {
             let at = self.admission.next_tick().max(self.now).min(to);
             let ms = (at - self.now).0 / 1_000_000;
-            self.observed.fair_bytes = self.observed.fair_bytes.map(|bytes| bytes + Bytes(ms * (fair >> 5)));
+            self.observed.fair_bytes =
+                self.observed.fair_bytes.map(|bytes| bytes + Bytes(ms * (fair >> 5)));
             self.observed.priority_bytes =
                 self.observed.priority_bytes.map(|bytes| bytes + Bytes(ms * (priority >> 4)));
             self.now = at;

@@ -1,6 +1,9 @@
-//! An admission control in front of a paced link with a flow-aware scheduler, and sources, in virtual time.
+//! An admission control in front of a paced link with a flow-aware scheduler, and sources, in
+//! virtual time.
 
-use evenkeel_core::admit::{Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict};
+use evenkeel_core::admit::{
+    Admission, AdmissionConfig, Observed, RouterLists, RouterListsConfig, Verdict,
+};
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
@@ -137,8 +140,10 @@ impl World {
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         self.random >> 32
     }
 

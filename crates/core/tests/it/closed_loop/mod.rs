@@ -1,5 +1,6 @@
-//! A link under load whose knobs a law turns, in virtual time: the real `Link` and `Lct`, seeded sources, and a second
-//! opinion on the indexes, measured over windows of one second as the specification has it, whatever the law measures.
+//! A link under load whose knobs a law turns, in virtual time: the real `Link` and `Lct`, seeded
+//! sources, and a second opinion on the indexes, measured over windows of one second as the
+//! specification has it, whatever the law measures.
 #![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
 use evenkeel_core::control::{ControlConfig, Controller};
@@ -83,8 +84,8 @@ pub enum Law {
     Sketch,
 }
 
-/// X upward only: the law as it was first written down. Every second: the neediest class has X = 0, all others
-/// X + 200 us times what their index lies below its, within 10 us and 20 ms.
+/// X upward only: the law as it was first written down. Every second: the neediest class has X = 0,
+/// all others X + 200 us times what their index lies below its, within 10 us and 20 ms.
 struct Sketch {
     x: Vec<u64>,
     neediest: Option<usize>,
@@ -94,7 +95,8 @@ impl Sketch {
     fn step(&mut self, index: &[(bool, ClassIndex)]) -> Vec<Change> {
         let ci = |c: usize| index[c].1.delay.as_f64();
         let active: Vec<usize> = (0..index.len()).filter(|c| index[*c].0).collect();
-        let Some(worst) = active.iter().copied().max_by(|a, b| ci(*a).total_cmp(&ci(*b)).then(b.cmp(a)))
+        let Some(worst) =
+            active.iter().copied().max_by(|a, b| ci(*a).total_cmp(&ci(*b)).then(b.cmp(a)))
         else {
             return Vec::new();
         };
@@ -109,7 +111,11 @@ impl Sketch {
                 self.x[c] = if c == m { 0 } else { (raised as u64).clamp(10_000, 20_000_000) };
             }
         }
-        self.x.iter().enumerate().map(|(c, x)| Change::of("x_delay", Class(c as u16), Nanos(*x))).collect()
+        self.x
+            .iter()
+            .enumerate()
+            .map(|(c, x)| Change::of("x_delay", Class(c as u16), Nanos(*x)))
+            .collect()
     }
 }
 
@@ -137,8 +143,10 @@ fn new_link_of(rate: BitRate, classes: usize, limit: u32) -> Loop {
         multi_backlog: MultiBacklog::MinX,
         ..LctConfig::with_delays(vec![Nanos::ZERO; classes])
     });
-    let config =
-        LinkConfig { ring: RingConfig { slots: 2, ..RingConfig::default() }, ..LinkConfig::paced(rate) };
+    let config = LinkConfig {
+        ring: RingConfig { slots: 2, ..RingConfig::default() },
+        ..LinkConfig::paced(rate)
+    };
     Link::new(config, lct.unwrap(), classes as u16).unwrap()
 }
 
@@ -146,8 +154,8 @@ pub fn config_for(parts: &[Part]) -> ControlConfig {
     ControlConfig::new(parts.iter().map(|p| p.sensitivity).collect())
 }
 
-/// Runs `parts` at `load(second, class)` times their share of the link for so many seconds under `law`. `check` sees the
-/// link after every step of control.
+/// Runs `parts` at `load(second, class)` times their share of the link for so many seconds under
+/// `law`. `check` sees the link after every step of control.
 pub fn run(
     parts: &[Part],
     load: &dyn Fn(u64, usize) -> f64,
@@ -185,7 +193,8 @@ pub fn run_at(
         _ => None,
     };
     let mut sketch = Sketch { x: vec![0; classes], neediest: None };
-    let mut random: Vec<Random> = (0..classes).map(|c| Random::new(seed * 101 + c as u64)).collect();
+    let mut random: Vec<Random> =
+        (0..classes).map(|c| Random::new(seed * 101 + c as u64)).collect();
     let mut next: Vec<u64> = (0..classes as u64).map(|c| 1_000 + c * 37_000).collect();
     let mut smooth = vec![(Smoother::default(), Smoother::default()); classes];
     let mut before = Qostat::new(classes as u16);
@@ -222,7 +231,9 @@ pub fn run_at(
                     link.set(Nanos(now), &knob, &mut ()).unwrap();
                 }
             }
-            let of = |f: &dyn Fn(Class) -> u64| (0..classes as u16).map(|c| f(Class(c))).collect::<Vec<_>>();
+            let of = |f: &dyn Fn(Class) -> u64| {
+                (0..classes as u16).map(|c| f(Class(c))).collect::<Vec<_>>()
+            };
             out.push(Second {
                 index,
                 x: of(&|c| link.scheduler().x_delay(c).unwrap().0).into_iter().map(Nanos).collect(),
@@ -315,10 +326,11 @@ pub fn mixes() -> Vec<(&'static str, Vec<Part>)> {
     ]
 }
 
-/// How far the index of a class swings in the seconds from `from` on: the amplitude of the sine with the same variance,
-/// and the mean it swings about.
+/// How far the index of a class swings in the seconds from `from` on: the amplitude of the sine
+/// with the same variance, and the mean it swings about.
 pub fn swing(run: &Run, class: usize, from: usize) -> (f64, f64) {
-    let values: Vec<f64> = run.seconds[from..].iter().map(|s| s.index[class].worst().as_f64()).collect();
+    let values: Vec<f64> =
+        run.seconds[from..].iter().map(|s| s.index[class].worst().as_f64()).collect();
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;

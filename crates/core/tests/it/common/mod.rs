@@ -1,5 +1,6 @@
-//! A packet to test with, operations that a few bytes stand for, and a harness that does them to a discipline and
-//! checks after each what holds for every discipline. The property tests and the fuzz targets share it.
+//! A packet to test with, operations that a few bytes stand for, and a harness that does them to a
+//! discipline and checks after each what holds for every discipline. The property tests and the
+//! fuzz targets share it.
 #![allow(dead_code, unreachable_pub, reason = "each test and each fuzz target uses a part")]
 
 use evenkeel_core::schedule::wfq_altq::DropRule;
@@ -36,7 +37,14 @@ pub struct TestPacket {
 impl TestPacket {
     /// A packet of a class and an IP length; its flow is that of the class.
     pub fn new(id: u64, class: u16, length: u32) -> Self {
-        Self { id, class: Class(class), length, arrival: Nanos::ZERO, flow: flow(class as u8), overhead: 38 }
+        Self {
+            id,
+            class: Class(class),
+            length,
+            arrival: Nanos::ZERO,
+            flow: flow(class as u8),
+            overhead: 38,
+        }
     }
 }
 
@@ -95,8 +103,8 @@ pub enum Op {
 pub const OP_BYTES: usize = 6;
 
 impl Op {
-    /// The operation that these bytes stand for: mostly arrivals and departures, of sensible lengths, with knobs in
-    /// and out of range, and classes in and out of existence (0 to 9).
+    /// The operation that these bytes stand for: mostly arrivals and departures, of sensible
+    /// lengths, with knobs in and out of range, and classes in and out of existence (0 to 9).
     pub fn from_bytes(code: [u8; OP_BYTES]) -> Self {
         let [op, a, b, c, d, e] = code;
         let number = u32::from(u16::from_le_bytes([b, c]));
@@ -121,9 +129,13 @@ fn change(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Change {
     let which = Class(u16::from(class % 10));
     match kind % 14 {
         7 => Change::new("quantum", Bytes(scaled(3))),
-        8 if class < 128 => Change::new("buffer", if small < 220 { value % 16 } else { scaled(4) } as u32),
+        8 if class < 128 => {
+            Change::new("buffer", if small < 220 { value % 16 } else { scaled(4) } as u32)
+        }
         8 => Change::new("buffer_bytes", Bytes(if small < 220 { 100 * value } else { scaled(7) })),
-        9 => Change::new("victim", if value.is_multiple_of(2) { Victim::Head } else { Victim::Tail }),
+        9 => {
+            Change::new("victim", if value.is_multiple_of(2) { Victim::Head } else { Victim::Tail })
+        }
         10 => Change::new("afl_linger", Nanos(scaled(9))),
         11 => Change::new("start_limit", (value > 0).then_some(Bytes(scaled(4)))),
         12 => {
@@ -276,7 +288,14 @@ const DRAINED: usize = 3;
 impl<S: Subject> Harness<S> {
     pub fn new(scheduler: S) -> Self {
         let priority_bytes = Bytes::ZERO;
-        Self { scheduler, now: Nanos(1), queues: Vec::new(), next_id: 0, counts: [0; 4], priority_bytes }
+        Self {
+            scheduler,
+            now: Nanos(1),
+            queues: Vec::new(),
+            next_id: 0,
+            counts: [0; 4],
+            priority_bytes,
+        }
     }
 
     /// Does `op` and checks everything that holds for every discipline.
@@ -309,7 +328,11 @@ impl<S: Subject> Harness<S> {
     pub fn send_all(&mut self) {
         while self.queued() > 0 {
             self.step(Op::WaitForWake);
-            assert_ne!(self.step(Op::Send), Outcome::Sent(None), "waiting for next_wake was in vain");
+            assert_ne!(
+                self.step(Op::Send),
+                Outcome::Sent(None),
+                "waiting for next_wake was in vain"
+            );
         }
     }
 
@@ -322,16 +345,20 @@ impl<S: Subject> Harness<S> {
         let id = self.next_id;
         self.next_id += 1;
         self.counts[ARRIVED] += 1;
-        let packet =
-            TestPacket { arrival: self.now, flow: flow(flow_number), ..TestPacket::new(id, class, length) };
+        let packet = TestPacket {
+            arrival: self.now,
+            flow: flow(flow_number),
+            ..TestPacket::new(id, class, length)
+        };
         let queue = self.scheduler.queue_of(&packet);
         if self.queues.len() <= queue {
             self.queues.resize(queue + 1, VecDeque::new());
         }
         self.queues[queue].push_back(packet.clone());
         let mut dropped = Vec::new();
-        let treated =
-            self.scheduler.enqueue(self.now, packet.clone(), &mut |p, reason| dropped.push((p, reason)));
+        let treated = self
+            .scheduler
+            .enqueue(self.now, packet.clone(), &mut |p, reason| dropped.push((p, reason)));
         for (victim, reason) in &dropped {
             let q = &mut self.queues[self.scheduler.queue_of(victim)];
             let expected = match reason {
@@ -340,10 +367,16 @@ impl<S: Subject> Harness<S> {
                     q.pop_back()
                 }
                 Reason::LongestQueue => q.pop_front(),
-                Reason::LongestFlow => q.iter().position(|p| p == victim).and_then(|at| q.remove(at)),
+                Reason::LongestFlow => {
+                    q.iter().position(|p| p == victim).and_then(|at| q.remove(at))
+                }
                 other => panic!("{other} is no reason of a discipline"),
             };
-            assert_eq!(expected.as_ref(), Some(victim), "a packet that stood elsewhere was dropped");
+            assert_eq!(
+                expected.as_ref(),
+                Some(victim),
+                "a packet that stood elsewhere was dropped"
+            );
         }
         let own = dropped.iter().find(|(p, _)| p.id == id).map(|(_, reason)| *reason);
         let priority = self.scheduler.meters().priority_bytes;
@@ -353,7 +386,9 @@ impl<S: Subject> Harness<S> {
             (None, Treated::Priority) => {
                 assert_eq!(gained, Some(self.scheduler.counted(&packet)));
             }
-            (None, told) => assert_eq!((told, gained.unwrap_or_default()), (Treated::Queued, Bytes::ZERO)),
+            (None, told) => {
+                assert_eq!((told, gained.unwrap_or_default()), (Treated::Queued, Bytes::ZERO));
+            }
         }
         self.counts[DROPPED] += dropped.len() as u64;
         Outcome::Arrived { packet, treated, dropped: dropped.iter().map(|(p, _)| p.id).collect() }
@@ -362,7 +397,8 @@ impl<S: Subject> Harness<S> {
     fn send(&mut self) -> Outcome {
         let now = self.now;
         let peeked = self.scheduler.peek_len(now);
-        let sent = self.scheduler.dequeue(now, &mut |p: TestPacket, _| panic!("dequeue dropped {p:?}"));
+        let sent =
+            self.scheduler.dequeue(now, &mut |p: TestPacket, _| panic!("dequeue dropped {p:?}"));
         assert_eq!(peeked, sent.as_ref().map(Packet::ip_len), "peek_len is what dequeue gives");
         match &sent {
             Some(packet) => {
@@ -407,7 +443,11 @@ impl<S: Subject> Harness<S> {
         self.counts[DRAINED] += out.len() as u64;
         for packet in &out {
             let queue = self.scheduler.queue_of(packet);
-            assert_eq!(self.queues[queue].pop_front().as_ref(), Some(packet), "drain keeps the order");
+            assert_eq!(
+                self.queues[queue].pop_front().as_ref(),
+                Some(packet),
+                "drain keeps the order"
+            );
         }
         assert_eq!(self.queued(), 0, "drain hands everything over");
         Outcome::Drained
@@ -420,7 +460,10 @@ impl<S: Subject> Harness<S> {
         };
         let [arrived, gone @ ..] = self.counts;
         assert_eq!(arrived, gone.iter().sum::<u64>() + self.queued(), "in = out + dropped + held");
-        let total = Backlog { packets: self.queued(), bytes: self.queues.iter().map(|q| of(q).bytes).sum() };
+        let total = Backlog {
+            packets: self.queued(),
+            bytes: self.queues.iter().map(|q| of(q).bytes).sum(),
+        };
         assert_eq!(self.scheduler.meters().backlog, total);
         let busy = self.scheduler.busy_queues();
         if self.scheduler.queues_are_counted() {

@@ -91,7 +91,8 @@ impl LinkSink<TestPacket> for Out {
     }
 }
 
-/// Packets in = sent + queued + in the ring + drops by reason, by the link's own meters and by what left it.
+/// Packets in = sent + queued + in the ring + drops by reason, by the link's own meters and by what
+/// left it.
 pub fn assert_conserved<S: Scheduler<TestPacket>>(link: &Link<TestPacket, S>, out: &Out) {
     let held = link.held();
     let (mut came, mut given, mut sent, mut dropped) = (0, 0, 0, 0);

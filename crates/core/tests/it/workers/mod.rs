@@ -1,4 +1,5 @@
-//! Several workers that share a link by flows, each with an admission if wanted, and sources that always meet the same worker, in virtual time.
+//! Several workers that share a link by flows, each with an admission if wanted, and sources that
+//! always meet the same worker, in virtual time.
 #![allow(unreachable_pub, reason = "shared by the tests of this program")]
 
 use evenkeel_core::schedule::DisciplineConfig;
@@ -310,13 +311,21 @@ impl Router {
 
     /// How many flows the admissions of all workers protect.
     pub fn protected(&self) -> u32 {
-        self.workers.iter().filter_map(|worker| Some(worker.admission.as_ref()?.view().protected)).sum()
+        self.workers
+            .iter()
+            .filter_map(|worker| Some(worker.admission.as_ref()?.view().protected))
+            .sum()
     }
 
-    /// Every packet is somewhere, and the wire was never ahead of its rate by more than `ahead` bytes.
+    /// Every packet is somewhere, and the wire was never ahead of its rate by more than `ahead`
+    /// bytes.
     pub fn check(&self, ahead: u64) {
-        let held: u64 =
-            self.workers.iter().map(|worker| worker.link.held()).map(|held| held.queued + held.in_ring).sum();
+        let held: u64 = self
+            .workers
+            .iter()
+            .map(|worker| worker.link.held())
+            .map(|held| held.queued + held.in_ring)
+            .sum();
         let inside: usize = self.sources.iter().map(|source| source.inside).sum();
         assert_eq!(held, inside as u64);
         for source in &self.sources {
@@ -324,12 +333,14 @@ impl Router {
             let out = source.sent_bytes / source.length + source.dropped + source.inside as u64;
             assert_eq!(source.passed, out);
         }
-        // The most that any stretch of time has sent beyond the rate: a bucket that is never below zero.
+        // The most that any stretch of time has sent beyond the rate: a bucket that is never below
+        // zero.
         let mut log = self.log.clone();
         log.sort_unstable();
         let (mut before, mut level, mut most) = (Nanos::ZERO, 0.0_f64, 0.0_f64);
         for (at, bytes) in log {
-            level = (level - (at - before).0 as f64 * self.rate.0 as f64 / 8e9).max(0.0) + bytes as f64;
+            level =
+                (level - (at - before).0 as f64 * self.rate.0 as f64 / 8e9).max(0.0) + bytes as f64;
             (before, most) = (at, most.max(level));
         }
         assert!(most <= ahead as f64, "{most} bytes at once, {ahead} are allowed");

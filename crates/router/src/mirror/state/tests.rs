@@ -68,7 +68,9 @@ fn two_ports() -> KernelCopy {
 
 fn ports_of(event: &MirrorEvent) -> Vec<Option<PortIndex>> {
     match event {
-        MirrorEvent::Route { route: Some(route), .. } => route.next_hops.iter().map(|hop| hop.port).collect(),
+        MirrorEvent::Route { route: Some(route), .. } => {
+            route.next_hops.iter().map(|hop| hop.port).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -101,7 +103,11 @@ fn a_dump_that_repeats_what_is_known_publishes_nothing() {
         vec![
             link(11, "eth1"),
             link(12, "eth2"),
-            Fact::Address(KernelAddress { index: 11, address: "10.0.0.1".parse().unwrap(), prefix_len: 24 }),
+            Fact::Address(KernelAddress {
+                index: 11,
+                address: "10.0.0.1".parse().unwrap(),
+                prefix_len: 24,
+            }),
             add(route("10.0.0.0/24", MAIN_TABLE, 0, &[(11, None)])),
             Fact::Neighbour(KernelNeighbour {
                 index: 11,
@@ -123,7 +129,8 @@ fn a_dump_that_repeats_what_is_known_publishes_nothing() {
 fn what_a_dump_no_longer_has_is_withdrawn() {
     let mut copy = two_ports();
     let mut events = Vec::new();
-    let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(12, Some("10.0.0.2"))])), &mut events);
+    let _ = copy
+        .apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(12, Some("10.0.0.2"))])), &mut events);
     let address: IpAddr = "10.0.0.2".parse().unwrap();
     let neighbour = KernelNeighbour { index: 12, address, state: KernelNeighbourState::Incomplete };
     let _ = copy.apply(Fact::Neighbour(neighbour), &mut events);
@@ -134,7 +141,11 @@ fn what_a_dump_no_longer_has_is_withdrawn() {
         events,
         vec![
             MirrorEvent::Neighbour { port: PortIndex(1), address, state: None },
-            MirrorEvent::Route { table: MAIN_TABLE, prefix: "10.1.0.0/16".parse().unwrap(), route: None },
+            MirrorEvent::Route {
+                table: MAIN_TABLE,
+                prefix: "10.1.0.0/16".parse().unwrap(),
+                route: None
+            },
         ]
     );
 }
@@ -148,9 +159,8 @@ fn a_recreated_interface_is_the_same_port() {
     events.clear();
     let _ = copy.apply(link(40, "eth2"), &mut events);
     let _ = copy.apply(add(route("10.1.0.0/16", MAIN_TABLE, 0, &[(40, None)])), &mut events);
-    assert!(
-        matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) } if link.index == 40)
-    );
+    assert!(matches!(&events[0], MirrorEvent::Link { port: PortIndex(1), link: Some(link) }
+            if link.index == 40));
     assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
 }
 
@@ -158,7 +168,8 @@ fn a_recreated_interface_is_the_same_port() {
 fn one_next_hop_of_several_can_go() {
     let mut copy = two_ports();
     let mut events = Vec::new();
-    let both = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1")), (12, Some("fe80::2"))]);
+    let both =
+        route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1")), (12, Some("fe80::2"))]);
     let _ = copy.apply(add(both), &mut events);
     let first = route("2001:db8::/32", MAIN_TABLE, 1024, &[(11, Some("fe80::1"))]);
     let second = route("2001:db8::/32", MAIN_TABLE, 1024, &[(12, Some("fe80::2"))]);
@@ -167,7 +178,11 @@ fn one_next_hop_of_several_can_go() {
     let _ = copy.apply(Fact::RouteGone(second), &mut events);
     assert_eq!(
         events[2],
-        MirrorEvent::Route { table: MAIN_TABLE, prefix: "2001:db8::/32".parse().unwrap(), route: None }
+        MirrorEvent::Route {
+            table: MAIN_TABLE,
+            prefix: "2001:db8::/32".parse().unwrap(),
+            route: None
+        }
     );
 }
 
@@ -175,7 +190,8 @@ fn one_next_hop_of_several_can_go() {
 fn replace_takes_the_old_one_away() {
     let mut copy = two_ports();
     let mut events = Vec::new();
-    let _ = copy.apply(add(route("0.0.0.0/0", MAIN_TABLE, 0, &[(11, Some("10.0.0.2"))])), &mut events);
+    let _ =
+        copy.apply(add(route("0.0.0.0/0", MAIN_TABLE, 0, &[(11, Some("10.0.0.2"))])), &mut events);
     let new = route("0.0.0.0/0", MAIN_TABLE, 0, &[(12, Some("10.0.1.2"))]);
     let _ = copy.apply(Fact::Route { route: new.clone(), replace: true }, &mut events);
     assert_eq!(ports_of(&events[1]), [Some(PortIndex(1))]);
@@ -213,7 +229,8 @@ fn what_happens_during_a_dump_stands_and_what_the_dump_lacks_goes() {
     copy.dumped_route(add(via("10.1.0.0/16", 12)), &mut events);
     copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
     assert_eq!(events.len(), 1, "told while the dump is read: {events:?}");
-    // Meanwhile 10.2/16 and 10.3/16 change; the dump has the one as it was, and the other not at all.
+    // Meanwhile 10.2/16 and 10.3/16 change; the dump has the one as it was, and the other not at
+    // all.
     let _ = copy.apply(Fact::RouteGone(via("10.2.0.0/16", 11)), &mut events);
     let _ = copy.apply(Fact::Route { route: via("10.3.0.0/16", 12), replace: true }, &mut events);
     copy.dumped_route(add(via("10.2.0.0/16", 11)), &mut events);
@@ -223,7 +240,8 @@ fn what_happens_during_a_dump_stands_and_what_the_dump_lacks_goes() {
         .iter()
         .map(|event| match event {
             MirrorEvent::Route { prefix, route, .. } => {
-                let hops = route.iter().flat_map(|route| route.next_hops.iter()).map(|hop| hop.port);
+                let hops =
+                    route.iter().flat_map(|route| route.next_hops.iter()).map(|hop| hop.port);
                 (prefix.to_string(), hops.collect())
             }
             other => panic!("{other:?}"),
@@ -267,7 +285,11 @@ fn an_interface_that_is_taken_down_takes_its_next_hops_along_and_one_without_car
     assert_eq!(ports_of(&told[0]), [Some(PortIndex(0))]);
     assert_eq!(
         told[1],
-        MirrorEvent::Route { table: MAIN_TABLE, prefix: "10.2.0.0/16".parse().unwrap(), route: None }
+        MirrorEvent::Route {
+            table: MAIN_TABLE,
+            prefix: "10.2.0.0/16".parse().unwrap(),
+            route: None
+        }
     );
     assert_eq!(told.len(), 2, "{told:?}");
 }
@@ -311,7 +333,8 @@ fn with_rules_of_ones_own_local_and_main_part_and_without_they_join_and_never_is
     // First all that both ways need, then the rules, then what is no longer needed.
     assert_eq!(told(&events), ["255 10.0.0.1/32 Local", "rules true", "254 10.0.0.1/32 Unicast"]);
     events.clear();
-    let _ = copy.apply(Fact::RouteGone(route("10.0.0.1/32", MAIN_TABLE, 0, &[(11, None)])), &mut events);
+    let _ = copy
+        .apply(Fact::RouteGone(route("10.0.0.1/32", MAIN_TABLE, 0, &[(11, None)])), &mut events);
     assert_eq!(told(&events), ["254 10.0.0.1/32 gone"]);
     events.clear();
     copy.replace_rules(usual(), TableNames::default(), &mut events);
@@ -340,7 +363,11 @@ fn neighbours_that_change_while_they_are_read_stand_and_lost_ones_go() {
     let mut events = Vec::new();
     let neighbour = |host: u8, mac: u8| {
         let state = KernelNeighbourState::Reachable(MacAddr([2, 0, 0, 0, 0, mac]));
-        Fact::Neighbour(KernelNeighbour { index: 11, address: IpAddr::from([10, 0, 0, host]), state })
+        Fact::Neighbour(KernelNeighbour {
+            index: 11,
+            address: IpAddr::from([10, 0, 0, host]),
+            state,
+        })
     };
     for host in [2, 3, 4] {
         let _ = copy.apply(neighbour(host, host), &mut events);

@@ -7,7 +7,11 @@ use crate::pipeline::counters::named;
 use crate::snapshot::{ClusterLinkSnapshot, ClusterQueueSnapshot, ClusterSnapshot};
 
 impl ClusterRole {
-    pub(in crate::pipeline) fn view(&self, links: &[String], classes: &[String]) -> ClusterSnapshot {
+    pub(in crate::pipeline) fn view(
+        &self,
+        links: &[String],
+        classes: &[String],
+    ) -> ClusterSnapshot {
         let mut view = ClusterSnapshot {
             node: self.section.node,
             granted_waiting: self.around.granted.len() as u64,

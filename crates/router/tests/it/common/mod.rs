@@ -1,4 +1,5 @@
-//! Shared by the tests: frames made by hand, and a router of memory ports with hosts at its other ends.
+//! Shared by the tests: frames made by hand, and a router of memory ports with hosts at its other
+//! ends.
 #![allow(dead_code, unreachable_pub, reason = "the tests on real interfaces use a part")]
 
 use std::net::IpAddr;
@@ -97,14 +98,18 @@ pub fn l4_checksum_is_right(frame: &[u8]) -> bool {
     let pseudo = match (headers.protocol, headers.flow.source.is_ipv4()) {
         // ICMP of IPv4 has no pseudo-header.
         (1, _) => checksum::Sum::default(),
-        (protocol, _) => {
-            checksum::pseudo_header(headers.flow.source, headers.flow.destination, protocol, l4.len() as u32)
-        }
+        (protocol, _) => checksum::pseudo_header(
+            headers.flow.source,
+            headers.flow.destination,
+            protocol,
+            l4.len() as u32,
+        ),
     };
     pseudo.plus(checksum::sum(l4)).fold() == 0xffff
 }
 
-/// A router of memory ports. Port `i` has the networks `10.0.i.0/24` and `2001:db8:i::/64`, itself `.1`; a host with `.2` at its other end.
+/// A router of memory ports. Port `i` has the networks `10.0.i.0/24` and `2001:db8:i::/64`, itself
+/// `.1`; a host with `.2` at its other end.
 pub struct Bed {
     pub pipeline: Pipeline,
     pub ports: Vec<MemoryPort>,
@@ -150,7 +155,8 @@ impl Bed {
         for i in 0..count {
             text += &format!("\n[[port]]\nname = \"p{i}\"\ninterface = \"eth{i}\"\n");
         }
-        let config = RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        let config =
+            RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
         let places = WorkerShares::for_workers(&config).unwrap();
         if places.is_empty() {
             return vec![Self::at(&config, None, wire, mtu)];
@@ -161,7 +167,8 @@ impl Bed {
     fn at(config: &RouterConfig, place: Option<WorkerShares>, wire: u32, mtu: u32) -> Self {
         let count = config.ports.len();
         let now = Nanos::from_secs(1);
-        let mut pipeline = Pipeline::for_worker(config, now, Disciplines::default(), place).unwrap();
+        let mut pipeline =
+            Pipeline::for_worker(config, now, Disciplines::default(), place).unwrap();
         let (mut ports, mut hosts) = (Vec::new(), Vec::new());
         for i in 0..count {
             let options = MemoryOptions { slots: 512, mtu: wire };
@@ -181,8 +188,12 @@ impl Bed {
                 let fib = pipeline.fib_mut();
                 fib.insert(network.parse().unwrap(), Route::via(NextHop::connected(index), 0));
                 fib.insert(own.into(), Route::of(RouteKind::Local));
-                let local =
-                    MirrorEvent::Local { address: own, prefix_len: len, port: Some(index), present: true };
+                let local = MirrorEvent::Local {
+                    address: own,
+                    prefix_len: len,
+                    port: Some(index),
+                    present: true,
+                };
                 pipeline.apply(now, local);
                 let reachable = KernelNeighbourState::Reachable(host_mac(i));
                 pipeline.set_neighbour(now, index, host, Some(reachable));
@@ -250,7 +261,11 @@ pub fn assert_conserved(snapshot: &Snapshot) {
     for (port, link) in snapshot.ports.iter().zip(&snapshot.links).chain(removed) {
         assert_eq!(
             port.rx_packets,
-            port.to_host + port.exchange_received + port.forwarded + port.waiting + sum(&port.dropped),
+            port.to_host
+                + port.exchange_received
+                + port.forwarded
+                + port.waiting
+                + sum(&port.dropped),
             "what came in by a port: {port:?}"
         );
         handed += port.forwarded + port.originated - port.fragmented;
@@ -273,7 +288,9 @@ pub fn assert_conserved(snapshot: &Snapshot) {
             "what left a link: {port:?}"
         );
     }
-    for class in snapshot.cluster.iter().flat_map(|cluster| &cluster.links).flat_map(|link| &link.classes) {
+    for class in
+        snapshot.cluster.iter().flat_map(|cluster| &cluster.links).flat_map(|link| &link.classes)
+    {
         let gone = class.granted_packets + sum(&class.dropped) + class.queued_packets;
         assert_eq!(class.in_packets, gone, "what a queue of the cluster holds: {class:?}");
         entered += sum(&class.dropped) + class.queued_packets;
