@@ -96,6 +96,7 @@ step "tests" tests
 step "purity of the core" scripts/purity.sh
 step "no world in the router" scripts/one_world.sh --self-test
 step "circles of files" scripts/circles.py
+step "where to add things" scripts/trial.sh
 step "fuzz targets compile" fuzz_targets
 step "dependencies" dependencies
 step "published figures in the simulator" env WORLDS=sim scripts/figures.sh

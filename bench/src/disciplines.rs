@@ -82,7 +82,7 @@ fn scheduler(kind: &str, classes: u16) -> AnyScheduler<Probe> {
     };
     match kind {
         "fifo" => AnyScheduler::Fifo(
-            Fifo::new(FifoConfig { limit: limit * u32::from(classes) })
+            Fifo::new(FifoConfig::packets(limit * u32::from(classes)))
                 .expect("the limit is in range"),
         ),
         "wfq-altq" => {

@@ -7,5 +7,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|case: Case| {
     let limit = 1 + u32::from(case.config[0] % 16);
-    harness::run(Fifo::new(FifoConfig { limit }).expect("1 to 16 is in range"), case.ops);
+    harness::run(Fifo::new(FifoConfig::packets(limit)).expect("1 to 16 is in range"), case.ops);
 });

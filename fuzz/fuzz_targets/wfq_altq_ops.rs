@@ -2,6 +2,7 @@
 #![no_main]
 
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+use evenkeel_core::settings::PerClass;
 use evenkeel_core::{Bytes, Weight};
 use evenkeel_fuzz::{Case, harness};
 use libfuzzer_sys::fuzz_target;
@@ -16,12 +17,17 @@ fuzz_target!(|case: Case| {
         3 => QueueSelect::HashSource,
         _ => QueueSelect::Class,
     };
-    let drop = match drop % 2 {
-        0 => DropRule::LongestHead { high_water: Bytes(1_500 + 100 * u64::from(size)) },
-        _ => DropRule::TailPerQueue { limit: 1 + u32::from(size % 16) },
-    };
+    let drop = if drop % 2 == 0 { DropRule::Longest } else { DropRule::Tail };
     let weight = |w: u8| Weight([1, 2, 19, 20, 30, 100, 1_000, 10_000][usize::from(w % 8)]);
-    let weights = weights.into_iter().map(weight).take(usize::from(queues)).collect();
-    let config = WfqAltqConfig { queues, weights, select, drop };
+    let weights: Vec<_> = weights.into_iter().map(weight).take(usize::from(queues)).collect();
+    let config = WfqAltqConfig {
+        queues,
+        classes: queues,
+        select,
+        drop,
+        high_water: Bytes(1_500 + 100 * u64::from(size)),
+        limit: PerClass::all(1 + u32::from(size % 16)),
+        ..WfqAltqConfig::with_weights(weights)
+    };
     harness::run(WfqAltq::new(config).expect("every choice above is in range"), case.ops);
 });

@@ -4,7 +4,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use evenkeel_core::Bytes;
-use evenkeel_core::schedule::buffer::{Buffer, KnownFlows, Victim};
+use evenkeel_core::schedule::buffer::{BYTES_RANGE, Buffer, KnownFlows, Victim};
 
 /// The harness of the property tests.
 #[path = "../../crates/core/tests/it/common/mod.rs"]
@@ -47,10 +47,10 @@ pub fn buffer(case: &Case) -> Buffer {
     let [.., kind, high, low] = case.config;
     let size = number(&[high, low], 0, u64::from(u16::MAX));
     let limit = match kind % 2 {
-        0 => BufferLimit::Packets(1 + size as u32 % 60),
-        _ => BufferLimit::Bytes(Bytes(1_500 + size)),
+        0 => Buffer::packets(1 + size as u32 % 60),
+        _ => Buffer::bytes(Bytes(*BYTES_RANGE.start() + size)),
     };
-    Buffer { limit, victim: if kind & 2 == 0 { Victim::Head } else { Victim::Tail } }
+    Buffer { victim: if kind & 2 == 0 { Victim::Head } else { Victim::Tail }, ..limit }
 }
 
 /// A number of flows by the first byte of a case, which is the seed, too, and a bound of the peak
@@ -59,7 +59,7 @@ pub fn buffer(case: &Case) -> Buffer {
 pub fn flows(case: &Case) -> KnownFlows {
     let [flows, .., limit, _, _, _] = case.config;
     KnownFlows {
-        most: 1 + u32::from(flows % 40),
+        flows: 1 + u32::from(flows % 40),
         start_limit: (limit > 0).then_some(Bytes(64 + 32 * u64::from(limit))),
         seed: u64::from(flows),
     }

@@ -44,7 +44,7 @@ impl Target for Recorder {
                 })));
             }
             Command::Set { link, change } | Command::SetWire { link, change } => {
-                (link, format!("{change:?}"))
+                (link, format!("{} {:?} {}", change.key, change.class, change.value.plain(&[])))
             }
             Command::SetControl { link, on } => (link, format!("control {on}")),
             Command::SetAdmission { link, change } => {
@@ -123,10 +123,10 @@ fn show_and_changes_reach_the_router() {
     client.send(&Request::Discipline { link: "wan".into(), value: "fifo".into() }).unwrap();
     client.send(&Request::Fairdrop { key: "on".into(), value: "true".into() }).unwrap();
     let asked = setup.asked();
-    assert_eq!(asked[0], "XDelay(Class(1), Nanos(200000))");
-    assert_eq!(asked[1], "Module2(false)");
-    assert_eq!(asked[2], "Some(BitRate(50000000))");
-    assert!(asked[3].contains("slots: 4"), "{}", asked[3]);
+    assert_eq!(asked[0], "x_delay Some(Class(1)) 200us");
+    assert_eq!(asked[1], "module2 None false");
+    assert_eq!(asked[2], "rate None 50Mbit/s");
+    assert!(asked[3].contains("slots = 4"), "{}", asked[3]);
     assert_eq!(asked[4..], ["fifo", "fairdrop on true"]);
 }
 
@@ -323,5 +323,5 @@ fn a_script_goes_on_after_a_refusal() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].contains("refused (line 2)"), "{}", lines[0]);
     assert!(lines[1].ends_with("set wan x_delay bulk 1ms"), "{}", lines[1]);
-    assert_eq!(setup.asked(), ["XDelay(Class(1), Nanos(1000000))", "Some(BitRate(1000000))"]);
+    assert_eq!(setup.asked(), ["x_delay Some(Class(1)) 1ms", "rate None 1Mbit/s"]);
 }

@@ -9,15 +9,10 @@
 //! ```
 //! use evenkeel_core::link::{Link, LinkConfig};
 //! use evenkeel_core::packet::Descriptor;
-//! use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
+//! use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
 //! use evenkeel_core::{BitRate, Bytes, Class, Nanos, Weight};
 //!
-//! let wfq = WfqAltq::new(WfqAltqConfig {
-//!     queues: 2,
-//!     weights: vec![Weight(100), Weight(300)],
-//!     select: QueueSelect::Class,
-//!     drop: DropRule::TailPerQueue { limit: 50 },
-//! })?;
+//! let wfq = WfqAltq::new(WfqAltqConfig::with_weights([Weight(100), Weight(300)]))?;
 //! let mut link = Link::new(LinkConfig::paced(BitRate::from_mbps(10)), wfq, 2)?;
 //! // Each class alone offers twice what the link can carry, for ten seconds.
 //! for n in 0..16_000 {
@@ -41,7 +36,7 @@
 //! | [`admit`] | who may enter: admission of new flows to an outgoing link |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
-//! | [`settings`] | what can be told to an algorithm: names, types, ranges, defaults, said once |
+//! | [`settings`](mod@settings) | what can be told to an algorithm: names, types, ranges, defaults, said once |
 //! | [`shape`] | the token bucket |
 //! | [`share`] | one link shared by several workers, without a lock |
 //! | [`queue`] | bounded queues of packets |

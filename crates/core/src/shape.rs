@@ -39,7 +39,7 @@ pub struct Shaper {
 
 impl Shaper {
     /// A full bucket. `config.rate` must not be zero: the caller checks its ranges
-    /// ([`LinkConfig::check`](crate::link::LinkConfig::check)); a rate of zero lets nothing pass
+    /// ([`Settings::check`](crate::settings::Settings::check)); a rate of zero lets nothing pass
     /// after the first burst.
     #[must_use]
     pub fn new(config: ShaperConfig, now: Nanos) -> Self {

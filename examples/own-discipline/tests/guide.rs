@@ -92,7 +92,7 @@ fn what_does_not_fit_is_refused_with_its_line() {
             "no class \"vido\"; did you mean \"video\"?",
         ),
         ("\"voice\", \"video\"", "\"voice\", \"voice\"", "\"voice\" is there twice"),
-        ("limit = 50", "limit = 0", "limit 0 packets is out of range: 1 to 65536 packets"),
+        ("limit = 50", "limit = 0", "limit: 0 is out of range; valid: 1 to 65536 packets"),
         ("limit = 50", "limt = 50", "unknown field `limt`"),
         (
             "name = \"strict-priority\"\nsettings",

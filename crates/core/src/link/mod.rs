@@ -159,7 +159,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// full bucket.
     ///
     /// # Errors
-    /// [`OutOfRange`] if a value is out of its range.
+    /// [`SettingError::OutOfRange`] if a value is out of its range.
     pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, SettingError> {
         config.check()?;
         in_range("classes", classes.into(), 1..=LinkConfig::MAX_CLASSES.into(), "classes")?;
@@ -350,7 +350,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     /// a rate the ring's packets leave while the port has room.
     ///
     /// # Errors
-    /// [`OutOfRange`] if a value is out of its range; nothing changed then.
+    /// [`SettingError::OutOfRange`] if a value is out of its range; nothing changed then.
     pub fn reconfigure(
         &mut self,
         now: Nanos,

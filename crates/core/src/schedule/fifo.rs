@@ -31,6 +31,15 @@ settings! {
     }
 }
 
+impl FifoConfig {
+    /// So many packets, the rest by default.
+    #[must_use]
+    #[allow(clippy::needless_update, reason = "there may be more settings one day")]
+    pub fn packets(limit: u32) -> Self {
+        Self { limit, ..Self::default() }
+    }
+}
+
 impl Discipline for FifoConfig {
     const NAME: &'static str = "fifo";
     type Queues<P: Packet> = Fifo<P>;

@@ -1,6 +1,6 @@
 //! The macros that declare settings and words.
 
-/// Declares a struct of settings. See [the module](crate::settings).
+/// Declares a struct of settings. See [the module](mod@crate::settings).
 ///
 /// ```text
 /// settings! {

@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn fifo_keeps_the_contract(limit in 1u32..20, ops in ops(200)) {
-        run(Fifo::new(FifoConfig { limit }).unwrap(), ops);
+        run(Fifo::new(FifoConfig::packets(limit)).unwrap(), ops);
     }
 
     #[test]
@@ -312,7 +312,7 @@ fn the_extremes_of_every_configuration_work() {
         (0..n).map(|i| Op::Arrive { class: (i % 3) as u16, length: 1500, flow: i as u8 })
     };
     for limit in [1, 65_536] {
-        run(Fifo::new(FifoConfig { limit }).unwrap(), arrivals(10));
+        run(Fifo::new(FifoConfig::packets(limit)).unwrap(), arrivals(10));
     }
     let tail = |limit| WfqAltqConfig { limit: PerClass::all(limit), ..WfqAltqConfig::default() };
     let longest = |bytes| {
@@ -363,7 +363,7 @@ fn a_lowered_limit_keeps_what_is_queued() {
 
 #[test]
 fn built_in_and_boxed_disciplines_answer_alike() {
-    let fifo = || Fifo::new(FifoConfig { limit: 2 }).unwrap();
+    let fifo = || Fifo::new(FifoConfig::packets(2)).unwrap();
     for mut any in [AnyScheduler::Fifo(fifo()), AnyScheduler::Boxed(Box::new(fifo()))] {
         for (id, treated) in [Treated::Queued, Treated::Queued, Treated::Dropped(Reason::QueueFull)]
             .into_iter()

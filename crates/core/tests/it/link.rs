@@ -17,7 +17,7 @@ const RATE: BitRate = BitRate::from_mbps(100);
 const TIME: u64 = 117_280;
 
 fn fifo() -> Fifo<TestPacket> {
-    Fifo::new(FifoConfig { limit: 50 }).unwrap()
+    Fifo::new(FifoConfig::packets(50)).unwrap()
 }
 
 fn ring(slots: u32, refill: Refill) -> LinkConfig {
@@ -368,7 +368,7 @@ fn swapping_the_discipline_keeps_what_is_queued() {
     }
     // The ring has the first; the others move over in the order of their arrival, the last three
     // find no room.
-    let small = AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 6 }).unwrap());
+    let small = AnyScheduler::Fifo(Fifo::new(FifoConfig::packets(6)).unwrap());
     link.swap(Nanos(1_000), small, &mut out);
     assert_eq!(link.scheduler().name(), "fifo");
     assert_conserved(&link, &out);

@@ -144,7 +144,7 @@ fn exactly<S: Scheduler<TestPacket>>(
 proptest! {
     #[test]
     fn fifo_and_pfq_are_the_same_by_both_ways(ops in prop::collection::vec(op(), 1..200)) {
-        both_ways(|| Fifo::new(FifoConfig { limit: 5 }).unwrap(), &ops, exactly);
+        both_ways(|| Fifo::new(FifoConfig::packets(5)).unwrap(), &ops, exactly);
         let pfq = || Pfq::new(PfqConfig { buffer: Buffer::packets(5), ..PfqConfig::default() })
             .unwrap();
         both_ways(pfq, &ops, exactly);

@@ -58,7 +58,7 @@ enum Discipline {
 impl Discipline {
     fn build(&self) -> AnyScheduler<TestPacket> {
         match self.clone() {
-            Self::Fifo(limit) => AnyScheduler::Fifo(Fifo::new(FifoConfig { limit }).unwrap()),
+            Self::Fifo(limit) => AnyScheduler::Fifo(Fifo::new(FifoConfig::packets(limit)).unwrap()),
             Self::Wfq(config) => AnyScheduler::WfqAltq(WfqAltq::new(config).unwrap()),
             Self::Lct(config) => AnyScheduler::Lct(Lct::new(config).unwrap()),
             Self::Pfq(limit) => {

@@ -59,7 +59,7 @@ fn enqueue_advance_and_set_do_not_allocate() {
             Pdrr::new(PdrrConfig { flows, buffer, ..PdrrConfig::default() }).unwrap(),
         ),
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
-        AnyScheduler::Fifo(Fifo::new(FifoConfig { limit: 200 }).unwrap()),
+        AnyScheduler::Fifo(Fifo::new(FifoConfig::packets(200)).unwrap()),
         wfq(tail(50)),
         wfq(longest(65_536)),
         AnyScheduler::Lct(

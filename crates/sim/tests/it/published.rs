@@ -37,7 +37,8 @@ fn holds(folder: &str) {
         let names = scenario.ablations.iter().map(|ablation| Some(ablation.name.clone()));
         for without in std::iter::once(None).chain(names) {
             // The steps of a control law take the time they take.
-            let full = scenario.name == "lct/control"
+            let mut links = scenario.routers.iter().flat_map(|router| &router.config.links);
+            let full = links.any(|link| link.control.is_some())
                 || scenario.name == "wfq-altq/table1" && without.is_none();
             let time_scale = if full { 1.0 } else { 0.3 };
             let options =
