@@ -78,7 +78,7 @@ pub enum Command {
         state: evenkeel_config::ForwarderState,
     },
     /// Makes the running router as the file says. What cannot change while it runs is refused:
-    /// [`CommandError::NeedsRestart`].
+    /// [`CommandError::NeedsRestart`](crate::CommandError::NeedsRestart).
     Reload(Box<RouterConfig>),
 }
 

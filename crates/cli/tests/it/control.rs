@@ -164,3 +164,26 @@ fn a_script_with_errors_changes_nothing() {
     assert_eq!(text(&output).lines().count(), 2);
     assert_eq!(setup.target.changes.lock().unwrap().len(), 2);
 }
+
+/// Help, reference and schema name the settings that change live, because all of them are made from
+/// the one list.
+#[test]
+fn help_reference_and_schema_name_what_changes_live() {
+    let help = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["ctl", "set", "--help"])
+        .output()
+        .unwrap();
+    // Clap breaks the lines where the terminal does.
+    let help = text(&help).split_whitespace().collect::<Vec<_>>().join(" ");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+    let page = std::fs::read_to_string(format!("{docs}reference-router.md")).unwrap();
+    let live = page.split("## What changes while a router runs").nth(1).unwrap();
+    let schema = std::fs::read_to_string(format!("{docs}schema/router.schema.json")).unwrap();
+    let names = evenkeel_config::live_names();
+    assert!(names.contains(&"limit") && names.contains(&"ring") && !names.contains(&"timer_tick"));
+    for name in names {
+        assert!(help.contains(&format!("{name},")), "{name} in:\n{help}");
+        assert!(live.contains(&format!("| `{name}` |")), "{name} in:\n{live}");
+        assert!(schema.contains(&format!("\"{name}\":")), "{name} in the schema");
+    }
+}
