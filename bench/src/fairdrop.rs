@@ -75,8 +75,13 @@ impl Judging {
         self.at = (self.at + BATCH) % DRAWN;
         self.now += if self.drains { self.busy } else { 0 };
         let waiting = dropper.config().ring - BATCH as u32;
-        let poll =
-            Poll { now: Cycles(self.now), busy: Cycles(self.busy), polled: BATCH as u32, waiting };
+        let poll = Poll {
+            now: Cycles(self.now),
+            busy: Cycles(self.busy),
+            polled: BATCH as u32,
+            waiting,
+            queued: waiting,
+        };
         dropper.begin_batch(&poll);
         for (hash, _) in burst {
             dropper.prefetch(*hash);

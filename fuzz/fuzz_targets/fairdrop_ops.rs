@@ -87,7 +87,13 @@ fuzz_target!(|case: (u8, [u8; 4], Vec<(u8, [u8; 4], u64, u64)>)| {
         match op {
             Op::Poll { gap, busy, polled, waiting } => {
                 now = now.saturating_add(gap);
-                cpu.begin_batch(&Poll { now: Cycles(now), busy: Cycles(busy), polled, waiting });
+                cpu.begin_batch(&Poll {
+                    now: Cycles(now),
+                    busy: Cycles(busy),
+                    polled,
+                    waiting,
+                    queued: waiting,
+                });
                 link.begin_batch(Nanos(now));
             }
             Op::Packet { flow, share, class, length, link: and_link } => {

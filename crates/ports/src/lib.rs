@@ -39,4 +39,4 @@ mod netlink;
 
 pub use error::{BadCapture, PortError};
 pub use pool::{Frame, FramePool, Umem};
-pub use port::{Port, PortCounters, PortState, RxFrame};
+pub use port::{Port, PortCounters, PortState, RxFrame, RxWaiting};

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use evenkeel_core::{Nanos, Reason};
 
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame};
+use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
 use crate::sys::lock;
 
 /// One direction: a ring of slots of equal size.
@@ -243,6 +243,14 @@ impl Port for MemoryPort {
 
     fn counters(&mut self) -> PortCounters {
         self.counters
+    }
+
+    fn rx_waiting(&self) -> Option<RxWaiting> {
+        Some(RxWaiting::one(self.waiting() as u32))
+    }
+
+    fn rx_ring(&self) -> Option<u32> {
+        Some(lock(&self.receive).slots.len() as u32)
     }
 
     fn tx_room(&self) -> usize {

@@ -47,6 +47,24 @@ impl PortState {
     }
 }
 
+/// What waits in the receive queues of a port.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RxWaiting {
+    /// Frames, in all of them.
+    pub frames: u32,
+    /// Frames that would wait if all were as full as the fullest: where frames are lost, it is
+    /// there.
+    pub fullest: u32,
+}
+
+impl RxWaiting {
+    /// Of a port with one receive queue.
+    #[must_use]
+    pub const fn one(frames: u32) -> Self {
+        Self { frames, fullest: frames }
+    }
+}
+
 /// What a port has counted since it was opened; kept over [`Port::reopen`].
 ///
 /// `rx_frames` counts what was handed over, `tx_frames` what was sent. Frames that the port itself
@@ -215,11 +233,12 @@ port! {
         /// How many frames [`Port::tx_burst`] could take now, as far as the port knows.
         fn tx_room(&self) -> usize = usize::MAX;
 
-        /// How many frames wait to be received; `None` if the port cannot tell.
-        fn rx_waiting(&self) -> Option<u32> = None;
+        /// What waits to be received; `None` if the port cannot tell. Every port to a real network
+        /// can: FairDrop depends on it.
+        fn rx_waiting(&self) -> Option<RxWaiting> = None;
 
-        /// How many frames can wait to be received before some are lost; `None` if the port cannot
-        /// tell.
+        /// How many frames can wait to be received before some are lost, all receive queues
+        /// together; `None` if the port cannot tell.
         fn rx_ring(&self) -> Option<u32> = None;
 
         /// When to call [`Port::rx_burst`] although the descriptor is not readable: for ports that

@@ -59,9 +59,12 @@ pub struct Poll {
     pub busy: Cycles,
     /// Frames fetched.
     pub polled: u32,
-    /// Frames that still wait in the port's ring after the fetch. A port that cannot tell gives 0
-    /// after a burst below the maximum and the ring's capacity after a full one.
+    /// Frames that still wait in the port's ring after the fetch; of several rings in the fullest,
+    /// as a part of [`CpuConfig::ring`]. A port that cannot tell gives 0 after a burst below the
+    /// maximum and the ring's capacity after a full one.
     pub waiting: u32,
+    /// Frames that still wait in all rings together.
+    pub queued: u32,
 }
 
 /// The place of a flow that was judged: what `charge` needs to find it again. Valid until the next

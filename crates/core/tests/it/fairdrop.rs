@@ -58,8 +58,13 @@ fn absurd_measurements_are_counted_and_harm_nobody() {
     assert!(costs.iter().all(|cost| (1..=1 << 32).contains(cost)), "{costs:?}");
     // A counter that runs backwards, or stands still.
     for now in [1_000, 500, 500, u64::MAX, 0] {
-        let poll =
-            Poll { now: Cycles(now), busy: Cycles(u64::MAX), polled: 256, waiting: u32::MAX };
+        let poll = Poll {
+            now: Cycles(now),
+            busy: Cycles(u64::MAX),
+            polled: 256,
+            waiting: u32::MAX,
+            queued: u32::MAX,
+        };
         dropper.begin_batch(&poll);
         let _ = dropper.admit(hash(1), ShareId(200), ProcessingClass(77));
     }
@@ -70,7 +75,8 @@ fn absurd_measurements_are_counted_and_harm_nobody() {
 /// flow 0 and flow 1 were charged.
 fn round(dropper: &mut CpuFairDrop, now: &mut u64, busy: &mut u64, class: u8) -> [u64; 2] {
     *now += *busy;
-    let poll = Poll { now: Cycles(*now), busy: Cycles(*busy), polled: 256, waiting: 1_792 };
+    let poll =
+        Poll { now: Cycles(*now), busy: Cycles(*busy), polled: 256, waiting: 1_792, queued: 1_792 };
     dropper.begin_batch(&poll);
     let (mut spent, mut of) = (256 * 26, [0; 2]);
     let mut heavy = 0;
@@ -174,6 +180,7 @@ fn packets_allocate_nothing() {
                     busy: Cycles(90_000),
                     polled: 256,
                     waiting: 1_000,
+                    queued: 1_000,
                 };
                 dropper.begin_batch(&poll);
                 for packet in 0..256 {

@@ -93,6 +93,7 @@ fn run(flows: &[Flow], groups: &[u16], link: Option<BitRate>, ms: u64) -> (Vec<G
             busy: Cycles(busy),
             polled: polled as u32,
             waiting,
+            queued: waiting,
         });
         if let Some(link) = &mut link {
             link.begin_batch(Nanos((u128::from(now) * 1_000_000_000 / u128::from(CLOCK)) as u64));

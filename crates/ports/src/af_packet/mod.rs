@@ -27,7 +27,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use crate::error::PortError;
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool};
-use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
+use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting, vlan_of};
 use crate::sys::{realtime_minus_monotonic, set_option, set_send_buffer, take_error};
 use ring::Ring;
 use transmit::{Batch, Stop};
@@ -362,8 +362,8 @@ impl Port for AfPacketPort {
         taken
     }
 
-    fn rx_waiting(&self) -> Option<u32> {
-        Some(self.ring.waiting())
+    fn rx_waiting(&self) -> Option<RxWaiting> {
+        Some(RxWaiting::one(self.ring.waiting()))
     }
 
     fn rx_ring(&self) -> Option<u32> {

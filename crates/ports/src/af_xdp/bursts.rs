@@ -39,7 +39,11 @@ impl AfXdpPort {
         if self.unsent {
             self.kick();
         }
-        for queue in &mut self.queues {
+        // In turns: a burst that one full queue can fill must not leave out the others for ever.
+        let turn = self.first.min(self.queues.len());
+        let (before, from) = self.queues.split_at_mut(turn);
+        let queues = from.len();
+        for queue in from.iter_mut().chain(before) {
             let mut taken = 0;
             while out.len() - first < max
                 && let Some(received) = queue.socket.rx.next()
@@ -83,6 +87,7 @@ impl AfXdpPort {
             queue.reclaim(pool, buffer);
             queue.refill(pool, buffer, self.ring);
         }
+        self.first = if queues > 1 { self.first + 1 } else { 0 };
         if !self.stopped && self.queues.iter().any(|queue| !queue.seated) {
             // Refused, the kernel goes on receiving, and it is tried again with the next burst.
             let _ = self.begin(pool);

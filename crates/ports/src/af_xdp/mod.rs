@@ -46,7 +46,7 @@ use crate::error::PortError;
 use crate::ethtool::driver;
 use crate::interface::{Control, Interface};
 use crate::pool::{Frame, FramePool, Umem};
-use crate::port::{Port, PortCounters, PortState, RxFrame};
+use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting};
 use crate::sys::{Poller, take_error};
 use attach::{Attached, Wanted, numbers};
 use hook::Hook;
@@ -77,6 +77,8 @@ pub struct AfXdpPort {
     /// Among several workers.
     part: Option<XdpPart>,
     queues: Vec<Queue>,
+    /// Which of them is asked first by the next burst.
+    first: usize,
     /// Slots of each ring.
     ring: u32,
     /// Joins the descriptors of several queues.
@@ -184,6 +186,7 @@ impl AfXdpPort {
             sockets,
             part,
             queues,
+            first: 0,
             ring,
             joined,
             orphans: Vec::new(),
@@ -319,6 +322,17 @@ impl Port for AfXdpPort {
 
     fn next_due(&self) -> Option<Nanos> {
         self.unsent.then(|| self.last_call + RETRY_SEND)
+    }
+
+    fn rx_waiting(&self) -> Option<RxWaiting> {
+        let waiting = self.queues.iter().map(|queue| queue.socket.rx.waiting());
+        let (frames, fullest) =
+            waiting.fold((0, 0), |(sum, most), frames| (sum + frames, most.max(frames)));
+        Some(RxWaiting { frames, fullest: fullest * self.queues.len() as u32 })
+    }
+
+    fn rx_ring(&self) -> Option<u32> {
+        Some(self.ring * self.queues.len() as u32)
     }
 
     fn kernel_has_copy(&self) -> bool {

@@ -207,6 +207,12 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
+    /// How many entries wait to be read.
+    pub(super) fn waiting(&self) -> u32 {
+        let head = self.0.word(self.0.producer).load(Ordering::Relaxed);
+        head.wrapping_sub(self.0.tail).min(self.0.size)
+    }
+
     pub(super) fn release(&self) {
         self.0.word(self.0.consumer).store(self.0.tail, Ordering::Release);
     }

@@ -6,7 +6,7 @@ use crate::common::{TestNet, available, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::sys::{Event, Poller, monotonic_now};
-use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame};
+use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame, RxWaiting};
 
 /// A frame of `len` bytes with a number in it; its type is one for local experiments.
 fn numbered(number: u32, len: usize) -> Vec<u8> {
@@ -160,6 +160,7 @@ fn a_full_ring_and_an_empty_pool_lose_frames_and_say_so() {
         a.tx_burst(&mut pool, &mut frames);
         frames.is_empty().then_some(())
     });
+    assert_eq!((b.rx_ring(), b.rx_waiting()), (Some(64), Some(RxWaiting::one(64))));
     let mut small = FramePool::new(40);
     let mut out = Vec::new();
     eventually("the ring to be empty", || {

@@ -8,7 +8,7 @@ use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
 use evenkeel_ports::sys::{AF_XDP, Event, Poller, monotonic_now, refuse_sockets};
-use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame};
+use evenkeel_ports::{Frame, FramePool, Port, PortError, PortState, RxFrame, RxWaiting};
 
 const RING: u32 = 256;
 const LOCAL: [u8; 4] = [10, 0, 0, 1];
@@ -323,6 +323,75 @@ fn every_receive_queue_has_a_socket() {
         assert_eq!(number_of(p.pool.bytes(&rx.frame)), number);
         p.pool.release(rx.frame);
     }
+}
+
+/// FairDrop is void without it.
+#[test]
+fn a_port_tells_how_many_frames_wait() {
+    if !available("waiting frames") {
+        return;
+    }
+    let mut p = pair(small());
+    assert_eq!(p.near.rx_ring(), Some(RING));
+    let frame = packet(p.near.mac(), TRANSIT, 1, 100);
+    let waits = |p: &Pair, frames: u32| {
+        let near = &p.near;
+        eventually("waiting", || {
+            (near.rx_waiting() == Some(RxWaiting { frames, fullest: frames })).then_some(())
+        });
+    };
+    waits(&p, 0);
+    (0..100).for_each(|_| p.send(&frame));
+    waits(&p, 100);
+    let mut out = Vec::new();
+    assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut out, 40), 40);
+    waits(&p, 60);
+    // More than it holds: it is full, and no more than full.
+    (0..2 * RING).for_each(|_| p.send(&frame));
+    eventually("overflowing", || (p.near.counters().ring_loss > 0).then_some(()));
+    let waiting = p.near.rx_waiting().unwrap().frames;
+    assert!((RING / 8 * 7..=RING).contains(&waiting), "{waiting}");
+    out.drain(..).for_each(|rx| p.pool.release(rx.frame));
+}
+
+/// A burst that the first queue can fill left out the others as long as that lasted.
+#[test]
+fn a_full_queue_does_not_keep_the_others_waiting() {
+    if !available("queues in turns") {
+        return;
+    }
+    let net = TestNet::new(&["a", "b"]);
+    net.wire_of_queues(("a", "va"), ("b", "vb"), 2);
+    net.hush("a", "va");
+    net.hush("b", "vb");
+    let mut pool = FramePool::new(4096);
+    let near = inside(&net, "b", || AfXdpPort::open("vb", small(), &mut pool, &[])).unwrap();
+    assert_eq!((near.mode().queues, near.rx_ring()), (2, Some(2 * RING)));
+    let far = inside(&net, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
+    let mut p = Pair { net, far, far_pool: FramePool::new(512), near, pool };
+    // A queue for each processor that sends.
+    for cpu in [0, 1] {
+        evenkeel_ports::sys::pin_to_cpu(cpu).unwrap();
+        let frame = packet(p.near.mac(), TRANSIT, cpu as u32, 100);
+        (0..64).for_each(|_| p.send(&frame));
+    }
+    let waiting = || p.near.rx_waiting().unwrap();
+    eventually("waiting", || (waiting().frames == 128).then_some(()));
+    if waiting().fullest == 256 {
+        eprintln!("skipped: this kernel put both processors' frames into one queue");
+        return;
+    }
+    assert_eq!(waiting().fullest, 128);
+    let mut of = [0; 2];
+    for _ in 0..4 {
+        let mut out = Vec::new();
+        assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut out, 16), 16);
+        for rx in out {
+            of[number_of(p.pool.bytes(&rx.frame)) as usize] += 1;
+            p.pool.release(rx.frame);
+        }
+    }
+    assert_eq!(of, [32, 32]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use evenkeel_core::drop::{
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{BitRate, Bytes, Class, Cycles, Nanos, Reason};
 
+use evenkeel_ports::RxWaiting;
 use evenkeel_settings::entries;
 
 use super::cycles::Meter;
@@ -172,15 +173,27 @@ impl FairDrop {
     }
 
     /// A burst has been fetched, of which `waiting` more are in the rings.
-    pub(super) fn begin(&mut self, now: Nanos, polled: usize, waiting: u32, meter: &mut Meter) {
+    pub(super) fn begin(
+        &mut self,
+        now: Nanos,
+        polled: usize,
+        waiting: RxWaiting,
+        meter: &mut Meter,
+    ) {
         if let Some(cpu) = &mut self.cpu {
             let busy = meter.take_busy();
             if busy.0 > self.patience {
                 self.burst = (self.burst / 2).max(SHORTEST_BURST);
-            } else if busy.0 < self.patience / 4 && waiting > 0 {
+            } else if busy.0 < self.patience / 4 && waiting.frames > 0 {
                 self.burst = (self.burst * 2).min(BURST);
             }
-            cpu.begin_batch(&Poll { now: meter.clock.now(), busy, polled: polled as u32, waiting });
+            cpu.begin_batch(&Poll {
+                now: meter.clock.now(),
+                busy,
+                polled: polled as u32,
+                waiting: waiting.fullest,
+                queued: waiting.frames,
+            });
         }
         for link in self.links.iter_mut().flatten() {
             link.begin_batch(now);

@@ -2,7 +2,7 @@
 //! out.
 
 use evenkeel_core::Nanos;
-use evenkeel_ports::Port;
+use evenkeel_ports::{Port, RxWaiting};
 
 use super::agenda::Progress;
 use super::cluster::ClusterRole;
@@ -19,8 +19,8 @@ struct Reception {
     more: bool,
     /// Up to when links may advance: what arrived before has been read.
     horizon: Nanos,
-    /// Frames that the fullest ring still holds.
-    waiting: u32,
+    /// What the rings still hold.
+    waiting: RxWaiting,
 }
 
 impl Pipeline {
@@ -75,7 +75,9 @@ impl Pipeline {
         ports: &mut [P],
         receiving: impl IntoIterator<Item = usize>,
     ) -> Reception {
-        let mut all = Reception { received: 0, more: false, horizon: now, waiting: 0 };
+        let waiting = RxWaiting::default();
+        let mut all = Reception { received: 0, more: false, horizon: now, waiting };
+        let ring = self.settings.ring;
         let burst = self.fairdrop.as_ref().map_or(BURST, FairDrop::burst);
         for at in receiving {
             let port = &mut ports[at];
@@ -88,9 +90,19 @@ impl Pipeline {
                 all.horizon = read.last.map_or(all.horizon, |last| last.min(all.horizon));
             }
             if read.taken > 0 && self.fairdrop.is_some() {
-                // A port that cannot tell has the more waiting the fuller the burst was.
-                let least = if read.taken >= burst { BURST as u32 } else { 0 };
-                all.waiting = all.waiting.max(port.rx_waiting().unwrap_or(least));
+                // Of a port that cannot tell, a full burst counts as a full ring.
+                let guess = if read.taken >= burst { ring } else { 0 };
+                let waiting = port.rx_waiting().unwrap_or(RxWaiting::one(guess));
+                all.waiting.frames += waiting.frames;
+                // Rings of different length overflow at different numbers.
+                let fullest = match port.rx_ring() {
+                    Some(own) if own != ring => {
+                        (u64::from(waiting.fullest) * u64::from(ring) / u64::from(own.max(1)))
+                            as u32
+                    }
+                    _ => waiting.fullest,
+                };
+                all.waiting.fullest = all.waiting.fullest.max(fullest);
             }
             all.received += read.frames;
         }

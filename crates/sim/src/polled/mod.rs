@@ -245,6 +245,7 @@ impl PolledCore {
                 busy: Cycles(self.busy),
                 polled: self.burst.len() as u32,
                 waiting: self.ring.len as u32,
+                queued: self.ring.len as u32,
             });
         }
         if let Some(out) = &mut self.out {
