@@ -146,8 +146,13 @@ impl AfPacketPort {
     }
 
     /// Looks at the interface as it is now, by its number. It may have been renamed; the port's
-    /// name stays.
+    /// name stays. An interface that left the namespace may come back with the number it had: the
+    /// kernel has taken the socket from it for good, whatever its number is now.
     fn look(&mut self) {
+        if bound_to(self.socket.as_fd()) != Some(self.interface.index) {
+            self.state = PortState::Gone;
+            return;
+        }
         let found = self
             .control
             .name_of(self.interface.index)
@@ -251,6 +256,19 @@ fn open_socket(
             .map_err(failed("receiving from the fanout group"))?;
     }
     Ok((socket, ring))
+}
+
+/// The number of the interface that a packet socket receives from; the kernel makes it -1 when the
+/// interface leaves the namespace.
+fn bound_to(socket: BorrowedFd<'_>) -> Option<u32> {
+    // SAFETY: sockaddr_ll is plain data.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: `address` is writable for `length` bytes.
+    let result = unsafe {
+        libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
+    };
+    if result == 0 { u32::try_from(address.sll_ifindex).ok() } else { None }
 }
 
 /// Attaches a filter that lets nothing pass.

@@ -233,13 +233,19 @@ impl AfXdpPort {
             self.state = PortState::Gone;
             return;
         }
+        // An interface that left the namespace may come back with the number it had: the kernel
+        // has taken sockets and program from it for good.
+        let bound = self.queues.iter().all(|queue| queue.socket.is_bound());
         let found = self
             .control
             .name_of(self.interface.index)
             .and_then(|name| self.control.interface(&name).ok())
-            .filter(|found| found.index == self.interface.index);
+            .filter(|found| bound && found.index == self.interface.index);
         let Some(found) = found else {
             self.state = PortState::Gone;
+            // The program would go with the interface wherever it went, and keep packets from
+            // whoever has it now, us included.
+            self.hook = None;
             if let Some(part) = self.part.as_ref().filter(|part| part.leads()) {
                 part.common.put(None);
             }
@@ -392,6 +398,12 @@ impl Port for AfXdpPort {
         let control = Control::open()?;
         let found = control.interface(&self.name)?;
         let part = self.part.as_ref();
+        if let Some(part) = part.filter(|part| !part.leads())
+            && part.common.get().is_some_and(|common| Arc::ptr_eq(&common, &self.sockets))
+        {
+            // The first worker has yet to see that the interface is a new one.
+            return Err(PortError::NotAttached(self.name.clone()));
+        }
         let Attached { hook, sockets, queues, ring, joined } = Wanted {
             name: &self.name,
             control: &control,

@@ -139,6 +139,12 @@ impl XdpSocket {
         Ok(())
     }
 
+    /// Whether it still belongs to an interface. The kernel takes it away for good when the
+    /// interface leaves the namespace, and then refuses to be woken.
+    pub(super) fn is_bound(&self) -> bool {
+        !matches!(self.kick(), Err(error) if error.raw_os_error() == Some(libc::ENXIO))
+    }
+
     /// Makes a driver that had run out of buffers look at the fill ring.
     pub(super) fn refilled(&self) {
         // What it returns is looked at by the next burst.

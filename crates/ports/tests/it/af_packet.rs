@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::sys::{Event, Poller, monotonic_now};
@@ -276,4 +276,28 @@ fn an_interface_that_vanishes_is_noticed_and_used_again() {
         pool.release(rx.frame);
     }
     assert_eq!(pool.in_use(), 0);
+}
+
+/// It was taken for the old one, and the port was dead for good and shown as up.
+#[test]
+fn an_interface_that_comes_back_with_its_number_gets_a_new_socket() {
+    if !available("an interface that comes back with its number") {
+        return;
+    }
+    let lab = TestNet::new(&["a", "b", "elsewhere"]);
+    lab.wire(("a", "va"), ("b", "vb"));
+    lab.hush("a", "va");
+    let open = |node, name| {
+        inside(&lab, node, || AfPacketPort::open(name, AfPacketOptions::default())).unwrap()
+    };
+    let (mut a, mut b) = (open("a", "va"), open("b", "vb"));
+    leave_and_come_back(&lab, "b", "vb");
+    lab.hush("b", "vb");
+    assert!(inside(&lab, "b", || b.reopen()).unwrap(), "the old socket is detached");
+    let mut pool = FramePool::new(64);
+    let mut frames = VecDeque::from([pool.alloc_from(&numbered(1, 60)).unwrap()]);
+    eventually("sending", || (a.tx_burst(&mut pool, &mut frames) == 1).then_some(()));
+    let rx = receive(&mut b, &mut pool);
+    assert_eq!(number_of(pool.bytes(&rx.frame)), Some(1));
+    pool.release(rx.frame);
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
@@ -54,7 +54,7 @@ fn local() -> Vec<IpAddr> {
 
 /// Two namespaces with one veth pair; `near` in `b`.
 fn pair(options: AfXdpOptions) -> Pair {
-    let net = TestNet::new(&["a", "b"]);
+    let net = TestNet::new(&["a", "b", "elsewhere"]);
     net.wire(("a", "va"), ("b", "vb"));
     net.hush("a", "va");
     net.hush("b", "vb");
@@ -282,6 +282,27 @@ fn an_interface_that_comes_back_is_used_again_and_its_buffers_return() {
     assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 1), 0);
     p.passes(2);
     assert_eq!(p.pool.in_use(), p.near.lent(), "the buffers of the old sockets came back");
+}
+
+/// It was taken for the old one, and the port was dead for good and shown as up.
+#[test]
+fn an_interface_that_comes_back_with_its_number_gets_new_sockets() {
+    if !available("an interface that comes back with its number") {
+        return;
+    }
+    let mut p = pair(small());
+    p.passes(1);
+    leave_and_come_back(&p.net, "b", "vb");
+    let near = &mut p.near;
+    assert!(inside(&p.net, "b", || near.reopen()).unwrap(), "the old sockets are detached");
+    assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 1), 0);
+    eventually("the wire is up", || {
+        (p.near.state() == PortState::Up).then_some(()).or_else(|| {
+            p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 1);
+            None
+        })
+    });
+    p.passes(2);
 }
 
 #[test]
