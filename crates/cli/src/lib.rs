@@ -18,6 +18,7 @@ mod cycles;
 mod failure;
 mod lab;
 mod live;
+mod log;
 mod membership;
 mod out;
 mod reference;
@@ -28,6 +29,7 @@ mod scenario;
 mod sim;
 mod sweep;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -61,7 +63,8 @@ pub fn main(disciplines: Disciplines) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if !failure.text.is_empty() {
-                eprintln!("{}", failure.text);
+                // Nobody may be there to read it; the exit code says it too.
+                let _ = writeln!(std::io::stderr(), "{}", failure.text);
             }
             ExitCode::from(failure.code)
         }

@@ -1,5 +1,7 @@
 //! `[membership]`: what etcd says is laid over the file, whichever of both is new.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -45,7 +47,7 @@ impl Merged {
             let reload = Command::Reload(Box::new(config.clone()));
             handle.send(reload).map(drop).map_err(|error| error.to_string())
         };
-        let report = |text: &str| eprintln!("evenkeel: {text}");
+        let report = |text: &str| tracing::warn!("{text}");
         evenkeel_membership::Client::start(
             section,
             Arc::clone(&self.merger),
@@ -66,20 +68,29 @@ impl Merged {
     }
 }
 
+impl Merged {
+    /// The router's answer; what its program knows besides is added.
+    fn ask(&self, command: Command) -> Result<Reply, CommandError> {
+        let mut reply = self.handle.send(command)?;
+        if let Reply::Snapshot(snapshot) = &mut reply {
+            snapshot.log_lost = crate::log::lost();
+        }
+        Ok(reply)
+    }
+}
+
 impl Target for Merged {
     fn undone(&self, result: Result<(), CommandError>) {
         match result {
-            Ok(()) => eprintln!("evenkeel: nobody confirmed the change: it was undone"),
+            Ok(()) => tracing::warn!("nobody confirmed the change: it was undone"),
             Err(error) => {
-                eprintln!(
-                    "evenkeel: nobody confirmed the change, and it cannot be undone: {error}"
-                );
+                tracing::error!("nobody confirmed the change, and it cannot be undone: {error}");
             }
         }
     }
 
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
-        let Command::Reload(config) = command else { return self.handle.send(command) };
+        let Command::Reload(config) = command else { return self.ask(command) };
         let mut refused = None;
         let mut apply = |merged: &RouterConfig| match self
             .handle

@@ -1,9 +1,13 @@
 //! `evenkeel run`: a router until it is told to stop.
+//!
+//! Nothing here writes by itself: a reader of our output that has stopped must not stop us (`log`).
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_config::RouterConfig;
 use evenkeel_control::{Client, ClientError, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
@@ -13,6 +17,7 @@ use evenkeel_settings::key_line;
 use crate::args::RunArgs;
 use crate::check;
 use crate::failure::{Failure, Outcome};
+use crate::log::{self, Log};
 use crate::membership::{self, Merged};
 
 /// How often the worker is looked after.
@@ -24,7 +29,25 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
-    print!("{}", check::meaning(&config));
+    let log = Log::start().map_err(system("starting the thread of the log"))?;
+    let result = forward(args, disciplines, &config, &signals, &log);
+    if let Err(failure) = &result {
+        log.err.print(format!("{}\n", failure.text));
+    }
+    log.flush();
+    result.map_err(|failure| Failure { text: String::new(), ..failure })
+}
+
+/// Starts the router, and stops it when it is asked to.
+fn forward(
+    args: &RunArgs,
+    disciplines: Disciplines,
+    config: &RouterConfig,
+    signals: &Signals,
+    log: &Log,
+) -> Outcome {
+    let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
+    log.out.print(check::meaning(config));
     // The configuration stays as the file has it: a reload compares the two.
     let socket = args.socket.as_ref().unwrap_or(&config.router.control);
 
@@ -32,7 +55,7 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
         runtime_dir: runtime_dir(args),
         netns: args.netns.clone(),
         cpu: args.cpu,
-        report: Some(|text| eprintln!("evenkeel: {text}")),
+        report: Some(|text| tracing::warn!("{text}")),
         disciplines,
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
@@ -40,28 +63,32 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let handle =
         Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
     let handle = Arc::new(handle);
-    let merged = Merged::new(&handle, &config);
-    let server = Server::start(socket, &config, Arc::clone(&merged))
+    let merged = Merged::new(&handle, config);
+    let server = Server::start(socket, config, Arc::clone(&merged))
         .map_err(|error| Failure::new(error.exit_code(), error))?;
     if let Ok(snapshot) = handle.snapshot() {
         let drawn = if config.router.seed.is_none() { ", drawn at this start" } else { "" };
-        println!("\nseed {}{drawn}", snapshot.seed);
-        print!("{}", guards(&snapshot));
+        let seed = snapshot.seed;
+        log.out.print(format!("\nseed {seed}{drawn}\n{}", guards(&snapshot)));
     }
-    println!(
-        "\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM",
+    log.out.print(format!(
+        "\nforwarding; control socket {}; stop with Ctrl-C or SIGTERM\n",
         server.path().display()
-    );
+    ));
 
     let asked = {
         let _client =
-            merged.start(&config).map_err(system("starting the thread of [membership]"))?;
-        wait(&signals, &handle, &args.file, socket)
+            merged.start(config).map_err(system("starting the thread of [membership]"))?;
+        wait(signals, &handle, &args.file, socket, log)
     };
     server.stop();
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;
-    println!("stopped: {}", totals(&last));
+    let unsaid = match log::lost() {
+        0 => String::new(),
+        lost => format!(", {lost} lines of the log could not be written"),
+    };
+    log.out.print(format!("stopped: {}{unsaid}\n", totals(&last)));
     Ok(0)
 }
 
@@ -103,7 +130,13 @@ fn interfaces() -> String {
 }
 
 /// Returns when a signal says so, or when the worker has ended by itself.
-fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Result<(), Failure> {
+fn wait(
+    signals: &Signals,
+    handle: &Handle,
+    file: &Path,
+    socket: &Path,
+    log: &Log,
+) -> Result<(), Failure> {
     let system = |error| Failure::new(1, format!("waiting for signals: {error}"));
     let poller = Poller::new().map_err(system)?;
     poller.add(signals.fd(), 0).map_err(system)?;
@@ -114,8 +147,8 @@ fn wait(signals: &Signals, handle: &Handle, file: &Path, socket: &Path) -> Resul
             match signal {
                 Signal::Terminate | Signal::Interrupt => return Ok(()),
                 Signal::HangUp => match reload(file, socket) {
-                    Ok(()) => println!("{} was read again", file.display()),
-                    Err(error) => eprintln!("{error}\nevenkeel: nothing was changed"),
+                    Ok(()) => log.out.print(format!("{} was read again\n", file.display())),
+                    Err(error) => tracing::error!("{error}\nnothing was changed"),
                 },
             }
         }

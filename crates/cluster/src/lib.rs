@@ -24,6 +24,8 @@
 //! call [`Engine::on_timer`] at [`Engine::next_timer`]. It comes back to the [`Forwarder`] for
 //! heads, broadcasts and grants. Threads of one machine need no frames: a [`Scheduler`] takes the
 //! records of all of them and gives the grants of a window.
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 pub mod balancer;

@@ -15,6 +15,8 @@
 //! let wrong = RouterConfig::parse("[[port]]\nname = \"lan\"\ninterfce = \"eth1\"", "router.toml").unwrap_err();
 //! assert!(wrong.to_string().starts_with("router.toml:3: port.interfce: unknown key; did you mean `interface`?"));
 //! ```
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 use evenkeel_settings::json_schema::document;

@@ -5,6 +5,8 @@
 //! - [`client`] asks, from another process.
 //! - [`watch`] is QoStat: one row per class and interval, as CSV or JSON lines.
 //! - [`script`] applies changes at given times.
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 pub mod client;

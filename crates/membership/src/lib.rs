@@ -11,6 +11,8 @@
 //! wait for any of this; it is in band, within a few cycles.
 //!
 //! Not implemented: TLS and passwords of etcd (let it listen inside only).
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "etcd")]

@@ -28,6 +28,8 @@
 //! assert!(matches!(decision, Some(Decision::Forward { port, next_hop, .. }) if port == wan && next_hop == gateway));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 mod blocks;

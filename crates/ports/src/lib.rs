@@ -15,6 +15,8 @@
 //! Two rules hold everywhere: a frame that is not delivered is counted under a
 //! [`Reason`](evenkeel_core::Reason), and whatever a port changes in the kernel ends with the
 //! process, however it ends, or is undone by the next start.
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod af_packet;
 pub mod af_xdp;

@@ -5,6 +5,8 @@
 //!   clock: tests, benches and the simulator drive the same object as the router.
 //! - [`mirror`] follows the kernel's links, addresses, routes and neighbours through netlink.
 //! - [`Router::start`] puts both on real ports in a worker thread; the [`Handle`] talks to it.
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 mod attachment;

@@ -41,6 +41,9 @@ counters! {
         /// choose the same.
         #[serde(default)]
         state seed: u64;
+        /// Lines of the log that could not be written: nobody read them, or the disk was full.
+        #[serde(default)]
+        state log_lost: u64, "lines";
         /// Routes in the forwarding table.
         state routes: u64, "routes";
         /// Neighbours known, in whatever state.

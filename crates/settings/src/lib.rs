@@ -2,6 +2,8 @@
 //! its errors at once, each with file, line, key, what is wrong, the valid range and the nearest
 //! valid key. The same declarations give JSON schemas and reference pages, so that they cannot
 //! disagree. Nothing here knows what is set.
+// What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
 pub mod diagnostic;

@@ -7,7 +7,7 @@ use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
 use serde_json::Value;
 
 /// Two classes by destination port; `bulk` (port 5002) is held by LCT-UC.
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 [[port]]
 name = "lan"
 interface = "lan"
@@ -26,14 +26,14 @@ discipline = { kind = "lct", x_delay = { bulk = "1ms" } }
 "#;
 
 /// Hosts `a` and `b` with router `r` between them, and an `evenkeel run` there.
-struct Live {
-    router: Child,
-    net: TestNet,
-    folder: tempfile::TempDir,
+pub(super) struct Live {
+    pub(super) router: Child,
+    pub(super) net: TestNet,
+    pub(super) folder: tempfile::TempDir,
 }
 
 /// Two workers, the interfaces by AF_XDP.
-const TWO_WORKERS: &str = r#"
+pub(super) const TWO_WORKERS: &str = r#"
 [router]
 workers = 2
 io = "af-xdp"
@@ -68,14 +68,14 @@ impl Live {
     }
 
     /// As [`Live::with`]; the router is one that has ended.
-    fn prepared(test: &str, config: &str, queues: u16) -> Option<Self> {
+    pub(super) fn prepared(test: &str, config: &str, queues: u16) -> Option<Self> {
         if !available(test)
             || !has_tool(test, "iperf3", "iperf3")
             || !has_tool(test, "tcpdump", "tcpdump")
         {
             return None;
         }
-        let net = TestNet::new(&["a", "r", "b"]);
+        let net = TestNet::new(&["a", "r", "b", "elsewhere"]);
         net.wire_of_queues(("a", "a0"), ("r", "lan"), queues);
         net.wire_of_queues(("b", "b0"), ("r", "wan"), queues);
         net.sysctl("r", "net.ipv4.ip_forward=1");
@@ -95,11 +95,11 @@ impl Live {
         Some(Self { router, net, folder })
     }
 
-    fn wait_until_it_forwards(&self) {
+    pub(super) fn wait_until_it_forwards(&self) {
         eventually("the router answers", || self.ctl(&["show"]).status.success());
     }
 
-    fn ctl(&self, arguments: &[&str]) -> Output {
+    pub(super) fn ctl(&self, arguments: &[&str]) -> Output {
         let socket = self.folder.path().join("control.sock");
         Command::new(env!("CARGO_BIN_EXE_evenkeel"))
             .args(["ctl", "--socket"])
@@ -109,7 +109,7 @@ impl Live {
             .unwrap()
     }
 
-    fn show(&self) -> Value {
+    pub(super) fn show(&self) -> Value {
         let output = self.ctl(&["show", "--json"]);
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", text(&output)))
@@ -138,25 +138,30 @@ impl Live {
         (server, client)
     }
 
-    fn signal(&self, name: &str) {
+    pub(super) fn signal(&self, name: &str) {
         let done =
             Command::new("kill").arg(name).arg(self.router.id().to_string()).status().unwrap();
         assert!(done.success());
     }
 
-    fn ping(&self) {
+    pub(super) fn ping(&self) {
         let output = self.net.output("a", "ping -n -c 2 -i 0.1 -W 2 10.2.0.2");
         assert!(output.contains(" 0% packet loss") && !output.contains("DUP!"), "{output}");
     }
 }
 
 fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
+    command(net, folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// `evenkeel run` in the namespace of the router.
+pub(super) fn command(net: &TestNet, folder: &tempfile::TempDir) -> Command {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     command.args(["run", &path("router.toml"), "--socket", &path("control.sock")]);
     command.args(["--runtime-dir", &path("run"), "--netns", &net.name("r")]);
     command.args(["--capture", &format!("wan={}", path("wan.pcapng"))]);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command
 }
 
 impl Drop for Live {

@@ -24,6 +24,7 @@ impl Pipeline {
             router: self.settings.name.clone(),
             uptime_ns: now.saturating_sub(self.started).0,
             seed: self.settings.seed,
+            log_lost: 0,
             routes: self.routing.tables.len() as u64,
             neighbours: self.neighbours.len() as u64,
             refused_neighbours: self.routing.refused_neighbours(),
