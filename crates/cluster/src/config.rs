@@ -366,6 +366,12 @@ impl ClusterConfig {
         self
     }
 
+    /// Whether clocks are compared in this cycle.
+    #[must_use]
+    pub fn compares_in(&self, cycle: u64) -> bool {
+        cycle.is_multiple_of(self.checksum_every.into())
+    }
+
     /// From a cycle's trigger to the end of its exchange on the master.
     #[must_use]
     pub fn exchange_time(&self) -> Nanos {
@@ -419,6 +425,9 @@ impl ClusterConfig {
         range("ethertype", self.framing.ethertype.into(), 0x0600, 0xfffe, "0x0600 to 0xfffe")?;
         if self.framing.version == Version::V1 {
             let largest = self.members.last().map_or(0, |id| id.0);
+            // Its frames say the cycle modulo 256 only.
+            let divides = u64::from(256 % self.checksum_every);
+            range("256 modulo checksum_every in version 1", divides, 0, 0, "0")?;
             range("an id in version 1", largest.into(), 0, MAX_V1_ID.into(), "0 to 62")?;
             crate::frame::fits_v1(self)?;
         }

@@ -89,6 +89,14 @@ pub enum Event {
         /// The last cycle of the one before.
         cycle: u64,
     },
+    /// A node has shown that it started anew, with an epoch below its last one: its clock is
+    /// behind.
+    ClockBehind(NodeId),
+    /// Frames of a silent node come that are recorded ones: it does not answer challenges, or they
+    /// were used before.
+    Recorded(NodeId),
+    /// A node whose frames were taken for recorded ones has answered.
+    Proved(NodeId),
     /// A node with another configuration: its frames are refused.
     OtherConfiguration {
         /// Who.

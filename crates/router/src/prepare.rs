@@ -3,6 +3,7 @@
 //! A worker that starts opens everything. One that takes over from others while the router runs
 //! (see `handover.rs`) opens what they do not have, says so, and waits until they have drained.
 
+mod epoch;
 mod take_over;
 
 use std::io;
@@ -241,6 +242,13 @@ fn build_pipeline(
     let clock = Box::new(TscClock::calibrate(options.report));
     let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
     pipeline.set_surroundings(clock, first_iv)?;
+    if let Some(cluster) = &config.cluster {
+        let file = options.runtime_dir.join(format!("cluster-epoch-{}", cluster.node));
+        let epoch = epoch::next(&file, first_iv / 1_000, |text| {
+            options.report.iter().for_each(|report| report(text));
+        });
+        pipeline.begin_epoch(epoch);
+    }
     pipeline.set_max_catch_up(Some(config.router.max_catch_up));
     Ok(pipeline)
 }

@@ -17,7 +17,7 @@ use evenkeel_core::Nanos;
 
 use super::{Engine, Phase};
 use crate::config::{ClusterConfig, ConfigError, Version};
-use crate::frame::{Auth, FrameError, FrameKind};
+use crate::frame::{FrameError, FrameKind};
 use crate::matching::members;
 use crate::types::{Event, Forwarder, NodeId};
 
@@ -45,6 +45,10 @@ impl Engine {
             let next = Self::new(config, self.id, self.mac, 1, self.last_now.max(now))?;
             self.ready = 0;
             self.next = (config != old).then(|| Box::new(next));
+            if let Some(auth) = &mut self.auth {
+                // Who is to come may show that it lives before it takes part.
+                auth.know(&config.members);
+            }
             return Ok(());
         };
         Err(ConfigError::Fixed(what))
@@ -110,11 +114,8 @@ impl Engine {
         let Ok(parsed) = next.parser.parse(frame, self.auth.as_ref()) else { return false };
         let opens = parsed.header.master && parsed.header.kind == FrameKind::State;
         let from = parsed.header.from;
-        let known = self.config.index_of(from);
-        let fresh = match (&self.auth, known, parsed.counter) {
-            (Some(auth), Some(member), Some(counter)) => auth.is_fresh(member, counter),
-            _ => true,
-        };
+        let stamp = parsed.stamp;
+        let fresh = self.check_life(now, from, stamp).is_ok();
         // A newcomer that is alone so far does not speak for the cluster.
         let outranks = self.master.is_none_or(|master| {
             let stays = self.stay() >> master & 1 == 1;
@@ -137,9 +138,12 @@ impl Engine {
         let old_of = |new: usize| self.config.index_of(next.config.members[new]);
         let places: Vec<Option<usize>> = (0..next.config.nodes()).map(old_of).collect();
         next.scheduler.clocks.carry(&self.scheduler.clocks, &places);
-        if let (Some(auth), Some(old)) = (&mut next.auth, &self.auth) {
-            *auth = Auth::carried(old, &places);
+        if let Some(mut auth) = self.auth.take() {
+            auth.keep(&next.config.members);
+            next.auth = Some(auth);
         }
+        (next.proof_at, next.mac) = (self.proof_at, self.mac);
+        next.builder.set_mac(self.mac);
         for (new, old) in places.iter().enumerate() {
             let Some(old) = *old else { continue };
             let (new, old) = (&mut next.peers[new], &self.peers[old]);

@@ -6,8 +6,8 @@ use evenkeel_core::measure::Tally;
 use crate::frame::FrameError;
 
 counters! {
-    /// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`, or a
-    /// count of frames not used.
+    /// Counts since the start. Every frame handed in is in exactly one of `states`, `clocks`,
+    /// `proofs`, or a count of frames not used.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Counters {
         /// Frames handed in.
@@ -16,6 +16,8 @@ counters! {
         count states: u64, "frames";
         /// Clock frames used (parts of clock bodies included).
         count clocks: u64, "frames";
+        /// Challenges and answers used.
+        count proofs: u64, "frames";
         /// Frames sent.
         count sent_frames: u64, "frames";
         /// Clock bodies sent.
@@ -71,8 +73,10 @@ counters! {
         count other_configuration: u64, "frames";
         /// Authentication missing or wrong.
         count forged: u64, "frames";
-        /// A counter used before.
+        /// A counter used before, or of an earlier life of a node that is heard.
         count replayed: u64, "frames";
+        /// Of a life of its sender that has not answered a challenge.
+        count unproved: u64, "frames";
         /// Of a cycle that is over, or of none that is near.
         count late: u64, "frames";
         /// Heard before in this cycle.
@@ -98,6 +102,7 @@ impl Unused {
             FrameError::OtherConfiguration { .. } => &mut self.other_configuration,
             FrameError::Forged => &mut self.forged,
             FrameError::Replayed => &mut self.replayed,
+            FrameError::Unproved(_) => &mut self.unproved,
         };
         *count += 1;
     }

@@ -67,9 +67,7 @@ impl Engine {
                 self.scheduler.announce(self.me, link, class, &self.scratch[..count]);
             }
         }
-        let sums = self.is_master()
-            && (cycle as u8 as u16).is_multiple_of(self.config.checksum_every)
-            && self.in_step;
+        let sums = self.is_master() && self.config.compares_in(cycle) && self.in_step;
         let header = Header {
             kind: FrameKind::State,
             from: self.id,

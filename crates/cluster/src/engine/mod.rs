@@ -30,6 +30,7 @@
 //! Not implemented: a cluster without any frame loss detection (the checksum cannot be switched
 //! off), more than 64 members.
 
+mod admit;
 mod change;
 mod counters;
 mod exchange;
@@ -41,10 +42,10 @@ use evenkeel_core::Nanos;
 
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Variant, Version};
 use crate::frame::{
-    Auth, Builder, FrameError, FrameKind, Parser, clock_bytes, most_refunds, state_bytes,
+    Auth, Builder, FrameKind, PROOF, Parser, clock_bytes, most_refunds, state_bytes,
 };
 use crate::scheduler::Scheduler;
-use crate::types::{Event, Forwarder, NodeId, Record};
+use crate::types::{Forwarder, NodeId, Record};
 
 /// Longest packet that a first guess at the length of a cycle reckons with.
 const LONG_PACKET: u64 = 1518;
@@ -133,8 +134,8 @@ struct Peer {
     heard_at: Nanos,
     /// Cycles since it was heard, up to `lost_after`.
     silent: u16,
-    /// Its configuration was reported.
-    refused: bool,
+    /// Of its configuration.
+    warned: admit::Warned,
 }
 
 /// One node of a cluster. Allocates when made, never later.
@@ -152,6 +153,7 @@ pub struct Engine {
     scheduler: Scheduler,
     scratch: Vec<Record>,
     body: Vec<u8>,
+    proof: [u8; PROOF],
     peers: Vec<Peer>,
     /// The clock body that is coming in, and whose it is.
     clock: Inbox,
@@ -166,6 +168,10 @@ pub struct Engine {
     cycle_length: Nanos,
     master: Option<usize>,
     lower_heard: Nanos,
+    /// No proof is sent before.
+    proof_at: Nanos,
+    /// Of a second master.
+    warned: admit::Warned,
     /// Heard completely in this cycle; wants its clocks set in this cycle.
     heard: u64,
     flagged: u64,
@@ -189,9 +195,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The node `me`, whose port has the address `mac`, starting at `now`. `first_counter` is the
-    /// first counter of its authentication: above all that it ever used (see [`Auth::new`]);
-    /// without a key it does not matter.
+    /// The node `me`, whose port has the address `mac`, starting at `now`. `epoch` is a
+    /// number that no other life of this node has had (see [`Auth::new`]); without a key it does
+    /// not matter.
     ///
     /// # Errors
     /// The configuration is not valid, or `me` is not a member.
@@ -199,7 +205,7 @@ impl Engine {
         config: &ClusterConfig,
         me: NodeId,
         mac: [u8; 6],
-        first_counter: u64,
+        epoch: u64,
         now: Nanos,
     ) -> Result<Self, ConfigError> {
         let scheduler = Scheduler::new(config)?;
@@ -212,7 +218,7 @@ impl Engine {
             mac: None,
             heard_at: now,
             silent: config.lost_after,
-            refused: false,
+            warned: None,
         };
         let timing = &config.timing;
         let longest =
@@ -231,7 +237,8 @@ impl Engine {
             id: me,
             mac,
             parser: Parser::new(config),
-            auth: config.framing.key.map(|key| Auth::new(key.0, first_counter, config.nodes())),
+            auth: config.framing.key.map(|key| Auth::new(key.0, epoch, &config.members)),
+            proof: [0; PROOF],
             scheduler,
             scratch: vec![Record::default(); scratch],
             body: vec![0; state_body.max(clock_body)],
@@ -252,6 +259,8 @@ impl Engine {
                 .max(config.min_cycle),
             master: None,
             lower_heard: now,
+            proof_at: now,
+            warned: None,
             heard: 0,
             flagged: 0,
             members: 1 << index,
@@ -285,18 +294,25 @@ impl Engine {
                 if self.follow_change(now, error, frame, forwarder) {
                     self.on_frame_now(now, frame, forwarder);
                 } else {
-                    self.refuse(error, forwarder);
+                    self.refuse(now, error, forwarder);
+                    self.prove(now, forwarder);
                 }
                 return;
             }
         };
-        if let Err(error) = self.admit(now, parsed.member, parsed.source, parsed.counter) {
-            self.refuse(error, forwarder);
-            return;
+        if parsed.header.kind == FrameKind::Proof {
+            self.on_proof(now, &parsed, forwarder);
+            return self.prove(now, forwarder);
+        }
+        if let Err(error) = self.admit(now, &parsed, forwarder) {
+            self.refuse(now, error, forwarder);
+            return self.prove(now, forwarder);
         }
         match parsed.header.kind {
             FrameKind::State => self.on_state(now, &parsed, forwarder),
             FrameKind::Clock => self.on_clock(&parsed, forwarder),
+            // Dealt with above.
+            FrameKind::Proof => {}
         }
         self.close_early(now, forwarder);
     }
@@ -305,6 +321,7 @@ impl Engine {
     /// harm.
     pub fn on_timer<F: Forwarder>(&mut self, now: Nanos, forwarder: &mut F) {
         let now = self.engine_time(now);
+        self.prove(now, forwarder);
         if let Phase::Exchange { deadline } = self.phase
             && now >= deadline
         {
@@ -332,7 +349,7 @@ impl Engine {
             Phase::Idle if self.is_master() => self.next_open,
             Phase::Idle => self.takeover_at(),
         };
-        timer.saturating_sub(self.ahead)
+        timer.min(self.proof_due()).saturating_sub(self.ahead)
     }
 
     /// What happened.
@@ -384,45 +401,6 @@ impl Engine {
         }
         self.last_now = time;
         time
-    }
-
-    /// Who sent it, really, and not again.
-    fn admit(
-        &mut self,
-        now: Nanos,
-        member: usize,
-        source: [u8; 6],
-        counter: Option<u64>,
-    ) -> Result<(), FrameError> {
-        if member == self.me {
-            let own = source == self.mac;
-            return Err(if own { FrameError::Echo } else { FrameError::DuplicateId(self.id.0) });
-        }
-        let recent = now.saturating_sub(self.peers[member].heard_at) < self.cycle_length * 3;
-        let peer = &mut self.peers[member];
-        if peer.mac.is_some_and(|mac| mac != source) && recent {
-            return Err(FrameError::DuplicateId(self.config.members[member].0));
-        }
-        if let (Some(auth), Some(counter)) = (&mut self.auth, counter) {
-            auth.accept(member, counter)?;
-        }
-        peer.mac = Some(source);
-        Ok(())
-    }
-
-    fn refuse<F: Forwarder>(&mut self, error: FrameError, forwarder: &mut F) {
-        self.unused.refuse(error);
-        if let FrameError::OtherConfiguration { node, theirs } = error
-            && self.next_hash() != Some(theirs)
-        {
-            let known = self.config.index_of(NodeId(node));
-            if let Some(peer) = known.map(|member| &mut self.peers[member])
-                && !std::mem::replace(&mut peer.refused, true)
-            {
-                let ours = self.hash;
-                forwarder.event(Event::OtherConfiguration { node: NodeId(node), theirs, ours });
-            }
-        }
     }
 
     /// Members that take part in this cycle.

@@ -3,6 +3,7 @@
 use evenkeel_core::Nanos;
 
 use super::Engine;
+use super::admit::warns;
 use crate::config::Version;
 use crate::types::{Event, Forwarder};
 
@@ -54,7 +55,10 @@ impl Engine {
         let changed = if claims_master && self.master != Some(member) {
             if !self.yields_to(now, member) {
                 self.unused.second_master += 1;
-                forwarder.event(Event::SecondMaster(self.config.members[member]));
+                let id = self.config.members[member];
+                if warns(&mut self.warned, now, id.0.into()) {
+                    forwarder.event(Event::SecondMaster(id));
+                }
                 return None;
             }
             self.master = Some(member);

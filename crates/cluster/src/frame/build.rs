@@ -15,6 +15,7 @@ pub struct Builder {
     chunk: usize,
     /// The frame; its Ethernet header is written once.
     frame: Vec<u8>,
+    ethertype: u16,
     begin: usize,
 }
 
@@ -41,8 +42,14 @@ impl Builder {
             hash: config.hash(),
             chunk,
             frame,
+            ethertype: framing.ethertype,
             begin,
         }
+    }
+
+    /// This node's port has another address from now on.
+    pub fn set_mac(&mut self, mac: [u8; 6]) {
+        self.frame[6..12].copy_from_slice(&mac);
     }
 
     /// Frames that a body of so many bytes takes.
@@ -63,9 +70,14 @@ impl Builder {
         mut auth: Option<&mut Auth>,
         mut send: impl FnMut(&[u8]),
     ) {
-        let fragments = self.fragments(body.len());
+        let proof = header.kind == FrameKind::Proof;
+        let version = if proof { Version::V2 } else { self.version };
+        let fragments = if proof { 1 } else { self.fragments(body.len()) };
+        let kind = self.ethertype + u16::from(version == Version::V2);
+        self.frame.truncate(self.begin);
+        self.frame[self.begin - 2..].copy_from_slice(&kind.to_be_bytes());
         for fragment in 0..fragments {
-            let part = match self.version {
+            let part = match version {
                 Version::V1 => body,
                 Version::V2 => {
                     let from = usize::from(fragment) * self.chunk;
@@ -73,7 +85,7 @@ impl Builder {
                 }
             };
             self.frame.truncate(self.begin);
-            match self.version {
+            match version {
                 Version::V1 => self.v1(header, part),
                 Version::V2 => self.v2(&Header { fragment, fragments, ..*header }, part),
             }
@@ -101,7 +113,11 @@ impl Builder {
     }
 
     fn v2(&mut self, header: &Header, part: &[u8]) {
-        let kind = if header.kind == FrameKind::State { 1 } else { 2 };
+        let kind = match header.kind {
+            FrameKind::State => 1,
+            FrameKind::Clock => 2,
+            FrameKind::Proof => 3,
+        };
         let ready = u8::from(header.ready.is_some()) << 5;
         let flags = u8::from(header.master) << 7 | u8::from(header.resync) << 6 | ready;
         self.frame.extend([2, kind, flags, self.config.classes() as u8]);

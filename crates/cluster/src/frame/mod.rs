@@ -9,13 +9,15 @@
 //!                    6·l·N·K records: link major, then class, then position: 4 stamp, 2 length
 //!                    [4 checksum, if master and the cycle number is a multiple of checksum_every]
 //! version 1, clock:  2 header with id 63 | body as below
-//! version 2:         1 version = 2 | 1 kind (1 state, 2 clock) | 1 flags (0x80 master, 0x40 resync, 0x20 ready) | 1 classes | 2 links
+//! version 2:         1 version = 2 | 1 kind (1 state, 2 clock, 3 proof) | 1 flags (0x80 master, 0x40 resync, 0x20 ready) | 1 classes | 2 links
 //!                    2 records per queue | 2 id | 2 fragment | 2 fragments | 2 bytes of body in this frame
 //!                    8 cycle | 4 configuration hash | 4 checksum of the clocks | 8 set of members      (40 bytes)
 //!                    part of the body
 //!                    ready: in place of the checksum, the hash of the configuration that the sender is ready to change to
 //! clock body:        2 sender | 2 refunds R | 8·N clocks | 8·N clocks before | 8·M·N·K tags | R × (2 queue, 8 tag before)
-//! authentication:    8 counter | 16 SipHash-2-4-128 over source, all from the header on, and the counter
+//! proof:             kind 3 of version 2, always, and only with a key; any configuration hash; its body is
+//!                    8 number (0: no challenge) | 2 challenged C | 2 answers A | C × 2 id | A × (2 id, 8 number answered)
+//! authentication:    8 epoch | 8 counter | 16 SipHash-2-4-128 over source, all from the header on, epoch and counter
 //! ```
 //!
 //! All numbers are big-endian. Frames are padded with zeros to Ethernet's 60 bytes.
@@ -24,8 +26,10 @@ mod auth;
 mod build;
 mod parse;
 
-pub use auth::Auth;
+pub(crate) use auth::PROOF;
+pub use auth::{Auth, Stamp};
 pub use build::Builder;
+pub(crate) use parse::proof_header;
 pub use parse::{Parsed, Parser};
 
 use thiserror::Error;
@@ -44,7 +48,7 @@ pub const V1_HEADER: usize = 2;
 /// Bytes of the header of version 2.
 pub const V2_HEADER: usize = 40;
 /// Bytes of authentication.
-pub const AUTH: usize = 24;
+pub const AUTH: usize = 32;
 /// The id of version 1 that says "clock".
 pub(crate) const V1_CLOCK: u8 = 63;
 /// Bytes of a record.
@@ -57,6 +61,8 @@ pub enum FrameKind {
     State,
     /// CLOCK: all virtual clocks and tags.
     Clock,
+    /// A challenge and answers to challenges: see [`Auth`].
+    Proof,
 }
 
 /// What a frame says besides its body.
@@ -134,6 +140,8 @@ pub enum FrameError {
         node: u16,
         /// Its hash.
         theirs: u32,
+        /// Of its authentication, which is genuine.
+        stamp: Option<Stamp>,
     },
     /// The authentication is missing or wrong.
     #[error("its authentication is wrong")]
@@ -141,6 +149,9 @@ pub enum FrameError {
     /// Its counter is not above the last one of this sender.
     #[error("its counter was used before")]
     Replayed,
+    /// It is of a life of its sender that has not answered a challenge.
+    #[error("node {0} has not shown that the frame is not a recorded one")]
+    Unproved(u16),
 }
 
 /// Bytes of a state body.
@@ -176,7 +187,7 @@ pub(crate) fn fragment_bytes(config: &ClusterConfig) -> usize {
 
 /// Whether version 1 carries a checksum in this frame.
 pub(crate) fn v1_checksum(config: &ClusterConfig, cycle: u64, master: bool) -> bool {
-    master && (cycle as u8 as u16).is_multiple_of(config.checksum_every)
+    master && config.compares_in(cycle)
 }
 
 pub(crate) fn fits_v1(config: &ClusterConfig) -> Result<(), ConfigError> {

@@ -11,11 +11,11 @@ use evenkeel_core::Nanos;
 const KEY: [u8; 16] = [7; 16];
 
 #[derive(Default)]
-struct Around {
+pub(crate) struct Around {
     out: Vec<Vec<u8>>,
     /// (cycle, round, link, class).
-    grants: Vec<(u64, u32, usize, usize)>,
-    events: Vec<Event>,
+    pub(crate) grants: Vec<(u64, u32, usize, usize)>,
+    pub(crate) events: Vec<Event>,
 }
 
 impl Forwarder for Around {
@@ -40,15 +40,15 @@ impl Forwarder for Around {
 }
 
 /// Nodes on one segment; a frame takes 10 us.
-struct Segment {
-    nodes: Vec<(Engine, Around)>,
+pub(crate) struct Segment {
+    pub(crate) nodes: Vec<(Engine, Around)>,
     flying: Vec<(u64, usize, Vec<u8>)>,
-    micros: u64,
+    pub(crate) micros: u64,
     /// All that ever flew.
-    heard: Vec<Vec<u8>>,
+    pub(crate) heard: Vec<Vec<u8>>,
 }
 
-fn config(members: &[u16], weights: &[u16]) -> ClusterConfig {
+pub(crate) fn config(members: &[u16], weights: &[u16]) -> ClusterConfig {
     let mut config = ClusterConfig::new(1, 2, weights);
     config.members = members.iter().map(|id| NodeId(*id)).collect();
     config.set_variant(Variant::Pipelined, 12, 4);
@@ -57,7 +57,7 @@ fn config(members: &[u16], weights: &[u16]) -> ClusterConfig {
 }
 
 impl Segment {
-    fn new(config: &ClusterConfig) -> Self {
+    pub(crate) fn new(config: &ClusterConfig) -> Self {
         let mut segment =
             Self { nodes: Vec::new(), flying: Vec::new(), micros: 0, heard: Vec::new() };
         config.members.iter().for_each(|id| segment.join(config, id.0));
@@ -65,9 +65,13 @@ impl Segment {
     }
 
     fn join(&mut self, config: &ClusterConfig, id: u16) {
+        self.nodes.push((self.start(config, id, 1000), Around::default()));
+    }
+
+    /// A node that starts now, in this life.
+    pub(crate) fn start(&self, config: &ClusterConfig, id: u16, epoch: u64) -> Engine {
         let now = Nanos::from_micros(self.micros);
-        let engine = Engine::new(config, NodeId(id), [2, 0, 0, 0, 0, id as u8], 1, now).unwrap();
-        self.nodes.push((engine, Around::default()));
+        Engine::new(config, NodeId(id), [2, 0, 0, 0, 0, id as u8], epoch, now).unwrap()
     }
 
     fn prepare(&mut self, at: usize, config: &ClusterConfig) {
@@ -75,7 +79,7 @@ impl Segment {
     }
 
     /// `lost(from, to, frame)`: this one does not arrive there.
-    fn run(&mut self, millis: u64, lost: impl Fn(usize, usize, &[u8]) -> bool) {
+    pub(crate) fn run(&mut self, millis: u64, lost: impl Fn(usize, usize, &[u8]) -> bool) {
         for micros in self.micros..self.micros + 1_000 * millis {
             let now = Nanos::from_micros(micros);
             let (due, later) =
@@ -105,7 +109,7 @@ impl Segment {
 
     /// Nobody but one ever had a link in a round. Then what each class was granted, and all is
     /// forgotten.
-    fn shares(&mut self) -> Vec<u64> {
+    pub(crate) fn shares(&mut self) -> Vec<u64> {
         let mut uses: BTreeMap<_, u32> = BTreeMap::new();
         let mut classes = vec![0; 2];
         for (cycle, round, link, class) in
@@ -128,7 +132,7 @@ impl Segment {
     }
 }
 
-fn none(_: usize, _: usize, _: &[u8]) -> bool {
+pub(crate) fn none(_: usize, _: usize, _: &[u8]) -> bool {
     false
 }
 
@@ -243,7 +247,7 @@ fn a_stranger_cannot_bring_a_change_about() {
         engine.on_frame(Nanos::from_micros(segment.micros), frame, around);
     }
     assert_eq!(segment.hashes(), [old.hash(); 3]);
-    assert!(segment.nodes[1].0.unused().other_configuration > 10);
+    assert!(segment.nodes[1].0.unused().forged > 10);
     // Nor can frames of an earlier time, replayed.
     (0..3).for_each(|at| segment.prepare(at, &new));
     segment.run(10, none);

@@ -4,4 +4,6 @@ mod balancer;
 mod behaviour;
 mod change;
 mod frames;
+mod freshness;
+
 mod published;

@@ -36,8 +36,8 @@ pub(super) struct ClusterRole {
     engine_config: ClusterConfig,
     /// Made when the port's address is known.
     engine: Option<Engine>,
-    /// First counter of the authentication if started at time zero of `now`.
-    counter_base: u64,
+    /// Of this life's frames.
+    epoch: u64,
     around: Around,
 }
 
@@ -171,7 +171,7 @@ impl ClusterRole {
         let queues = section.links.len() * classes;
         Ok(Self {
             engine: None,
-            counter_base: 1,
+            epoch: 1,
             around: Around {
                 classes,
                 queues: std::iter::repeat_with(Queue::new).take(queues).collect(),
@@ -225,10 +225,9 @@ impl ClusterRole {
         Ok(())
     }
 
-    /// `first` is the time since 1970 at `now` zero, nanoseconds: counters of an earlier life are
-    /// below.
-    pub(super) fn begin_counters(&mut self, first: u64, now: Nanos) {
-        self.counter_base = first.saturating_sub(now.0) / 1_000;
+    /// Of this life's frames: no other life of this node has had it. Before the port is up.
+    pub(super) fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
     }
 
     /// The link that a packet for this next hop takes, if it is one of the cluster's.
@@ -240,19 +239,19 @@ impl ClusterRole {
         found.and_then(|(at, _)| u16::try_from(at).ok())
     }
 
-    /// The port of the exchange is up and has this Ethernet address. Only the first one counts.
+    /// The port of the exchange is up and has this Ethernet address.
     pub(super) fn set_port_address(
         &mut self,
         now: Nanos,
         mac: [u8; 6],
     ) -> Result<(), CommandError> {
-        if self.engine.is_some() {
+        if let Some(engine) = &mut self.engine {
+            engine.set_mac(mac);
             return Ok(());
         }
-        // One count for each microsecond: no node sends that many frames.
-        let first = self.counter_base + now.0 / 1_000;
-        let engine = Engine::new(&self.engine_config, NodeId(self.section.node), mac, first, now)
-            .map_err(refused)?;
+        let node = NodeId(self.section.node);
+        let engine =
+            Engine::new(&self.engine_config, node, mac, self.epoch, now).map_err(refused)?;
         self.engine = Some(engine);
         Ok(())
     }

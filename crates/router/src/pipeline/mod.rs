@@ -324,11 +324,16 @@ impl Pipeline {
     ) -> Result<(), CommandError> {
         self.meter.clock = clock;
         self.services.begin_nonces(first_iv);
-        if let Some(cluster) = &mut self.cluster {
-            cluster.begin_counters(first_iv, self.started);
-        }
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
+    }
+
+    /// The epoch of this life of a cluster's forwarder: one that no other life of it has had.
+    /// Before its port is up.
+    pub fn begin_epoch(&mut self, epoch: u64) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.begin_epoch(epoch);
+        }
     }
 
     /// The frame buffers: for what feeds ports in memory.

@@ -79,6 +79,19 @@ fn text(event: &Event) -> String {
         Event::InStep => "cluster: in step".to_owned(),
         Event::MemberLost(id) => format!("cluster: node {} is silent and counts as empty", id.0),
         Event::MemberBack(id) => format!("cluster: node {} is heard", id.0),
+        Event::ClockBehind(id) => format!(
+            "cluster: node {} started anew with a clock that is behind its last life's; it has \
+             answered a challenge, and its frames are used",
+            id.0
+        ),
+        Event::Recorded(id) => format!(
+            "cluster: frames of node {} come that were recorded earlier: they are not used; it is \
+             silent and does not answer challenges",
+            id.0
+        ),
+        Event::Proved(id) => {
+            format!("cluster: node {} has answered a challenge, and its frames are used", id.0)
+        }
         Event::OtherConfiguration { node, theirs, ours } => format!(
             "cluster: node {} has another configuration ({theirs:08x}, here it is {ours:08x}): its \
              frames are refused until [cluster], the classes and the names of the links are the \

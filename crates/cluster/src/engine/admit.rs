@@ -1,0 +1,174 @@
+//! Who sent a frame, really, and not again: what is refused, and what a person hears of it.
+
+use evenkeel_core::Nanos;
+
+use super::Engine;
+use crate::frame::{FrameError, Parsed, Stamp, proof_header};
+use crate::types::{Event, Forwarder, NodeId};
+
+/// The same warning is given again no sooner.
+const WARN_AGAIN: Nanos = Nanos::from_secs(60);
+/// Nor is a warning of another hash of the same node.
+const WARN_OTHER: Nanos = Nanos::from_secs(1);
+
+/// When a warning was given, and of what.
+pub(super) type Warned = Option<(Nanos, u32)>;
+
+/// Whether to warn now.
+pub(super) fn warns(warned: &mut Warned, now: Nanos, of: u32) -> bool {
+    let again = warned.is_none_or(|(at, last)| {
+        now.saturating_sub(at) >= if last == of { WARN_AGAIN } else { WARN_OTHER }
+    });
+    if again {
+        *warned = Some((now, of));
+    }
+    again
+}
+
+impl Engine {
+    /// Whether a frame is of the present life of its sender and was not used yet. Without a key all
+    /// are.
+    pub(super) fn check_life(
+        &mut self,
+        now: Nanos,
+        id: NodeId,
+        stamp: Option<Stamp>,
+    ) -> Result<(), FrameError> {
+        // Who was heard lately has no other life.
+        let heard = self.config.index_of(id).map(|member| self.peers[member].heard_at);
+        let silent = heard.is_none_or(|heard| now.saturating_sub(heard) > self.cycle_length * 2);
+        match (&mut self.auth, stamp) {
+            (Some(auth), Some(stamp)) => auth.check(id, stamp, silent),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who sent it, really, and not again.
+    pub(super) fn admit<F: Forwarder>(
+        &mut self,
+        now: Nanos,
+        parsed: &Parsed<'_>,
+        forwarder: &mut F,
+    ) -> Result<(), FrameError> {
+        let Parsed { member, source, stamp, .. } = *parsed;
+        if member == self.me {
+            let own = source == self.mac;
+            return Err(if own { FrameError::Echo } else { FrameError::DuplicateId(self.id.0) });
+        }
+        let id = self.config.members[member];
+        // The same life at another address: its port was replaced.
+        let same_life = match (&self.auth, stamp) {
+            (Some(auth), Some(stamp)) => auth.is_known(id, stamp),
+            _ => false,
+        };
+        let recent = now.saturating_sub(self.peers[member].heard_at) < self.cycle_length * 3;
+        if self.peers[member].mac.is_some_and(|mac| mac != source) && recent && !same_life {
+            return Err(FrameError::DuplicateId(id.0));
+        }
+        let life = self.check_life(now, id, stamp);
+        if life.is_err() && self.auth.as_mut().is_some_and(|auth| auth.finds_recorded(id)) {
+            forwarder.event(Event::Recorded(id));
+        }
+        life?;
+        if let (Some(auth), Some(stamp)) = (&mut self.auth, stamp) {
+            auth.accept(id, stamp);
+        }
+        self.peers[member].mac = Some(source);
+        Ok(())
+    }
+
+    /// A frame that is not used.
+    pub(super) fn refuse<F: Forwarder>(
+        &mut self,
+        now: Nanos,
+        error: FrameError,
+        forwarder: &mut F,
+    ) {
+        let FrameError::OtherConfiguration { node, theirs, stamp } = error else {
+            return self.unused.refuse(error);
+        };
+        // A recorded frame says nothing of the node's configuration now.
+        if let Err(error) = self.check_life(now, NodeId(node), stamp) {
+            return self.unused.refuse(error);
+        }
+        self.unused.refuse(error);
+        let ours = self.hash;
+        let member = self.config.index_of(NodeId(node));
+        if self.next_hash() != Some(theirs)
+            && let Some(peer) = member.map(|member| &mut self.peers[member])
+            && warns(&mut peer.warned, now, theirs)
+        {
+            forwarder.event(Event::OtherConfiguration { node: NodeId(node), theirs, ours });
+        }
+    }
+
+    /// A genuine proof: a challenge to be answered, answers to this node's.
+    pub(super) fn on_proof<F: Forwarder>(
+        &mut self,
+        now: Nanos,
+        parsed: &Parsed<'_>,
+        forwarder: &mut F,
+    ) {
+        let from = parsed.header.from;
+        // Of a life that is not known yet it is read: it may be what makes that life known.
+        let life = self.check_life(now, from, parsed.stamp);
+        let (Some(auth), Some(stamp)) = (&mut self.auth, parsed.stamp) else { return };
+        let known = auth.is_known(from, stamp);
+        if let Err(error) = life
+            && known
+        {
+            return self.unused.refuse(error);
+        }
+        if known {
+            auth.accept(from, stamp);
+        }
+        let read = if from == self.id {
+            let own = parsed.source == self.mac;
+            Err(if own { FrameError::Echo } else { FrameError::DuplicateId(from.0) })
+        } else {
+            auth.read_proof(self.id, from, stamp, parsed.body)
+        };
+        match read {
+            Ok(proved) => {
+                self.counters.proofs += 1;
+                let Some(proved) = proved else { return };
+                if proved.behind {
+                    forwarder.event(Event::ClockBehind(proved.node));
+                } else if proved.reported {
+                    forwarder.event(Event::Proved(proved.node));
+                }
+            }
+            Err(error) => self.unused.refuse(error),
+        }
+    }
+
+    /// When challenges and answers are due: no more of them than one frame in `t_br`.
+    pub(super) fn proof_due(&self) -> Nanos {
+        let has = self.auth.as_ref().is_some_and(crate::frame::Auth::has_proof);
+        if has { self.proof_at } else { Nanos::MAX }
+    }
+
+    /// Sends them if they are.
+    pub(super) fn prove<F: Forwarder>(&mut self, now: Nanos, forwarder: &mut F) {
+        if now < self.proof_due() {
+            return;
+        }
+        let Some(auth) = &mut self.auth else { return };
+        self.proof_at = now + self.config.t_br;
+        let length = auth.write_proof(self.id, &mut self.proof);
+        let (sent, body) = (&mut self.counters.sent_frames, &self.proof[..length]);
+        self.builder.build(&proof_header(self.id), body, Some(auth), |frame| {
+            *sent += 1;
+            forwarder.broadcast(frame);
+        });
+    }
+
+    /// The port of the exchange has another address.
+    pub fn set_mac(&mut self, mac: [u8; 6]) {
+        self.mac = mac;
+        self.builder.set_mac(mac);
+        if let Some(next) = &mut self.next {
+            next.set_mac(mac);
+        }
+    }
+}
