@@ -191,9 +191,12 @@ fn links(
         Some(_) => "off".to_owned(),
     };
     value(out, &format!("{at}: control"), control(old), control(new));
-    let turning = |link: &LinkConfig| link.control.as_ref().map(|control| control.config.clone());
-    if control(old) == control(new) && turning(old) != turning(new) {
-        out.push(format!("{at}: control: other settings"));
+    if let (Some(was), Some(is)) = (&old.control, &new.control) {
+        // Whether it is on has been told.
+        let turned = changes(was, is, new_classes).into_iter().filter(|changed| changed.key.name != "on");
+        out.extend(
+            turned.map(|Changed { name, was, is, .. }| format!("{at}: control.{name}: {was} becomes {is}")),
+        );
     }
     admission(out, &at, old.admission.as_ref(), new.admission.as_ref());
     if old.discipline.name() != new.discipline.name() {

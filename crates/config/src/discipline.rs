@@ -3,7 +3,7 @@
 use evenkeel_core::schedule::any::ReadSettings;
 use evenkeel_core::schedule::{DisciplineConfig, OwnConfig};
 use evenkeel_core::settings::{Kind, Settings};
-use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml};
 use evenkeel_settings::settings_of;
 
 use crate::change::{ChangeError, concluded};
@@ -80,33 +80,4 @@ fn own(reader: &mut Reader, fields: &Fields) -> Option<OwnConfig> {
         return None;
     }
     Some(own)
-}
-
-/// Values by class name as a vector in the order of the classes.
-pub(crate) fn by_class<T: Copy>(
-    reader: &mut Reader,
-    fields: &Fields,
-    key: &str,
-    classes: &[&str],
-    convert: impl Fn(&Value) -> Option<T>,
-) -> Option<Vec<T>> {
-    let items = fields.by_class(key)?;
-    let all =
-        items.iter().find(|(name, _)| name.is_none()).and_then(|(_, item)| convert(&item.value))?;
-    let mut values = vec![all; classes.len()];
-    for (name, item) in items {
-        let Some(name) = name else { continue };
-        match classes.iter().position(|class| class == name) {
-            Some(index) => values[index] = convert(&item.value)?,
-            None => {
-                let path = format!("{}.{name}", fields.path_of(key));
-                reader.fail(
-                    &item.at,
-                    path,
-                    format!("no class {name:?}; {}", suggest(name, classes)),
-                );
-            }
-        }
-    }
-    Some(values)
 }

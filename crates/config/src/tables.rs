@@ -7,13 +7,13 @@ use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::{Bytes, Nanos};
 
 use crate::cluster::{BalancerSection, ClusterSection};
+use crate::control::LinkControl;
 use crate::membership::MembershipSection;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
 use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::Settings;
 use evenkeel_core::settings::schema::{Key, Kind, Section};
 
-pub mod control;
 pub mod service;
 
 pub use service::ACL_RULE;
@@ -418,7 +418,7 @@ pub static DISCIPLINES: &[(&str, &Section)] = &{
 };
 
 /// The controls by their `kind`.
-pub static CONTROLS: &[(&str, &Section)] = &[("lct", &control::LCT)];
+pub static CONTROLS: &[(&str, &Section)] = &[("lct", LinkControl::SECTION)];
 
 /// `kind = "own"`.
 pub static OWN: Section = Section {

@@ -74,4 +74,4 @@ pub use packet::{Class, FlowKey, Packet};
 pub use prefix::{ParsePrefixError, Prefix};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};
-pub use units::{BitRate, Bytes, Cycles, Nanos, Ppm, Thousandths, Weight};
+pub use units::{BitRate, Bytes, Cycles, Fraction, Nanos, Ppm, Thousandths, Weight};

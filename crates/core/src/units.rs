@@ -105,6 +105,11 @@ quantity! {
     Thousandths(u32)
 }
 
+quantity! {
+    /// A fraction, in units of 2^-16.
+    Fraction(u32)
+}
+
 impl Ppm {
     /// The whole.
     pub const ONE: Self = Self(1_000_000);

@@ -9,12 +9,10 @@ mod cluster;
 use std::fmt::Display;
 
 use evenkeel_config::{
-    DisciplineConfig, Hairpin, LinkConfig, LinkControl, OuterDf, RouterConfig, ServiceConfig, Work,
-    key_text, own_settings,
+    DisciplineConfig, Hairpin, LinkConfig, OuterDf, RouterConfig, ServiceConfig, Work, key_text,
+    own_settings,
 };
-use evenkeel_core::Nanos;
 use evenkeel_core::class_map::Match;
-use evenkeel_core::measure::congestion::{Aggregate, Loss};
 use evenkeel_core::settings::Settings;
 use evenkeel_core::settings::{quantity::size_text, quantity::time_text};
 use evenkeel_settings::entries;
@@ -188,7 +186,8 @@ fn link(link: &LinkConfig, classes: &[&str]) -> Value {
     entry.insert("port".into(), link.port.as_str().into());
     entry.insert("discipline".into(), discipline(&link.discipline, classes));
     if let Some(turned) = &link.control {
-        entry.insert("control".into(), control(turned, classes));
+        let kind = ("kind", "\"lct\"".to_owned());
+        entry.insert("control".into(), written([kind].into_iter().chain(entries(turned, classes))));
     }
     if let Some(admission) = &link.admission {
         entry.insert("admission".into(), written(entries(admission, &[])));
@@ -205,52 +204,6 @@ fn discipline(discipline: &DisciplineConfig, classes: &[&str]) -> Value {
         entry.insert("settings".into(), Value::Table(settings));
     }
     Value::Table(entry)
-}
-
-fn control(control: &LinkControl, classes: &[&str]) -> Value {
-    let LinkControl { on, config } = control;
-    // Both are powers of two, so what is written is exactly what was read.
-    let fraction = |bits: u32| Value::Float(f64::from(bits) / 65_536.0);
-    let share = |bits: u64| Value::Float(bits as f64 / f64::from(Loss::ALL.bits()));
-    let time = |ns: u64| Value::from(time_text(Nanos(ns)));
-    let (aggregate, delay_weight) = match config.aggregate {
-        Aggregate::Worst => ("worst", 1 << 15),
-        Aggregate::Mean { delay_weight } => ("mean", delay_weight),
-    };
-    let limits = config.queue_limits.unwrap_or_default();
-    let x = config.x_delay;
-    let class = &config.classes;
-    let x_max = x.max.map(|max| ("x_max", time(max.0)));
-    let rest = [
-        ("kind", "lct".into()),
-        ("on", (*on).into()),
-        ("interval", time(config.interval.0)),
-        ("gain", fraction(x.gain)),
-        ("smoothing", fraction(config.smoothing)),
-        ("hysteresis", fraction(x.hysteresis)),
-        ("step", fraction(x.most)),
-        ("x_min", time(x.min.0)),
-        ("limits", config.queue_limits.is_some().into()),
-        ("limit_min", i64::from(limits.min).into()),
-        ("limit_max", i64::from(limits.max).into()),
-        ("aggregate", aggregate.into()),
-        ("delay_weight", fraction(delay_weight)),
-        ("delay_normal", by_class(classes, class.iter().map(|class| time(class.delay.normal())))),
-        (
-            "delay_degraded",
-            by_class(classes, class.iter().map(|class| time(class.delay.degraded()))),
-        ),
-        ("loss_normal", by_class(classes, class.iter().map(|class| share(class.loss.normal())))),
-        (
-            "loss_degraded",
-            by_class(classes, class.iter().map(|class| share(class.loss.degraded()))),
-        ),
-    ];
-    table(rest.into_iter().chain(x_max))
-}
-
-fn by_class(classes: &[&str], values: impl Iterator<Item = Value>) -> Value {
-    Value::Table(classes.iter().map(|class| (*class).to_owned()).zip(values).collect())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use evenkeel_config::{Change, LinkControl, RouterConfig, diff, parse_change};
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity};
-use evenkeel_core::{Class, Nanos};
+use evenkeel_core::{Class, Fraction, Nanos};
 
 const HEAD: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth1\"\n[[class]]\nname = \
                     \"rest\"\n[[class]]\nname = \"voice\"\n\
@@ -42,14 +42,14 @@ fn every_key_is_read() {
     );
     assert!(!control.on);
     let config = control.config;
-    assert_eq!((config.interval, config.smoothing), (Nanos::from_millis(20), 8_192));
+    assert_eq!((config.interval, config.smoothing), (Nanos::from_millis(20), Fraction(8_192)));
     assert_eq!(
         (config.x_delay.gain, config.x_delay.hysteresis, config.x_delay.most),
-        (32_768, 16_384, 4_096)
+        (Fraction(32_768), Fraction(16_384), Fraction(4_096))
     );
     assert_eq!((config.x_delay.min, config.x_delay.max), (Nanos(1_000), Some(Nanos(5_000_000))));
-    assert_eq!(config.queue_limits, None);
-    assert_eq!(config.aggregate, Aggregate::Mean { delay_weight: 49_152 });
+    assert!(!config.queue_limits.on);
+    assert_eq!((config.aggregate, config.delay_weight), (Aggregate::Mean, Fraction(49_152)));
     assert_eq!(config.classes[0], Sensitivity::VIDEO);
     let voice = config.classes[1];
     assert_eq!((voice.delay.normal(), voice.delay.degraded()), (7_000_000, 50_000_000));
@@ -101,7 +101,7 @@ fn it_is_switched_by_on_and_off() {
     let (none, off) = (parse(""), parse("control = { kind = \"lct\", on = false }"));
     assert_eq!(diff(&none, &off), ["link wan: control: none becomes off"]);
     let slower = parse("control = { kind = \"lct\", on = false, interval = \"1s\" }");
-    assert_eq!(diff(&off, &slower), ["link wan: control: other settings"]);
+    assert_eq!(diff(&off, &slower), ["link wan: control.interval: 50ms becomes 1s"]);
 }
 
 #[test]

@@ -74,34 +74,38 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::{ControlConfig, ControlError, DITHER_STEPS, Seen};
+use super::{ControlConfig, DITHER_STEPS, Seen};
 use crate::measure::congestion::Index;
 use crate::packet::Class;
+use crate::schedule::Knob;
 use crate::schedule::lct::X_DELAY_RANGE;
-use crate::settings::{Change, in_range};
-use crate::units::Nanos;
+use crate::settings;
+use crate::settings::{Change, SettingError};
+use crate::units::{Fraction, Nanos};
 
-/// Valid gains, in units of 2^-16: 0.001 to 1.
-pub const GAIN_RANGE: RangeInclusive<u64> = 65..=65_536;
-/// Valid hystereses, in units of 2^-16 of an index: 0 to 1.
-pub const HYSTERESIS_RANGE: RangeInclusive<u64> = 0..=65_536;
-/// Valid largest changes per interval, in units of 2^-16: 1/64 to 1, a factor of 2.
-pub const MOST_RANGE: RangeInclusive<u64> = 1_024..=65_536;
-
-/// How X_DELAY is moved.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct XDelayConfig {
-    /// κ, in units of 2^-16; in [`GAIN_RANGE`].
-    pub gain: u32,
-    /// h, in units of 2^-16 of an index; in [`HYSTERESIS_RANGE`].
-    pub hysteresis: u32,
-    /// σ, in units of 2^-16; in [`MOST_RANGE`].
-    pub most: u32,
-    /// Smallest X above zero.
-    pub min: Nanos,
-    /// Largest X; `None`: [`max_for`](Self::max_for) the longest packet.
-    pub max: Option<Nanos>,
+settings! {
+    /// How X_DELAY is moved.
+    #[derive(Copy)]
+    pub struct XDelayConfig: "control = { kind = \"lct\", … }" {
+        /// Which part of a difference an interval takes away (κ). Stable over the whole range;
+        /// beyond 0.072 with `smoothing` 0.25 a deviation swings while it decays.
+        reload gain: Fraction = Fraction(1 << 14), between 0.001..=1.0;
+        /// Differences between indexes that are not worth acting on (h).
+        reload hysteresis: Fraction = Fraction(1_311), between 0.0..=1.0;
+        /// Largest relative change of a class's rate in an interval (σ).
+        reload most as step: Fraction = Fraction(1 << 13), between 0.015625..=1.0;
+        /// Smallest `x_delay` above zero.
+        reload min as x_min: Nanos = Nanos::from_micros(10), in X_RANGE;
+        /// Largest `x_delay`: a class that has packets gets at least one through in this time,
+        /// whatever its index.
+        reload max as x_max: Option<Nanos> = None, in X_RANGE,
+            absent "16 times what the longest packets take on the link, at least 20 ms";
+    }
+    check Self::bounds
 }
+
+/// Valid bounds of X, in nanoseconds.
+const X_RANGE: RangeInclusive<u64> = 1..=*X_DELAY_RANGE.end();
 
 impl XDelayConfig {
     /// The largest X behind packets that take so long on the wire, if none was told: 16 of them, at
@@ -115,18 +119,12 @@ impl XDelayConfig {
     fn largest(&self, packet: Nanos) -> Nanos {
         self.max.unwrap_or_else(|| Self::max_for(packet)).min(Nanos(*X_DELAY_RANGE.end()))
     }
-}
 
-impl Default for XDelayConfig {
-    /// κ = 1/4, h = 0.02, σ = 1/8, from 10 us to [`max_for`](Self::max_for) the link's packets.
-    fn default() -> Self {
-        Self {
-            gain: 1 << 14,
-            hysteresis: 1_311,
-            most: 1 << 13,
-            min: Nanos::from_micros(10),
-            max: None,
+    fn bounds(&self) -> Result<(), SettingError> {
+        if self.min <= self.largest(Nanos::ZERO) {
+            return Ok(());
         }
+        Err(SettingError::Contradiction { key: "x_min", message: "x_min is above x_max".into() })
     }
 }
 
@@ -164,24 +162,14 @@ pub(super) fn patience(gain: u64, delay: Nanos, interval: Nanos) -> u64 {
 
 impl XDelayLaw {
     /// From the X_DELAYs that the classes have; missing ones count as zero.
-    ///
-    /// # Errors
-    /// [`ControlError`] if a value is out of its range.
-    pub fn new(config: XDelayConfig, classes: usize, now: &[Nanos]) -> Result<Self, ControlError> {
-        in_range("gain", config.gain.into(), GAIN_RANGE, "/65536")?;
-        in_range("hysteresis", config.hysteresis.into(), HYSTERESIS_RANGE, "/65536")?;
-        in_range("step", config.most.into(), MOST_RANGE, "/65536")?;
-        in_range("x_min", config.min.0, 1..=*X_DELAY_RANGE.end(), "ns")?;
+    #[must_use]
+    pub fn new(config: XDelayConfig, classes: usize, now: &[Nanos]) -> Self {
         let max = config.largest(Nanos::ZERO);
-        in_range("x_max", config.max.unwrap_or(max).0, 1..=*X_DELAY_RANGE.end(), "ns")?;
-        if config.min > max {
-            return Err(ControlError::Bounds { lower: "x_min", upper: "x_max" });
-        }
         let x = (0..classes).map(|class| {
             let told = now.get(class).copied().unwrap_or(Nanos::ZERO);
             XDelay { value: told.min(max), home: told, told, idle: 0, intact: u32::MAX }
         });
-        Ok(Self { config, x: x.collect(), leader: None, width: Nanos::ZERO })
+        Self { config, x: x.collect(), leader: None, width: Nanos::ZERO }
     }
 
     /// X_DELAY of a class, without dither.
@@ -198,7 +186,7 @@ impl XDelayLaw {
 
     /// One interval.
     pub(super) fn step(&mut self, config: &ControlConfig, seen: &[Seen]) {
-        let index = |class: usize| config.aggregate.of(seen[class].index);
+        let index = |class: usize| config.index_of(seen[class].index);
         let active = || (0..seen.len()).filter(|class| seen[*class].active);
         for class in active() {
             let x = &mut self.x[class];
@@ -215,7 +203,7 @@ impl XDelayLaw {
             return;
         }
         let best = active().map(index).min().unwrap_or(worst);
-        if worst.bits() - best.bits() <= self.config.hysteresis {
+        if worst.bits() - best.bits() <= self.config.hysteresis.0 {
             self.halve(leader, &seen[leader]);
             return;
         }
@@ -227,10 +215,10 @@ impl XDelayLaw {
             }
             let error = i64::from(target) - i64::from(index(class).bits());
             let (slope, lag) = self.slope(config, class, &seen[class]);
-            let share = patience(self.config.gain.into(), lag, config.interval)
+            let share = patience(self.config.gain.0.into(), lag, config.interval)
                 * error.unsigned_abs()
                 / slope;
-            let share = share.min(self.config.most.into()).min(careful(config, class));
+            let share = share.min(self.config.most.0.into()).min(careful(config, class));
             self.turn(class, &seen[class], share, error > 0);
         }
     }
@@ -246,7 +234,7 @@ impl XDelayLaw {
         self.leader = match self.leader.filter(|leader| seen[*leader].active) {
             None => neediest(false),
             Some(leader) => {
-                let bar = index(leader).bits() + index(leader).bits() / 10 + self.config.hysteresis;
+                let bar = index(leader).bits() + index(leader).bits() / 10 + self.config.hysteresis.0;
                 neediest(true).filter(|class| index(*class).bits() > bar).or(Some(leader))
             }
         };
@@ -336,7 +324,7 @@ impl XDelayLaw {
 
 /// How many intervals the moving average takes to forget 95 %.
 fn settled(config: &ControlConfig) -> u32 {
-    3 * ((1 << 16) / config.smoothing.max(1))
+    3 * ((1 << 16) / config.smoothing.0.max(1))
 }
 
 /// The largest relative change of rate that raises the index for loss by no more than a quarter,
@@ -366,7 +354,7 @@ impl XDelayLaw {
 
     /// Where the indexes of the classes with traffic would meet if the rate were shared so.
     fn target(&self, config: &ControlConfig, seen: &[Seen]) -> u32 {
-        let index = |class: usize| config.aggregate.of(seen[class].index);
+        let index = |class: usize| config.index_of(seen[class].index);
         let leads = self.leader.map_or(Index::ZERO, index);
         let max = self.config.largest(self.width);
         // A class at the largest X has no more to give.

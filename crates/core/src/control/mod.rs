@@ -20,77 +20,35 @@
 //!
 //! Cost: one pass over the classes per dither step; no allocation after construction.
 
+mod config;
 pub mod lct;
 pub mod queue_limits;
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::RangeInclusive;
 
 use crate::link::{Link, LinkSink};
-use crate::measure::congestion::{Aggregate, ClassIndex, Loss, Measured, Sensitivity, Smoother};
+use crate::measure::congestion::{ClassIndex, Loss, Measured, Smoother};
 use crate::measure::{ClassMeter, Qostat};
 use crate::packet::{Class, ETHERNET_WIRE_OVERHEAD, Packet};
 use crate::reason::Reason;
 use crate::schedule::Scheduler;
-use crate::settings::{Change, SettingError, in_range};
+use crate::settings::{Change, SettingError, Settings as _};
 use crate::units::{BitRate, Nanos};
-use lct::{XDelayConfig, XDelayLaw};
-use queue_limits::{QueueLimitConfig, QueueLimitLaw};
+pub use config::{ControlConfig, INTERVAL_RANGE, Preset, SensitivityConfig};
+use lct::XDelayLaw;
+use queue_limits::QueueLimitLaw;
 
-/// Valid control intervals, in nanoseconds: 10 ms to 60 s.
-pub const INTERVAL_RANGE: RangeInclusive<u64> = 10_000_000..=60_000_000_000;
-/// Valid weights of a new value in the moving averages, in units of 2^-16: 1/64 to 1.
-pub const SMOOTHING_RANGE: RangeInclusive<u64> = 1_024..=65_536;
 /// A packet that takes longer on the wire counts as one that takes this long.
 const LONGEST: Nanos = Nanos::SECOND;
 /// Steps of dither in an interval.
 pub const DITHER_STEPS: u32 = 16;
 
-/// What a [`Controller`] is made of.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ControlConfig {
-    /// How often the laws are applied; in [`INTERVAL_RANGE`].
-    pub interval: Nanos,
-    /// Weight of a new value in the moving averages, in units of 2^-16; in [`SMOOTHING_RANGE`].
-    pub smoothing: u32,
-    /// How a class's index is made of those for delay and loss.
-    pub aggregate: Aggregate,
-    /// What each class makes of delay and loss; their number is the number of classes.
-    pub classes: Vec<Sensitivity>,
-    /// The law of X_DELAY.
-    pub x_delay: XDelayConfig,
-    /// The law of the queue limits; `None`: they are left alone.
-    pub queue_limits: Option<QueueLimitConfig>,
-}
-
-impl ControlConfig {
-    /// The defaults, for these classes: every 25 ms, weight 1/4, worst parameter, both laws.
-    #[must_use]
-    pub fn new(classes: Vec<Sensitivity>) -> Self {
-        Self {
-            interval: Nanos::from_millis(25),
-            smoothing: 1 << 14,
-            aggregate: Aggregate::Worst,
-            classes,
-            x_delay: XDelayConfig::default(),
-            queue_limits: Some(QueueLimitConfig::default()),
-        }
-    }
-}
-
 /// Why a controller cannot be as it was told.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ControlError {
-    /// A value lies outside of its range.
-    Range(SettingError),
-    /// A lower bound lies above its upper bound; the names are those of configuration files.
-    Bounds {
-        /// The lower.
-        lower: &'static str,
-        /// The upper.
-        upper: &'static str,
-    },
+    /// A setting is out of its range, or two contradict each other.
+    Setting(SettingError),
     /// There is no class.
     NoClass,
 }
@@ -98,8 +56,7 @@ pub enum ControlError {
 impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Range(error) => error.fmt(f),
-            Self::Bounds { lower, upper } => write!(f, "{lower} is above {upper}"),
+            Self::Setting(error) => error.fmt(f),
             Self::NoClass => f.write_str("a controller needs at least one class"),
         }
     }
@@ -109,7 +66,7 @@ impl core::error::Error for ControlError {}
 
 impl From<SettingError> for ControlError {
     fn from(error: SettingError) -> Self {
-        Self::Range(error)
+        Self::Setting(error)
     }
 }
 
@@ -211,17 +168,16 @@ impl Controller {
         if classes == 0 {
             return Err(ControlError::NoClass);
         }
-        in_range("interval", config.interval.0, INTERVAL_RANGE, "ns")?;
-        in_range("smoothing", config.smoothing.into(), SMOOTHING_RANGE, "/65536")?;
+        config.check()?;
         let mut states = alloc::vec![ClassState::default(); classes];
         for (index, state) in states.iter_mut().enumerate() {
             state.before = meters.class(Class(index as u16)).into();
         }
-        let queue_limits =
-            config.queue_limits.map(|limit| QueueLimitLaw::new(limit, classes, limits));
+        let law = config.queue_limits;
+        let queue_limits = law.on.then(|| QueueLimitLaw::new(law, classes, limits));
         Ok(Self {
-            x_delay: XDelayLaw::new(config.x_delay, classes, x_delay)?,
-            queue_limits: queue_limits.transpose()?,
+            x_delay: XDelayLaw::new(config.x_delay, classes, x_delay),
+            queue_limits,
             states,
             seen: alloc::vec![Seen::default(); classes],
             observed: alloc::vec![Observation::default(); classes],
@@ -347,7 +303,7 @@ impl Controller {
     /// applies the laws. For those who drive something else than a [`Link`];
     /// [`advance`](Self::advance) then gives the knobs.
     pub fn take(&mut self, elapsed: Nanos, observed: &[Observation]) {
-        let gain = self.config.smoothing;
+        let gain = self.config.smoothing.0;
         for (index, state) in self.states.iter_mut().enumerate() {
             let now = observed.get(index).copied().unwrap_or_default();
             let seen = &mut self.seen[index];

@@ -30,18 +30,15 @@
 //! limit of the start. Not implemented: dropping at the head.
 
 use alloc::vec::Vec;
-use core::ops::RangeInclusive;
 
 use super::lct::patience;
-use super::{ControlConfig, ControlError, Seen};
+use super::{ControlConfig, Seen};
 use crate::measure::congestion::Index;
 use crate::packet::Class;
 use crate::queue::LIMIT_RANGE;
-use crate::settings::{Change, in_range};
+use crate::settings;
+use crate::settings::{Change, SettingError};
 
-/// Valid bounds of a limit, in packets.
-pub const BOUND_RANGE: RangeInclusive<u64> =
-    *LIMIT_RANGE.start() as u64..=*LIMIT_RANGE.end() as u64;
 /// The largest relative change per interval, in units of 2^-16: 1/16.
 const MOST: u64 = 1 << 12;
 /// Its gain is κ of X_DELAY over this: a limit that grows hides loss until the queue is full.
@@ -49,19 +46,26 @@ const SLOWER: u64 = 2;
 /// Receiver and giver must differ by this much, in units of 2^-16 of the index for loss: a quarter.
 const WORTH_IT: u32 = 1 << 14;
 
-/// How far limits may move.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct QueueLimitConfig {
-    /// Smallest limit of a class; in [`BOUND_RANGE`].
-    pub min: u32,
-    /// Largest limit of a class; in [`BOUND_RANGE`].
-    pub max: u32,
+settings! {
+    /// How far limits may move.
+    #[derive(Copy)]
+    pub struct QueueLimitConfig: "control = { kind = \"lct\", … }" {
+        /// Whether it turns the queue limits too. Their sum never exceeds what it was.
+        reload on as limits: bool = true;
+        /// Smallest queue limit of a class.
+        reload min as limit_min: u32 = 2, in LIMIT_RANGE, counting "packets";
+        /// Largest queue limit of a class.
+        reload max as limit_max: u32 = 1_000, in LIMIT_RANGE, counting "packets";
+    }
+    check Self::bounds
 }
 
-impl Default for QueueLimitConfig {
-    /// 2 to 1000 packets.
-    fn default() -> Self {
-        Self { min: 2, max: 1_000 }
+impl QueueLimitConfig {
+    fn bounds(&self) -> Result<(), SettingError> {
+        if self.min <= self.max {
+            return Ok(());
+        }
+        Err(SettingError::Contradiction { key: "limit_min", message: "limit_min is above limit_max".into() })
     }
 }
 
@@ -92,19 +96,8 @@ pub struct QueueLimitLaw {
 
 impl QueueLimitLaw {
     /// From the limits that the classes have; missing ones count as the smallest.
-    ///
-    /// # Errors
-    /// [`ControlError`] if a bound is out of its range.
-    pub fn new(
-        config: QueueLimitConfig,
-        classes: usize,
-        now: &[u32],
-    ) -> Result<Self, ControlError> {
-        in_range("limit_min", config.min.into(), BOUND_RANGE, "packets")?;
-        in_range("limit_max", config.max.into(), BOUND_RANGE, "packets")?;
-        if config.min > config.max {
-            return Err(ControlError::Bounds { lower: "limit_min", upper: "limit_max" });
-        }
+    #[must_use]
+    pub fn new(config: QueueLimitConfig, classes: usize, now: &[u32]) -> Self {
         let limits: Vec<_> = (0..classes)
             .map(|class| {
                 let told = now.get(class).copied().unwrap_or(config.min);
@@ -113,7 +106,7 @@ impl QueueLimitLaw {
             })
             .collect();
         let total = limits.iter().map(|limit| u64::from(limit.home)).sum();
-        Ok(Self { config, limits, total })
+        Self { config, limits, total }
     }
 
     /// The limit of a class.
@@ -142,7 +135,7 @@ impl QueueLimitLaw {
             if imbalance <= slope / u64::from(limit.whole().max(1)) {
                 continue;
             }
-            let gain = u64::from(config.x_delay.gain) / SLOWER;
+            let gain = u64::from(config.x_delay.gain.0) / SLOWER;
             let share =
                 patience(gain * imbalance / slope, now.measured.delay, config.interval).min(MOST);
             let change = ((limit.exact >> 8) * share) >> 8;

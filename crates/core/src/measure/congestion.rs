@@ -34,7 +34,9 @@
 
 use core::fmt;
 
-use crate::units::Nanos;
+use crate::settings::{Held, Kind, Value, shortest};
+use crate::units::{Fraction, Nanos};
+use crate::words;
 
 /// A share of packets lost, 0 to 1, in units of 2^-30.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
@@ -45,6 +47,8 @@ impl Loss {
     pub const NONE: Self = Self(0);
     /// Every packet.
     pub const ALL: Self = Self(1 << 30);
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
 
     /// `lost` of `all` packets; none of none. More than all counts as all.
     #[must_use]
@@ -80,6 +84,22 @@ impl From<f64> for Loss {
     fn from(share: f64) -> Self {
         // A multiplication by a power of two is exact.
         Self((share.clamp(0.0, 1.0) * f64::from(1 << 30)) as u32)
+    }
+}
+
+impl Held for Loss {
+    const KIND: Kind = Kind::Number { min: 0.0, max: 1.0 };
+
+    fn to_value(&self) -> Value {
+        let exact = f64::from(self.0) / f64::from(Self::ALL.0);
+        Value::Number(shortest(exact, |share| Self::from(share) == *self))
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(share) => Some(Self::from(*share)),
+            _ => None,
+        }
     }
 }
 
@@ -289,26 +309,24 @@ impl ClassIndex {
     }
 }
 
-/// How a class index is made of a class's parameters.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Aggregate {
-    /// That of the worst parameter.
-    #[default]
-    Worst,
-    /// A mean; delay has this weight, in units of 2^-16, and loss the rest.
-    Mean {
-        /// 0 to 65536.
-        delay_weight: u32,
-    },
+words! {
+    /// How a class index is made of a class's parameters.
+    pub enum Aggregate {
+        /// The larger of the two.
+        #[default]
+        Worst = "worst",
+        /// Their mean, delay weighted with `delay_weight`.
+        Mean = "mean",
+    }
 }
 
 impl Aggregate {
     /// The class index.
     #[must_use]
-    pub fn of(self, index: ClassIndex) -> Index {
+    pub fn of(self, index: ClassIndex, delay_weight: Fraction) -> Index {
         match self {
             Self::Worst => index.worst(),
-            Self::Mean { delay_weight } => index.mean(delay_weight),
+            Self::Mean => index.mean(delay_weight.0),
         }
     }
 }
@@ -391,9 +409,9 @@ mod tests {
     #[test]
     fn the_class_index_is_the_worst_or_a_mean() {
         let index = ClassIndex { delay: Index::ONE, loss: Index::ZERO };
-        assert_eq!(Aggregate::Worst.of(index), Index::ONE);
-        assert_eq!(Aggregate::Mean { delay_weight: 1 << 14 }.of(index).as_f64(), 0.25);
-        assert_eq!(Aggregate::Mean { delay_weight: u32::MAX }.of(index), Index::ONE);
+        assert_eq!(Aggregate::Worst.of(index, Fraction::ZERO), Index::ONE);
+        assert_eq!(Aggregate::Mean.of(index, Fraction(1 << 14)).as_f64(), 0.25);
+        assert_eq!(Aggregate::Mean.of(index, Fraction::MAX), Index::ONE);
     }
 
     #[test]

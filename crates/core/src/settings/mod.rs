@@ -55,6 +55,7 @@ pub use error::SettingError;
 pub(crate) use error::in_range;
 pub use per_class::PerClass;
 pub use schema::{Change as ChangeTime, Key, Kind, Presence, Section};
+pub(crate) use value::shortest;
 pub use value::{Held, Name, Value};
 
 /// A new value for one setting.

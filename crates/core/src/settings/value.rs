@@ -13,7 +13,7 @@ use super::quantity::{rate_text, size_text, time_text};
 use super::schema::Kind;
 use crate::packet::Class;
 use crate::prefix::Prefix;
-use crate::units::{BitRate, Bytes, Cycles, Nanos, Ppm, Thousandths, Weight};
+use crate::units::{BitRate, Bytes, Cycles, Fraction, Nanos, Ppm, Thousandths, Weight};
 
 /// What a setting holds, whatever its type in Rust.
 #[derive(Clone, Debug)]
@@ -249,8 +249,18 @@ held! {
     Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 },
         |v: Thousandths| f64::from(v.0) / 1e3,
         |v: f64| fixed(v, 1e3).map(Thousandths);
+    Fraction: Number, Kind::Number { min: 0.0, max: 1.0 },
+        |v: Fraction| shortest(f64::from(v.0) / 65_536.0, |n| fixed(n, 65_536.0) == Some(v.0)),
+        |v: f64| fixed(v, 65_536.0).map(Fraction);
     Ppm: Number, Kind::Number { min: 0.0, max: 1.0 }, |v: Ppm| f64::from(v.0) / 1e6,
         |v: f64| fixed(v, 1e6).map(Ppm);
+}
+
+/// The number with the fewest decimals, up to nine, that `is_same`; otherwise the exact one.
+pub(crate) fn shortest(exact: f64, is_same: impl Fn(f64) -> bool) -> f64 {
+    let powers = core::iter::successors(Some(1.0), |power| Some(power * 10.0)).take(10);
+    let mut rounded = powers.map(|power: f64| ((exact * power + 0.5) as u64) as f64 / power);
+    rounded.find(|number| is_same(*number)).unwrap_or(exact)
 }
 
 /// Types that are a text in files.

@@ -142,7 +142,7 @@ impl Pipeline {
     fn refuse_controlled(&self, at: usize, change: &Change) -> Result<(), CommandError> {
         let control = self.ports[at].control.as_ref().filter(|control| control.is_enabled());
         let Some(controller) = control else { return Ok(()) };
-        let limits = controller.config().queue_limits.is_some();
+        let limits = controller.config().queue_limits.on;
         let key = change.key;
         if !(key == "x_delay" || limits && key == "limit") {
             return Ok(());
