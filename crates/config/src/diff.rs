@@ -193,10 +193,11 @@ fn links(
     value(out, &format!("{at}: control"), control(old), control(new));
     if let (Some(was), Some(is)) = (&old.control, &new.control) {
         // Whether it is on has been told.
-        let turned = changes(was, is, new_classes).into_iter().filter(|changed| changed.key.name != "on");
-        out.extend(
-            turned.map(|Changed { name, was, is, .. }| format!("{at}: control.{name}: {was} becomes {is}")),
-        );
+        let turned =
+            changes(was, is, new_classes).into_iter().filter(|changed| changed.key.name != "on");
+        out.extend(turned.map(|Changed { name, was, is, .. }| {
+            format!("{at}: control.{name}: {was} becomes {is}")
+        }));
     }
     admission(out, &at, old.admission.as_ref(), new.admission.as_ref());
     if old.discipline.name() != new.discipline.name() {

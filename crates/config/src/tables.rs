@@ -2,7 +2,6 @@
 //! these tables.
 
 use evenkeel_core::link::LinkConfig as Link;
-use evenkeel_core::queue::LIMIT_RANGE;
 use evenkeel_core::schedule::DisciplineConfig;
 use evenkeel_core::{Bytes, Nanos};
 
@@ -27,16 +26,6 @@ pub const MAX_PORTS: usize = 64;
 pub const NAME: Kind = Kind::Name(NAME_LENGTH);
 /// A rate that a wire or shaper can have.
 pub const RATE: Kind = Kind::Rate { min: Link::MIN_RATE, max: Link::MAX_RATE };
-/// A limit of a queue.
-const LIMIT: Kind = Kind::Integer {
-    min: *LIMIT_RANGE.start() as u64,
-    max: *LIMIT_RANGE.end() as u64,
-    unit: "packets",
-};
-/// A length of time within a range in nanoseconds.
-const fn time(range: &std::ops::RangeInclusive<u64>) -> Kind {
-    Kind::Time { min: Nanos(*range.start()), max: Nanos(*range.end()) }
-}
 
 /// What a file holds.
 pub static FILE: Section = Section {

@@ -101,7 +101,7 @@ fn it_is_switched_by_on_and_off() {
     let (none, off) = (parse(""), parse("control = { kind = \"lct\", on = false }"));
     assert_eq!(diff(&none, &off), ["link wan: control: none becomes off"]);
     let slower = parse("control = { kind = \"lct\", on = false, interval = \"1s\" }");
-    assert_eq!(diff(&off, &slower), ["link wan: control.interval: 50ms becomes 1s"]);
+    assert_eq!(diff(&off, &slower), ["link wan: control.interval: 25ms becomes 1s"]);
 }
 
 #[test]

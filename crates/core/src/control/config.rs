@@ -90,7 +90,8 @@ impl SensitivityConfig {
             Thresholds::new(normal, degraded).map_err(|_| keys)
         };
         let delay = [&self.delay_normal, &self.delay_degraded].map(|limit| limit.get(class).0);
-        let loss = [&self.loss_normal, &self.loss_degraded].map(|limit| limit.get(class).bits().into());
+        let loss =
+            [&self.loss_normal, &self.loss_degraded].map(|limit| limit.get(class).bits().into());
         Ok(Sensitivity {
             delay: limits(["delay_normal", "delay_degraded"], delay, preset.delay)?,
             loss: limits(["loss_normal", "loss_degraded"], loss, preset.loss)?,

@@ -77,7 +77,6 @@ use core::ops::RangeInclusive;
 use super::{ControlConfig, DITHER_STEPS, Seen};
 use crate::measure::congestion::Index;
 use crate::packet::Class;
-use crate::schedule::Knob;
 use crate::schedule::lct::X_DELAY_RANGE;
 use crate::settings;
 use crate::settings::{Change, SettingError};
@@ -234,7 +233,8 @@ impl XDelayLaw {
         self.leader = match self.leader.filter(|leader| seen[*leader].active) {
             None => neediest(false),
             Some(leader) => {
-                let bar = index(leader).bits() + index(leader).bits() / 10 + self.config.hysteresis.0;
+                let bar =
+                    index(leader).bits() + index(leader).bits() / 10 + self.config.hysteresis.0;
                 neediest(true).filter(|class| index(*class).bits() > bar).or(Some(leader))
             }
         };

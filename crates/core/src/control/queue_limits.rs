@@ -65,7 +65,10 @@ impl QueueLimitConfig {
         if self.min <= self.max {
             return Ok(());
         }
-        Err(SettingError::Contradiction { key: "limit_min", message: "limit_min is above limit_max".into() })
+        Err(SettingError::Contradiction {
+            key: "limit_min",
+            message: "limit_min is above limit_max".into(),
+        })
     }
 }
 
