@@ -30,6 +30,11 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Ask or change a running router.
     Ctl(CtlArgs),
+    /// Forwarders and balancers of a cluster.
+    Cluster {
+        #[command(subcommand)]
+        what: ClusterCommand,
+    },
     /// Say what happened to packets: evenkeel explain flow '10.0.0.1:5000->10.0.1.1:80/udp'
     Explain(ExplainArgs),
     /// Run a scenario on real packets between network namespaces (needs root).
@@ -56,6 +61,21 @@ pub(crate) enum Command {
         /// Print the JSON Schema.
         #[arg(long)]
         json_schema: bool,
+    },
+}
+
+/// What to do with a role in a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Open the ports of a role that has ended: they stay closed for what the kernel forwards when
+    /// its process dies, so that nothing unscheduled takes the others' shares. Stop the router
+    /// first.
+    Leave {
+        /// Its router.toml.
+        file: PathBuf,
+        /// Network namespace (a name under /run/netns) of the ports.
+        #[arg(long, value_name = "NAME")]
+        netns: Option<String>,
     },
 }
 

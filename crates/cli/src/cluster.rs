@@ -1,10 +1,35 @@
-//! `ctl show`: the roles in a cluster.
+//! The roles in a cluster: what `ctl show` says of them, and `cluster leave`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use evenkeel_report::table::Table;
-use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{BalancerSnapshot, ClusterSnapshot};
+use evenkeel_router::{Disciplines, Snapshot};
+
+use crate::failure::{Failure, Outcome};
+use crate::{check, out};
+
+/// `evenkeel cluster leave`: opens the ports that the role of this file closed.
+pub(crate) fn leave(file: &Path, netns: Option<&str>, disciplines: &Disciplines) -> Outcome {
+    let config = check::load(file, disciplines)?;
+    let left = evenkeel_router::leave_cluster(&config, netns)
+        .map_err(|error| Failure::new(error.exit_code(), format!("{}: {error}", file.display())))?;
+    if left.is_empty() {
+        let text = format!("{}: neither [cluster] nor [balancer]", file.display());
+        return Err(Failure::new(2, text));
+    }
+    let mut text = String::new();
+    for left in left {
+        let did = if left.was_closed { "opened" } else { "was open" };
+        let _ = writeln!(
+            text,
+            "port {}: {} {did}: the kernel forwards by it as it is configured",
+            left.port, left.interface
+        );
+    }
+    out::print(&text)
+}
 
 /// What a forwarder or balancer of a cluster counted; nothing for other routers.
 pub(crate) fn show(snapshot: &Snapshot) -> String {

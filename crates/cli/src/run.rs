@@ -89,6 +89,13 @@ fn forward(
         lost => format!(", {lost} lines of the log could not be written"),
     };
     log.out.print(format!("stopped: {}{unsaid}\n", totals(&last)));
+    if config.cluster.is_some() || config.balancer.is_some() {
+        log.out.print(format!(
+            "its ports stay closed for what the kernel forwards; `evenkeel cluster leave {}` opens \
+             them\n",
+            args.file.display()
+        ));
+    }
     Ok(0)
 }
 

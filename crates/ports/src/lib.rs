@@ -21,6 +21,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod error;
+pub mod gate;
 pub mod guard;
 pub mod lose;
 pub mod memory;

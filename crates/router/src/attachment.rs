@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
+use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{Port, PortError};
@@ -40,6 +42,23 @@ pub(crate) fn offloads_of(
     } else {
         Offloads::disable_beside_xdp(interface, runtime_dir)
     }
+}
+
+/// Whether the port leads to links that a cluster shares: the kernel must never forward by it,
+/// also when this process is dead, or it takes the shares of all others.
+pub(crate) fn fails_closed(config: &RouterConfig, at: usize) -> bool {
+    let forwarder = config.cluster.iter().flat_map(|cluster| &cluster.links);
+    let balancer = config.balancer.iter().map(|balancer| balancer.port);
+    forwarder.map(|link| link.port).chain(balancer).any(|port| usize::from(port) == at)
+}
+
+/// Closes the interface of a port that [fails closed](fails_closed).
+pub(crate) fn close_gate(
+    config: &RouterConfig,
+    at: usize,
+    interface: &str,
+) -> Result<(), PortError> {
+    if fails_closed(config, at) { gate::close(interface) } else { Ok(()) }
 }
 
 /// Keeps the kernel from forwarding a second copy of what a port receives, if it gets one.

@@ -17,6 +17,7 @@ mod counted;
 mod error;
 mod handover;
 mod idle;
+mod leave;
 mod merge;
 pub mod mirror;
 mod options;
@@ -31,6 +32,7 @@ mod workers;
 
 pub use command::{Command, Reply};
 pub use error::{CommandError, StartError, StopError, WorkerError};
+pub use leave::{Left, leave_cluster};
 pub use options::Options;
 pub use own::{Boxed, Build, Disciplines, Setup};
 pub use pipeline::cluster_config;

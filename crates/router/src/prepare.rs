@@ -20,7 +20,7 @@ use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{FramePool, Port, PortError, RxFrame, Umem};
 
-use crate::attachment::{Attachment, guard_of, offloads_of};
+use crate::attachment::{Attachment, close_gate, guard_of, offloads_of};
 use crate::claim::Claim;
 use crate::clock::TscClock;
 use crate::error::{CommandError, StartError};
@@ -455,6 +455,13 @@ impl<'a> WorkerBuilder<'a> {
         self.worker.ports.extend(self.opened.drain(..).flatten());
         self.worker.attachments.extend(self.attachments.drain(..).flatten());
         self.set_ring()?;
+        // All ports could be opened: a start that fails leaves the interfaces as they were.
+        if self.worker.mirror.leads() {
+            for (at, port) in self.worker.config.ports.iter().enumerate() {
+                close_gate(&self.worker.config, at, &port.interface)
+                    .map_err(|error| port_error(&port.name, error))?;
+            }
+        }
         if self.worker.mirror.leads() {
             let guarded = sys::monotonic_now();
             let Worker { pipeline, ports, .. } = &mut self.worker;
@@ -520,7 +527,7 @@ fn xdp_error(port: &str, error: PortError) -> StartError {
     StartError::NoXdp { port: port.to_owned(), source: error }
 }
 
-fn port_error(port: &str, error: PortError) -> StartError {
+pub(crate) fn port_error(port: &str, error: PortError) -> StartError {
     match error {
         PortError::NoInterface(interface) => {
             StartError::MissingInterface { port: port.to_owned(), interface }
@@ -540,14 +547,14 @@ fn port_error(port: &str, error: PortError) -> StartError {
     }
 }
 
-fn taken(port: &PortConfig, source: io::Error) -> StartError {
+pub(crate) fn taken(port: &PortConfig, source: io::Error) -> StartError {
     if source.kind() == io::ErrorKind::AddrInUse {
         return StartError::Taken { port: port.name.clone(), interface: port.interface.clone() };
     }
     StartError::System { what: format!("claiming interface {}", port.interface), source }
 }
 
-fn denied(what: String, privilege: &'static str, source: io::Error) -> StartError {
+pub(crate) fn denied(what: String, privilege: &'static str, source: io::Error) -> StartError {
     if source.kind() == io::ErrorKind::PermissionDenied {
         StartError::NoPrivilege { what, privilege }
     } else {

@@ -60,55 +60,98 @@ pub(super) struct Filter {
 
 impl Filter {
     pub(super) fn attach(ifindex: u32, program: &Program) -> Result<Self, PortError> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |error| PortError::from_io(what, error)
-        };
         let netns = crate::sys::NetNs::current().map_err(failed("opening the namespace"))?;
         let mut route = RouteSocket::open().map_err(failed("opening rtnetlink"))?;
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        let qdisc = Message::new(RTM_NEWQDISC, flags, &tcmsg(ifindex, CLSACT_HANDLE, CLSACT, 0))
-            .attribute(TCA_KIND, b"clsact\0");
-        let qdisc_is_ours = match route.request(qdisc) {
-            Ok(_) => true,
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                // Left behind by a killed process: nobody's but ours if nothing else hangs on it.
-                others(&mut route, ifindex).is_ok_and(|others| !others)
-            }
-            Err(error) => return Err(PortError::from_io("adding a clsact qdisc", error)),
-        };
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
-        let filter = Message::new(RTM_NEWTFILTER, flags, &tcmsg(ifindex, HANDLE, INGRESS, info()))
-            .attribute(TCA_KIND, b"bpf\0")
-            .nested(TCA_OPTIONS, |options| {
-                options
-                    .attribute(TCA_BPF_FD, &program.as_fd().as_raw_fd().to_ne_bytes())
-                    .attribute(TCA_BPF_NAME, b"evenkeel-guard\0")
-                    .attribute(TCA_BPF_FLAGS, &DIRECT_ACTION.to_ne_bytes())
-            });
-        route.request(filter).map_err(failed("adding a filter at ingress"))?;
+        // Left behind by a killed process: nobody's but ours if nothing else hangs on it.
+        let qdisc_is_ours = add_qdisc(&mut route, ifindex)?
+            || others(&mut route, ifindex, INGRESS).is_ok_and(|others| !others);
+        add(&mut route, ifindex, INGRESS, program, b"evenkeel-guard\0")?;
         Ok(Self { ifindex, qdisc_is_ours, netns })
     }
 
     fn remove(&self) -> io::Result<()> {
-        let mut route = RouteSocket::open()?;
-        let filter = tcmsg(self.ifindex, HANDLE, INGRESS, info());
-        route.request(Message::new(RTM_DELTFILTER, 0, &filter).attribute(TCA_KIND, b"bpf\0"))?;
-        if self.qdisc_is_ours && !others(&mut route, self.ifindex)? {
-            let qdisc = tcmsg(self.ifindex, CLSACT_HANDLE, CLSACT, 0);
-            route.request(Message::new(RTM_DELQDISC, 0, &qdisc))?;
-        }
-        Ok(())
+        remove(&mut RouteSocket::open()?, self.ifindex, INGRESS, self.qdisc_is_ours)
     }
 }
 
-/// Whether filters other than ours hang on the clsact qdisc.
-fn others(route: &mut RouteSocket, ifindex: u32) -> io::Result<bool> {
+fn failed(what: &'static str) -> impl Fn(io::Error) -> PortError {
+    move |error| PortError::from_io(what, error)
+}
+
+/// Puts the program at the interface's egress, where it stays when this process is gone.
+pub(crate) fn close(ifindex: u32, program: &Program) -> Result<(), PortError> {
+    let mut route = RouteSocket::open().map_err(failed("opening rtnetlink"))?;
+    add_qdisc(&mut route, ifindex)?;
+    add(&mut route, ifindex, EGRESS, program, b"evenkeel-gate\0")
+}
+
+/// Takes it away; whether it was there.
+pub(crate) fn open(ifindex: u32) -> io::Result<bool> {
+    match remove(&mut RouteSocket::open()?, ifindex, EGRESS, true) {
+        Ok(()) => Ok(true),
+        // No filter, or no qdisc for one.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the clsact qdisc was not there before.
+fn add_qdisc(route: &mut RouteSocket, ifindex: u32) -> Result<bool, PortError> {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let qdisc = Message::new(RTM_NEWQDISC, flags, &tcmsg(ifindex, CLSACT_HANDLE, CLSACT, 0))
+        .attribute(TCA_KIND, b"clsact\0");
+    match route.request(qdisc) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+        Err(error) => Err(PortError::from_io("adding a clsact qdisc", error)),
+    }
+}
+
+/// Our filter, in place of the one that may be there.
+fn add(
+    route: &mut RouteSocket,
+    ifindex: u32,
+    parent: u32,
+    program: &Program,
+    name: &[u8],
+) -> Result<(), PortError> {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let filter = Message::new(RTM_NEWTFILTER, flags, &tcmsg(ifindex, HANDLE, parent, info()))
+        .attribute(TCA_KIND, b"bpf\0")
+        .nested(TCA_OPTIONS, |options| {
+            options
+                .attribute(TCA_BPF_FD, &program.as_fd().as_raw_fd().to_ne_bytes())
+                .attribute(TCA_BPF_NAME, name)
+                .attribute(TCA_BPF_FLAGS, &DIRECT_ACTION.to_ne_bytes())
+        });
+    route.request(filter).map(drop).map_err(failed("adding a filter"))
+}
+
+/// Removes our filter, and the qdisc if it is ours and nothing hangs on it any more.
+fn remove(
+    route: &mut RouteSocket,
+    ifindex: u32,
+    parent: u32,
+    qdisc_is_ours: bool,
+) -> io::Result<()> {
+    let filter = tcmsg(ifindex, HANDLE, parent, info());
+    route.request(Message::new(RTM_DELTFILTER, 0, &filter).attribute(TCA_KIND, b"bpf\0"))?;
+    if qdisc_is_ours && !others(route, ifindex, parent)? {
+        let qdisc = tcmsg(ifindex, CLSACT_HANDLE, CLSACT, 0);
+        route.request(Message::new(RTM_DELQDISC, 0, &qdisc))?;
+    }
+    Ok(())
+}
+
+/// Whether filters other than ours at `own` hang on the clsact qdisc.
+fn others(route: &mut RouteSocket, ifindex: u32, own: u32) -> io::Result<bool> {
     for parent in [INGRESS, EGRESS] {
         let dump = Message::new(RTM_GETTFILTER, libc::NLM_F_DUMP, &tcmsg(ifindex, 0, parent, 0));
         for body in route.request(dump)? {
             let info = body.get(16..20).map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
-            if parent == EGRESS || info.is_none_or(|info| info >> 16 != PRIORITY) {
+            if parent != own || info.is_none_or(|info| info >> 16 != PRIORITY) {
                 return Ok(true);
             }
         }

@@ -12,7 +12,7 @@
 //! | 6.6 and newer | TCX link | removed by the kernel with the process |
 //! | older (5.5 and newer) | filter of a clsact qdisc | turns inert 1 s after the last heartbeat; the next start replaces it |
 
-mod filter;
+pub(crate) mod filter;
 mod program;
 
 use std::net::IpAddr;

@@ -3,5 +3,6 @@
 mod af_packet;
 mod af_xdp;
 mod common;
+mod gate;
 mod guard;
 mod offload;

@@ -8,7 +8,7 @@ use evenkeel_net::PortIndex;
 use evenkeel_ports::{PortError, sys};
 
 use super::Worker;
-use crate::attachment::{guard_of, offloads_of};
+use crate::attachment::{close_gate, guard_of, offloads_of};
 use crate::handover::PortDrain;
 use crate::pipeline::{BURST, LinkState};
 
@@ -137,6 +137,7 @@ impl Worker {
                 }
                 attachment.offloads = Some(offloads);
                 attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
+                close_gate(&self.config, at, &attachment.interface)?;
             }
             attachment.in_use = true;
         }
