@@ -41,6 +41,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     let emergency = |config: &RouterConfig| {
         (config.flows.emergency_sources.clone(), config.flows.emergency_destinations.clone())
     };
+    if old.flows.inside != new.flows.inside {
+        out.push("flows: other hosts on the inside".to_owned());
+    }
     if emergency(old) != emergency(new) {
         out.push("flows: other emergency prefixes".to_owned());
     }

@@ -207,6 +207,12 @@ pub trait Packet {
     fn flow_hash(&self) -> u64;
     /// When it was put into the router's input queue.
     fn arrival(&self) -> Nanos;
+    /// Whether the router itself made it, to keep the network running: what only passes through is
+    /// none such, whatever its protocol, ports and TTL say.
+    #[inline]
+    fn is_own_control(&self) -> bool {
+        false
+    }
 }
 
 /// What Ethernet adds to an IP packet on the wire: header 14, frame check sequence 4, preamble 8,

@@ -69,6 +69,16 @@ impl Shaper {
         now.saturating_add(Nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 
+    /// Whether a packet of `length` passes at `now`; then it is charged. Never divides.
+    #[must_use]
+    pub fn takes(&mut self, now: Nanos, length: Bytes) -> bool {
+        let passes = self.credit_at(now) >= cost(length.min(self.config.burst));
+        if passes {
+            self.charge(now, length);
+        }
+        passes
+    }
+
     /// A packet of `length` passes at `now`.
     pub fn charge(&mut self, now: Nanos, length: Bytes) {
         self.credit = self.credit_at(now) - cost(length);

@@ -175,6 +175,8 @@ pub struct Together {
     pub fair_bytes: Bytes,
     /// Bytes on the wire taken in with priority.
     pub priority_bytes: Bytes,
+    /// Elastic flows that wait.
+    pub elastic_flows: u32,
     /// For how long the link was busy.
     pub busy: Nanos,
 }
@@ -368,6 +370,7 @@ impl SharedLink {
         Together {
             fair_bytes: Bytes(level),
             priority_bytes: Bytes(self.all_told(Told::Priority)),
+            elastic_flows: (self.all_told(Told::Flows) >> 16) as u32,
             busy: Nanos(busy.saturating_add(self.time_of(since))),
         }
     }

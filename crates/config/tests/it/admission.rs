@@ -149,7 +149,7 @@ fn knobs_change_while_packets_flow() {
     let config = parse(&link("discipline = { kind = \"pdrr\" }\nadmission = {}")).unwrap();
     let mut admission = config.link("wan").unwrap().admission.clone().unwrap();
     for (key, value) in [
-        ("eccm", "true"),
+        ("eccm", "false"),
         ("max_accept_delay", "2s"),
         ("min_fair_rate", "0.049"),
         ("flushing", "efm"),

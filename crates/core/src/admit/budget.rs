@@ -87,6 +87,11 @@ impl Peers {
         Self { link, worker, known }
     }
 
+    /// How many let flows in.
+    pub(super) fn workers(&self) -> u64 {
+        self.link.workers() as u64
+    }
+
     /// What first packets the others have let in since the last call.
     fn entered(&mut self) -> u64 {
         let entered = self.link.entered_elsewhere(self.worker);

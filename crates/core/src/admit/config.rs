@@ -15,13 +15,13 @@ use super::eccm::EccmConfig;
 use super::emergency::{EmergencyConfig, EmergencyRule};
 use super::flush::FlushConfig;
 use super::global::RouterListsConfig;
-use super::per_user::PerUserConfig;
+use super::per_user::{PerUserConfig, UserBy};
 use super::pinning::PinningConfig;
 use super::second_link::SecondLinkConfig;
 use crate::prefix::Prefix;
 use crate::settings;
 use crate::settings::{Held, SettingError, Settings, Value};
-use crate::units::{BitRate, Nanos, Ppm};
+use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 /// Valid capacities of a link, in bit/s: 1 kbit/s to 1 Tbit/s.
 const RATE_RANGE: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
@@ -33,6 +33,10 @@ pub(super) const PERIOD_RANGE: RangeInclusive<u64> = 10_000_000..=3_600_000_000_
 const PERIOD_OR_NONE: RangeInclusive<u64> = 0..=*PERIOD_RANGE.end();
 /// Valid sizes of lists, in entries.
 pub(super) const LIST_RANGE: RangeInclusive<u64> = 1..=16_777_216;
+/// How much of the rate the router's own control packets may take without being admitted.
+pub const OWN_SHARE: Ppm = Ppm::percent(1);
+/// What of it may go at once.
+pub const OWN_BURST: Bytes = Bytes(3_076);
 /// Most emergency prefixes of a list.
 const MAX_PREFIXES: usize = 4_096;
 /// Shortest time for which a budget may be used ahead.
@@ -68,9 +72,19 @@ settings! {
         /// Chance that a flow that is let in is also listed; the others are asked again at their
         /// next packet.
         live listing_chance: Ppm = Ppm::ONE, between 0.000_001..=1.0;
-        /// Whether what keeps the network running needs no admission: ICMP, IGMP, RSVP, EIGRP,
-        /// OSPF, PIM, VRRP, IS-IS, BGP (TCP port 179), RIP (UDP 520, 521), BFD (UDP 3784, 4784).
+        /// Whether what the router itself sends to keep the network running, its answers by ICMP,
+        /// needs no admission, up to 1 % of the rate. Sessions of the kernel do not come through
+        /// the link, and what only passes through is ordinary traffic, whatever its protocol, ports
+        /// and TTL.
         live bypass_control: bool = true;
+        /// Whether flows that came after the last estimate count against `min_fair_rate` before it
+        /// is measured what they take, so that a burst of connections does not shut the link.
+        /// `false`: as published.
+        live expected_flows: bool = true;
+        /// What newcomers may have of the link while `min_fair_rate` closes it, so that names are
+        /// looked up and connections begin; those that turn elastic go again. 0: nothing, as
+        /// published.
+        live newcomer_share: Ppm = Ppm::percent(10);
         /// A flow of which only one packet was ever seen is given up after this time, from 10 ms;
         /// at most `flow_timeout`. 0: no such rule.
         live probation: Nanos = Nanos::from_secs(1), in PERIOD_OR_NONE;
@@ -112,6 +126,8 @@ settings! {
         reload emergency_sources: Vec<Prefix> = Vec::new(), absent "none";
         /// Packets to these prefixes are of emergency flows (ECM).
         reload emergency_destinations: Vec<Prefix> = Vec::new(), absent "none";
+        /// The hosts on the inside, for `user = "inside"`.
+        reload inside: Vec<Prefix> = Vec::new(), absent "none";
     }
     parts {
         /// The global list of streaming flows.
@@ -124,6 +140,14 @@ impl AdmissionConfig {
     #[must_use]
     pub fn new(rate: BitRate) -> Self {
         Self { rate, ..Self::default() }
+    }
+
+    /// The same without what the publications do not have, or have as an option: no count of
+    /// expected flows, no share for newcomers, no ECCM.
+    #[must_use]
+    pub fn published(rate: BitRate) -> Self {
+        let eccm = EccmConfig { on: false, ..EccmConfig::default() };
+        Self { expected_flows: false, newcomer_share: Ppm::ZERO, eccm, ..Self::new(rate) }
     }
 
     /// Completed by what it is not told itself: the `rate` of its link, that of its second link,
@@ -153,6 +177,7 @@ impl AdmissionConfig {
         };
         config.emergency.sources.clone_from(&flows.emergency_sources);
         config.emergency.destinations.clone_from(&flows.emergency_destinations);
+        config.per_user.inside.clone_from(&flows.inside);
         config.check_on_link()?;
         Ok(config)
     }
@@ -172,9 +197,15 @@ impl AdmissionConfig {
             }
         }
         let EmergencyConfig { sources, destinations, .. } = &self.emergency;
-        for (key, list) in
-            [("emergency_sources", sources), ("emergency_destinations", destinations)]
-        {
+        let inside = &self.per_user.inside;
+        if self.per_user.on && self.per_user.by == UserBy::Inside && inside.is_empty() {
+            return Err(contradiction("user", "\"inside\" needs [flows] inside: nobody is there"));
+        }
+        for (key, list) in [
+            ("emergency_sources", sources),
+            ("emergency_destinations", destinations),
+            ("inside", inside),
+        ] {
             if list.len() > MAX_PREFIXES {
                 let valid = format!("0 to {MAX_PREFIXES} prefixes");
                 return Err(out_of_range(key, (list.len() as u64).into(), valid));

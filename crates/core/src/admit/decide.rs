@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use super::history::Decided;
+use super::newcomers::NEW;
 use super::per_user::User;
 use super::protected::{PROOF, SEARCH};
 use super::{
@@ -10,7 +11,7 @@ use super::{
     RouterLists, Rule, SecondLinkPolicy, Verdict,
 };
 use crate::flow_table::{EntryId, PackedFlow};
-use crate::packet::Packet;
+use crate::packet::{FlowKey, Packet};
 use crate::reason::Reason;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
@@ -19,6 +20,7 @@ struct Newcomer {
     key: PackedFlow,
     hash: u64,
     source: IpAddr,
+    destination: IpAddr,
     length: Bytes,
     pin: Pin,
     /// The thresholds of emergency flows hold for it.
@@ -78,10 +80,11 @@ impl Admission {
         lists: &mut RouterLists,
     ) -> Verdict {
         let (hash, length) = (packet.flow_hash(), packet.wire_len());
-        self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
-        if self.config.bypass_control && key.is_control() {
+        if self.config.bypass_control && packet.is_own_control() && self.own.takes(now, length) {
+            self.last = Last::Nothing;
             return self.pass(Rule::Control);
         }
+        self.last = if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
         let emergency = match &self.emergency {
             Some(emergency) if emergency.matches(&packet.flow()) => match emergency.rule {
                 EmergencyRule::Bypass => return self.pass(Rule::Emergency),
@@ -104,7 +107,8 @@ impl Admission {
         {
             self.remove(now, id, Removal::Silent, Measure::Time, (silent.0, allowed.0));
         }
-        let newcomer = Newcomer { key, hash, source: key.unpack().source, length, pin, emergency };
+        let FlowKey { source, destination, .. } = key.unpack();
+        let newcomer = Newcomer { key, hash, source, destination, length, pin, emergency };
         self.newcomer(now, &newcomer, backlogs, lists)
     }
 
@@ -137,14 +141,21 @@ impl Admission {
             new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let mut cause = self.cause(min_fair, max_load);
         let mut triggered = false;
+        // What turned elastic where it was let in by way of exception waits until the link is open.
+        let elastic =
+            self.config.newcomer_share > Ppm::ZERO && self.history.turned_elastic(&new.key);
+        if cause.is_none() && self.is_window_full(elastic) {
+            cause = Some(Cause::FairRate);
+        }
         if let Some(closed) = cause
+            && !elastic
             && self.force_open(now, closed, backlogs)
         {
             triggered = true;
             cause = self.cause(min_fair, max_load);
         }
         if let Some(cause) = cause {
-            return self.congested(now, new, cause, backlogs, lists);
+            return self.congested(now, new, cause, !elastic, backlogs, lists);
         }
         let rule = match (new.emergency, self.forced) {
             (Some(_), _) => Rule::EmergencyThreshold,
@@ -154,6 +165,19 @@ impl Admission {
         if new.emergency.is_some() {
             return self.admit(now, new, rule);
         }
+        self.enter(now, new, rule, triggered)
+    }
+
+    /// Whether ECCM's window, if it is open, has room for no flow more: as many as bring FR down to
+    /// [`LEAST_FAIR`](super::newcomers::LEAST_FAIR) of min_FR; none for those known to be elastic.
+    fn is_window_full(&self, elastic: bool) -> bool {
+        let open = self.forced.is_some_and(|forced| forced.by_eccm && !forced.closed);
+        open && (elastic || self.is_crowded_at_worst())
+    }
+
+    /// A flow enters if it is its turn.
+    fn enter(&mut self, now: Nanos, new: &Newcomer, rule: Rule, triggered: bool) -> Verdict {
+        let own = new.key.hash(self.seed);
         let (rule, user) = match self.may_enter(now, new, own, rule, triggered) {
             Ok(allowed) => allowed,
             Err(refusal) => return self.refuse(now, new, &refusal),
@@ -199,9 +223,21 @@ impl Admission {
                 });
             }
         }
-        let user = self.per_user.as_mut().map(|users| (users.user(new.source), users.config.flows));
+        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet
+        // flows do not wait.
+        let opened =
+            self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
+        let waited = opened.is_some_and(|start| {
+            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
+        });
+        let user = self
+            .per_user
+            .as_mut()
+            .map(|users| (users.user(new.source, new.destination), users.config.flows));
         if let Some((user, most)) = &user
             && user.flows >= *most
+            && !waited
+            && !triggered
         {
             let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
             return Err(Refusal {
@@ -211,13 +247,6 @@ impl Admission {
                 threshold: (*most).into(),
             });
         }
-        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet
-        // flows do not wait.
-        let opened =
-            self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
-        let waited = opened.is_some_and(|start| {
-            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
-        });
         if let Some(budget) = &mut self.budget
             && !triggered
             && !waited
@@ -296,12 +325,22 @@ impl Admission {
         true
     }
 
+    /// Whether ECCM's window did not help a flow in time because its user had no flow left (PUF).
+    fn is_late(&self, now: Nanos, new: &Newcomer) -> bool {
+        let Some(eccm) = self.eccm.as_ref().filter(|_| self.per_user.is_some()) else {
+            return false;
+        };
+        self.newcomers.has_room()
+            && self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
+    }
+
     /// The link stays closed: the global list, the second link, or refusal.
     fn congested(
         &mut self,
         now: Nanos,
         new: &Newcomer,
         cause: Cause,
+        may_be_guest: bool,
         backlogs: Backlogs<'_>,
         lists: &RouterLists,
     ) -> Verdict {
@@ -312,12 +351,25 @@ impl Admission {
         if self.second.as_mut().is_some_and(|second| second.takes(now, timeout, interval)) {
             return self.divert(now, new, backlogs);
         }
+        let share = self.config.newcomer_share;
+        if may_be_guest
+            && cause == Cause::FairRate
+            && self.cause(BitRate::ZERO, self.config.max_priority_load).is_none()
+        {
+            if self.is_late(now, new) {
+                return self.admit(now, new, Rule::Newcomer);
+            }
+            let new_here = !self.history.has_waited(now, &new.key, NEW);
+            if new_here && self.newcomers.has_place(share, self.config.rate, self.min_fair()) {
+                return self.enter(now, new, Rule::Newcomer, false);
+            }
+        }
         let (reason, view) =
             (cause.reason(), |measure, value, threshold| (measure, value, threshold));
         let (min_fair, max_load) =
             new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let (measure, value, threshold) = match cause {
-            Cause::FairRate => view(Measure::FairRate, self.fair().0, min_fair.0),
+            Cause::FairRate => view(Measure::FairRate, self.expected_fair().0, min_fair.0),
             Cause::PriorityLoad => {
                 view(Measure::PriorityLoad, self.estimates.load.0.into(), max_load.0.into())
             }
@@ -369,6 +421,11 @@ impl Admission {
         if listed && let Some(id) = self.list.insert(new.hash, new.key, now, new.pin, new.length) {
             self.counts.admissions += 1;
             self.last = Last::Listed(id, new.hash);
+            self.newcomers.came(now, id);
+            if rule == Rule::Newcomer {
+                self.list.mark_eccm(id);
+                self.newcomers.invite(now, id);
+            }
             let window = self.forced.is_some_and(|forced| forced.by_eccm);
             if window
                 && rule == Rule::ForcedOpen

@@ -42,7 +42,7 @@ settings! {
     pub struct EccmConfig: "" {
         /// ECCM: a link that has been closed for `max_accept_delay` opens for half of T_FR; elastic
         /// flows that came in go again.
-        live on as eccm: bool = false;
+        live on as eccm: bool = true;
         /// How long the link may stay closed with `eccm`. 6 s is ITU-T E.721's for local calls.
         live max_accept_delay: Nanos = Nanos::from_secs(6), in PERIOD_RANGE;
         /// Flows that one opening may let in: with the last of them the link closes again. A change

@@ -90,12 +90,12 @@ struct Run {
 
 /// A set of prefixes.
 #[derive(Clone, Debug)]
-struct PrefixList {
+pub(super) struct PrefixList {
     runs: Vec<Run>,
 }
 
 impl PrefixList {
-    fn new(prefixes: &[Prefix]) -> Self {
+    pub(super) fn new(prefixes: &[Prefix]) -> Self {
         let mut runs: Vec<Run> = Vec::new();
         for prefix in prefixes {
             let (ipv4, len) = (prefix.address().is_ipv4(), prefix.len());
@@ -117,7 +117,7 @@ impl PrefixList {
     }
 
     #[inline]
-    fn contains(&self, address: IpAddr) -> bool {
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
         self.runs.iter().any(|run| {
             run.ipv4 == address.is_ipv4()
                 && run.networks.binary_search(&network(address, run.len)).is_ok()

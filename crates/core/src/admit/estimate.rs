@@ -146,6 +146,7 @@ mod tests {
             fair_bytes: Some(Bytes(bytes)),
             priority_bytes: Some(Bytes(bytes)),
             idle: Nanos::ZERO,
+            elastic_flows: None,
         };
         let mut estimates = Estimates::new(C, Nanos::ZERO, &at(0));
         estimates.take_fair(Nanos::SECOND, &at(125_000), C, Ppm::percent(10));

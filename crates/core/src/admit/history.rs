@@ -8,7 +8,7 @@
 //!
 //! Constant time. 320 bytes per record.
 
-use super::view::{DECISIONS, Decision, Event, Measure};
+use super::view::{DECISIONS, Decision, Event, Measure, Removal, Rule};
 use crate::flow_table::{EntryId, FlowTable, PackedFlow};
 use crate::settings::SettingError;
 use crate::units::Nanos;
@@ -40,6 +40,8 @@ pub(super) struct Record {
     pub(super) refused: u64,
     /// Refused since it waits.
     attempts: u32,
+    /// It was let into a closed link, and left because it turned elastic.
+    pub(super) turned_elastic: bool,
     /// Ring of the last decisions; `next` is the oldest place.
     decisions: [Decision; DECISIONS],
     next: u8,
@@ -90,6 +92,11 @@ impl History {
         self.find(key).and_then(|record| record.waiting_since)
     }
 
+    /// Whether the flow was let into a closed link before, and turned elastic there.
+    pub(super) fn turned_elastic(&self, key: &PackedFlow) -> bool {
+        self.find(key).is_some_and(|record| record.turned_elastic)
+    }
+
     /// Writes a decision down. Gives how long the flow had waited if it is let in now and was not
     /// before.
     pub(super) fn note(&mut self, now: Nanos, key: &PackedFlow, decided: Decided) -> Option<Nanos> {
@@ -118,6 +125,12 @@ impl History {
                 record.waiting_since = record.waiting_since.or(Some(now));
                 None
             }
+            Event::Admitted(rule) if rule == Rule::Open && record.turned_elastic => {
+                record.turned_elastic = false;
+                record.attempts = 0;
+                let since = record.waiting_since.take();
+                since.map(|since| now.saturating_sub(since))
+            }
             Event::Admitted(_) | Event::Diverted => {
                 record.attempts = 0;
                 match record.waiting_since.take() {
@@ -126,7 +139,10 @@ impl History {
                     None => (!repeated).then_some(Nanos::ZERO),
                 }
             }
-            Event::Removed(_) => None,
+            Event::Removed(removal) => {
+                record.turned_elastic |= removal == Removal::Eccm;
+                None
+            }
         }
     }
 
@@ -154,6 +170,7 @@ impl History {
             last: now,
             refused: 0,
             attempts: 0,
+            turned_elastic: false,
             decisions: [BLANK; DECISIONS],
             next: 0,
         };

@@ -18,12 +18,14 @@
 //!
 //! **Order of operations** for a packet whose outgoing link is known; every step can be off:
 //!
-//! 1. control protocols pass; ECM: emergency flows pass ([`EmergencyConfig`]);
+//! 1. the router's own control packets pass, in a bucket of their own; ECM: emergency flows pass
+//!    ([`EmergencyConfig`]);
 //! 2. MFAN: flows of the second link go there; protected flows pass;
 //! 3. RBAEF: blocked flows are refused;
-//! 4. congested: ECCM may open the link, or the flushing family clears the list;
-//! 5. still congested: flows of the GPFL enter; MFAN sends a flow to the second link; others are
-//!    refused;
+//! 4. congested, or as many flows expected as min_FR has room for: ECCM may open the link, or the
+//!    flushing family clears the list;
+//! 5. still congested: flows of the GPFL enter; MFAN sends a flow to the second link; newcomers
+//!    enter as guests while there is a place; others are refused;
 //! 6. not congested: awaited flows first (RPAEF, RAMAF), PUF, the budget of first packets; then the
 //!    flow is listed and passes;
 //! 7. the scheduler takes the packet in and [`Admission::treated`] learns its class, which keeps
@@ -62,6 +64,7 @@ pub mod estimate;
 mod flush;
 mod global;
 mod history;
+mod newcomers;
 mod per_user;
 mod pinning;
 mod protected;
@@ -72,12 +75,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use budget::{BudgetConfig, CALM, FLOOD_FLOWS, MATURE};
-pub use config::{AdmissionConfig, FlowsConfig};
+pub use config::{AdmissionConfig, FlowsConfig, OWN_BURST, OWN_SHARE};
 pub use eccm::EccmConfig;
 pub use emergency::{EmergencyConfig, EmergencyRule};
 pub use flush::{Flush, FlushConfig};
 pub use global::{RouterLists, RouterListsConfig};
-pub use per_user::PerUserConfig;
+pub use per_user::{PerUserConfig, UserBy};
 pub use pinning::PinningConfig;
 pub use second_link::{SecondLinkConfig, SecondLinkPolicy};
 pub use view::*;
@@ -88,6 +91,7 @@ use crate::packet::FlowKey;
 use crate::reason::Reason;
 use crate::schedule::{Meters, Treated};
 use crate::settings::{SettingError, Settings};
+use crate::shape::{Shaper, ShaperConfig};
 use crate::share::SharedLink;
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 use budget::{Budget, Peers};
@@ -96,6 +100,7 @@ use emergency::Emergency;
 use estimate::Estimates;
 use flush::Flushing;
 use history::{Decided, History};
+use newcomers::{LEAST_FAIR, Newcomers};
 use per_user::PerUser;
 use protected::ProtectedList;
 use second_link::SecondLink;
@@ -111,6 +116,8 @@ pub struct Observed {
     pub priority_bytes: Option<Bytes>,
     /// Time the wire was idle.
     pub idle: Nanos,
+    /// Elastic flows that wait just now; `None`: the discipline does not tell.
+    pub elastic_flows: Option<u32>,
 }
 
 impl Observed {
@@ -119,7 +126,8 @@ impl Observed {
     #[must_use]
     pub fn new(meters: &Meters, idle: Nanos, now: Nanos) -> Self {
         let idle = meters.busy.map_or(idle, |busy| now.saturating_sub(busy));
-        Self { fair_bytes: meters.fair_bytes, priority_bytes: meters.priority_bytes, idle }
+        let Meters { fair_bytes, priority_bytes, elastic_flows, .. } = *meters;
+        Self { fair_bytes, priority_bytes, idle, elastic_flows }
     }
 }
 
@@ -194,7 +202,10 @@ pub struct Admission {
     down_since: Option<Nanos>,
     list: ProtectedList,
     last: Last,
+    /// What the router itself sends without being admitted.
+    own: Shaper,
     history: History,
+    newcomers: Newcomers,
     budget: Option<Budget>,
     emergency: Option<Emergency>,
     eccm: Option<Eccm>,
@@ -217,7 +228,7 @@ impl Admission {
         let nothing = Observed {
             fair_bytes: Some(Bytes::ZERO),
             priority_bytes: Some(Bytes::ZERO),
-            idle: Nanos::ZERO,
+            ..Observed::default()
         };
         let mut admission = Self {
             seed,
@@ -231,7 +242,9 @@ impl Admission {
             down_since: None,
             list: ProtectedList::new(&config, fold(seed, 2))?,
             last: Last::Nothing,
+            own: Shaper::new(own_bucket(&config), now),
             history: History::new(config.history, fold(seed, 3))?,
+            newcomers: Newcomers::new(),
             budget: None,
             emergency: None,
             eccm: None,
@@ -258,7 +271,7 @@ impl Admission {
     /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are
     /// those of the tables, so this does not fail half-way.
     fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
-        let wanted = config.per_user;
+        let wanted = config.per_user.clone();
         let per_user = match self.per_user.take() {
             _ if !wanted.on => None,
             Some(built) if built.config == wanted => Some(built),
@@ -316,6 +329,7 @@ impl Admission {
         self.fair_due = self.fair_due.min(now.saturating_add(config.fair_rate_interval));
         self.load_due = self.load_due.min(now.saturating_add(config.load_interval));
         self.list.configure(&config);
+        self.own.reconfigure(now, own_bucket(&config));
         self.config = config;
         let congested = self.fair() < self.min_fair();
         if let Some(eccm) = &mut self.eccm {
@@ -441,6 +455,9 @@ impl Admission {
         let interval = self.config.load_interval;
         self.estimates.take_load(now, observed, self.config.rate);
         self.load_due = after(self.load_due, interval, now);
+        self.newcomers.classify(now, self.config.fair_rate_interval, &self.list);
+        self.count_flows(observed);
+        self.part_with_guests(now);
         let free = Ppm(self.config.max_priority_load.0.saturating_sub(self.estimates.load.0));
         if let Some(budget) = &mut self.budget {
             budget.renew(now, interval, self.config.rate, free);
@@ -459,7 +476,8 @@ impl Admission {
         };
         self.estimates.take_fair(now, observed, self.config.rate, self.config.smoothing);
         self.list.next_interval();
-        let congested = self.fair() < self.min_fair();
+        self.count_flows(observed);
+        let congested = self.fair() < self.min_fair() || self.is_crowded(self.min_fair());
         if let Some(eccm) = &mut self.eccm {
             eccm.estimated(now, congested, restart);
         }
@@ -469,6 +487,48 @@ impl Admission {
         if let Some(second) = &mut self.second {
             second.next_interval(now, self.config.flow_timeout);
         }
+    }
+
+    /// How many flows share the link now.
+    fn count_flows(&mut self, observed: &Observed) {
+        let (rate, Estimates { fair, load, .. }) = (self.config.rate, &self.estimates);
+        self.newcomers.estimated(rate, *fair, *load, observed.elastic_flows);
+    }
+
+    /// Whether flows would have less than [`LEAST_FAIR`] if all that came turned elastic.
+    fn is_crowded_at_worst(&self) -> bool {
+        let least = BitRate(LEAST_FAIR.of(self.min_fair().0));
+        let (rate, load) = (self.config.rate, self.estimates.load);
+        self.config.expected_flows
+            && self.newcomers.crowd_at_worst(rate, least, load, self.workers())
+    }
+
+    /// Guests that turned elastic leave.
+    fn part_with_guests(&mut self, now: Nanos) {
+        let (interval, load) = (self.config.fair_rate_interval, self.config.load_interval);
+        while let Some(id) = self.newcomers.next_to_leave(now, interval, load, &mut self.list) {
+            self.remove(now, id, Removal::Eccm, Measure::Nothing, (0, 0));
+        }
+    }
+
+    /// How many let flows in to the link.
+    fn workers(&self) -> u64 {
+        self.peers.as_ref().map_or(1, Peers::workers)
+    }
+
+    /// Whether flows would have less than this with those that came after the last estimates.
+    fn is_crowded(&self, min_fair: BitRate) -> bool {
+        let (rate, load) = (self.config.rate, self.estimates.load);
+        self.config.expected_flows && self.newcomers.crowd(rate, min_fair, load, self.workers())
+    }
+
+    /// FR as it is, or as it will be with those that have just come, whichever is less.
+    fn expected_fair(&self) -> BitRate {
+        if !self.is_crowded(self.min_fair()) {
+            return self.fair();
+        }
+        let (rate, load) = (self.config.rate, self.estimates.load);
+        self.fair().min(self.newcomers.expected(rate, load, self.workers()))
     }
 
     /// FR as decisions see it.
@@ -485,7 +545,8 @@ impl Admission {
 
     /// Why the link is closed to flows with these thresholds.
     fn cause(&self, min_fair: BitRate, max_load: Ppm) -> Option<Cause> {
-        if self.fair() < min_fair {
+        let forced = self.forced.is_some_and(|forced| !forced.closed);
+        if self.fair() < min_fair || (!forced && self.is_crowded(min_fair)) {
             Some(Cause::FairRate)
         } else if self.estimates.load > max_load {
             Some(Cause::PriorityLoad)
@@ -568,6 +629,7 @@ impl Admission {
         let config = &self.config;
         let memory = self.list.memory()
             + self.history.memory()
+            + Newcomers::memory()
             + self.eccm.as_ref().map_or(0, Eccm::memory)
             + self.per_user.as_ref().map_or(0, PerUser::memory)
             + self.flushing.as_ref().map_or(0, Flushing::memory)
@@ -643,6 +705,11 @@ impl Admission {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         ((u128::from(fold(self.random, self.seed)) * 1_000_000) >> 64) as u32
     }
+}
+
+/// What bounds the router's own control packets.
+fn own_bucket(config: &AdmissionConfig) -> ShaperConfig {
+    ShaperConfig { rate: BitRate(OWN_SHARE.of(config.rate.0)), burst: OWN_BURST }
 }
 
 /// The next instant after `now` of a timer that was due at `due`.

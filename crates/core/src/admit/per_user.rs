@@ -1,8 +1,10 @@
 //! PUF, per-user fairness: no user starts more than N flows between two estimates of the fair rate.
 //!
-//! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it. The paper
-//! says both "at most N" and "dropped if the counter is higher than N"; here a flow is admitted if
-//! the count is below N, and then counted.
+//! Source: Domzal et al., GLOBECOM 2020. A user is a source address, or a prefix of it; or the
+//! destination, or the end that lies inside, which are this project's: on the way to users, sources
+//! are servers, and one server's address would have the quota of one user for a whole household.
+//! The paper says both "at most N" and "dropped if the counter is higher than N"; here a flow is
+//! admitted if the count is below N, and then counted.
 //!
 //! | symbol | here |
 //! |---|---|
@@ -21,26 +23,45 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::UserAdmissions;
 use super::config::LIST_RANGE;
-use super::emergency::network;
+use super::emergency::{PrefixList, network};
 use crate::flow_table::{EntryId, Table, fold};
-use crate::settings;
+use crate::prefix::Prefix;
 use crate::settings::SettingError;
+use crate::{settings, words};
+
+words! {
+    /// Whose flow a flow is (PUF).
+    pub enum UserBy {
+        /// its source's; on a link towards users those are servers
+        #[default]
+        Source = "source",
+        /// its destination's
+        Destination = "destination",
+        /// that of its end that lies in `[flows] inside`; its source's if both or neither do
+        Inside = "inside",
+    }
+}
 
 settings! {
     /// PUF: how many flows a user may start between two estimates of the fair rate.
-    #[derive(Copy)]
     pub struct PerUserConfig: "" {
         /// PUF: limits the flows that a user may start between two estimates of the fair rate.
         live on as per_user: bool = false;
         /// N: how many, with `per_user`.
         live flows as user_flows: u32 = 2, in 1..=65_535, counting "flows";
-        /// Bits of an IPv4 source address that make a user.
+        /// Whose flow a flow is, with `per_user`.
+        live by as user: UserBy = UserBy::Source;
+        /// Bits of an IPv4 address that make a user.
         live ipv4_prefix as user_ipv4_prefix: u8 = 32, in 1..=32, counting "bits";
-        /// Bits of an IPv6 source address that make a user: those a subscriber cannot choose.
+        /// Bits of an IPv6 address that make a user: those a subscriber cannot choose.
         live ipv6_prefix as user_ipv6_prefix: u8 = 64, in 1..=128, counting "bits";
         /// Users told apart in an interval; beyond that users share counters. A change empties the
         /// table.
         live users: u32 = 16_384, in LIST_RANGE, counting "users";
+    }
+    plain {
+        /// The hosts on the inside.
+        inside: Vec<Prefix> = Vec::new();
     }
 }
 
@@ -59,6 +80,7 @@ struct Count {
 #[derive(Clone, Debug)]
 pub(super) struct PerUser {
     pub(super) config: PerUserConfig,
+    inside: PrefixList,
     table: Table<IpAddr, Count>,
     shared: Vec<Count>,
     interval: u32,
@@ -78,7 +100,19 @@ impl PerUser {
     pub(super) fn new(config: PerUserConfig, seed: u64) -> Result<Self, SettingError> {
         let table = Table::new(config.users, seed)?;
         let shared = alloc::vec![Count { interval: 0, flows: 0 }; SHARED];
-        Ok(Self { config, table, shared, interval: 0, seed })
+        let inside = PrefixList::new(&config.inside);
+        Ok(Self { config, inside, table, shared, interval: 0, seed })
+    }
+
+    /// The address of the user whose a flow from `source` to `destination` is.
+    fn of(&self, source: IpAddr, destination: IpAddr) -> IpAddr {
+        match self.config.by {
+            UserBy::Source => source,
+            UserBy::Destination => destination,
+            UserBy::Inside if self.inside.contains(source) => source,
+            UserBy::Inside if self.inside.contains(destination) => destination,
+            UserBy::Inside => source,
+        }
     }
 
     /// All counters go to zero: the fair rate was estimated.
@@ -90,14 +124,15 @@ impl PerUser {
         (hash >> 32) as usize % SHARED
     }
 
-    /// The user of a source address, and what it has in this interval.
-    pub(super) fn user(&mut self, source: IpAddr) -> User {
-        let address = match source {
+    /// The user of a flow, and what it has in this interval.
+    pub(super) fn user(&mut self, source: IpAddr, destination: IpAddr) -> User {
+        let owner = self.of(source, destination);
+        let address = match owner {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(
-                (network(source, self.config.ipv4_prefix) >> 96) as u32,
+                (network(owner, self.config.ipv4_prefix) >> 96) as u32,
             )),
             IpAddr::V6(_) => {
-                IpAddr::V6(Ipv6Addr::from_bits(network(source, self.config.ipv6_prefix)))
+                IpAddr::V6(Ipv6Addr::from_bits(network(owner, self.config.ipv6_prefix)))
             }
         };
         let bits = network(address, 128);

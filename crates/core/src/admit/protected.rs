@@ -312,6 +312,16 @@ impl ProtectedList {
         goes
     }
 
+    /// Whether a packet of the flow at a place entered an elastic queue since its admission.
+    pub(super) fn has_turned(&self, id: EntryId) -> bool {
+        self.table.contains(id) && self.table.value(id).bits & TURNED != 0
+    }
+
+    /// Whether the flow at a place is one that was let in while the link was closed.
+    pub(super) fn is_guest(&self, id: EntryId) -> bool {
+        self.table.contains(id) && self.table.value(id).bits & ECCM != 0
+    }
+
     /// A new interval T_FR begins.
     pub(super) fn next_interval(&mut self) {
         self.interval = self.interval.wrapping_add(1) & 0x0f;

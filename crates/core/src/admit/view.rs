@@ -36,7 +36,7 @@ impl Cause {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Rule {
-    /// A protocol that needs no admission.
+    /// What the router itself sends to keep the network running.
     Control,
     /// ECM: from or to an emergency prefix.
     Emergency,
@@ -52,11 +52,13 @@ pub enum Rule {
     GlobalList,
     /// The flow had been cleared from the list and came back first.
     PriorityAccess,
+    /// The link was closed, and the flow had a place of those kept for newcomers.
+    Newcomer,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Control,
         Self::Emergency,
         Self::EmergencyThreshold,
@@ -65,6 +67,7 @@ impl Rule {
         Self::ForcedOpen,
         Self::GlobalList,
         Self::PriorityAccess,
+        Self::Newcomer,
     ];
 
     /// The name used in views: `snake_case`, stable.
@@ -79,6 +82,7 @@ impl Rule {
             Self::ForcedOpen => "forced_open",
             Self::GlobalList => "global_list",
             Self::PriorityAccess => "priority_access",
+            Self::Newcomer => "newcomer",
         }
     }
 }

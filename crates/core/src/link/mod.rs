@@ -554,6 +554,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                 return;
             }
         }
+        if self.shaper.is_some() {
+            self.scheduler.settle(at);
+        }
         if let Some(shaper) = &self.shaper
             && let Some(length) = self.scheduler.peek_len(at)
         {

@@ -512,6 +512,7 @@ impl<P: Packet> Scheduler<P> for Afan<P> {
             priority_bytes: Some(self.priority_bytes),
             fair_bytes: Some(self.fair_bytes),
             flows: Some(self.flows.len()),
+            elastic_flows: Some(self.waiting().flows),
             class_flips: Some(self.flips),
             ..Meters::default()
         }

@@ -287,6 +287,9 @@ macro_rules! disciplines {
             fn tick(&mut self, now: Nanos) -> Option<Nanos> {
                 each_arm!($arms, self, s => s.tick(now))
             }
+            fn settle(&mut self, now: Nanos) {
+                each_arm!($arms, self, s => s.settle(now));
+            }
             fn peek_len(&self, now: Nanos) -> Option<Bytes> {
                 each_arm!($arms, self, s => s.peek_len(now))
             }

@@ -92,6 +92,8 @@ pub struct Meters {
     pub fair_bytes: Option<Bytes>,
     /// Flows that the discipline keeps state of at present.
     pub flows: Option<u32>,
+    /// Elastic flows that wait at present.
+    pub elastic_flows: Option<u32>,
     /// How often a flow changed between streaming (priority) and elastic since the start.
     pub class_flips: Option<u64>,
     /// For how long the link was busy, where several workers share it: the wire of one of them does
@@ -137,6 +139,11 @@ pub trait Scheduler<P: Packet> {
     fn tick(&mut self, _now: Nanos) -> Option<Nanos> {
         None
     }
+
+    /// Decides what `dequeue` would give at `now`, as far as that is due: a call before
+    /// [`peek_len`](Self::peek_len) makes that constant time where it is not. Disciplines that know
+    /// at any time keep this default.
+    fn settle(&mut self, _now: Nanos) {}
 
     /// IP length of what `dequeue` would give at `now`, for shapers and hierarchies above; `None`
     /// where it would give none.

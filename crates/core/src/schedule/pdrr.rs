@@ -38,6 +38,11 @@
 //! priority bytes are held against Q per round on average, as the fair rate is, and a burst of one
 //! Q more. A stream below the fair rate has priority at all times.
 //!
+//! **What a flow owes.** A packet longer than Q goes with priority where it is the first of its
+//! flow. As published the flow is free of what that was beyond Q as soon as its turn has come: one
+//! that waits for that each time had six times the share of others with packets of 9000 bytes. Here
+//! it owes the rest: what it sends before so many rounds have passed waits for its turns.
+//!
 //! Choices where the sources are silent: a flow in service whose FIFO has run empty keeps its turn
 //! until the next packet is asked for. Overflow takes from the FIFO with the most bytes, exact to a
 //! thirty-second; priority packets are never dropped for others. `afl_linger` keeps the *rule* that
@@ -123,6 +128,8 @@ struct Flow {
     /// A packet went to the FIFO since it became active: none may go to the priority queue, or it
     /// would overtake.
     elastic: bool,
+    /// Not active, it owes `-deficit`: what it sent with priority beyond its turn's quantum.
+    owes: bool,
 }
 
 const _: () = assert!(size_of::<Flow>() == 64);
@@ -137,6 +144,7 @@ impl Flow {
         round: 0,
         place: ListNumber::OUT,
         elastic: false,
+        owes: false,
     };
 
     /// Whether the head of its FIFO is within its deficit.
@@ -299,7 +307,13 @@ impl<P: Packet> Pdrr<P> {
         let flow = self.flows.get_mut(id);
         if flow.fifo.is_empty() {
             let quantum = self.config.quantum.0 as i64;
-            (flow.offered, flow.round) = ((flow.offered - quantum).clamp(-quantum, 0), self.round);
+            // What its first packet was beyond a quantum and what it had to spare.
+            let beyond = flow.offered - quantum;
+            flow.owes = !flow.elastic && beyond > 0;
+            if flow.owes {
+                flow.deficit = -beyond;
+            }
+            (flow.offered, flow.round) = (beyond.clamp(-quantum, 0), self.round);
             self.flows.end(id);
         } else {
             self.turns.push(id.link());
@@ -429,10 +443,15 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             let flow = self.flows.get_mut(id);
             if begins {
                 flow.elastic &= now.saturating_sub(flow.emptied) < self.config.afl_linger;
-                flow.deficit = 0;
+                let passed = self.round.wrapping_sub(flow.round);
+                let owed = core::mem::take(&mut flow.owes).then_some(flow.deficit).unwrap_or(0);
+                // Each round it was away has paid a quantum of it.
+                let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
+                flow.deficit = owed.saturating_add(paid).min(0);
+                flow.elastic |= flow.deficit < 0;
                 // Of a flow that was active when nothing waited any more this is what it had
                 // offered.
-                let recent = self.round.wrapping_sub(flow.round) <= 1;
+                let recent = passed <= 1;
                 flow.offered = if recent { flow.offered.min(0) } else { 0 };
             }
             flow.offered += length.0 as i64;
@@ -508,6 +527,13 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         self.slab.release(at)
     }
 
+    /// Turns the list now, so that [`peek_len`](Scheduler::peek_len) need not look for who is next.
+    fn settle(&mut self, _now: Nanos) {
+        if self.priority.is_empty() && self.busy > 0 {
+            let _ = self.turn();
+        }
+    }
+
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         (self.busy > 0 || !self.priority.is_empty()).then_some(now)
     }
@@ -570,6 +596,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             priority_bytes: Some(self.priority_bytes),
             fair_bytes: Some(self.fair_bytes),
             flows: Some(self.flows.len()),
+            elastic_flows: Some(self.busy as u32),
             class_flips: Some(self.flips),
             ..Meters::default()
         }

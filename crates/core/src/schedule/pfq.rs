@@ -587,6 +587,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
             virtual_time: Some(self.virtual_time),
             fair_bytes: Some(Bytes(self.virtual_time)),
             flows: Some(self.flows.len()),
+            elastic_flows: Some(self.busy as u32),
             class_flips: Some(self.flips),
             busy: None,
         }

@@ -200,6 +200,10 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         self.queues.tick(now)
     }
 
+    fn settle(&mut self, now: Nanos) {
+        self.queues.settle(now);
+    }
+
     fn peek_len(&self, now: Nanos) -> Option<Bytes> {
         let urgent = self.waiting().urgent.packets > 0;
         if self.link.is_paced() && !self.may_send(urgent, now) {
@@ -225,7 +229,13 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         let fair_bytes =
             if self.link.is_paced() { Some(together.fair_bytes) } else { own.fair_bytes };
         let busy = self.link.is_paced().then_some(together.busy);
-        Meters { fair_bytes, priority_bytes: Some(together.priority_bytes), busy, ..own }
+        Meters {
+            fair_bytes,
+            priority_bytes: Some(together.priority_bytes),
+            elastic_flows: Some(together.elastic_flows),
+            busy,
+            ..own
+        }
     }
 
     /// Without a look at what the others have.

@@ -210,11 +210,12 @@ fn nothing_allocates_per_packet() {
             if admission.next_tick() <= now {
                 admission.tick(
                     now,
-                    &Observed { fair_bytes, priority_bytes: Some(Bytes(n)), idle: Nanos::ZERO },
+                    &Observed { fair_bytes, priority_bytes: Some(Bytes(n)), ..Observed::default() },
                 );
             }
             let key = flow((n * 7 % 301) as u16, (n * n % 977) as u16);
-            let packet = XpPacket { flow: key, len: 100, overhead: 0, arrival: now, source: 0 };
+            let packet =
+                XpPacket { flow: key, len: 100, overhead: 0, arrival: now, source: 0, own: false };
             admission.prefetch(hash(&key));
             let pin = Pin { next_hop: 0, ttl: 9 };
             let backlogs = |flow: &evenkeel_core::FlowKey| Bytes(flow.source_port.into());

@@ -4,11 +4,11 @@ use crate::admit::{C, Fluid, config, flow, hash, ms};
 use evenkeel_core::Prefix;
 use evenkeel_core::admit::{
     AdmissionConfig, BudgetConfig, Cause, EccmConfig, EmergencyConfig, EmergencyRule, Event, Flush,
-    FlushConfig, Measure, PerUserConfig, Pin, PinningConfig, Removal, RouterListsConfig, Rule,
-    SecondLinkConfig, SecondLinkPolicy, Verdict,
+    FlushConfig, Measure, OWN_BURST, PerUserConfig, Pin, PinningConfig, Removal, RouterListsConfig,
+    Rule, SecondLinkConfig, SecondLinkPolicy, Verdict,
 };
 use evenkeel_core::flow_table::PackedFlow;
-use evenkeel_core::{BitRate, Bytes, Nanos, Ppm, Reason};
+use evenkeel_core::{BitRate, Bytes, FlowKey, Nanos, Ppm, Reason};
 
 const LOW: Verdict = Verdict::Refuse(Reason::FairRateLow);
 
@@ -136,16 +136,42 @@ fn probation_gives_places_back_long_before_the_flow_timeout() {
 }
 
 #[test]
-fn control_protocols_need_no_admission() {
-    let mut link = fluid(|_| ());
+fn the_routers_own_control_packets_need_no_admission_up_to_a_small_share() {
+    let mut link = fluid(|c| c.global_list = true);
     link.close();
-    let ping =
-        evenkeel_core::FlowKey { protocol: 1, source_port: 0, destination_port: 0, ..flow(1, 1) };
-    assert_eq!(link.packet(ping, false), Verdict::Pass);
-    assert_eq!(link.admission.view().passed[Rule::Control as usize], 1);
+    let ping = FlowKey { protocol: 1, source_port: 0, destination_port: 0, ..flow(1, 1) };
+    let passed = (0..100).filter(|_| link.own_packet(ping) == Verdict::Pass).count();
+    assert_eq!(passed as u64, OWN_BURST.0 / 100);
+    // 1 % of 10 Mbit/s are 125 packets of 100 bytes in a second.
+    let mut passed = 0;
+    for n in 0..10_000u64 {
+        link.until(link.now + Nanos(100_000));
+        passed +=
+            u64::from(link.own_packet(FlowKey { source_port: n as u16, ..ping }) == Verdict::Pass);
+    }
+    assert!((124..=126).contains(&passed), "{passed}");
+    assert_eq!(link.lists.len(), 0, "no place on the GPFL");
     let strict = AdmissionConfig { bypass_control: false, ..link.admission.config().clone() };
     link.admission.set(link.now, strict).unwrap();
-    assert_eq!(link.packet(ping, false), LOW);
+    assert_eq!(link.own_packet(ping), LOW);
+}
+
+#[test]
+fn transit_is_ordinary_traffic_whatever_its_protocol_and_port() {
+    let mut link = fluid(|c| c.global_list = true);
+    link.close();
+    let [bfd, bgp, ping] = [(17, 3784), (6, 179), (1, 0)]
+        .map(|(protocol, destination_port)| FlowKey { protocol, destination_port, ..flow(1, 1) });
+    for transit in [bfd, bgp, ping, FlowKey { source_port: 179, ..bgp }] {
+        assert!(transit.is_control());
+        assert_eq!(link.packet(transit, false), LOW, "{transit}");
+    }
+    assert_eq!(link.admission.view().passed[Rule::Control as usize], 0);
+    // On an open link it is listed as others are, and the GPFL learns it as any stream.
+    link.fair = C;
+    link.until(link.now + ms(1_000));
+    assert_eq!(link.packet(bfd, false), Verdict::Pass);
+    assert!(link.protects(bfd));
 }
 
 #[test]
@@ -163,8 +189,7 @@ fn emergency_flows_enter_a_closed_link() {
     let emergency = flow(0x0701, 5);
     assert_eq!(link.packet(emergency, false), Verdict::Pass);
     assert_eq!(link.packet(flow(0x0801, 5), false), LOW);
-    let called =
-        evenkeel_core::FlowKey { destination: "10.9.9.9".parse().unwrap(), ..flow(0x0801, 5) };
+    let called = FlowKey { destination: "10.9.9.9".parse().unwrap(), ..flow(0x0801, 5) };
     assert_eq!(link.packet(called, false), Verdict::Pass);
     assert!(!link.protects(emergency), "no state is kept");
     assert!(link.admission.explain(link.now, &emergency, hash(&emergency)).emergency);

@@ -267,3 +267,58 @@ fn a_raised_quantum_does_not_let_packets_overtake() {
         assert_eq!(order, [1, 2, 3]);
     }
 }
+
+/// With packets six times the quantum a sender that waits to be inactive had six times the share of
+/// a greedy flow, and strict priority at that.
+#[test]
+fn a_packet_longer_than_the_quantum_is_paid_for() {
+    for length in [9_000u32, 4_000] {
+        let mut pdrr = pdrr(PdrrConfig::default());
+        let mut bytes = [0u64; 3];
+        let mut inside = [0u32; 3];
+        let inactive = |pdrr: &Pdrr<TestPacket>| {
+            let (key, hash) = id(2);
+            pdrr.deficit(&key, hash).is_none()
+        };
+        for _ in 0..60_000 {
+            for class in 0..2 {
+                while inside[usize::from(class)] < 20 {
+                    let _ = put(&mut pdrr, class, 1_000);
+                    inside[usize::from(class)] += 1;
+                }
+            }
+            if inside[2] == 0 && inactive(&pdrr) {
+                let _ = put(&mut pdrr, 2, length);
+                inside[2] += 1;
+            }
+            let flow = usize::from(next(&mut pdrr));
+            inside[flow] -= 1;
+            bytes[flow] += if flow == 2 { u64::from(length) } else { 1_000 };
+        }
+        let share = bytes[2] as f64 / bytes[0] as f64;
+        assert!(share < 1.1, "{length}: {share} times a greedy flow");
+    }
+}
+
+/// A shaper asks for the length of the next packet before each: with many flows that was a walk
+/// over all of them. Turned beforehand it is the first one's, and the same.
+#[test]
+fn the_next_length_is_known_once_turns_are_settled() {
+    let mut pdrr = pdrr(PdrrConfig::default());
+    for n in 0..800u32 {
+        let _ = put(&mut pdrr, (n % 200) as u16, 100 + n * 7 % 1_400);
+    }
+    let mut sent = 0;
+    loop {
+        let told = pdrr.peek_len(NOW);
+        pdrr.settle(NOW);
+        assert_eq!(pdrr.peek_len(NOW), told, "it is told right either way");
+        let packet = pdrr.dequeue(NOW, &mut |p: TestPacket, _| panic!("{p:?} dropped"));
+        assert_eq!(packet.as_ref().map(Packet::ip_len), told);
+        if packet.is_none() {
+            break;
+        }
+        sent += 1;
+    }
+    assert_eq!(sent, 800);
+}

@@ -324,7 +324,8 @@ fn an_idle_link_has_its_whole_rate_to_give() {
 
 /// New greedy flows and streams come all the time; who is in at the end?
 fn admitted(workers: usize, discipline: DisciplineConfig, eccm: bool) -> (u32, f64) {
-    let mut config = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(RATE) };
+    let mut config =
+        AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::published(RATE) };
     config.eccm =
         EccmConfig { on: eccm, max_accept_delay: Nanos::from_secs(2), ..EccmConfig::default() };
     let mut router = Router::new(workers, discipline, RATE, Some(&config));

@@ -16,7 +16,7 @@
 //! `packets = Σ passed + Σ refused + diverted` of [`AdmissionSnapshot`].
 
 use evenkeel_core::Nanos;
-use evenkeel_core::admit::{FlowsConfig, Observed, RouterLists};
+use evenkeel_core::admit::{Admission, FlowsConfig, Observed, RouterLists};
 use evenkeel_core::schedule::Scheduler;
 use evenkeel_core::settings::SettingError;
 use evenkeel_ports::FramePool;
@@ -24,6 +24,9 @@ use evenkeel_ports::FramePool;
 use super::egress::OutgoingLink;
 use super::port::PortSlot;
 use crate::snapshot::AdmissionSnapshot;
+
+/// More missed estimates than this are one.
+const PAUSE: u64 = 16;
 
 /// What the admissions of all links share.
 pub(super) struct Admissions {
@@ -62,7 +65,7 @@ impl PortSlot {
     fn estimate_now(&mut self, now: Nanos, pool: &mut FramePool) {
         let Some(mut admission) = self.admission.take() else { return };
         while admission.next_tick() <= now {
-            let at = admission.next_tick();
+            let at = late_tick(&admission, now);
             let (link, mut egress) = self.outgoing(pool);
             link.advance(at, &mut egress);
             admission.tick(at, &observed(link, at));
@@ -104,6 +107,15 @@ impl PortSlot {
             admission.link_down(now);
         }
     }
+}
+
+/// When to take the next estimate at `now`: when it was due, or, after a pause of many intervals,
+/// just now, one for all of them. Each sweeps a part of the list, and hundreds would hold up what
+/// has come.
+fn late_tick(admission: &Admission, now: Nanos) -> Nanos {
+    let due = admission.next_tick();
+    let pause = Nanos(admission.config().load_interval.0.saturating_mul(PAUSE));
+    if now.saturating_sub(due) > pause { now } else { due }
 }
 
 /// What scheduler and wire have done up to `at`, to which the link has advanced. For a link that

@@ -44,6 +44,7 @@ impl Pipeline {
             class: meta.class,
             pin: Pin { next_hop: 0, ttl: headers.ttl },
             cluster: None,
+            originated: false,
         };
         self.forward_balanced(packet, &headers, &hop, at);
     }

@@ -45,6 +45,8 @@ pub(super) struct ResolvedHop<'a> {
     pub(super) pin: Pin,
     /// The link of the cluster that it takes, if it is one of those.
     pub(super) cluster: Option<u16>,
+    /// The packet was made here.
+    pub(super) originated: bool,
 }
 
 /// Whether a destination is this machine, or also this machine.
@@ -212,6 +214,7 @@ impl Pipeline {
         }
         let cluster = self.cluster.as_ref().and_then(|cluster| cluster.link_of(port, next_hop));
         let flow = &meta.flow;
+        let (from, originated) = (packet.port, packet.originated);
         let hop = |mac| ResolvedHop {
             port: port.index(),
             mac,
@@ -221,11 +224,11 @@ impl Pipeline {
             class,
             pin,
             cluster,
+            originated,
         };
         if let Some(mac) = self.neighbours.mac(port, next_hop) {
             return self.forward_to(packet, meta, &hop(mac), at);
         }
-        let (from, originated) = (packet.port, packet.originated);
         match self.neighbours.resolve(at, port, next_hop, packet) {
             Resolution::Mac(mac, packet) => self.forward_to(packet, meta, &hop(mac), at),
             Resolution::Wait => self.begins_to_wait(from, originated),

@@ -42,6 +42,8 @@ pub struct QueuedPacket {
     pub(super) arrival: Nanos,
     pub(super) ip_len: u32,
     pub(super) class: Class,
+    /// It was made here.
+    pub(super) originated: bool,
 }
 
 const _: () = assert!(size_of::<QueuedPacket>() <= 96);
@@ -92,5 +94,10 @@ impl Packet for QueuedPacket {
 
     fn arrival(&self) -> Nanos {
         self.arrival
+    }
+
+    /// An answer by ICMP: sessions of this machine's kernel do not come through here.
+    fn is_own_control(&self) -> bool {
+        self.originated && self.flow.is_control()
     }
 }

@@ -100,6 +100,7 @@ impl Pipeline {
             arrival,
             ip_len,
             class: hop.class,
+            originated: hop.originated,
         };
         if let Some(link) = hop.cluster {
             return self.queue_for_cluster(link, queued);

@@ -25,6 +25,8 @@ pub struct XpPacket {
     pub arrival: Nanos,
     /// Which source sent it.
     pub source: u32,
+    /// The router itself made it, to keep the network running.
+    pub own: bool,
 }
 
 impl Packet for XpPacket {
@@ -45,6 +47,9 @@ impl Packet for XpPacket {
     }
     fn arrival(&self) -> Nanos {
         self.arrival
+    }
+    fn is_own_control(&self) -> bool {
+        self.own
     }
 }
 
@@ -90,7 +95,7 @@ impl Fluid {
         let observed = Observed {
             fair_bytes: Some(Bytes(0)),
             priority_bytes: Some(Bytes(0)),
-            idle: Nanos::ZERO,
+            ..Observed::default()
         };
         Self {
             admission: Admission::new(config, 7, Nanos::ZERO).unwrap(),
@@ -143,7 +148,17 @@ impl Fluid {
     }
 
     pub fn packet(&mut self, flow: FlowKey, elastic: bool) -> Verdict {
-        let packet = XpPacket { flow, len: 100, overhead: 0, arrival: self.now, source: 0 };
+        self.offer(flow, elastic, false)
+    }
+
+    /// A packet that the router itself has made.
+    pub fn own_packet(&mut self, flow: FlowKey) -> Verdict {
+        self.offer(flow, false, true)
+    }
+
+    fn offer(&mut self, flow: FlowKey, elastic: bool, own: bool) -> Verdict {
+        let arrival = self.now;
+        let packet = XpPacket { flow, len: 100, overhead: 0, arrival, source: 0, own };
         let verdict = self.admission.decide(self.now, &packet, PIN, &self.backlog, &mut self.lists);
         if verdict == Verdict::Pass {
             let treated = if elastic { Treated::Queued } else { Treated::Priority };
@@ -165,7 +180,12 @@ pub const fn ms(n: u64) -> Nanos {
     Nanos::from_millis(n)
 }
 
-/// The defaults for the test network, all tables small.
+/// What is published for the test network, all tables small.
 pub fn config() -> AdmissionConfig {
+    AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::published(C) }
+}
+
+/// The defaults, all tables small.
+pub fn defaults() -> AdmissionConfig {
     AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::new(C) }
 }

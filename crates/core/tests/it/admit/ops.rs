@@ -108,7 +108,7 @@ impl Subject {
             observed: Observed {
                 fair_bytes: Some(Bytes(0)),
                 priority_bytes: Some(Bytes(0)),
-                idle: Nanos::ZERO,
+                ..Observed::default()
             },
         }
     }
@@ -153,6 +153,7 @@ impl Subject {
             overhead: 38,
             arrival: self.now,
             source: 0,
+            own: n >= 60,
         };
         let before = self.admission.view();
         let known = self.admission.explain(self.now, &key, hash(&key));

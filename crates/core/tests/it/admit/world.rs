@@ -31,6 +31,8 @@ pub struct Source {
     pub sends: Sends,
     pub from: Nanos,
     pub to: Nanos,
+    /// So many bytes pass, and then nothing comes any more.
+    pub size: u64,
     next: Nanos,
     inside: u32,
     pub offered: u64,
@@ -52,6 +54,7 @@ impl Source {
             sends,
             from,
             to: Nanos::MAX,
+            size: u64::MAX,
             next: from,
             inside: 0,
             offered: 0,
@@ -194,7 +197,8 @@ impl World {
 
     fn send(&mut self, index: usize) {
         let now = self.now;
-        if now >= self.sources[index].to {
+        let source = &self.sources[index];
+        if now >= source.to || source.passed * source.len >= source.size {
             self.sources[index].next = Nanos::MAX;
             return;
         }
@@ -216,7 +220,10 @@ impl World {
             }
             Sends::Greedy(packets) => {
                 self.sources[index].next = Nanos::MAX;
-                while self.sources[index].inside < packets {
+                while self.sources[index].inside < packets
+                    && self.sources[index].passed * self.sources[index].len
+                        < self.sources[index].size
+                {
                     if self.offer(index) != Verdict::Pass {
                         self.sources[index].next = now + Nanos::from_millis(10);
                         break;
@@ -235,6 +242,7 @@ impl World {
             overhead: self.overhead,
             arrival: now,
             source: index as u32,
+            own: false,
         };
         source.offered += 1;
         source.first_offered = source.first_offered.or(Some(now));
