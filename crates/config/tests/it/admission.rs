@@ -170,10 +170,10 @@ fn knobs_change_while_packets_flow() {
         assert!(admission.set_live(&change, 1).is_err(), "{key}");
     }
     assert!(matches!(change("admission", "off"), Ok(Change::WholeAdmission(None))));
-    let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = true }") else {
+    let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = false }") else {
         panic!()
     };
-    assert_eq!(given(&whole), [("eccm".to_owned(), "true".to_owned())]);
+    assert_eq!(given(&whole), [("eccm".to_owned(), "false".to_owned())]);
     let setting =
         |key, value: settings::Value| Ok(Change::Setting(settings::Change::new(key, value)));
     assert_eq!(change("start_limit", "none"), setting("start_limit", settings::Value::Absent));

@@ -334,6 +334,10 @@ impl Admission {
             && self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
     }
 
+    fn has_place(&self, share: Ppm) -> bool {
+        self.newcomers.has_place(share, self.config.rate, self.min_fair(), self.estimates.fair)
+    }
+
     /// The link stays closed: the global list, the second link, or refusal.
     fn congested(
         &mut self,
@@ -360,7 +364,7 @@ impl Admission {
                 return self.admit(now, new, Rule::Newcomer);
             }
             let new_here = !self.history.has_waited(now, &new.key, NEW);
-            if new_here && self.newcomers.has_place(share, self.config.rate, self.min_fair()) {
+            if new_here && self.has_place(share) {
                 return self.enter(now, new, Rule::Newcomer, false);
             }
         }

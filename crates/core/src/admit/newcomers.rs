@@ -46,7 +46,7 @@ const MEMORY: u64 = 16;
 /// The same of guests: what they are changes with the household.
 const GUEST_MEMORY: u64 = 4;
 /// Of so many guests one counts as elastic at the start, and of so many at least one always.
-const GUESTS_PER_ELASTIC: (u64, u64) = (4, 16);
+const GUESTS_PER_ELASTIC: (u64, u64) = (2, 16);
 /// Intervals of the load after which a guest that has not turned elastic makes room for the next.
 const GUEST_LOADS: u64 = 2;
 /// Who has waited for longer is no newcomer: what a connection that was refused sends next comes
@@ -154,10 +154,18 @@ impl Newcomers {
         self.guests.len() < GUESTS
     }
 
-    /// Whether another guest may enter where `share` of the flows that min_FR has room for may be.
-    pub(super) fn has_place(&self, share: Ppm, rate: BitRate, least: BitRate) -> bool {
+    /// Whether another guest may enter where `share` of the flows that min_FR has room for may be:
+    /// one at a time while FR has already fallen by as much.
+    pub(super) fn has_place(
+        &self,
+        share: Ppm,
+        rate: BitRate,
+        least: BitRate,
+        fair: BitRate,
+    ) -> bool {
         let taken = u128::from(self.held * self.guest_chance) * u128::from(least.0);
-        let more = taken < u128::from(share.of(rate.0)) << 16;
+        let more = taken < u128::from(share.of(rate.0)) << 16
+            && fair.0 >= least.0.saturating_sub(share.of(least.0));
         share > Ppm::ZERO && (self.held == 0 || more) && self.has_room()
     }
 

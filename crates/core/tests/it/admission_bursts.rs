@@ -17,9 +17,12 @@ fn worlds(config: &AdmissionConfig) -> Vec<World> {
     with_quantum(DEFAULT_QUANTUM).into_iter().map(world).collect()
 }
 
-fn greedy(n: u16, from: Nanos) -> Source {
-    // FR is told in steps of a packet per interval, and ECCM's are half of T_FR.
-    Source::new(flow(1, n), 712, Sends::Greedy(16), from)
+/// FR is told in steps of a packet for each interval, and ECCM's are half of T_FR: small steps, and
+/// those of full packets.
+const LENGTHS: [u64; 2] = [712, 1_462];
+
+fn greedy(n: u16, len: u64, from: Nanos) -> Source {
+    Source::new(flow(1, n), len, Sends::Greedy(16), from)
 }
 
 /// Runs up to `to` and gives FR of each interval from `from` on, in parts of min_FR, the least
@@ -45,11 +48,11 @@ fn fair_rates(world: &mut World, from: Nanos, to: Nanos) -> Vec<f64> {
 /// came later was refused.
 #[test]
 fn a_burst_of_connections_does_not_lock_everybody_out() {
-    for connections in [35, 100] {
+    for (connections, len) in [35, 100].into_iter().flat_map(|n| LENGTHS.map(|len| (n, len))) {
         for mut world in worlds(&defaults()) {
-            let name = world.link.scheduler().name();
+            let name = format!("{}, {len}", world.link.scheduler().name());
             for n in 0..connections {
-                world.add(greedy(n, ms(u64::from(n) * 500 / u64::from(connections))));
+                world.add(greedy(n, len, ms(u64::from(n) * 500 / u64::from(connections))));
             }
             let streams: Vec<usize> = (0..10)
                 .map(|n| {
@@ -79,7 +82,7 @@ fn as_published_a_burst_of_connections_shuts_the_link() {
     let published = AdmissionConfig { flows: 1_000, history: 512, ..AdmissionConfig::published(C) };
     for mut world in worlds(&published) {
         for n in 0..35 {
-            world.add(greedy(n, ms(u64::from(n) * 14)));
+            world.add(greedy(n, 712, ms(u64::from(n) * 14)));
         }
         let stream = world.add(Source::new(flow(2, 1), 100, Sends::Every(ms(10)), ms(3_000)));
         let rates = fair_rates(&mut world, ms(1_250), ms(10_250));
@@ -92,9 +95,10 @@ fn as_published_a_burst_of_connections_shuts_the_link() {
 /// carries.
 #[test]
 fn the_fair_rate_stays_near_its_minimum_under_overload() {
-    for (load, seed) in [(1.2, 1), (1.6, 2), (2.0, 3)] {
+    let loads = [(1.2, 1), (1.6, 2), (2.0, 3)];
+    for ((load, seed), len) in loads.into_iter().flat_map(|load| LENGTHS.map(|len| (load, len))) {
         for mut world in worlds(&defaults()) {
-            let name = world.link.scheduler().name();
+            let name = format!("{}, {len}", world.link.scheduler().name());
             let mut state = seed as u64;
             let mut draw = || {
                 state = state
@@ -108,7 +112,7 @@ fn the_fair_rate_stays_near_its_minimum_under_overload() {
                 if at > 60.0 {
                     break;
                 }
-                let mut source = greedy(n, Nanos((at * 1e9) as u64));
+                let mut source = greedy(n, len, Nanos((at * 1e9) as u64));
                 source.size = (500_000.0 / 3.0 / draw().powf(1.0 / 1.5)) as u64;
                 world.add(source);
             }
@@ -129,7 +133,7 @@ fn a_household_with_30_uploads_still_gets_names_and_connections() {
     for mut world in worlds(&defaults()) {
         let name = world.link.scheduler().name();
         for n in 0..30 {
-            world.add(greedy(n, ms(u64::from(n) * 100)));
+            world.add(greedy(n, 1_462, ms(u64::from(n) * 100)));
         }
         world.run(ms(10_000));
         // A question, or the first packet of a connection, which is sent again after a second; six
@@ -167,18 +171,18 @@ fn eccm_keeps_its_bound_under_puf() {
     for mut world in worlds(&config) {
         let name = world.link.scheduler().name();
         for n in 0..40 {
-            let mut source = greedy(n, ms(u64::from(n) * 20));
+            let mut source = greedy(n, 712, ms(u64::from(n) * 20));
             source.flow = flow(100 + n, n);
             world.add(source);
         }
         // Streams of a user, one every 131 ms.
-        let streams: Vec<usize> = (0..20)
+        let streams: Vec<usize> = (0..60)
             .map(|n| {
                 let from = ms(3_000 + u64::from(n) * 131);
                 world.add(Source::new(flow(7, n), 100, Sends::Every(ms(10)), from))
             })
             .collect();
-        world.run(ms(12_000));
+        world.run(ms(15_000));
         for n in streams {
             let waited = world.sources[n].accept_delay();
             assert!(waited.is_some_and(|w| w <= ms(2_010)), "{name}: {n} {waited:?}");

@@ -1,7 +1,7 @@
 //! Admission in the pipeline: who is refused, diverted or flushed, on which link it counts, and
 //! that nothing disappears.
 
-use crate::common::{Bed, Udp, headers, host_mac, router_mac, udp, v4};
+use crate::common::{Bed, Udp, headers, host_mac, ip, router_mac, udp, v4};
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
@@ -11,12 +11,13 @@ use evenkeel_router::snapshot::AdmissionSnapshot;
 const LONG: usize = 972;
 
 /// A router whose port `p1` has 1 Mbit/s, PDRR and admission with these keys; closed below 250
-/// kbit/s, so that five greedy flows close it.
+/// kbit/s, so that five greedy flows close it. As published: nobody enters by way of exception.
 fn bed(ports: usize, admission: &str, rest: &str) -> Bed {
     let rest = format!(
         "{rest}\n[[link]]\nport = \"p1\"\nrate = \"1Mbit/s\"\nring = {{ slots = 1 }}\ndiscipline = \
          {{ kind = \"pdrr\" }}\n\
-         [link.admission]\nmin_fair_rate = 0.25\nbudget = false\nprobation = \"0s\"\n{admission}"
+         [link.admission]\nmin_fair_rate = 0.25\nbudget = false\nprobation = \"0s\"\n\
+         expected_flows = false\nnewcomer_share = 0.0\neccm = false\n{admission}"
     );
     Bed::new(ports, &rest)
 }
@@ -50,6 +51,11 @@ fn admission(bed: &mut Bed) -> AdmissionSnapshot {
     let passed: u64 = seen.passed.values().sum();
     assert_eq!(seen.packets, passed + seen.refused_total() + seen.diverted_packets, "{seen:?}");
     seen
+}
+
+/// Packets that passed because the router itself had made them.
+fn control(seen: &AdmissionSnapshot) -> u64 {
+    seen.passed.get("control").copied().unwrap_or(0)
 }
 
 /// Ports that packets have come from, of those that host `i` has received, sorted, each once.
@@ -235,4 +241,63 @@ fn who_gets_in_is_on_the_wire_within_as_many_packet_times_as_the_ring_has_slots_
         assert!(worst <= bound, "ring of {slots}: {worst} after arrival, bound {bound}");
         assert!(worst.0 > PACKET.0 / 2, "the link was busy: {worst}");
     }
+}
+
+/// Eight megabits per second of UDP to port 3784 took the whole link: what only passes through is
+/// ordinary traffic, also with the TTL of a neighbour.
+#[test]
+fn transit_to_ports_of_control_protocols_waits_for_admission_whatever_its_ttl() {
+    let mut bed = bed(2, "global_list = true", "");
+    greedy(&mut bed, 6000..6005, 1_200);
+    assert!(admission(&mut bed).congested.is_some());
+    let before = admission(&mut bed);
+    for (port, ttl) in [(3784, 255), (3784, 64), (4784, 255), (520, 2), (521, 255)] {
+        for _ in 0..4 {
+            let what = Udp { port, ttl, payload: 100, ..Udp::default() };
+            bed.inject(0, &udp((host_mac(0), router_mac(0)), v4(0, 9), v4(1, 2), what));
+            bed.pass(Nanos::from_millis(1));
+        }
+    }
+    let after = admission(&mut bed);
+    assert_eq!(control(&after), 0);
+    assert_eq!(after.refused_total() - before.refused_total(), 20);
+}
+
+/// What has a link-local address goes through no link, so it cannot take any of one.
+#[test]
+fn link_local_control_packets_are_not_forwarded() {
+    let mut bed = bed(2, "", "");
+    let local = ["224.0.0.5", "169.254.0.7"].map(ip);
+    for destination in local {
+        let what = Udp { port: 3784, ttl: 255, ..Udp::default() };
+        bed.inject(0, &udp((host_mac(0), router_mac(0)), v4(0, 2), destination, what));
+    }
+    bed.round();
+    assert_eq!(admission(&mut bed).packets, 0);
+    assert!(bed.received(1).is_empty());
+}
+
+/// What the router answers itself enters a closed link, in a bucket of its own: whoever makes it
+/// answer cannot fill the link with answers either.
+#[test]
+fn own_answers_enter_a_closed_link_in_a_small_bucket() {
+    let mut bed = bed(2, "global_list = true", "");
+    greedy(&mut bed, 6000..6005, 1_200);
+    assert!(admission(&mut bed).congested.is_some());
+    let before = admission(&mut bed);
+    // Answers to what comes from the other side go out by the closed link.
+    let asks = |bed: &mut Bed, times: u16| {
+        for n in 0..times {
+            let what = Udp { port: n, ttl: 1, payload: 100, ..Udp::default() };
+            let frame = udp((host_mac(1), router_mac(1)), v4(1, 2), v4(0, 2), what);
+            bed.inject(1, &frame);
+            greedy(bed, 6000..6005, 8);
+        }
+    };
+    asks(&mut bed, 500);
+    let after = admission(&mut bed);
+    // 1 % of 1 Mbit/s in four seconds are 5 kB, and 3 kB may go at once: answers have 142 bytes or
+    // more on the wire.
+    let passed = control(&after) - control(&before);
+    assert!((10..=60).contains(&passed), "{passed}");
 }

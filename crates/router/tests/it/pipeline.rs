@@ -746,7 +746,7 @@ mod anything {
 }
 
 #[test]
-fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_none() {
+fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_one_as_others() {
     const GUARDED: &str = "[[link]]\nport = \"p1\"\nrate = \"10Mbit/s\"\n[link.discipline]\nkind = \
                            \"pdrr\"\n[link.admission]\n";
     let mut bed = Bed::new(2, GUARDED);
@@ -772,11 +772,12 @@ fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_none(
         bed.pipeline.flows(bed.now, None, 10).unwrap().into_iter().map(|flow| flow.flow).collect();
     flows.sort_unstable();
     let labelled = "[2001:db8::2]->[2001:db8:1::2]/label:0x12345";
-    assert_eq!(flows, ["10.0.0.2:0->10.0.1.2:0/udp", labelled]);
+    let [ping, fragment] = ["icmp", "udp"].map(|name| format!("10.0.0.2:0->10.0.1.2:0/{name}"));
+    assert_eq!(flows, [&ping, &fragment, labelled]);
     for flow in &flows {
         let told = bed.pipeline.explain(bed.now, None, &flow.parse().unwrap()).unwrap();
         assert!(told.contains("protected since"), "{told}");
     }
     let admission = bed.snapshot().links[1].admission.clone().unwrap();
-    assert_eq!((admission.packets, admission.protected), (7, 2));
+    assert_eq!((admission.packets, admission.protected), (7, 3));
 }

@@ -220,12 +220,19 @@ impl World {
             }
             Sends::Greedy(packets) => {
                 self.sources[index].next = Nanos::MAX;
+                let dropped = self.sources[index].dropped;
                 while self.sources[index].inside < packets
                     && self.sources[index].passed * self.sources[index].len
                         < self.sources[index].size
                 {
                     if self.offer(index) != Verdict::Pass {
                         self.sources[index].next = now + Nanos::from_millis(10);
+                        break;
+                    }
+                    // A full buffer takes from the longest queue, its own: it would fill that
+                    // place for ever, and no time would pass.
+                    if self.sources[index].dropped > dropped {
+                        self.sources[index].next = now + Nanos::from_millis(1);
                         break;
                     }
                 }
