@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use evenkeel_config::{BuildError, Change, RouterConfig, diff};
+use evenkeel_config::{BuildError, Change, LinkChange, RouterConfig, diff};
 use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
@@ -73,7 +73,7 @@ pub(crate) fn load_scenario(
         let overrides =
             scenario.ablations.iter().flat_map(|ablation| &ablation.set).map(|change| &change.set);
         for change in steps.chain(overrides).filter(|change| change.router == router.name) {
-            if let Change::Discipline(discipline) = &change.change {
+            if let Change::Link(_, LinkChange::Discipline(discipline)) = &change.change {
                 disciplines.build(discipline, &classes).map_err(unbuilt)?;
             }
         }

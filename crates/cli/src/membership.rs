@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_control::Target;
-use evenkeel_membership::{Merger, lock};
+use evenkeel_membership::{MergeError, Merger, lock};
 use evenkeel_router::{Command, CommandError, Handle, Reply};
 
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ impl Merged {
         let handle = Arc::clone(&self.handle);
         let send = move |config: &RouterConfig| {
             let reload = Command::Reload(Box::new(config.clone()));
-            handle.send(reload).map(drop).map_err(|error| error.to_string())
+            handle.send(reload).map(drop)
         };
         let report = |text: &str| tracing::warn!("{text}");
         evenkeel_membership::Client::start(
@@ -91,21 +91,17 @@ impl Target for Merged {
 
     fn send(&self, command: Command) -> Result<Reply, CommandError> {
         let Command::Reload(config) = command else { return self.ask(command) };
-        let mut refused = None;
-        let mut apply = |merged: &RouterConfig| match self
-            .handle
-            .send(Command::Reload(Box::new(merged.clone())))
-        {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let text = error.to_string();
-                refused = Some(error);
-                Err(text)
-            }
+        let mut apply = |merged: &RouterConfig| {
+            self.handle.send(Command::Reload(Box::new(merged.clone()))).map(drop)
         };
         match lock(&self.merger).rebase(&config, &mut apply) {
             Ok(()) => Ok(Reply::Done),
-            Err(text) => Err(refused.unwrap_or(CommandError::Invalid(text))),
+            Err(MergeError::Apply(error)) => Err(error),
+            Err(MergeError::Overlay(error)) => Err(error.into()),
+            Err(MergeError::Fixed) => Err(CommandError::NeedsRestart {
+                what: "membership".to_owned(),
+                why: "the client of etcd was started for it",
+            }),
         }
     }
 }

@@ -5,9 +5,11 @@ use std::iter;
 
 use evenkeel_core::Class;
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::link::LinkConfig as LinkSettings;
+use evenkeel_core::link::LinkConfig as WireConfig;
 use evenkeel_core::schedule::DisciplineConfig;
-use evenkeel_core::settings::{self, ChangeTime, Key, Kind, Presence, Section, Settings};
+use evenkeel_core::settings::{
+    self, ChangeTime, Key, Kind, Presence, Section, SettingError, Settings,
+};
 use evenkeel_settings::read::{Reader, parse_toml, suggest};
 use evenkeel_settings::tree::{Data, Node, single};
 use evenkeel_settings::typed::held;
@@ -15,26 +17,98 @@ use evenkeel_settings::{Diagnostic, Diagnostics};
 use thiserror::Error;
 
 use crate::admission;
+use crate::cluster::ForwarderState;
 use crate::discipline::parse_discipline;
+use crate::model::LinkConfig;
 
-/// A change to one link.
+/// A change to a running router, parsed and checked as far as it can be without the router.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
+    /// Of the outgoing link of the port with this name.
+    Link(String, LinkChange),
+    /// Of a key of `[fairdrop]`. A router without the table gets one with its defaults.
+    FairDrop(settings::Change),
+    /// What a forwarder gets from this balancer. Established flows stay where they are, except
+    /// those of one that is out.
+    Forwarder {
+        /// The forwarder.
+        id: u16,
+        /// What it gets.
+        state: ForwarderState,
+    },
+}
+
+/// A change to a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkChange {
     /// A setting of its discipline.
     Setting(settings::Change),
     /// A setting of its wire: rate, ring.
-    Link(settings::Change),
-    /// Another discipline in place of the one it has.
+    Wire(settings::Change),
+    /// Another discipline in place of the one it has; what is queued is kept as far as it fits.
     Discipline(DisciplineConfig),
-    /// Whether its dynamic control turns knobs (the texts `on` and `off`).
+    /// Whether its dynamic control turns knobs (the texts `on` and `off`). Switched off, it puts
+    /// them back.
     Control(bool),
-    /// A key of `[fairdrop]`, which is of the whole router and of no link.
-    FairDrop(settings::Change),
     /// A key of its admission (`admission.min_fair_rate`).
     Admission(settings::Change),
     /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the
     /// defaults, and `off`).
     WholeAdmission(Option<Box<AdmissionConfig>>),
+}
+
+impl LinkChange {
+    /// As a change of the link of this port.
+    #[must_use]
+    pub fn on(self, link: &str) -> Change {
+        Change::Link(link.to_owned(), self)
+    }
+}
+
+impl LinkConfig {
+    /// The link after a change, for a router with so many classes.
+    ///
+    /// # Errors
+    /// The link refuses it, for what it is or has.
+    pub fn changed(&self, change: &LinkChange, classes: u16) -> Result<Self, LinkChangeError> {
+        let mut link = self.clone();
+        match change {
+            LinkChange::Setting(change) => link.discipline.set_live(change, classes)?,
+            LinkChange::Wire(change) => link.core.set_live(change, classes)?,
+            LinkChange::Discipline(discipline) => link.discipline = discipline.clone(),
+            LinkChange::Control(on) => match &mut link.control {
+                Some(control) => control.on = *on,
+                None => return Err(LinkChangeError::NoControl(link.port)),
+            },
+            LinkChange::Admission(change) => match &mut link.admission {
+                Some(admission) => {
+                    admission.set_live(change, classes).map_err(LinkChangeError::Admission)?;
+                }
+                None => return Err(LinkChangeError::NoAdmission(link.port)),
+            },
+            LinkChange::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
+        }
+        Ok(link)
+    }
+}
+
+/// Why a link refuses a change.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum LinkChangeError {
+    /// Its discipline or its wire refuses.
+    #[error("{0}")]
+    Setting(#[from] SettingError),
+    /// Its admission refuses.
+    #[error("admission.{0}")]
+    Admission(SettingError),
+    /// It has no admission.
+    #[error("link {0} has no admission: switch it on first (set {0} admission on)")]
+    NoAdmission(String),
+    /// It has no dynamic control.
+    #[error(
+        "link {0} has no control: give it [link.control] with kind = \"lct\" and discipline lct"
+    )]
+    NoControl(String),
 }
 
 /// What stands in the place of a link's name in changes of `[fairdrop]`.
@@ -60,7 +134,7 @@ pub const WHOLES: [(&str, &str); 3] = [
 /// name.
 pub fn live_keys() -> impl Iterator<Item = &'static Key> {
     let disciplines = DisciplineConfig::BUILT_IN.iter().map(|(_, section)| *section);
-    let sections = iter::once(LinkSettings::SECTION).chain(disciplines);
+    let sections = iter::once(WireConfig::SECTION).chain(disciplines);
     sections.flat_map(Section::keys).filter(|key| key.change == ChangeTime::Live)
 }
 
@@ -87,11 +161,11 @@ pub fn parse_change(
     class: Option<&str>,
     value: &str,
     classes: &[&str],
-) -> Result<Change, ChangeError> {
+) -> Result<LinkChange, ChangeError> {
     let value = value.trim();
     if let Some(key) = name.strip_prefix(ADMISSION) {
         no_class(name, class)?;
-        return admission::parse(key, value).map(Change::Admission);
+        return admission::parse(key, value).map(LinkChange::Admission);
     }
     if WHOLES.iter().any(|(whole, _)| *whole == name) {
         no_class(name, class)?;
@@ -110,8 +184,12 @@ pub fn parse_change(
         match value_of(key, value) {
             Ok(value) => {
                 let change = settings::Change { key: first.name, class, value };
-                let of_link = LinkSettings::SECTION.key(name).is_some();
-                return Ok(if of_link { Change::Link(change) } else { Change::Setting(change) });
+                let of_link = WireConfig::SECTION.key(name).is_some();
+                return Ok(if of_link {
+                    LinkChange::Wire(change)
+                } else {
+                    LinkChange::Setting(change)
+                });
             }
             Err(error) => refused = refused.or(Some(error)),
         }
@@ -121,7 +199,7 @@ pub fn parse_change(
 
 fn unknown(name: &str) -> String {
     let fixed = DisciplineConfig::BUILT_IN.iter().any(|(_, section)| section.key(name).is_some())
-        || LinkSettings::SECTION.key(name).is_some();
+        || WireConfig::SECTION.key(name).is_some();
     if fixed {
         return format!("{name} does not change alone while the router runs: reload the file");
     }
@@ -139,22 +217,22 @@ pub fn parse_knob(
     classes: &[&str],
 ) -> Result<settings::Change, ChangeError> {
     match parse_change(name, class, value, classes)? {
-        Change::Setting(change) => Ok(change),
+        LinkChange::Setting(change) => Ok(change),
         _ => Err(ChangeError(format!("{name} is not a knob of a discipline but of the link"))),
     }
 }
 
 /// A change of something as a whole.
-fn whole(name: &str, value: &str, classes: &[&str]) -> Result<Change, ChangeError> {
+fn whole(name: &str, value: &str, classes: &[&str]) -> Result<LinkChange, ChangeError> {
     match (name, value) {
-        ("discipline", table) => parse_discipline(table, classes).map(Change::Discipline),
-        ("admission", "off") => Ok(Change::WholeAdmission(None)),
+        ("discipline", table) => parse_discipline(table, classes).map(LinkChange::Discipline),
+        ("admission", "off") => Ok(LinkChange::WholeAdmission(None)),
         ("admission", table) => {
             let admission = admission::parse_table(table)?;
-            Ok(Change::WholeAdmission(Some(Box::new(admission))))
+            Ok(LinkChange::WholeAdmission(Some(Box::new(admission))))
         }
-        (_, "on") => Ok(Change::Control(true)),
-        (_, "off") => Ok(Change::Control(false)),
+        (_, "on") => Ok(LinkChange::Control(true)),
+        (_, "off") => Ok(LinkChange::Control(false)),
         _ => Err(ChangeError(format!("{name}: expected on or off, found {value:?}"))),
     }
 }

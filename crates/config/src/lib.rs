@@ -36,7 +36,10 @@ pub mod service;
 pub mod tables;
 pub mod workers;
 
-pub use change::{Change, ChangeError, live_keys, live_names, parse_change, parse_knob};
+pub use change::{
+    Change, ChangeError, LinkChange, LinkChangeError, live_keys, live_names, parse_change,
+    parse_knob,
+};
 pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };

@@ -62,6 +62,22 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Why nothing of what etcd says is used: all keys that are wrong.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OverlayError(pub Vec<Refusal>);
+
+impl fmt::Display for OverlayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("etcd says what cannot be, and none of it is used: ")?;
+        for (at, refusal) in self.0.iter().enumerate() {
+            write!(f, "{}{refusal}", if at == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for OverlayError {}
+
 /// Reads `[membership]`; `None` after an error that the reader has taken note of.
 pub(crate) fn membership_of(
     reader: &mut Reader,
@@ -130,7 +146,7 @@ pub fn overlay(
     base: &RouterConfig,
     keys: &BTreeMap<String, String>,
     gone: &BTreeSet<u16>,
-) -> Result<RouterConfig, Vec<Refusal>> {
+) -> Result<RouterConfig, OverlayError> {
     let mut refused = Vec::new();
     let mut members: BTreeMap<u16, Member> = BTreeMap::new();
     let mut config = base.clone();
@@ -198,5 +214,5 @@ pub fn overlay(
             fail("all forwarders are out or not alive".to_owned());
         }
     }
-    if refused.is_empty() { Ok(config) } else { Err(refused) }
+    if refused.is_empty() { Ok(config) } else { Err(OverlayError(refused)) }
 }

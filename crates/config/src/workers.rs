@@ -8,25 +8,62 @@
 use evenkeel_core::admit::{AdmissionConfig, Flush};
 use evenkeel_core::drop::FairDropConfig;
 
+use evenkeel_settings::read::{Fields, Reader};
+use thiserror::Error;
+
 use crate::model::{LinkConfig, RouterConfig};
 use crate::service::{ServiceConfig, Work};
-use evenkeel_settings::read::{Fields, Reader};
 
 /// Why neither a cluster's forwarder nor a balancer has several workers.
 const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
                          connections belong to one worker";
 
-/// A table or key of a `[[link]]`, and why several workers cannot share it.
-type Refusal = (&'static str, String);
+/// What of a link several workers cannot share.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{what} works with workers = 1 only: {why}")]
+pub struct UnsharedPart {
+    /// The table of `[[link]]` in which it stands.
+    pub table: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// What stands in the way.
+    pub why: &'static str,
+}
+
+/// What several workers cannot have.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum WorkersError {
+    /// A role that belongs to one worker.
+    #[error("[cluster] and [balancer] {ONE_VOICE}")]
+    Role,
+    /// Something of a link.
+    #[error("link {link}: {part}")]
+    Link {
+        /// The link.
+        link: String,
+        /// What of it.
+        part: UnsharedPart,
+    },
+    /// A tunnel.
+    #[error(
+        "service {0:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel have \
+         one sequence of numbers"
+    )]
+    Tunnel(String),
+    /// Groups of FairDrop.
+    #[error(
+        "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's \
+         share of a link would count once for each worker"
+    )]
+    Groups,
+}
 
 /// Whether several workers can share a link.
 ///
 /// # Errors
-/// The table in which it stands, and what stands in the way, in words.
-pub fn link_for_workers(link: &LinkConfig) -> Result<(), Refusal> {
-    let refuse = |table, what: &str, why: &str| {
-        Err((table, format!("{what} works with workers = 1 only: {why}")))
-    };
+/// What of it they cannot.
+pub fn link_for_workers(link: &LinkConfig) -> Result<(), UnsharedPart> {
+    let refuse = |table, what, why| Err(UnsharedPart { table, what, why });
     if let Some((what, why)) = link.discipline.for_one_worker() {
         return refuse("discipline", what, why);
     }
@@ -67,14 +104,10 @@ fn of_one_worker(admission: &AdmissionConfig) -> Option<(&'static str, &'static 
 /// Whether several workers can have a service each.
 ///
 /// # Errors
-/// What stands in the way, in words.
-pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
+/// [`WorkersError::Tunnel`].
+pub fn service_for_workers(service: &ServiceConfig) -> Result<(), WorkersError> {
     match service.work {
-        Work::Esp(_) => Err(format!(
-            "service {:?}: kind = \"esp\" works with workers = 1 only: the packets of a tunnel \
-             have one sequence of numbers",
-            service.name
-        )),
+        Work::Esp(_) => Err(WorkersError::Tunnel(service.name.clone())),
         Work::Acl(_) | Work::Spin(_) => Ok(()),
     }
 }
@@ -83,14 +116,10 @@ pub fn service_for_workers(service: &ServiceConfig) -> Result<(), String> {
 /// together, but without groups.
 ///
 /// # Errors
-/// What stands in the way, in words.
-pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result<(), String> {
+/// [`WorkersError::Groups`].
+pub fn fairdrop_for_workers(fairdrop: &FairDropConfig, classes: usize) -> Result<(), WorkersError> {
     if fairdrop.bandwidth && fairdrop.is_grouped(classes) {
-        return Err(
-            "groups = \"class\" works with workers = 1 only, or with bandwidth = false: a group's \
-             share of a link would count once for each worker"
-                .into(),
-        );
+        return Err(WorkersError::Groups);
     }
     Ok(())
 }
@@ -100,17 +129,17 @@ impl RouterConfig {
     /// run, or were not read from a file.
     ///
     /// # Errors
-    /// What stands in the way, in words.
-    pub fn check_workers(&self) -> Result<(), String> {
+    /// The first thing that they cannot.
+    pub fn check_workers(&self) -> Result<(), WorkersError> {
         if self.router.workers == 1 {
             return Ok(());
         }
         if self.cluster.is_some() || self.balancer.is_some() {
-            return Err(format!("[cluster] and [balancer] {ONE_VOICE}"));
+            return Err(WorkersError::Role);
         }
         for link in &self.links {
             link_for_workers(link)
-                .map_err(|(_, message)| format!("link {}: {message}", link.port))?;
+                .map_err(|part| WorkersError::Link { link: link.port.clone(), part })?;
         }
         self.services.iter().try_for_each(service_for_workers)?;
         self.fairdrop
@@ -152,18 +181,19 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     }
     for fields in file.tables("link") {
         let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
-        if let Err((key, message)) = link_for_workers(link) {
-            reader.fail(&fields.span(key), fields.path_of(key), message);
+        if let Err(part) = link_for_workers(link) {
+            let key = part.table;
+            reader.fail(&fields.span(key), fields.path_of(key), part.to_string());
         }
     }
     for (fields, service) in file.tables("service").zip(&config.services) {
-        if let Err(message) = service_for_workers(service) {
-            reader.fail(&fields.span("kind"), fields.path_of("kind"), message);
+        if let Err(error) = service_for_workers(service) {
+            reader.fail(&fields.span("kind"), fields.path_of("kind"), error.to_string());
         }
     }
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
-        && let Err(message) = fairdrop_for_workers(fairdrop, config.classes.len())
+        && let Err(error) = fairdrop_for_workers(fairdrop, config.classes.len())
     {
-        reader.fail(&fields.span("groups"), fields.path_of("groups"), message);
+        reader.fail(&fields.span("groups"), fields.path_of("groups"), error.to_string());
     }
 }

@@ -1,5 +1,6 @@
 //! A change that undoes itself unless it is confirmed: for one that may cut off whoever makes it.
 
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
 use evenkeel_router::{Command, CommandError};
+use thiserror::Error;
 
 use crate::server::{Shared, Target, lock};
 
@@ -38,15 +40,15 @@ pub(crate) fn reload(
     target: &Arc<dyn Target>,
     config: RouterConfig,
     within: Option<Duration>,
-) -> Result<(), Refused> {
+) -> Result<(), ConfirmError> {
     let mut applied = lock(&shared.applied);
     if applied.waiting.is_some() {
-        return Err(Refused::Waits);
+        return Err(ConfirmError::Waits);
     }
     if within.is_some_and(|within| within > LONGEST || within.is_zero()) {
-        return Err(Refused::TooLong);
+        return Err(ConfirmError::TooLong);
     }
-    target.send(Command::Reload(Box::new(config.clone()))).map_err(Refused::Router)?;
+    target.send(Command::Reload(Box::new(config.clone())))?;
     *lock(&shared.classes) = names(&config);
     let before = applied.config.replace(config);
     if let (Some(within), Some(before)) = (within, before) {
@@ -55,7 +57,7 @@ pub(crate) fn reload(
         thread::Builder::new()
             .name("confirm".to_owned())
             .spawn(move || wait(&confirmed, within, &shared, &*target, before))
-            .map_err(|error| Refused::Unwatched(error.to_string()))?;
+            .map_err(ConfirmError::Unwatched)?;
         applied.waiting = Some(confirm);
     }
     Ok(())
@@ -85,24 +87,27 @@ fn wait(
 }
 
 /// Keeps the change that waits.
-pub(crate) fn confirm(shared: &Shared) -> Result<(), String> {
-    let waiting = lock(&shared.applied).waiting.take();
-    let waiting = waiting.ok_or(
-        "no change waits to be confirmed: it is confirmed, undone, or was made without a time",
-    )?;
+pub(crate) fn confirm(shared: &Shared) -> Result<(), ConfirmError> {
+    let waiting = lock(&shared.applied).waiting.take().ok_or(ConfirmError::NothingWaits)?;
     // Whoever waits has at most just been told that the time is over, and finds that nothing waits
     // any more.
     let _ = waiting.send(());
     Ok(())
 }
 
-/// Why a file was not applied.
-pub(crate) enum Refused {
-    Router(CommandError),
+/// Why a file was not applied, or not confirmed.
+#[derive(Debug, Error)]
+pub(crate) enum ConfirmError {
+    #[error("{0}")]
+    Router(#[from] CommandError),
+    #[error("a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for that")]
     Waits,
+    #[error("a change waits for its confirmation 1 ms to {} s", LONGEST.as_secs())]
     TooLong,
-    /// It was applied, but nobody will undo it.
-    Unwatched(String),
+    #[error("it is in force, but will not be undone by itself: {0}")]
+    Unwatched(io::Error),
+    #[error("no change waits to be confirmed: it is confirmed, undone, or was made without a time")]
+    NothingWaits,
 }
 
 pub(crate) fn names(config: &RouterConfig) -> Vec<String> {

@@ -100,42 +100,6 @@ pub enum Request {
     Confirm,
 }
 
-impl Request {
-    /// The link, knob, class and value of a request that changes a link, in the words of
-    /// [`parse_change`](evenkeel_config::parse_change); `None` for others.
-    #[must_use]
-    pub fn change(&self) -> Option<(&str, &str, Option<&str>, String)> {
-        match self {
-            Self::Show
-            | Self::Explain { .. }
-            | Self::Flows { .. }
-            | Self::Fairdrop { .. }
-            | Self::Balancer { .. }
-            | Self::Confirm
-            | Self::Reload { .. } => None,
-            Self::Set { link, knob, class, value } if knob == "discipline" => {
-                Some((link, knob, class.as_deref(), discipline_table(value)))
-            }
-            Self::Set { link, knob, class, value } => {
-                Some((link, knob, class.as_deref(), value.clone()))
-            }
-            Self::Rate { link, value } => Some((link, "rate", None, value.clone())),
-            Self::Ring { link, slots, refill } => {
-                Some((link, "ring", None, format!("{{ slots = {slots}, refill = {refill:?} }}")))
-            }
-            Self::Discipline { link, value } => {
-                Some((link, "discipline", None, discipline_table(value)))
-            }
-        }
-    }
-}
-
-/// A discipline's table; a bare kind becomes a table with its defaults.
-fn discipline_table(value: &str) -> String {
-    let value = value.trim();
-    if value.contains(['{', '=']) { value.to_owned() } else { format!("{{ kind = {value:?} }}") }
-}
-
 /// A reply as it stands on the socket.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -159,7 +123,6 @@ mod tests {
         let line = r#"{"cmd":"set","link":"wan","knob":"x_delay","class":"bulk","value":"200us"}"#;
         let request: Request = serde_json::from_str(line).unwrap();
         assert_eq!(serde_json::to_string(&request).unwrap(), line);
-        assert_eq!(request.change(), Some(("wan", "x_delay", Some("bulk"), "200us".to_owned())));
     }
 
     #[test]
@@ -171,16 +134,6 @@ mod tests {
         ] {
             assert!(serde_json::from_str::<Request>(line).is_err(), "{line}");
         }
-    }
-
-    #[test]
-    fn short_forms_become_values_of_a_configuration_file() {
-        let ring = Request::Ring { link: "wan".into(), slots: 4, refill: "any".into() };
-        assert_eq!(ring.change().unwrap().3, r#"{ slots = 4, refill = "any" }"#);
-        let bare = Request::Discipline { link: "wan".into(), value: "fifo".into() };
-        assert_eq!(bare.change().unwrap().3, r#"{ kind = "fifo" }"#);
-        let table = Request::Discipline { link: "wan".into(), value: r#"{ kind = "lct" }"#.into() };
-        assert_eq!(table.change().unwrap().3, r#"{ kind = "lct" }"#);
     }
 
     #[test]

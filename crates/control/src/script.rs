@@ -18,7 +18,8 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use evenkeel_core::settings::quantity::parse_time;
+use evenkeel_core::settings::quantity::{QuantityError, parse_time};
+use thiserror::Error;
 
 use crate::client::{Client, ClientError};
 use crate::protocol::Request;
@@ -40,16 +41,47 @@ pub struct ScriptEntry {
     pub text: String,
 }
 
+/// What is wrong with a line of a script, or with a command, and what would be right.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum LineError {
+    /// Only a word.
+    #[error("{0:?} is not `time command`: commands are {FORMS}")]
+    NoCommand(String),
+    /// The time.
+    #[error("time {0:?}: {1}")]
+    Time(String, QuantityError),
+    /// Words are missing.
+    #[error("{text:?} is not complete: {form}")]
+    Incomplete {
+        /// The command.
+        text: String,
+        /// What it should be like.
+        form: &'static str,
+    },
+    /// Too many words.
+    #[error("{0:?} has too many words: set LINK KNOB [CLASS] VALUE")]
+    TooLong(String),
+    /// The forwarder.
+    #[error("forwarder {0:?} is not an id, 0 to 65535")]
+    Forwarder(String),
+    /// The slots of a ring.
+    #[error("slots {0:?} is not a whole number")]
+    Slots(String),
+    /// Another first word.
+    #[error("{0:?} is not a command: commands are {FORMS}")]
+    Unknown(String),
+}
+
 /// What is wrong with a script.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{file}:{line}: {message}")]
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{file}:{line}: {error}")]
 pub struct ScriptError {
     /// The file's name as given.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what would be right.
-    pub message: String,
+    /// What is wrong with it.
+    pub error: LineError,
 }
 
 /// Reads a script. Entries come back in order of time; those of equal time in order of lines.
@@ -66,8 +98,8 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<ScriptEntry>, Vec<ScriptError
         }
         match entry(line, number + 1) {
             Ok(entry) => entries.push(entry),
-            Err(message) => {
-                errors.push(ScriptError { file: file.to_owned(), line: number + 1, message });
+            Err(error) => {
+                errors.push(ScriptError { file: file.to_owned(), line: number + 1, error });
             }
         }
     }
@@ -85,11 +117,11 @@ fn without_comment(line: &str) -> &str {
     &line[..end.unwrap_or(line.len())]
 }
 
-fn entry(line: &str, number: usize) -> Result<ScriptEntry, String> {
+fn entry(line: &str, number: usize) -> Result<ScriptEntry, LineError> {
     let (time, text) = line
         .split_once(char::is_whitespace)
-        .ok_or_else(|| format!("{line:?} is not `time command`: commands are {FORMS}"))?;
-    let at = parse_time(time).map_err(|error| format!("time {time:?}: {error}"))?;
+        .ok_or_else(|| LineError::NoCommand(line.to_owned()))?;
+    let at = parse_time(time).map_err(|error| LineError::Time(time.to_owned(), error))?;
     let text = text.trim();
     Ok(ScriptEntry {
         line: number,
@@ -106,10 +138,10 @@ fn entry(line: &str, number: usize) -> Result<ScriptEntry, String> {
 /// # Errors
 /// What is wrong and what would be right. Knobs and values are judged by the router, which knows
 /// the classes.
-pub fn command(text: &str) -> Result<Request, String> {
+pub fn command(text: &str) -> Result<Request, LineError> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let rest = |n: usize| rest_after(text, n);
-    let wanted = |form: &str| Err(format!("{text:?} is not complete: {form}"));
+    let wanted = |form| Err(LineError::Incomplete { text: text.to_owned(), form });
     let link = || words[1].to_owned();
     match words.first().copied() {
         Some("set") => match words.len() {
@@ -117,7 +149,7 @@ pub fn command(text: &str) -> Result<Request, String> {
             // A table has spaces; it follows knobs that belong to the link.
             n if n > 4 && words[3].starts_with('{') => Ok(set(link(), words[2], None, rest(3))),
             5 => Ok(set(link(), words[2], Some(words[3]), words[4])),
-            n if n > 5 => Err(format!("{text:?} has too many words: set LINK KNOB [CLASS] VALUE")),
+            n if n > 5 => Err(LineError::TooLong(text.to_owned())),
             _ => wanted("set LINK KNOB [CLASS] VALUE"),
         },
         Some("fairdrop") if words.len() >= 3 => {
@@ -126,7 +158,7 @@ pub fn command(text: &str) -> Result<Request, String> {
         Some("fairdrop") => wanted("fairdrop KEY VALUE, as in fairdrop on true"),
         Some("balancer") if words.len() == 3 => match words[1].parse() {
             Ok(forwarder) => Ok(Request::Balancer { forwarder, state: words[2].to_owned() }),
-            Err(_) => Err(format!("forwarder {:?} is not an id, 0 to 65535", words[1])),
+            Err(_) => Err(LineError::Forwarder(words[1].to_owned())),
         },
         Some("balancer") => wanted("balancer ID STATE, as in balancer 3 draining"),
         Some("discipline") if words.len() >= 3 => {
@@ -139,10 +171,10 @@ pub fn command(text: &str) -> Result<Request, String> {
         Some("rate") => wanted("rate LINK RATE, as in rate sink 100Mbit/s"),
         Some("ring") if words.len() == 4 => match words[2].parse() {
             Ok(slots) => Ok(Request::Ring { link: link(), slots, refill: words[3].to_owned() }),
-            Err(_) => Err(format!("slots {:?} is not a whole number", words[2])),
+            Err(_) => Err(LineError::Slots(words[2].to_owned())),
         },
         Some("ring") => wanted("ring LINK SLOTS REFILL, as in ring sink 128 whole"),
-        _ => Err(format!("{text:?} is not a command: commands are {FORMS}")),
+        _ => Err(LineError::Unknown(text.to_owned())),
     }
 }
 
@@ -251,7 +283,7 @@ mod tests {
         assert_eq!(command("fairdrop on false").unwrap(), wanted("on", "false"));
         let table = r#"{ kind = "kappa", kappa = 1.08 }"#;
         assert_eq!(command(&format!("fairdrop rule {table}")).unwrap(), wanted("rule", table));
-        assert!(command("fairdrop on").unwrap_err().contains("fairdrop KEY VALUE"));
+        assert!(command("fairdrop on").unwrap_err().to_string().contains("fairdrop KEY VALUE"));
     }
 
     #[test]
@@ -262,9 +294,9 @@ mod tests {
         let lines: Vec<usize> = errors.iter().map(|e| e.line).collect();
         assert_eq!(lines, [1, 4, 5, 6, 7, 8]);
         assert!(errors[0].to_string().starts_with("steps.txt:1: "), "{}", errors[0]);
-        assert!(errors[0].message.contains("set LINK KNOB [CLASS] VALUE"));
-        assert!(errors[2].message.contains("not a command"));
-        assert!(errors[4].message.contains("not a whole number"));
+        assert!(errors[0].to_string().contains("set LINK KNOB [CLASS] VALUE"));
+        assert!(errors[2].to_string().contains("not a command"));
+        assert!(errors[4].to_string().contains("not a whole number"));
     }
 
     #[test]

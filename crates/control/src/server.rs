@@ -12,12 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use evenkeel_config::{Change, ForwarderState, RouterConfig, parse_change, parse_fairdrop};
-use evenkeel_core::FlowKey;
+use evenkeel_config::{
+    Change, ChangeError, ForwarderState, RouterConfig, parse_change, parse_fairdrop,
+};
+use evenkeel_core::packet::FlowKeyError;
 use evenkeel_router::{Command, CommandError, Reply};
-use evenkeel_settings::key_line;
+use evenkeel_settings::{Diagnostics, key_line};
+use thiserror::Error;
 
-use crate::confirm::{self, Applied, Refused, names};
+use crate::confirm::{self, Applied, ConfirmError, names};
 use crate::protocol::{Answer, MAX_LINE, Request};
 
 /// Clients served at the same time; further ones are told so and hung up on.
@@ -44,7 +47,7 @@ impl Target for evenkeel_router::Handle {
 }
 
 /// Why the server did not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Error)]
 pub enum ServerError {
     /// Another router listens there.
     #[error("another router already listens at {path}: stop it, or give this one its own \
@@ -92,6 +95,27 @@ pub(crate) struct Shared {
     pub(crate) classes: Mutex<Vec<String>>,
     pub(crate) applied: Mutex<Applied>,
     clients: Mutex<BTreeMap<u64, UnixStream>>,
+}
+
+impl Shared {
+    /// What reads names of classes.
+    fn with_classes<T>(&self, read: impl FnOnce(&[&str]) -> T) -> T {
+        let classes = lock(&self.classes);
+        let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
+        read(&classes)
+    }
+
+    /// A change of a link in the words of [`parse_change`].
+    fn link_change(
+        &self,
+        link: &str,
+        knob: &str,
+        class: Option<&str>,
+        value: &str,
+    ) -> Result<Command, ChangeError> {
+        let change = self.with_classes(|classes| parse_change(knob, class, value, classes))?;
+        Ok(Command::Change(change.on(link)))
+    }
 }
 
 /// Nothing that is done under these locks can leave what they guard half changed.
@@ -255,11 +279,11 @@ fn serve(stream: &UnixStream, shared: &Arc<Shared>, target: &Arc<dyn Target>) ->
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let reply = match serde_json::from_slice(&line) {
-            Ok(request) => carry_out(request, shared, target),
-            Err(error) => Err(format!("not a request: {error}")),
-        };
-        answer(&mut &*stream, &reply.unwrap_or_else(Answer::Error))?;
+        let reply = serde_json::from_slice(&line)
+            .map_err(RequestError::from)
+            .and_then(|request| carry_out(request, shared, target));
+        let reply = reply.unwrap_or_else(|error| Answer::Error(error.to_string()));
+        answer(&mut &*stream, &reply)?;
         if shared.stopping.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -272,40 +296,46 @@ fn answer(out: &mut impl Write, answer: &Answer) -> io::Result<()> {
     out.write_all(&line)
 }
 
-/// Turns a request into a command of the router. Errors are texts for the client; then nothing
-/// changed.
+/// Why a request was not carried out: a text for the client. Nothing changed.
+#[derive(Debug, Error)]
+enum RequestError {
+    #[error("not a request: {0}")]
+    NotARequest(#[from] serde_json::Error),
+    #[error("{0}")]
+    Flow(#[from] FlowKeyError),
+    #[error("{0}")]
+    Config(#[from] Diagnostics),
+    /// With the place in the file that the router was to become.
+    #[error("{place}: {source}")]
+    Reload { place: String, source: CommandError },
+    #[error("{0}")]
+    Confirm(#[from] ConfirmError),
+    #[error("{0}")]
+    Change(#[from] ChangeError),
+    #[error("{0:?} is not `active`, `draining` or `out`")]
+    ForwarderState(String),
+    #[error("{0}")]
+    Router(#[from] CommandError),
+}
+
+/// Turns a request into a command of the router.
 fn carry_out(
     request: Request,
     shared: &Arc<Shared>,
     target: &Arc<dyn Target>,
-) -> Result<Answer, String> {
+) -> Result<Answer, RequestError> {
     let command = match request {
         Request::Show => Command::Show,
-        Request::Explain { flow, link } => {
-            let flow = flow.parse::<FlowKey>().map_err(|error| error.to_string())?;
-            Command::Explain { link, flow }
-        }
+        Request::Explain { flow, link } => Command::Explain { link, flow: flow.parse()? },
         Request::Flows { top, link } => Command::Flows { link, top },
         Request::Reload { text, file, confirm_ms } => {
-            let config = RouterConfig::parse(&text, &file).map_err(|errors| errors.to_string())?;
+            let config = RouterConfig::parse(&text, &file)?;
             let within = confirm_ms.map(Duration::from_millis);
-            confirm::reload(shared, target, config, within).map_err(|refused| match refused {
-                Refused::Router(error) => located(&error, &text, &file),
-                Refused::Waits => {
-                    "a change waits to be confirmed (`evenkeel ctl confirm`) or undone: wait for \
-                     that"
-                        .to_owned()
+            confirm::reload(shared, target, config, within).map_err(|error| match error {
+                ConfirmError::Router(source) => {
+                    RequestError::Reload { place: place_of(&source, &text, &file), source }
                 }
-                Refused::TooLong => {
-                    format!(
-                        "a change waits for its confirmation 1 ms to {} s",
-                        confirm::LONGEST.as_secs()
-                    )
-                }
-                Refused::Unwatched(why) => format!(
-                    "it is in force, but will not be undone by \
-                                                    itself: {why}"
-                ),
+                other => other.into(),
             })?;
             return Ok(Answer::Ok(None));
         }
@@ -313,23 +343,28 @@ fn carry_out(
             confirm::confirm(shared)?;
             return Ok(Answer::Ok(None));
         }
-        Request::Fairdrop { key, value } => {
-            let classes = lock(&shared.classes).clone();
-            let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
-            Command::FairDrop(
-                parse_fairdrop(&key, &value, &classes).map_err(|error| error.to_string())?,
-            )
-        }
-        Request::Balancer { forwarder, state } => {
+        Request::Fairdrop { key, value } => Command::Change(Change::FairDrop(
+            shared.with_classes(|classes| parse_fairdrop(&key, &value, classes))?,
+        )),
+        Request::Balancer { forwarder: id, state } => {
             let wanted = ForwarderState::from_name(&state);
-            let state =
-                wanted.ok_or_else(|| format!("{state:?} is not `active`, `draining` or `out`"))?;
-            Command::Forwarder { id: forwarder, state }
+            let state = wanted.ok_or(RequestError::ForwarderState(state))?;
+            Command::Change(Change::Forwarder { id, state })
         }
-        request => change(&request, shared)?,
+        Request::Set { link, knob, class, value } => {
+            let value = if knob == "discipline" { discipline_table(&value) } else { value };
+            shared.link_change(&link, &knob, class.as_deref(), &value)?
+        }
+        Request::Rate { link, value } => shared.link_change(&link, "rate", None, &value)?,
+        Request::Ring { link, slots, refill } => {
+            let value = format!("{{ slots = {slots}, refill = {refill:?} }}");
+            shared.link_change(&link, "ring", None, &value)?
+        }
+        Request::Discipline { link, value } => {
+            shared.link_change(&link, "discipline", None, &discipline_table(&value))?
+        }
     };
-    let reply = target.send(command).map_err(|error| error.to_string())?;
-    Ok(match reply {
+    Ok(match target.send(command)? {
         Reply::Done => Answer::Ok(None),
         Reply::Snapshot(snapshot) => Answer::Ok(Some(snapshot)),
         Reply::Text(text) => Answer::Text(text),
@@ -337,9 +372,15 @@ fn carry_out(
     })
 }
 
-/// What a router says of a file that it was to become, with the place in the file.
-fn located(error: &CommandError, text: &str, file: &str) -> String {
-    let place = match error {
+/// A discipline's table; a bare kind becomes a table with its defaults.
+fn discipline_table(value: &str) -> String {
+    let value = value.trim();
+    if value.contains(['{', '=']) { value.to_owned() } else { format!("{{ kind = {value:?} }}") }
+}
+
+/// The place in a file of what a router refuses to become; the file if that is not known.
+fn place_of(error: &CommandError, text: &str, file: &str) -> String {
+    let line = match error {
         CommandError::NeedsRestart { what, .. } => {
             let (table, key) = what.split_once('.').unwrap_or((what, ""));
             key_line(text, table, None, key)
@@ -349,25 +390,5 @@ fn located(error: &CommandError, text: &str, file: &str) -> String {
         }
         _ => None,
     };
-    match place {
-        Some(line) => format!("{file}:{line}: {error}"),
-        None => format!("{file}: {error}"),
-    }
-}
-
-fn change(request: &Request, shared: &Shared) -> Result<Command, String> {
-    let (link, knob, class, value) = request.change().ok_or("not a change")?;
-    let classes = lock(&shared.classes).clone();
-    let classes: Vec<&str> = classes.iter().map(String::as_str).collect();
-    let change = parse_change(knob, class, &value, &classes).map_err(|error| error.to_string())?;
-    let link = link.to_owned();
-    Ok(match change {
-        Change::Setting(change) => Command::Set { link, change },
-        Change::Link(change) => Command::SetWire { link, change },
-        Change::Control(on) => Command::SetControl { link, on },
-        Change::Discipline(discipline) => Command::SwapDiscipline { link, discipline },
-        Change::FairDrop(change) => Command::FairDrop(change),
-        Change::Admission(change) => Command::SetAdmission { link, change },
-        Change::WholeAdmission(admission) => Command::SwapAdmission { link, admission },
-    })
+    line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
 }

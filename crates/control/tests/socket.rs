@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Change, LinkChange, RouterConfig};
 use evenkeel_control::server::MAX_CLIENTS;
 use evenkeel_control::{Client, ClientError, Request, Server, ServerError, Target, script};
 use evenkeel_router::snapshot::{FlowSnapshot, LinkSnapshot, Snapshot};
@@ -43,27 +43,17 @@ impl Target for Recorder {
                     ..Snapshot::default()
                 })));
             }
-            Command::Set { link, change } | Command::SetWire { link, change } => {
-                (link, format!("{} {:?} {}", change.key, change.class, change.value.plain(&[])))
-            }
-            Command::SetControl { link, on } => (link, format!("control {on}")),
-            Command::SetAdmission { link, change } => {
-                (link, format!("{} {}", change.key, change.value.plain(&[])))
-            }
-            Command::SwapAdmission { link, admission } => {
-                (link, format!("admission {}", admission.is_some()))
-            }
             Command::Explain { flow, .. } => {
                 return Ok(Reply::Text(format!("nothing happened to {flow}\n")));
             }
             Command::Flows { top, .. } => {
                 return Ok(Reply::Flows(vec![FlowSnapshot::default(); top]));
             }
-            Command::SwapDiscipline { link, discipline } => (link, discipline.name().to_owned()),
-            Command::FairDrop(change) => {
+            Command::Change(Change::Link(link, change)) => (link, of_link(&change)),
+            Command::Change(Change::FairDrop(change)) => {
                 ("wan".to_owned(), format!("fairdrop {} {}", change.key, change.value.plain(&[])))
             }
-            Command::Forwarder { id, state } => {
+            Command::Change(Change::Forwarder { id, state }) => {
                 ("wan".to_owned(), format!("forwarder {id} {}", state.name()))
             }
             Command::Reload(config) => {
@@ -75,6 +65,18 @@ impl Target for Recorder {
         }
         self.0.lock().unwrap().push(text);
         Ok(Reply::Done)
+    }
+}
+
+fn of_link(change: &LinkChange) -> String {
+    match change {
+        LinkChange::Setting(change) | LinkChange::Wire(change) => {
+            format!("{} {:?} {}", change.key, change.class, change.value.plain(&[]))
+        }
+        LinkChange::Admission(change) => format!("{} {}", change.key, change.value.plain(&[])),
+        LinkChange::Control(on) => format!("control {on}"),
+        LinkChange::WholeAdmission(admission) => format!("admission {}", admission.is_some()),
+        LinkChange::Discipline(discipline) => discipline.name().to_owned(),
     }
 }
 

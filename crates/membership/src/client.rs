@@ -1,11 +1,13 @@
 //! The thread that talks to etcd.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use etcd_client::{ConnectOptions, GetOptions, PutOptions, WatchOptions};
 use evenkeel_config::{MembershipSection, RouterConfig};
+use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -17,7 +19,20 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Gives a configuration to the router.
-type Send = Box<dyn FnMut(&RouterConfig) -> Result<(), String> + std::marker::Send>;
+type Send<E> = Box<dyn FnMut(&RouterConfig) -> Result<(), E> + std::marker::Send>;
+
+/// Why a session with etcd is over.
+#[derive(Debug, Error)]
+enum SessionError {
+    #[error("{what}: {source}")]
+    Etcd { what: &'static str, source: etcd_client::Error },
+    #[error("{what}: no answer within {} s", PATIENCE.as_secs())]
+    NoAnswer { what: &'static str },
+    #[error("the watch has ended{}{reason}", if reason.is_empty() { "" } else { ": " })]
+    WatchEnded { reason: String },
+    #[error("the lease is over")]
+    LeaseOver,
+}
 
 /// A running client; it ends when dropped, and gives its lease back if etcd is there.
 #[derive(Debug)]
@@ -26,10 +41,10 @@ pub struct Client {
     thread: Option<JoinHandle<()>>,
 }
 
-struct Session {
+struct Session<E> {
     section: MembershipSection,
     merger: Arc<Mutex<Merger>>,
-    send: Send,
+    send: Send<E>,
     report: fn(&str),
     /// What was reported last: the same is not said each second.
     said: String,
@@ -42,10 +57,10 @@ impl Client {
     ///
     /// # Errors
     /// The system gives no thread or no event queue.
-    pub fn start(
+    pub fn start<E: Display + 'static>(
         section: &MembershipSection,
         merger: Arc<Mutex<Merger>>,
-        send: Send,
+        send: Send<E>,
         report: fn(&str),
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -78,17 +93,16 @@ impl Drop for Client {
 
 /// A request that is answered in time.
 async fn within<T>(
-    what: &str,
+    what: &'static str,
     request: impl Future<Output = Result<T, etcd_client::Error>>,
-) -> Result<T, String> {
+) -> Result<T, SessionError> {
     match timeout(PATIENCE, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(format!("{what}: {error}")),
-        Err(_late) => Err(format!("{what}: no answer within {} s", PATIENCE.as_secs())),
+        Ok(answer) => answer.map_err(|source| SessionError::Etcd { what, source }),
+        Err(_late) => Err(SessionError::NoAnswer { what }),
     }
 }
 
-impl Session {
+impl<E: Display> Session<E> {
     async fn run(&mut self) {
         let stop = Arc::clone(&self.stop);
         loop {
@@ -110,7 +124,7 @@ impl Session {
     }
 
     /// From connecting until something fails, or until it is to stop.
-    async fn session(&mut self) -> Result<(), String> {
+    async fn session(&mut self) -> Result<(), SessionError> {
         let options = ConnectOptions::new()
             .with_connect_timeout(PATIENCE)
             .with_keep_alive(PATIENCE, PATIENCE);
@@ -141,10 +155,12 @@ impl Session {
                     return Ok(());
                 }
                 news = watch.message() => {
-                    let news = news.map_err(|error| error.to_string())?.ok_or("the watch has \
-                                                            ended")?;
+                    let news = news
+                        .map_err(|source| SessionError::Etcd { what: "watching", source })?
+                        .ok_or(SessionError::WatchEnded { reason: String::new() })?;
                     if news.canceled() {
-                        return Err(format!("the watch has ended: {}", news.cancel_reason()));
+                        let reason = news.cancel_reason().to_owned();
+                        return Err(SessionError::WatchEnded { reason });
                     }
                     if !news.events().is_empty() {
                         self.read(&mut client, trusted).await?;
@@ -155,7 +171,7 @@ impl Session {
                     let left = within("keeping the lease", kept.message()).await?.map_or(0,
                         |kept| kept.ttl());
                     if left <= 0 {
-                        return Err("the lease is over".to_owned());
+                        return Err(SessionError::LeaseOver);
                     }
                     if !trusted && since.elapsed() > lease_time {
                         trusted = true;
@@ -171,7 +187,7 @@ impl Session {
         &mut self,
         client: &mut etcd_client::Client,
         leases: bool,
-    ) -> Result<i64, String> {
+    ) -> Result<i64, SessionError> {
         let all = format!("{}/", self.section.prefix);
         let answer =
             within("reading", client.get(all.as_str(), Some(GetOptions::new().with_prefix())))
@@ -187,7 +203,7 @@ impl Session {
                 "etcd: other members, weights or states were handed to the router".to_owned()
             }
             Ok(false) => "etcd: nothing new for this router".to_owned(),
-            Err(refused) => refused,
+            Err(refused) => refused.to_string(),
         };
         self.say(text);
         Ok(answer.header().map_or(0, etcd_client::ResponseHeader::revision))

@@ -21,7 +21,9 @@ mod client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use evenkeel_config::{Refusal, RouterConfig, overlay};
+use evenkeel_config::membership::OverlayError;
+use evenkeel_config::{RouterConfig, overlay};
+use thiserror::Error;
 
 #[cfg(feature = "etcd")]
 pub use client::Client;
@@ -44,7 +46,21 @@ pub struct Merger {
 }
 
 /// Takes a configuration over: gives it to the router, and says why it did not take it.
-pub type Apply<'a> = &'a mut dyn FnMut(&RouterConfig) -> Result<(), String>;
+pub type Apply<'a, E> = &'a mut dyn FnMut(&RouterConfig) -> Result<(), E>;
+
+/// Why a configuration is not in force. Nothing has changed.
+#[derive(Debug, Error, PartialEq)]
+pub enum MergeError<E> {
+    /// `[membership]` differs.
+    #[error("[membership] cannot change while the router runs: restart it")]
+    Fixed,
+    /// What etcd says does not fit the file.
+    #[error("{0}")]
+    Overlay(#[from] OverlayError),
+    /// The router did not take it.
+    #[error("{0}")]
+    Apply(E),
+}
 
 impl Merger {
     /// Nothing is laid over `base` yet.
@@ -70,12 +86,16 @@ impl Merger {
     /// # Errors
     /// `[membership]` differs, which needs a restart; keys that do not fit the file; or what
     /// `apply` says. Then nothing has changed.
-    pub fn rebase(&mut self, base: &RouterConfig, apply: Apply<'_>) -> Result<(), String> {
+    pub fn rebase<E>(
+        &mut self,
+        base: &RouterConfig,
+        apply: Apply<'_, E>,
+    ) -> Result<(), MergeError<E>> {
         if base.membership != self.base.membership {
-            return Err("[membership] cannot change while the router runs: restart it".to_owned());
+            return Err(MergeError::Fixed);
         }
-        let merged = overlay(base, &self.keys, &self.gone).map_err(|refused| said(&refused))?;
-        apply(&merged)?;
+        let merged = overlay(base, &self.keys, &self.gone)?;
+        apply(&merged).map_err(MergeError::Apply)?;
         (self.base, self.running) = (base.clone(), merged);
         Ok(())
     }
@@ -86,7 +106,12 @@ impl Merger {
     /// # Errors
     /// Each wrong key with its value and what is valid, or what `apply` says. Then the router goes
     /// on as before.
-    pub fn keys(&mut self, keys: Keys, leases: bool, apply: Apply<'_>) -> Result<bool, String> {
+    pub fn keys<E>(
+        &mut self,
+        keys: Keys,
+        leases: bool,
+        apply: Apply<'_, E>,
+    ) -> Result<bool, MergeError<E>> {
         let alive: BTreeSet<u16> = keys
             .keys()
             .filter_map(|key| key.strip_prefix("alive/forwarder/")?.parse().ok())
@@ -96,10 +121,10 @@ impl Merger {
             gone.retain(|id| self.gone.contains(id));
         }
         self.seen.extend(alive);
-        let merged = overlay(&self.base, &keys, &gone).map_err(|refused| said(&refused))?;
+        let merged = overlay(&self.base, &keys, &gone)?;
         let changed = merged != self.running;
         if changed {
-            apply(&merged)?;
+            apply(&merged).map_err(MergeError::Apply)?;
         }
         (self.keys, self.gone, self.running) = (keys, gone, merged);
         Ok(changed)
@@ -118,11 +143,6 @@ impl Merger {
 /// Nothing that is done under this lock can leave what it guards half changed.
 pub fn lock(merger: &Mutex<Merger>) -> MutexGuard<'_, Merger> {
     merger.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn said(refused: &[Refusal]) -> String {
-    let all: Vec<String> = refused.iter().map(ToString::to_string).collect();
-    format!("etcd says what cannot be, and none of it is used: {}", all.join("; "))
 }
 
 #[cfg(test)]
@@ -160,7 +180,7 @@ mod tests {
         let mut say = |merger: &mut Merger, keys, leases| {
             let changed = merger.keys(keys, leases, &mut |config| {
                 last = states(config);
-                Ok(())
+                Ok::<_, &str>(())
             });
             (changed.unwrap(), last.clone())
         };
@@ -193,22 +213,22 @@ mod tests {
         let mut taken = 0;
         let mut apply = |_: &RouterConfig| {
             taken += 1;
-            Ok(())
+            Ok::<_, &str>(())
         };
         merger.keys(keys(&[1], &[]), true, &mut apply).unwrap();
         let bad =
             merger.keys(keys(&[1], &[("members/1/weight", "999")]), true, &mut apply).unwrap_err();
+        let bad = bad.to_string();
         assert!(bad.contains("members/1/weight = \"999\"") && bad.contains("1 to 256"), "{bad}");
         assert_eq!(merger.keys, keys(&[1], &[]));
         let mut other = base.clone();
         other.membership = None;
-        let refused = merger.rebase(&other, &mut apply).unwrap_err();
-        assert!(refused.contains("[membership]"), "{refused}");
+        assert_eq!(merger.rebase(&other, &mut apply), Err(MergeError::Fixed));
         merger.rebase(&base, &mut apply).unwrap();
         assert_eq!(taken, 2, "the keys once, the file once");
-        let refused = merger
-            .keys(keys(&[1], &[("members/1/weight", "9")]), true, &mut |_| Err("busy".to_owned()));
-        assert_eq!(refused, Err("busy".to_owned()));
+        let refused =
+            merger.keys(keys(&[1], &[("members/1/weight", "9")]), true, &mut |_| Err("busy"));
+        assert_eq!(refused, Err(MergeError::Apply("busy")));
         assert_eq!(states(&merger.running), [(1, "active"), (2, "active")]);
         assert_eq!(merger.alive_key(), format!("alive/balancer/{}", base.router.name));
     }

@@ -3,8 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
-use evenkeel_config::BuildError;
+use evenkeel_cluster::ConfigError;
+use evenkeel_cluster::balancer::TargetError;
+use evenkeel_config::membership::OverlayError;
+use evenkeel_config::workers::WorkersError;
+use evenkeel_config::{BuildError, LinkChangeError};
+use evenkeel_core::class_map::ClassMapError;
 use evenkeel_core::settings::SettingError;
+use evenkeel_net::icmp::LimitError;
+use evenkeel_net::neighbour::WaitConfigError;
+use evenkeel_net::service::esp::SaError;
 use evenkeel_ports::PortError;
 use thiserror::Error;
 
@@ -142,12 +150,86 @@ pub enum CommandError {
         /// The names there are.
         known: Vec<String>,
     },
-    /// The discipline refused the knob or its value.
+    /// A value is out of its range, or something refuses it for what it is.
     #[error("{0}")]
     Setting(#[from] SettingError),
-    /// The link or discipline refused its configuration; the text has the valid range.
+    /// A link refuses a change.
     #[error("{0}")]
-    Invalid(String),
+    Link(LinkChangeError),
+    /// The setting is turned by the link's dynamic control.
+    #[error(
+        "{key} of link {link} is turned by its control: switch it off first (set {link} control \
+         off)"
+    )]
+    Controlled {
+        /// The link.
+        link: String,
+        /// The setting.
+        key: &'static str,
+    },
+    /// An admission needs a fair rate, which the discipline of its link does not measure.
+    #[error(
+        "link {link} has an admission, and discipline {discipline:?} measures no fair rate: use \
+         pfq, pdrr or afan, or switch admission off first (set {link} admission off)"
+    )]
+    NoFairRate {
+        /// The link.
+        link: String,
+        /// Its discipline.
+        discipline: &'static str,
+    },
+    /// It was asked what happened to a flow where no admission remembers.
+    #[error("{}: nothing is refused or remembered there", match link {
+        Some(link) => format!("link {link} has no admission"),
+        None => "no link of this router has an admission".to_owned(),
+    })]
+    NoAdmission {
+        /// The link that was asked; `None`: all.
+        link: Option<String>,
+    },
+    /// Several workers cannot share it.
+    #[error("{0}")]
+    Workers(#[from] WorkersError),
+    /// A setting of `[fairdrop]` is refused.
+    #[error("fairdrop: {0}")]
+    FairDrop(SettingError),
+    /// A service cannot be set up.
+    #[error("service {name}: {source}")]
+    Service {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        source: ServiceError,
+    },
+    /// How many ICMP answers may be sent is refused.
+    #[error("{0}")]
+    IcmpRate(#[from] LimitError),
+    /// How long packets wait for neighbours is refused.
+    #[error("{0}")]
+    NeighbourWait(#[from] WaitConfigError),
+    /// The settings of a forwarder are refused.
+    #[error("cluster: {0}")]
+    Cluster(#[from] ConfigError),
+    /// The router is no balancer.
+    #[error("this router is no balancer: it has no [balancer]")]
+    NoBalancer,
+    /// The balancer has no such forwarder.
+    #[error("no forwarder {id}: there are {known:?}")]
+    NoSuchForwarder {
+        /// The number asked for.
+        id: u16,
+        /// The numbers there are.
+        known: Vec<u16>,
+    },
+    /// The balancer refuses its forwarders.
+    #[error("balancer: {0}")]
+    Balancer(#[from] TargetError),
+    /// A discipline of the user's own is not known, or refuses its settings.
+    #[error("{0}")]
+    Discipline(BuildError),
+    /// What etcd says does not fit.
+    #[error("{0}")]
+    Membership(#[from] OverlayError),
     /// The change cannot be made while the router runs.
     #[error("{what} cannot change while the router runs ({why}): restart it")]
     NeedsRestart {
@@ -168,11 +250,31 @@ pub enum CommandError {
     Stopped,
 }
 
+impl From<LinkChangeError> for CommandError {
+    fn from(error: LinkChangeError) -> Self {
+        match error {
+            LinkChangeError::Setting(error) => Self::Setting(error),
+            other => Self::Link(other),
+        }
+    }
+}
+
+/// Why a service cannot be set up.
+#[derive(Debug, Error)]
+pub enum ServiceError {
+    /// The rules of an `acl`.
+    #[error("{0}")]
+    Acl(#[from] ClassMapError),
+    /// The tunnel of an `esp`.
+    #[error("{0}")]
+    Esp(#[from] SaError),
+}
+
 impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Setting(error) => Self::Setting(error),
-            own @ BuildError::Own { .. } => Self::Invalid(own.to_string()),
+            own @ BuildError::Own { .. } => Self::Discipline(own),
         }
     }
 }

@@ -31,7 +31,7 @@ mod worker;
 mod workers;
 
 pub use command::{Command, Reply};
-pub use error::{CommandError, StartError, StopError, WorkerError};
+pub use error::{CommandError, ServiceError, StartError, StopError, WorkerError};
 pub use leave::{Left, leave_cluster};
 pub use options::Options;
 pub use own::{Boxed, Build, Disciplines, Setup};

@@ -346,25 +346,12 @@ impl Worker {
         let pipeline = &mut self.pipeline;
         match command {
             Command::Show => return Ok(Reply::Snapshot(Box::new(self.snapshot(now)))),
-            Command::Set { link, change } => pipeline.set(now, &link, &change)?,
-            Command::SetWire { link, change } => pipeline.set_wire(now, &link, &change)?,
-            Command::SetControl { link, on } => pipeline.set_control(now, &link, on)?,
-            Command::FairDrop(change) => pipeline.set_fairdrop(&change)?,
-            Command::SetAdmission { link, change } => {
-                pipeline.set_admission(now, &link, &change)?;
-            }
-            Command::SwapAdmission { link, admission } => {
-                pipeline.swap_admission(now, &link, admission.map(|admission| *admission))?;
-            }
+            Command::Change(change) => pipeline.change(now, &change)?,
             Command::Explain { link, flow } => {
                 return pipeline.explain(now, link.as_deref(), &flow).map(Reply::Text);
             }
             Command::Flows { link, top } => {
                 return pipeline.flows(now, link.as_deref(), top).map(Reply::Flows);
-            }
-            Command::Forwarder { id, state } => pipeline.set_forwarder(id, state)?,
-            Command::SwapDiscipline { link, discipline } => {
-                pipeline.swap(now, &link, discipline)?;
             }
             // What it cannot do has been done otherwise.
             Command::Reload(config) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use evenkeel_config::Change;
+use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::{BitRate, Nanos};
 
 use crate::model::{Scenario, Step};
@@ -264,7 +264,9 @@ impl Scenario {
         let mut changes = self.steps.iter().flat_map(|step| &step.set);
         self.layout_changes()
             || links.any(|link| link.admission.is_some())
-            || changes.any(|set| matches!(set.change, Change::WholeAdmission(Some(_))))
+            || changes.any(|set| {
+                matches!(set.change, Change::Link(_, LinkChange::WholeAdmission(Some(_))))
+            })
     }
 
     /// The paths from one host to another in the order of the steps in which they are used; each

@@ -1,6 +1,6 @@
 //! The same scenario, varied: faster, or with a mechanism switched off.
 
-use evenkeel_config::{Change, RouterConfig};
+use evenkeel_config::{Change, LinkChange, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_core::control::INTERVAL_RANGE;
 use evenkeel_core::drop::FairDropConfig;
@@ -107,17 +107,15 @@ impl Scenario {
                         if set.router != router.name || set.link != link.port {
                             return true;
                         }
-                        match &set.change {
-                            Change::Discipline(other) => {
+                        let Change::Link(_, change) = &set.change else { return true };
+                        match change {
+                            LinkChange::Discipline(other) => {
                                 discipline = other.clone();
                                 true
                             }
-                            Change::Setting(change) => discipline.has(change),
-                            Change::Link(_)
-                            | Change::Control(_)
-                            | Change::FairDrop(_)
-                            | Change::Admission(_)
-                            | Change::WholeAdmission(_) => true,
+                            LinkChange::Setting(change) => discipline.has(change),
+                            // Nothing else is of a discipline.
+                            _ => true,
                         }
                     });
                 }
@@ -141,21 +139,9 @@ fn put(config: &mut RouterConfig, set: &SetChange) -> bool {
         config.fairdrop = if held { Some(changed) } else { config.fairdrop.take() };
         return held;
     }
-    let Some(link) = config.link_mut(&set.link) else { return false };
-    match &set.change {
-        Change::Setting(change) => return link.discipline.set_live(change, u16::MAX).is_ok(),
-        Change::Link(change) => return link.core.set_live(change, u16::MAX).is_ok(),
-        Change::Discipline(discipline) => link.discipline = discipline.clone(),
-        Change::Admission(change) => match &mut link.admission {
-            Some(admission) => return admission.set_live(change, 0).is_ok(),
-            None => return false,
-        },
-        Change::WholeAdmission(admission) => link.admission = admission.as_deref().cloned(),
-        Change::Control(on) => match &mut link.control {
-            Some(control) => control.on = *on,
-            None => return false,
-        },
-        Change::FairDrop(_) => return false,
-    }
-    true
+    let Change::Link(name, change) = &set.change else { return false };
+    let Some(link) = config.link_mut(name) else { return false };
+    // The names of classes were looked up: each of their numbers is valid.
+    let changed = link.changed(change, u16::MAX);
+    changed.map(|changed| *link = changed).is_ok()
 }

@@ -3,7 +3,6 @@
 
 use std::net::IpAddr;
 
-use evenkeel_config::Change;
 use evenkeel_core::Nanos;
 use evenkeel_net::policy::MAIN_TABLE;
 use evenkeel_net::{MacAddr, PortIndex, Prefix};
@@ -149,19 +148,7 @@ impl SimRouter {
 
     /// Makes a change of a step.
     pub(crate) fn set(&mut self, now: Nanos, set: &SetChange) -> Result<(), SimError> {
-        let (pipeline, link) = (&mut self.pipeline, set.link.as_str());
-        match &set.change {
-            Change::Setting(change) => pipeline.set(now, link, change),
-            Change::Link(change) => pipeline.set_wire(now, link, change),
-            Change::Control(on) => pipeline.set_control(now, link, *on),
-            Change::Discipline(discipline) => pipeline.swap(now, link, discipline.clone()),
-            Change::FairDrop(change) => pipeline.set_fairdrop(change),
-            Change::Admission(change) => pipeline.set_admission(now, link, change),
-            Change::WholeAdmission(admission) => {
-                pipeline.swap_admission(now, link, admission.as_deref().cloned())
-            }
-        }
-        .map_err(|error| SimError::Change {
+        self.pipeline.change(now, &set.change).map_err(|error| SimError::Change {
             change: format!("{} {} {}", set.router, set.link, set.knob),
             source: Box::new(error),
         })
@@ -233,4 +220,118 @@ fn several(destination: IpAddr, prefix_len: u8, next_hops: Vec<MirroredNextHop>)
         next_hops: next_hops.into(),
     };
     MirrorEvent::Route { table: MAIN_TABLE, prefix, route: Some(route) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header;
+
+    const SCENARIO: &str = r#"
+name = "refused"
+title = "What is refused"
+source = "a test"
+seed = 1
+sample = "100ms"
+duration = "1s"
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[router]]
+name = "r1"
+[[router.config.class]]
+name = "rest"
+[[router.config.link]]
+port = "a"
+rate = "5Mbit/s"
+discipline = { kind = "lct" }
+[router.config.link.control]
+kind = "lct"
+[[router.config.link]]
+port = "b"
+rate = "5Mbit/s"
+discipline = { kind = "pfq" }
+[router.config.link.admission]
+second_link = "a"
+[[wire]]
+ends = ["a", "r1"]
+[[wire]]
+ends = ["b", "r1"]
+[[traffic]]
+name = "t"
+from = "a"
+to = "b"
+kind = "cbr"
+rate = "1Mbit/s"
+"#;
+
+    fn change(link: &str, knob: &str, value: &str) -> SetChange {
+        let change = evenkeel_config::parse_change(knob, None, value, &["rest"]).unwrap();
+        SetChange {
+            router: "r1".to_owned(),
+            link: link.to_owned(),
+            knob: knob.to_owned(),
+            class: None,
+            value: value.to_owned(),
+            change: change.on(link),
+        }
+    }
+
+    /// 20 ms of packets of several flows, more than the links carry, both ways. All counters, and
+    /// how many frames have left.
+    fn behaviour(router: &mut SimRouter, scenario: &Scenario, now: &mut Nanos) -> String {
+        let hosts = ["a", "b"].map(|host| IpAddr::V4(scenario.interfaces(host)[0].v4));
+        let mut left = 0;
+        for n in 0..200_u16 {
+            *now += Nanos::from_micros(100);
+            let (from, to) = if n % 2 == 0 { (0, 1) } else { (1, 0) };
+            let ethernet = header::ethernet(mac(from, 1), mac(from, 0), false);
+            let source = (hosts[from], 4_000 + n % 5).into();
+            let (frame, _) = header::udp(ethernet, source, (hosts[to], 9).into(), 0, 500);
+            router.arrived(from as u32, &frame);
+            router.round(*now);
+            left += router.ports.iter_mut().map(|port| port.tx.drain(..).count()).sum::<usize>();
+        }
+        format!("{left} frames\n{:#?}", router.snapshot(*now))
+    }
+
+    /// Of two routers that are alike, one is asked for what it refuses: it goes on as the other.
+    #[test]
+    fn what_a_step_is_refused_has_changed_nothing() {
+        let scenario = Scenario::parse(SCENARIO, "test.toml", ".".as_ref()).unwrap();
+        let new = || SimRouter::new(&scenario, "r1", &Disciplines::default()).unwrap();
+        let (mut asked, mut other) = (new(), new());
+        let mut times = [Nanos::ZERO; 2];
+        let mut same = |asked: &mut SimRouter, other: &mut SimRouter| {
+            let told = behaviour(asked, &scenario, &mut times[0]);
+            assert!(!told.starts_with("0 frames"), "{told}");
+            told == behaviour(other, &scenario, &mut times[1])
+        };
+        let now = |n: u64| Nanos::from_millis(20 * n);
+        assert!(same(&mut asked, &mut other));
+        for (n, (link, knob, value, words)) in [
+            ("a", "x_delay", "1ms", "turned by its control"),
+            ("b", "limit", "7", "limit"),
+            ("a", "rate", "unpaced", "second link has no rate"),
+            ("b", "discipline", "{ kind = \"fifo\" }", "measures no fair rate"),
+            ("b", "control", "on", "has no control"),
+            ("a", "admission.user_flows", "3", "has no admission"),
+            ("b", "admission.probation", "999s", "probation"),
+            ("b", "admission", "{ flows = 50000 }", "flows"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let error = asked.set(now(1 + n as u64), &change(link, knob, value)).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains(words), "{link} {knob}: {error}");
+            assert!(same(&mut asked, &mut other), "{link} {knob} has changed something");
+        }
+        for router in [&mut asked, &mut other] {
+            router.set(now(9), &change("b", "rate", "1Mbit/s")).unwrap();
+            router.set(now(9), &change("a", "control", "off")).unwrap();
+        }
+        assert!(same(&mut asked, &mut other), "as it would have changed");
+    }
 }

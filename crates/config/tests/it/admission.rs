@@ -1,7 +1,7 @@
 //! `[link.admission]`, `[flows]` and the flow-aware disciplines: defaults, what contradicts what,
 //! live changes.
 
-use evenkeel_config::{Change, DisciplineConfig, RouterConfig, diff, parse_change};
+use evenkeel_config::{DisciplineConfig, LinkChange, RouterConfig, diff, parse_change};
 use evenkeel_core::admit::{
     AdmissionConfig, EmergencyRule, Flush, RouterListsConfig, SecondLinkPolicy,
 };
@@ -154,7 +154,8 @@ fn knobs_change_while_packets_flow() {
         ("min_fair_rate", "0.049"),
         ("flushing", "efm"),
     ] {
-        let Change::Admission(change) = change(&format!("admission.{key}"), value).unwrap() else {
+        let LinkChange::Admission(change) = change(&format!("admission.{key}"), value).unwrap()
+        else {
             panic!("{key}")
         };
         admission.set_live(&change, 1).unwrap();
@@ -164,18 +165,19 @@ fn knobs_change_while_packets_flow() {
     let core = admission.on_link(Some(BitRate::from_mbps(10)), None, &config.flows).unwrap();
     assert_eq!(core.min_fair_rate, Ppm(49_000));
     for (key, value) in [("second_link", "spare"), ("flows", "5")] {
-        let Change::Admission(change) = change(&format!("admission.{key}"), value).unwrap() else {
+        let LinkChange::Admission(change) = change(&format!("admission.{key}"), value).unwrap()
+        else {
             panic!("{key}")
         };
         assert!(admission.set_live(&change, 1).is_err(), "{key}");
     }
-    assert!(matches!(change("admission", "off"), Ok(Change::WholeAdmission(None))));
-    let Ok(Change::WholeAdmission(Some(whole))) = change("admission", "{ eccm = false }") else {
+    assert!(matches!(change("admission", "off"), Ok(LinkChange::WholeAdmission(None))));
+    let Ok(LinkChange::WholeAdmission(Some(whole))) = change("admission", "{ eccm = false }") else {
         panic!()
     };
     assert_eq!(given(&whole), [("eccm".to_owned(), "false".to_owned())]);
     let setting =
-        |key, value: settings::Value| Ok(Change::Setting(settings::Change::new(key, value)));
+        |key, value: settings::Value| Ok(LinkChange::Setting(settings::Change::new(key, value)));
     assert_eq!(change("start_limit", "none"), setting("start_limit", settings::Value::Absent));
     assert_eq!(change("start_limit", "4500B"), setting("start_limit", Bytes(4_500).into()));
     assert_eq!(change("buffer", "64"), setting("buffer", 64_u32.into()));

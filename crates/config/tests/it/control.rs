@@ -1,7 +1,7 @@
 //! `[link.control]`: defaults by class name, per-class limits, what is refused, and the live
 //! switch.
 
-use evenkeel_config::{Change, LinkControl, RouterConfig, diff, parse_change};
+use evenkeel_config::{LinkChange, LinkControl, RouterConfig, diff, parse_change};
 use evenkeel_core::measure::congestion::{Aggregate, Loss, Sensitivity};
 use evenkeel_core::{Class, Fraction, Nanos};
 
@@ -94,8 +94,8 @@ fn mistakes_say_what_would_be_valid() {
 #[test]
 fn it_is_switched_by_on_and_off() {
     let change = |value| parse_change("control", None, value, &["rest", "voice"]);
-    assert_eq!(change("on"), Ok(Change::Control(true)));
-    assert_eq!(change("off"), Ok(Change::Control(false)));
+    assert_eq!(change("on"), Ok(LinkChange::Control(true)));
+    assert_eq!(change("off"), Ok(LinkChange::Control(false)));
     assert_eq!(change("maybe").unwrap_err().0, "control: expected on or off, found \"maybe\"");
     let parse = |body: &str| RouterConfig::parse(&format!("{HEAD}{body}"), "r.toml").unwrap();
     let (none, off) = (parse(""), parse("control = { kind = \"lct\", on = false }"));

@@ -72,14 +72,14 @@ fn what_is_wrong_is_named_with_its_range() {
         let mut all = keys(&three());
         all.insert(pair.0.to_owned(), pair.1.to_owned());
         let refused = overlay(&parse(FORWARDER), &all, &BTreeSet::new()).unwrap_err();
-        let texts: Vec<_> = refused.iter().map(ToString::to_string).collect();
+        let texts: Vec<_> = refused.0.iter().map(ToString::to_string).collect();
         assert!(texts.len() == 1 && texts[0].contains(message), "{pair:?}: {texts:?}");
     }
     let others = keys(&[("members/1/mac", "02:00:00:00:00:01")]);
     let refused = overlay(&parse(FORWARDER), &others, &BTreeSet::new()).unwrap_err();
-    assert!(refused[0].to_string().contains("this node, 2, is not among [1]"), "{refused:?}");
+    assert!(refused.0[0].to_string().contains("this node, 2, is not among [1]"), "{refused:?}");
     let refused = overlay(&parse(BALANCER), &others, &BTreeSet::from([1])).unwrap_err();
-    assert!(refused[0].to_string().contains("all forwarders are out"), "{refused:?}");
+    assert!(refused.0[0].to_string().contains("all forwarders are out"), "{refused:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What files mean: defaults, classes, disciplines, live changes, differences.
 
 use evenkeel_config::{
-    Change, DisciplineConfig, Hairpin, Mode, RouterConfig, diff, parse_change, parse_discipline,
-    parse_knob,
+    DisciplineConfig, Hairpin, LinkChange, Mode, RouterConfig, diff, parse_change,
+    parse_discipline, parse_knob,
 };
 use evenkeel_core::class_map::DscpSet;
 use evenkeel_core::link::{LinkConfig, Refill, RingConfig};
@@ -139,13 +139,13 @@ fn changes_are_read_as_in_the_file() {
         settings::Change::new("high_water", Bytes(65_536))
     );
     let change = |name, value| parse_change(name, None, value, CLASSES).unwrap();
-    let wire = |key, value: settings::Value| Change::Link(settings::Change::new(key, value));
+    let wire = |key, value: settings::Value| LinkChange::Wire(settings::Change::new(key, value));
     assert_eq!(change("rate", "10Mbit/s"), wire("rate", BitRate::from_mbps(10).into()));
     assert_eq!(change("rate", "unpaced"), wire("rate", settings::Value::Absent));
     let ring = RingConfig { slots: 4, refill: Refill::WholeRing };
     assert_eq!(change("ring", "{ slots = 4, refill = \"whole\" }"), wire("ring", ring.into()));
     let lct = change("discipline", "{ kind = \"lct\", x_delay = { voice = \"5us\" } }");
-    assert!(matches!(lct, Change::Discipline(DisciplineConfig::Lct(config))
+    assert!(matches!(lct, LinkChange::Discipline(DisciplineConfig::Lct(config))
             if config.x_delay.get(1) == Nanos(5_000)));
 }
 

@@ -268,37 +268,37 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Builds, changes or drops what the mechanisms need. `config` was checked, and its ranges are
-    /// those of the tables, so this does not fail half-way.
+    /// Builds, changes or drops what the mechanisms need. What can be refused is built before
+    /// anything changes.
     fn configure(&mut self, now: Nanos, config: AdmissionConfig) -> Result<(), SettingError> {
-        let wanted = config.per_user.clone();
-        let per_user = match self.per_user.take() {
-            _ if !wanted.on => None,
-            Some(built) if built.config == wanted => Some(built),
-            _ => Some(PerUser::new(wanted, fold(self.seed, 4))?),
-        };
-        let wanted = config.flushing;
-        let flushing = match self.flushing.take() {
-            _ if wanted.kind == Flush::Off => None,
-            Some(mut built)
-                if built.config.table == wanted.table && built.config.kind == wanted.kind =>
-            {
-                built.configure(wanted);
-                Some(built)
-            }
-            _ => Some(Flushing::new(wanted, fold(self.seed, 5))?),
-        };
-        let wanted = config.second_link.clone();
-        let second = match self.second.take() {
-            _ if wanted.rate.is_none() => None,
-            Some(mut built) if built.config.flows == wanted.flows => {
-                built.config = wanted;
-                Some(built)
-            }
-            _ => Some(SecondLink::new(wanted, fold(self.seed, 6), now)?),
-        };
+        let (users, flush, other) = (&config.per_user, config.flushing, &config.second_link);
+        let same_users = self.per_user.as_ref().is_some_and(|built| built.config == *users);
+        let per_user = (users.on && !same_users)
+            .then(|| PerUser::new(users.clone(), fold(self.seed, 4)))
+            .transpose()?;
+        let same_flush =
+            self.flushing.as_ref().map(|built| (built.config.kind, built.config.table))
+                == Some((flush.kind, flush.table));
+        let flushing = (flush.kind != Flush::Off && !same_flush)
+            .then(|| Flushing::new(flush, fold(self.seed, 5)))
+            .transpose()?;
+        let same_flows =
+            self.second.as_ref().is_some_and(|built| built.config.flows == other.flows);
+        let second = (other.rate.is_some() && !same_flows)
+            .then(|| SecondLink::new(other.clone(), fold(self.seed, 6), now))
+            .transpose()?;
+        // From here on nothing is refused.
+        self.per_user = per_user.or(self.per_user.take().filter(|_| users.on));
+        self.flushing = flushing.or(self.flushing.take().filter(|_| flush.kind != Flush::Off));
+        if let Some(flushing) = &mut self.flushing {
+            flushing.configure(flush);
+        }
+        self.second = second.or(self.second.take().filter(|_| other.rate.is_some()));
+        if let Some(second) = &mut self.second {
+            second.config = other.clone();
+        }
         let wanted = config.eccm;
-        let eccm = match self.eccm.take() {
+        self.eccm = match self.eccm.take() {
             _ if !wanted.on => None,
             Some(mut built) if built.config.table == wanted.table => {
                 built.config = wanted;
@@ -306,12 +306,11 @@ impl Admission {
             }
             _ => Some(Eccm::new(wanted)),
         };
-        if eccm.is_none() && self.forced.is_some_and(|forced| forced.by_eccm) {
+        if self.eccm.is_none() && self.forced.is_some_and(|forced| forced.by_eccm) {
             // The window ends without its estimate: it is taken at the next tick.
             self.fair_due = self.fair_due.min(now);
             self.forced = None;
         }
-        (self.per_user, self.flushing, self.second, self.eccm) = (per_user, flushing, second, eccm);
         self.emergency = Emergency::new(&config.emergency);
         let free = Ppm(config.max_priority_load.0.saturating_sub(self.estimates.load.0));
         self.budget = match self.budget.take() {

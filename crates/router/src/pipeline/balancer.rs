@@ -6,7 +6,7 @@
 //! over two forwarders at most.
 
 use evenkeel_cluster::NodeId;
-use evenkeel_cluster::balancer::{Balancer, State, Target, TargetError};
+use evenkeel_cluster::balancer::{Balancer, State, Target};
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
 use evenkeel_core::Nanos;
 use evenkeel_core::settings::Settings as _;
@@ -41,10 +41,8 @@ impl BalancerRole {
     pub(super) fn set_state(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
         let mut forwarders = self.section.forwarders.clone();
         let Some(forwarder) = forwarders.iter_mut().find(|forwarder| forwarder.id == id) else {
-            let known: Vec<_> =
-                forwarders.iter().map(|forwarder| forwarder.id.to_string()).collect();
-            let message = format!("no forwarder {id}: there are {}", known.join(", "));
-            return Err(CommandError::Invalid(message));
+            let known = forwarders.iter().map(|forwarder| forwarder.id).collect();
+            return Err(CommandError::NoSuchForwarder { id, known });
         };
         forwarder.state = state;
         set_targets(&mut self.balancer, &forwarders)?;
@@ -76,7 +74,7 @@ impl BalancerRole {
                 why: "except for its forwarders: connections are placed by the rest",
             });
         }
-        Balancer::check_targets(&targets(&wanted.forwarders)).map_err(refused)
+        Ok(Balancer::check_targets(&targets(&wanted.forwarders))?)
     }
 
     /// The port that the forwarders are behind.
@@ -125,7 +123,7 @@ fn set_targets(
     balancer: &mut Balancer,
     forwarders: &[BalancerForwarder],
 ) -> Result<(), CommandError> {
-    balancer.set_targets(&targets(forwarders)).map_err(refused)
+    Ok(balancer.set_targets(&targets(forwarders))?)
 }
 
 /// The forwarders that get something.
@@ -139,8 +137,4 @@ fn targets(forwarders: &[BalancerForwarder]) -> Vec<Target> {
         Some(Target { id: NodeId(forwarder.id), mac: forwarder.mac.0, state })
     };
     forwarders.iter().filter_map(target).collect()
-}
-
-fn refused(error: TargetError) -> CommandError {
-    CommandError::Invalid(format!("balancer: {error}"))
 }

@@ -1,116 +1,62 @@
 //! Changes of the configuration while the pipeline runs. Each is checked as a whole first: what is
 //! refused has changed nothing.
 
-use evenkeel_config::{DisciplineConfig, ForwarderState, LinkConfig, RouterConfig};
+use evenkeel_config::{Change, LinkChange, LinkChangeError, LinkConfig, RouterConfig};
 use evenkeel_core::Nanos;
-use evenkeel_core::admit::AdmissionConfig;
 use evenkeel_core::drop::FairDropConfig;
-use evenkeel_core::settings::{Change, SettingError, Settings as _};
+use evenkeel_core::settings::{self, Settings as _};
 
 use super::fairdrop::{FairDrop, Machine};
 use super::packet::BURST;
-use super::{Pipeline, invalid, sharing};
+use super::{Pipeline, sharing};
 use crate::error::CommandError;
 
 impl Pipeline {
-    /// Changes a setting of the discipline of the link of port `link`.
+    /// Makes a change, which was parsed already: all of it or nothing. This is the one place that
+    /// knows the kinds of changes, for real routers as for simulated ones.
     ///
     /// # Errors
-    /// No such link, or the discipline refuses; nothing changed.
-    pub fn set(&mut self, now: Nanos, link: &str, change: &Change) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        self.refuse_controlled(at, change)?;
-        // The link is not told what the configuration refuses.
-        let mut discipline = self.settings.links[at].discipline.clone();
-        discipline.set_live(change, self.settings.class_names.len() as u16)?;
-        let (link, mut egress) = self.outgoing(at);
-        link.set(now, change, &mut egress)?;
-        self.settings.links[at].discipline = discipline;
-        Ok(())
-    }
-
-    /// Changes a setting of a link's wire: its rate, its transmit ring.
-    ///
-    /// # Errors
-    /// No such link, or the value is not valid; nothing changed.
-    pub fn set_wire(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        change: &Change,
-    ) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        let mut wanted = self.settings.links[at].clone();
-        wanted.core.set_live(change, 0)?;
-        self.reconfigure(now, at, wanted)
-    }
-
-    /// Puts another discipline in place of a link's, which keeps what is queued as far as it fits.
-    ///
-    /// # Errors
-    /// No such link, or a value is out of range; nothing changed.
-    pub fn swap(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        discipline: DisciplineConfig,
-    ) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        self.reconfigure(now, at, LinkConfig { discipline, ..self.settings.links[at].clone() })
-    }
-
-    /// Changes a key of the admission of the link of port `link`.
-    ///
-    /// # Errors
-    /// No such link, it has no admission, or the change is refused; nothing changed.
-    pub fn set_admission(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        change: &Change,
-    ) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        let Some(admission) = &self.settings.links[at].admission else {
-            return Err(CommandError::Invalid(format!(
-                "link {link} has no admission: switch it on first (set {link} admission on)"
-            )));
-        };
-        let mut changed = admission.clone();
-        changed.set_live(change, 0).map_err(|error| invalid(format!("admission.{error}")))?;
-        let admission = Some(changed);
-        self.reconfigure(now, at, LinkConfig { admission, ..self.settings.links[at].clone() })
-    }
-
-    /// Puts another admission in place of that of the link of port `link`; `None`: all flows may
-    /// enter.
-    ///
-    /// # Errors
-    /// No such link, or it is refused; nothing changed.
-    pub fn swap_admission(
-        &mut self,
-        now: Nanos,
-        link: &str,
-        admission: Option<AdmissionConfig>,
-    ) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        self.reconfigure(now, at, LinkConfig { admission, ..self.settings.links[at].clone() })
-    }
-
-    /// Lets the dynamic control of the link of port `link` turn knobs, or only measure. Switched
-    /// off, it puts them back.
-    ///
-    /// # Errors
-    /// No such link, or it has no control; nothing changed.
-    pub fn set_control(&mut self, now: Nanos, link: &str, on: bool) -> Result<(), CommandError> {
-        let at = self.find(link)?;
-        if self.ports[at].control.is_none() || self.settings.links[at].control.is_none() {
-            let hint = "give it [link.control] with kind = \"lct\" and discipline lct";
-            return Err(CommandError::Invalid(format!("link {link} has no control: {hint}")));
+    /// Something refuses it; nothing changed.
+    pub fn change(&mut self, now: Nanos, change: &Change) -> Result<(), CommandError> {
+        match change {
+            Change::Link(link, change) => self.change_link(now, self.find(link)?, change),
+            Change::FairDrop(change) => self.change_fairdrop(change),
+            Change::Forwarder { id, state } => {
+                let role = self.balancer.as_mut().ok_or(CommandError::NoBalancer)?;
+                role.set_state(*id, *state)
+            }
         }
-        self.switch_control(now, at, on)
     }
 
-    /// Switches the control of the link at `at`, if it has one.
+    /// A copy of the link's configuration is changed first: what that refuses, the link is not
+    /// told.
+    fn change_link(
+        &mut self,
+        now: Nanos,
+        at: usize,
+        change: &LinkChange,
+    ) -> Result<(), CommandError> {
+        let classes = self.settings.class_names.len() as u16;
+        let wanted = self.settings.links[at].changed(change, classes)?;
+        match change {
+            LinkChange::Setting(change) => {
+                self.refuse_controlled(at, change)?;
+                let (link, mut egress) = self.outgoing(at);
+                link.set(now, change, &mut egress)?;
+                self.settings.links[at] = wanted;
+                Ok(())
+            }
+            LinkChange::Control(on) => self.switch_control(now, at, *on),
+            // A discipline and an admission are built anew as far as they differ.
+            LinkChange::Wire(_)
+            | LinkChange::Discipline(_)
+            | LinkChange::Admission(_)
+            | LinkChange::WholeAdmission(_) => self.reconfigure(now, at, wanted),
+        }
+    }
+
+    /// Lets the control of the link at `at` turn knobs, or only measure. Switched off, it puts them
+    /// back.
     pub(super) fn switch_control(
         &mut self,
         now: Nanos,
@@ -119,7 +65,9 @@ impl Pipeline {
     ) -> Result<(), CommandError> {
         let slot = &mut self.ports[at];
         let configured = &mut self.settings.links[at];
-        let Some(mut controller) = slot.control.take() else { return Ok(()) };
+        let Some(mut controller) = slot.control.take() else {
+            return Err(LinkChangeError::NoControl(configured.port.clone()).into());
+        };
         self.agenda.touch(at);
         if let Some(control) = &mut configured.control {
             control.on = on;
@@ -139,7 +87,7 @@ impl Pipeline {
     }
 
     /// Refuses a knob that the link's control turns itself.
-    fn refuse_controlled(&self, at: usize, change: &Change) -> Result<(), CommandError> {
+    fn refuse_controlled(&self, at: usize, change: &settings::Change) -> Result<(), CommandError> {
         let control = self.ports[at].control.as_ref().filter(|control| control.is_enabled());
         let Some(controller) = control else { return Ok(()) };
         let limits = controller.config().queue_limits.on;
@@ -147,41 +95,18 @@ impl Pipeline {
         if !(key == "x_delay" || limits && key == "limit") {
             return Ok(());
         }
-        let link = &self.settings.links[at].port;
-        Err(CommandError::Invalid(format!(
-            "{key} of link {link} is turned by its control: switch it off first (set {link} \
-             control off)"
-        )))
+        Err(CommandError::Controlled { link: self.settings.links[at].port.clone(), key })
     }
 
-    /// Says what a forwarder gets from now on. Established flows stay where they are, except those
-    /// of one that is out.
-    ///
-    /// # Errors
-    /// This router is no balancer, there is no such forwarder, or none would be left; nothing
-    /// changed.
-    pub fn set_forwarder(&mut self, id: u16, state: ForwarderState) -> Result<(), CommandError> {
-        match &mut self.balancer {
-            Some(role) => role.set_state(id, state),
-            None => Err(CommandError::Invalid(
-                "this router is no balancer: it has no [balancer]".to_owned(),
-            )),
-        }
-    }
-
-    /// Changes a key of `[fairdrop]`. A router without the table gets one with its defaults, and
-    /// `on` as said.
-    ///
-    /// # Errors
-    /// A value out of its range, or what several workers cannot have; nothing changed.
-    pub fn set_fairdrop(&mut self, change: &Change) -> Result<(), CommandError> {
+    /// A router without `[fairdrop]` gets one with its defaults, and `on` as said.
+    fn change_fairdrop(&mut self, change: &settings::Change) -> Result<(), CommandError> {
         let known = self.fairdrop.as_ref().map(FairDrop::config);
         let mut config = known.cloned().unwrap_or_else(FairDropConfig::off);
         let classes = self.settings.classes().len();
-        config.set_live(change, classes as u16).map_err(refused_fairdrop)?;
+        config.set_live(change, classes as u16).map_err(CommandError::FairDrop)?;
         sharing::check_fairdrop(self.settings.shares.as_ref(), &config, classes)?;
         if let (Some(fairdrop), "rule") = (&mut self.fairdrop, change.key) {
-            return fairdrop.set_rule(&config).map_err(refused_fairdrop);
+            return fairdrop.set_rule(&config).map_err(CommandError::FairDrop);
         }
         self.build_fairdrop(Some(&config))
     }
@@ -223,7 +148,9 @@ impl Pipeline {
             services,
         };
         let (classes, shares) = (settings.class_names.len(), settings.shares.as_ref());
-        FairDrop::new(config, machine, classes, links, shares).map(Some).map_err(refused_fairdrop)
+        FairDrop::new(config, machine, classes, links, shares)
+            .map(Some)
+            .map_err(CommandError::FairDrop)
     }
 
     fn put_fairdrop(&mut self, built: Option<FairDrop>) {
@@ -289,12 +216,8 @@ impl Pipeline {
         }
         self.settings.disciplines.check(config)?;
         if self.settings.shares.is_some() {
-            config.check_workers().map_err(CommandError::Invalid)?;
+            config.check_workers()?;
         }
         Ok(())
     }
-}
-
-fn refused_fairdrop(error: SettingError) -> CommandError {
-    CommandError::Invalid(format!("fairdrop: {error}"))
 }

@@ -17,8 +17,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use evenkeel_cluster::{
-    ClusterConfig, ConfigError, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64,
-    stamp,
+    ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
 };
 use evenkeel_config::ClusterSection;
 use evenkeel_core::settings::Settings as _;
@@ -166,7 +165,7 @@ pub fn cluster_config(section: &ClusterSection) -> ClusterConfig {
 impl ClusterRole {
     pub(super) fn new(section: &ClusterSection) -> Result<Self, CommandError> {
         let engine_config = cluster_config(section);
-        engine_config.validate().map_err(refused)?;
+        engine_config.validate()?;
         let classes = section.config.classes();
         let queues = section.links.len() * classes;
         Ok(Self {
@@ -193,7 +192,7 @@ impl ClusterRole {
     pub(super) fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
         let fixed = |section: &ClusterSection| (section.port, section.config.classes);
         if self.section.keeps_fixed(wanted).is_ok() && fixed(&self.section) == fixed(wanted) {
-            return cluster_config(wanted).validate().map_err(refused);
+            return Ok(cluster_config(wanted).validate()?);
         }
         Err(CommandError::NeedsRestart {
             what: "cluster".to_owned(),
@@ -212,9 +211,9 @@ impl ClusterRole {
         }
         let config = cluster_config(wanted);
         match &mut self.engine {
-            Some(engine) => engine.prepare(&config, now).map_err(refused)?,
+            Some(engine) => engine.prepare(&config, now)?,
             None => {
-                config.validate().map_err(refused)?;
+                config.validate()?;
                 self.around.pace = wanted.config.timing;
             }
         }
@@ -250,8 +249,7 @@ impl ClusterRole {
             return Ok(());
         }
         let node = NodeId(self.section.node);
-        let engine =
-            Engine::new(&self.engine_config, node, mac, self.epoch, now).map_err(refused)?;
+        let engine = Engine::new(&self.engine_config, node, mac, self.epoch, now)?;
         self.engine = Some(engine);
         Ok(())
     }
@@ -363,8 +361,4 @@ impl ClusterRole {
             pool.release(granted.packet.into_frame());
         }
     }
-}
-
-fn refused(error: ConfigError) -> CommandError {
-    CommandError::Invalid(format!("cluster: {error}"))
 }

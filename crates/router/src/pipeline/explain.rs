@@ -60,12 +60,7 @@ impl Pipeline {
             write(&mut text, &slot.name, worker, here, &told, now);
         }
         if admissions == 0 {
-            let what =
-                link.map_or("no link of this router".to_owned(), |link| format!("link {link}"));
-            let has = if link.is_some() { "has no admission" } else { "has an admission" };
-            return Err(CommandError::Invalid(format!(
-                "{what} {has}: nothing is refused or remembered there"
-            )));
+            return Err(CommandError::NoAdmission { link: link.map(str::to_owned) });
         }
         Ok(text)
     }

@@ -9,7 +9,7 @@ use evenkeel_core::settings::Settings as _;
 
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
-use super::{Pipeline, invalid, sharing};
+use super::{Pipeline, sharing};
 use crate::error::CommandError;
 
 /// The links of a router as they are to be. Nothing of it can be refused any more.
@@ -71,10 +71,10 @@ impl Pipeline {
         at: usize,
         wanted: &LinkConfig,
     ) -> Result<Option<AnyScheduler<QueuedPacket>>, CommandError> {
-        wanted.core.check().map_err(invalid)?;
+        wanted.core.check()?;
         sharing::check_link(self.settings.shares.as_ref(), wanted)?;
         if let (Some(fairdrop), Some(rate)) = (&self.fairdrop, wanted.core.rate) {
-            fairdrop.check_rate(rate).map_err(invalid)?;
+            fairdrop.check_rate(rate)?;
         }
         if wanted.discipline == self.settings.links[at].discipline {
             return Ok(None);
@@ -100,19 +100,15 @@ impl Pipeline {
         let wanted = &links[at];
         let Some(admission) = &wanted.admission else { return Ok(None) };
         if !wanted.discipline.measures_fair_rate() {
-            let (port, discipline) = (&wanted.port, wanted.discipline.name());
-            return Err(CommandError::Invalid(format!(
-                "link {port} has an admission, and discipline {discipline:?} measures no fair \
-                 rate: use pfq, pdrr or afan, or switch admission off first (set {port} admission \
-                 off)"
-            )));
+            let (link, discipline) = (wanted.port.clone(), wanted.discipline.name());
+            return Err(CommandError::NoFairRate { link, discipline });
         }
         let second = admission.second_link.port.as_ref().and_then(|second| {
             links.iter().find(|link| link.port == second.0).and_then(|link| link.core.rate)
         });
-        let config = admission.on_link(wanted.core.rate, second, flows).map_err(invalid)?;
+        let config = admission.on_link(wanted.core.rate, second, flows)?;
         if let Some(present) = &self.ports[at].admission {
-            present.config().keeps_fixed(&config).map_err(invalid)?;
+            present.config().keeps_fixed(&config)?;
         }
         Ok(Some(config))
     }
@@ -153,11 +149,11 @@ impl Pipeline {
         if let Some(fairdrop) =
             self.fairdrop.as_mut().filter(|_| wanted.core.rate != present.core.rate)
         {
-            fairdrop.set_rate(now, at, wanted.core.rate).map_err(invalid)?;
+            fairdrop.set_rate(now, at, wanted.core.rate)?;
         }
         let (link, mut egress) = self.outgoing(at);
         if core != *link.config() {
-            link.reconfigure(now, core, &mut egress).map_err(invalid)?;
+            link.reconfigure(now, core, &mut egress)?;
         }
         if let Some(scheduler) = scheduler {
             link.swap(now, scheduler, &mut egress);
@@ -189,13 +185,13 @@ impl Pipeline {
         match (&mut slot.admission, config) {
             (Some(admission), Some(config)) => {
                 if *admission.config() != config {
-                    admission.set(now, config).map_err(invalid)?;
+                    admission.set(now, config)?;
                 }
             }
             (admission, Some(config)) => {
                 // Links whose lists were attacked with the same seed would fail together.
                 let seed = self.settings.seed.wrapping_add(at as u64);
-                let mut built = Admission::new(config, seed, now).map_err(invalid)?;
+                let mut built = Admission::new(config, seed, now)?;
                 built.share(self.settings.shares.as_ref().map(|shares| shares.admission(at)));
                 *admission = Some(Box::new(built));
                 // What the link has counted so far is not of this admission's time.

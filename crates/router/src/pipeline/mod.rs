@@ -186,10 +186,6 @@ pub struct Pipeline {
     removed: Option<RemovedSnapshot>,
 }
 
-fn invalid(error: impl std::fmt::Display) -> CommandError {
-    CommandError::Invalid(error.to_string())
-}
-
 impl Settings {
     fn new(config: &RouterConfig, disciplines: Disciplines, shares: Option<WorkerShares>) -> Self {
         let section = &config.router;
@@ -227,9 +223,8 @@ impl Settings {
             up: false,
             count: PortCount::new(),
             before: PortCounters::default(),
-            limiter: RateLimiter::new(icmp_per_second, burst).map_err(invalid)?,
-            link: Link::new(link.core, scheduler, self.class_names.len() as u16)
-                .map_err(invalid)?,
+            limiter: RateLimiter::new(icmp_per_second, burst)?,
+            link: Link::new(link.core, scheduler, self.class_names.len() as u16)?,
             control: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
@@ -290,10 +285,10 @@ impl Pipeline {
             receiver: Receiver::new(ports.len()),
             classifier: Classifier::new(config.class_map(), seed),
             routing: Routing::default(),
-            neighbours: Neighbours::new(wait, seed, now, BURST).map_err(invalid)?,
+            neighbours: Neighbours::new(wait, seed, now, BURST)?,
             addresses: Addresses::default(),
             services: Services::new(config, 0)?,
-            admissions: Admissions::new(&config.flows, seed).map_err(invalid)?,
+            admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
             balancer: config.balancer.as_ref().map(BalancerRole::new).transpose()?,

@@ -9,7 +9,7 @@ use evenkeel_net::service::esp::{DontFragment, EspTunnel, Nonces, SaConfig};
 use evenkeel_ports::{Frame, FramePool};
 
 use super::cycles::Meter;
-use crate::error::CommandError;
+use crate::error::{CommandError, ServiceError};
 use crate::snapshot::ServiceSnapshot;
 
 /// Zeros to put before a frame: outer IPv6 header, ESP header, IV.
@@ -69,9 +69,10 @@ impl Services {
             if self.list.iter().any(|service| service.config == *wanted) {
                 return Ok((wanted.clone(), None));
             }
-            state(&wanted.work)
-                .map(|state| (wanted.clone(), Some(state)))
-                .map_err(|error| CommandError::Invalid(format!("service {}: {error}", wanted.name)))
+            match state(&wanted.work) {
+                Ok(state) => Ok((wanted.clone(), Some(state))),
+                Err(source) => Err(CommandError::Service { name: wanted.name.clone(), source }),
+            }
         };
         Ok(ServicesPlan {
             list: config.services.iter().map(build).collect::<Result<_, _>>()?,
@@ -179,7 +180,7 @@ fn seal(
     tunnel.seal(pool.bytes_mut(frame), headers, nonces)
 }
 
-fn state(work: &Work) -> Result<State, String> {
+fn state(work: &Work) -> Result<State, ServiceError> {
     Ok(match work {
         Work::Spin(cycles) => State::Spin(*cycles),
         Work::Acl(config) => {
@@ -190,11 +191,9 @@ fn state(work: &Work) -> Result<State, String> {
             };
             let rules =
                 (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
-            State::Acl(Acl::new(rules, action(config.permit)).map_err(|error| error.to_string())?)
+            State::Acl(Acl::new(rules, action(config.permit))?)
         }
-        Work::Esp(config) => State::Esp(Box::new(
-            EspTunnel::new(association(config)).map_err(|error| error.to_string())?,
-        )),
+        Work::Esp(config) => State::Esp(Box::new(EspTunnel::new(association(config))?)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_config::workers::{fairdrop_for_workers, link_for_workers};
+use evenkeel_config::workers::{WorkersError, fairdrop_for_workers, link_for_workers};
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::drop::{FairDropConfig, SharedShadow};
 use evenkeel_core::schedule::AnyScheduler;
@@ -32,7 +32,7 @@ impl WorkerShares {
     /// # Errors
     /// Several workers cannot share something of it.
     pub fn for_workers(config: &RouterConfig) -> Result<Vec<Self>, CommandError> {
-        config.check_workers().map_err(CommandError::Invalid)?;
+        config.check_workers()?;
         let workers = usize::from(config.router.workers);
         if workers == 1 {
             return Ok(Vec::new());
@@ -95,7 +95,8 @@ pub(super) fn check_link(
 ) -> Result<(), CommandError> {
     match shares {
         None => Ok(()),
-        Some(_) => link_for_workers(link).map_err(|(_, message)| CommandError::Invalid(message)),
+        Some(_) => link_for_workers(link)
+            .map_err(|part| WorkersError::Link { link: link.port.clone(), part }.into()),
     }
 }
 
@@ -107,6 +108,6 @@ pub(super) fn check_fairdrop(
 ) -> Result<(), CommandError> {
     match shares {
         None => Ok(()),
-        Some(_) => fairdrop_for_workers(fairdrop, classes).map_err(CommandError::Invalid),
+        Some(_) => Ok(fairdrop_for_workers(fairdrop, classes)?),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Udp, assert_conserved, headers, ip, udp};
-use evenkeel_config::{ForwarderState, RouterConfig};
+use evenkeel_config::{Change, ForwarderState, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_net::fib::{NextHop, Route};
 use evenkeel_net::frame::{destination_mac, source_mac};
@@ -364,19 +364,32 @@ fn a_balancer_changes_nothing_but_the_address_and_keeps_flows() {
     let on_third = before.iter().filter(|mac| **mac == third).count();
     assert!((60..140).contains(&on_third), "{on_third} of 300");
 
-    balancer.pipeline.set_forwarder(3, ForwarderState::Draining).unwrap();
+    balancer
+        .pipeline
+        .change(Nanos::from_secs(2), &Change::Forwarder { id: 3, state: ForwarderState::Draining })
+        .unwrap();
     assert_eq!(flows(&mut balancer, 1..301), before, "established flows stay");
     assert!(!flows(&mut balancer, 301..601).contains(&third), "new ones go elsewhere");
-    balancer.pipeline.set_forwarder(3, ForwarderState::Out).unwrap();
+    balancer
+        .pipeline
+        .change(Nanos::from_secs(2), &Change::Forwarder { id: 3, state: ForwarderState::Out })
+        .unwrap();
     let moved = flows(&mut balancer, 1..301);
     let changed = moved.iter().zip(&before).filter(|(now, was)| now != was).count();
     assert_eq!(changed, on_third, "only its own flows move");
-    balancer.pipeline.set_forwarder(3, ForwarderState::Active).unwrap();
+    balancer
+        .pipeline
+        .change(Nanos::from_secs(2), &Change::Forwarder { id: 3, state: ForwarderState::Active })
+        .unwrap();
     assert_eq!(flows(&mut balancer, 1..301), moved, "and none moves back");
 
     let snapshot = balancer.pipeline.snapshot(START + Nanos::SECOND, &mut balancer.ports);
     assert_conserved(&snapshot);
     assert_eq!(snapshot.balancer.unwrap().moved, on_third as u64);
-    let error = balancer.pipeline.set_forwarder(4, ForwarderState::Out).unwrap_err().to_string();
+    let error = balancer
+        .pipeline
+        .change(Nanos::from_secs(2), &Change::Forwarder { id: 4, state: ForwarderState::Out })
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no forwarder 4: there are 1, 2, 3"), "{error}");
 }

@@ -2,8 +2,8 @@
 //! instants, is switched live, and shows what it sees.
 
 use crate::common::{Bed, Udp};
-use evenkeel_config::parse_discipline;
-use evenkeel_core::settings::Change;
+use evenkeel_config::{LinkChange, parse_discipline};
+use evenkeel_core::settings;
 use evenkeel_core::{Class, Nanos};
 use evenkeel_router::snapshot::ClassControl;
 
@@ -45,21 +45,28 @@ fn it_steers_between_arrivals_and_is_switched_live() {
     // What it turns others may not turn; what it does not turn they may.
     let error = bed
         .pipeline
-        .set(bed.now, "p2", &Change::of("x_delay", Class(0), Nanos(1)))
+        .change(
+            bed.now,
+            &LinkChange::Setting(settings::Change::of("x_delay", Class(0), Nanos(1))).on("p2"),
+        )
         .unwrap_err()
         .to_string();
     assert!(error.contains("set p2 control off"), "{error}");
-    bed.pipeline.set(bed.now, "p2", &Change::new("rearm_empty", false)).unwrap();
+    bed.pipeline
+        .change(bed.now, &LinkChange::Setting(settings::Change::new("rearm_empty", false)).on("p2"))
+        .unwrap();
 
-    bed.pipeline.set_control(bed.now, "p2", false).unwrap();
+    bed.pipeline.change(bed.now, &LinkChange::Control(false).on("p2")).unwrap();
     assert_eq!(seen(&mut bed, "bulk").x_delay_ns, 0);
     overload(&mut bed, Nanos::from_secs(4));
     let (bulk, voice) = (seen(&mut bed, "bulk"), seen(&mut bed, "voice"));
     assert!(worst(voice) > worst(bulk) + 1.0, "not steered, still measured: {bulk:?} {voice:?}");
     assert_eq!((bulk.x_delay_ns, bulk.limit), (0, Some(50)));
 
-    bed.pipeline.set(bed.now, "p2", &Change::new("limit", 40_u32)).unwrap();
-    bed.pipeline.set_control(bed.now, "p2", true).unwrap();
+    bed.pipeline
+        .change(bed.now, &LinkChange::Setting(settings::Change::new("limit", 40_u32)).on("p2"))
+        .unwrap();
+    bed.pipeline.change(bed.now, &LinkChange::Control(true).on("p2")).unwrap();
     overload(&mut bed, Nanos::from_secs(8));
     let (bulk, voice) = (seen(&mut bed, "bulk"), seen(&mut bed, "voice"));
     assert!((worst(bulk) - worst(voice)).abs() < 0.2, "{bulk:?} {voice:?}");
@@ -72,14 +79,23 @@ fn another_discipline_ends_it_and_lct_brings_it_back() {
     overload(&mut bed, Nanos::from_secs(1));
     let classes = &["bulk", "voice"];
     bed.pipeline
-        .swap(bed.now, "p2", parse_discipline("kind = \"fifo\"", classes).unwrap())
+        .change(
+            bed.now,
+            &LinkChange::Discipline(parse_discipline("kind = \"fifo\"", classes).unwrap()).on("p2"),
+        )
         .unwrap();
     overload(&mut bed, Nanos::from_secs(1));
     let snapshot = bed.snapshot();
     assert!(snapshot.link("p2").unwrap().classes.iter().all(|class| class.control.is_none()));
-    let error = bed.pipeline.set_control(bed.now, "p2", true).unwrap_err().to_string();
+    let error =
+        bed.pipeline.change(bed.now, &LinkChange::Control(true).on("p2")).unwrap_err().to_string();
     assert!(error.contains("has no control"), "{error}");
-    bed.pipeline.swap(bed.now, "p2", parse_discipline("kind = \"lct\"", classes).unwrap()).unwrap();
+    bed.pipeline
+        .change(
+            bed.now,
+            &LinkChange::Discipline(parse_discipline("kind = \"lct\"", classes).unwrap()).on("p2"),
+        )
+        .unwrap();
     overload(&mut bed, Nanos::from_secs(4));
     assert!(seen(&mut bed, "bulk").x_delay_ns > 0);
 }
@@ -87,7 +103,8 @@ fn another_discipline_ends_it_and_lct_brings_it_back() {
 #[test]
 fn links_without_control_have_none() {
     let mut bed = Bed::new(2, "");
-    let error = bed.pipeline.set_control(bed.now, "p0", true).unwrap_err().to_string();
+    let error =
+        bed.pipeline.change(bed.now, &LinkChange::Control(true).on("p0")).unwrap_err().to_string();
     assert!(error.contains("link p0 has no control"), "{error}");
     assert!(
         bed.snapshot()

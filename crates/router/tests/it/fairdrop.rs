@@ -157,7 +157,7 @@ fn two_heavy_flows_take_the_core_and_fairdrop_gives_it_back() {
     assert!(jain(classical.iter().map(|c| c.packets)) > 0.99);
     assert!(worker.lost > 0 && sum(&classical, |c| c.refused_packets) == 0.0);
 
-    set_fairdrop(&mut worker.bed.pipeline, "on", "true").unwrap();
+    set_fairdrop(&mut worker.bed, "on", "true").unwrap();
     worker.run(Nanos::from_millis(400), FAST, |flow| flow as u8 + 1);
     let fair = worker.measure(Nanos::from_millis(400), FAST);
     let index = jain(fair.iter().map(|c| c.cycles));
@@ -241,13 +241,13 @@ fn knobs_change_live_and_absurd_values_are_refused() {
         ("kapa", "1", "did you mean"),
         ("flows", "7", "8 to"),
     ] {
-        let error = set_fairdrop(&mut bed.pipeline, key, value).unwrap_err().to_string();
+        let error = set_fairdrop(&mut bed, key, value).unwrap_err().to_string();
         let hint = says == "did you mean" || error.contains(says);
         assert!(hint, "{key} = {value}: {error}");
     }
     assert!(bed.snapshot().fairdrop.is_none(), "nothing was changed");
-    set_fairdrop(&mut bed.pipeline, "on", "true").unwrap();
-    set_fairdrop(&mut bed.pipeline, "rule", "{ kind = \"kappa\", kappa = 1.2 }").unwrap();
+    set_fairdrop(&mut bed, "on", "true").unwrap();
+    set_fairdrop(&mut bed, "rule", "{ kind = \"kappa\", kappa = 1.2 }").unwrap();
     let settings = bed.snapshot().fairdrop.unwrap().settings;
     let rule = settings.iter().find(|(key, _)| key == "rule").unwrap();
     assert_eq!(rule.1, "{ kind = \"kappa\", kappa = 1.2 }");

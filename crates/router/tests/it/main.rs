@@ -1,6 +1,7 @@
 //! Tests of the public interface, in one program: it links once.
 
 mod admission;
+mod all_or_nothing;
 mod cluster;
 mod common;
 mod control;

@@ -3,7 +3,8 @@
 use crate::common::{
     Bed, Udp, headers, host_mac, ip, l4_checksum_is_right, router_mac, udp, v4, v6,
 };
-use evenkeel_core::settings::Change;
+use evenkeel_config::LinkChange;
+use evenkeel_core::settings;
 use evenkeel_core::{BitRate, Nanos};
 use evenkeel_net::PortIndex;
 use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};
@@ -580,7 +581,7 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
         evenkeel_config::parse_discipline("{ kind = \"wfq-altq\", limit = 15 }", &["a", "b"])
             .unwrap();
     let now = bed.now;
-    bed.pipeline.swap(now, "p1", discipline).unwrap();
+    bed.pipeline.change(now, &LinkChange::Discipline(discipline).on("p1")).unwrap();
     let snapshot = bed.snapshot();
     let link = &snapshot.links[1];
     assert_eq!(link.discipline, "wfq-altq");
@@ -593,16 +594,26 @@ fn changes_while_packets_are_queued_lose_nothing_that_fits() {
     assert_eq!(dropped + link.queued + link.in_ring, 40);
     assert_eq!(dropped, 8, "of each class 19 were queued and 15 fit");
 
-    bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(100)))).unwrap();
+    bed.pipeline
+        .change(
+            now,
+            &LinkChange::Wire(settings::Change::new("rate", Some(BitRate::from_mbps(100))))
+                .on("p1"),
+        )
+        .unwrap();
     bed.pass(SECOND);
     assert_eq!(bed.received(1).len(), 32);
 
-    let error =
-        bed.pipeline.set_wire(now, "p7", &Change::new("rate", None::<BitRate>)).unwrap_err();
+    let error = bed
+        .pipeline
+        .change(now, &LinkChange::Wire(settings::Change::new("rate", None::<BitRate>)).on("p7"))
+        .unwrap_err();
     assert!(matches!(error, CommandError::NoSuchLink { .. }));
     assert_eq!(error.to_string(), "no link \"p7\": links are p0, p1");
-    let error =
-        bed.pipeline.set_wire(now, "p1", &Change::new("rate", Some(BitRate(1)))).unwrap_err();
+    let error = bed
+        .pipeline
+        .change(now, &LinkChange::Wire(settings::Change::new("rate", Some(BitRate(1)))).on("p1"))
+        .unwrap_err();
     assert!(error.to_string().contains("out of range"), "{error}");
     assert_eq!(bed.snapshot().links[1].rate_bps, Some(100_000_000), "nothing changed");
 }
@@ -634,7 +645,7 @@ fn no_change_of_discipline_loses_a_packet_or_reorders_a_flow() {
             bed.round();
             let discipline = evenkeel_config::parse_discipline(to, &["a", "b"]).unwrap();
             let now = bed.now;
-            bed.pipeline.swap(now, "p1", discipline).unwrap();
+            bed.pipeline.change(now, &LinkChange::Discipline(discipline).on("p1")).unwrap();
             bed.snapshot();
             bed.pass(SECOND);
             let mut last = [0; 8];

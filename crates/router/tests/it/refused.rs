@@ -1,6 +1,7 @@
 //! A change that is refused has changed nothing: neither the configuration nor a link.
 
-use evenkeel_core::settings::{Change, SettingError};
+use evenkeel_config::LinkChange;
+use evenkeel_core::settings::{self, SettingError};
 use evenkeel_core::{BitRate, Class, Nanos};
 use evenkeel_router::CommandError;
 
@@ -20,14 +21,14 @@ fn links(bed: &mut Bed) -> Vec<(Option<u64>, String)> {
 fn a_rate_that_another_links_admission_refuses_stays_as_it_was() {
     let mut bed = Bed::new(3, LINKS);
     let (now, before) = (bed.now, links(&mut bed));
-    let without = Change::new("rate", None::<BitRate>);
+    let without = settings::Change::new("rate", None::<BitRate>);
     // The admission of `p1` needs the rate of its second link.
-    let error = bed.pipeline.set_wire(now, "p2", &without).unwrap_err();
+    let error = bed.pipeline.change(now, &LinkChange::Wire(without).on("p2")).unwrap_err();
     assert!(error.to_string().contains("second link has no rate"), "{error}");
     assert_eq!(links(&mut bed), before, "the link");
     // If the configuration had changed, this would be refused, too.
-    let faster = Change::new("rate", Some(BitRate::from_mbps(20)));
-    bed.pipeline.set_wire(now, "p1", &faster).unwrap();
+    let faster = settings::Change::new("rate", Some(BitRate::from_mbps(20)));
+    bed.pipeline.change(now, &LinkChange::Wire(faster).on("p1")).unwrap();
     assert_eq!(links(&mut bed)[1].0, Some(20_000_000));
     assert_eq!(links(&mut bed)[2], before[2]);
 }
@@ -64,15 +65,26 @@ fn the_limit_of_one_class_is_set_where_there_are_classes() {
         let mut bed = Bed::new(3, &format!("{CLASSES}discipline = {{ kind = \"{kind}\" }}\n"));
         assert_eq!(lost(&mut bed), [0, 0], "{kind}: 50 in each");
         let now = bed.now;
-        bed.pipeline.set(now, "p2", &Change::of("limit", Class(0), 10_u32)).unwrap();
+        bed.pipeline
+            .change(
+                now,
+                &LinkChange::Setting(settings::Change::of("limit", Class(0), 10_u32)).on("p2"),
+            )
+            .unwrap();
         let [rest, voice] = lost(&mut bed);
         assert!(rest >= 27 && voice == 0, "{kind}: {rest} and {voice} lost");
-        let beyond = bed.pipeline.set(bed.now, "p2", &Change::of("limit", Class(2), 10_u32));
+        let beyond = bed.pipeline.change(
+            bed.now,
+            &LinkChange::Setting(settings::Change::of("limit", Class(2), 10_u32)).on("p2"),
+        );
         let Err(CommandError::Setting(error)) = beyond else { panic!("{beyond:?}") };
         assert_eq!(error, SettingError::NoSuchClass { class: Class(2), classes: 2 });
     }
     let mut bed = Bed::new(3, &format!("{CLASSES}discipline = {{ kind = \"fifo\" }}\n"));
-    let refused = bed.pipeline.set(bed.now, "p2", &Change::of("limit", Class(0), 10_u32));
+    let refused = bed.pipeline.change(
+        bed.now,
+        &LinkChange::Setting(settings::Change::of("limit", Class(0), 10_u32)).on("p2"),
+    );
     let Err(CommandError::Setting(error)) = refused else { panic!("{refused:?}") };
     assert_eq!(error, SettingError::NotOfAClass { key: "limit" });
     assert_eq!(lost(&mut bed), [0, 0], "nothing changed");

@@ -2,8 +2,9 @@
 //! do to it.
 
 use crate::common::{self, Bed, Udp, set_fairdrop};
-use evenkeel_config::{RouterConfig, parse_discipline};
-use evenkeel_core::settings::Change;
+use evenkeel_config::workers::WorkersError;
+use evenkeel_config::{LinkChange, RouterConfig, parse_discipline};
+use evenkeel_core::settings;
 use evenkeel_core::{BitRate, Class, Nanos, Weight};
 use evenkeel_router::CommandError;
 use evenkeel_router::pipeline::Buffers;
@@ -65,10 +66,21 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
 
     let now = workers[0].now;
     for worker in &mut workers {
-        worker.pipeline.set(now, "p1", &Change::of("weight", Class(0), Weight(300))).unwrap();
         worker
             .pipeline
-            .set_wire(now, "p1", &Change::new("rate", Some(BitRate::from_mbps(50))))
+            .change(
+                now,
+                &LinkChange::Setting(settings::Change::of("weight", Class(0), Weight(300)))
+                    .on("p1"),
+            )
+            .unwrap();
+        worker
+            .pipeline
+            .change(
+                now,
+                &LinkChange::Wire(settings::Change::new("rate", Some(BitRate::from_mbps(50))))
+                    .on("p1"),
+            )
             .unwrap();
     }
     let [light, heavy] = window(&mut workers);
@@ -79,19 +91,19 @@ fn workers_share_a_link_and_every_command_changes_it_for_all() {
     let fifo = parse_discipline("{ kind = \"fifo\", limit = 50 }", &["light", "heavy"]).unwrap();
     let now = workers[0].now;
     for worker in &mut workers {
-        worker.pipeline.swap(now, "p1", fifo.clone()).unwrap();
+        worker.pipeline.change(now, &LinkChange::Discipline(fifo.clone()).on("p1")).unwrap();
     }
     let [light, heavy] = window(&mut workers);
     near(light + heavy, 1.25e6 * wire);
 
     let lct = parse_discipline("{ kind = \"lct\" }", &["light", "heavy"]).unwrap();
-    let refused = workers[0].pipeline.swap(now, "p1", lct);
-    assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
-    let refused = set_fairdrop(&mut workers[0].pipeline, "groups", "class");
-    assert!(matches!(refused, Err(CommandError::Invalid(text)) if text.contains("workers = 1")));
+    let refused = workers[0].pipeline.change(now, &LinkChange::Discipline(lct).on("p1"));
+    assert!(matches!(refused, Err(CommandError::Workers(WorkersError::Link { .. }))));
+    let refused = set_fairdrop(&mut workers[0], "groups", "class").unwrap_err();
+    assert!(refused.to_string().contains("workers = 1"), "{refused}");
     for worker in &mut workers {
-        set_fairdrop(&mut worker.pipeline, "bandwidth", "false").unwrap();
-        set_fairdrop(&mut worker.pipeline, "on", "true").unwrap();
+        set_fairdrop(worker, "bandwidth", "false").unwrap();
+        set_fairdrop(worker, "on", "true").unwrap();
     }
     let text = ROUTER.to_owned()
         + "[[port]]\nname = \"p0\"\ninterface = \"eth0\"\n[[port]]\nname = \"p1\"\ninterface = \
@@ -247,7 +259,10 @@ fn a_link_changes_from_classes_to_flows_and_back_while_it_is_full() {
                 let discipline =
                     parse_discipline(&format!("{{ kind = {kind:?} }}"), &["default"]).unwrap();
                 for worker in &mut workers {
-                    worker.pipeline.swap(worker.now, "p1", discipline.clone()).unwrap();
+                    worker
+                        .pipeline
+                        .change(worker.now, &LinkChange::Discipline(discipline.clone()).on("p1"))
+                        .unwrap();
                 }
             }
         }

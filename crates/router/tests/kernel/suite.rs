@@ -4,9 +4,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::common::assert_conserved;
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{LinkChange, RouterConfig};
 use evenkeel_core::BitRate;
-use evenkeel_core::settings::Change;
+use evenkeel_core::settings;
 use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
 use evenkeel_router::{Command, CommandError, Handle, Options, Router, Snapshot, StartError};
 
@@ -454,7 +454,9 @@ fn a_paced_link_and_busy_mode_work_on_real_interfaces() {
 fn commands_are_carried_out_while_it_forwards() {
     let Some(lab) = Lab::started("commands", "") else { return };
     let router = lab.router.as_ref().unwrap();
-    let rate = |rate| Command::SetWire { link: "wan".into(), change: Change::new("rate", rate) };
+    let rate = |rate| {
+        Command::Change(LinkChange::Wire(settings::Change::new("rate", rate)).on("wan"))
+    };
     router.send(rate(Some(BitRate::from_mbps(5)))).unwrap();
     assert_eq!(lab.snapshot().link("wan").unwrap().rate_bps, Some(5_000_000));
     let error = router.send(rate(Some(BitRate(10)))).unwrap_err();

@@ -73,15 +73,17 @@ fn two_workers_forward_each_flow_by_one_of_them_and_leave_nothing_behind() {
     }
 
     let router = lab.router.as_ref().unwrap();
-    let rate = |rate| Command::SetWire { link: "wan".into(), change: Change::new("rate", rate) };
+    let rate = |rate| {
+        Command::Change(LinkChange::Wire(settings::Change::new("rate", rate)).on("wan"))
+    };
     router.send(rate(Some(BitRate::from_mbps(50)))).unwrap();
     router.send(rate(Some(BitRate(10)))).unwrap_err();
     let lct = evenkeel_config::parse_discipline("{ kind = \"lct\" }", &["default"]).unwrap();
     let error =
-        router.send(Command::SwapDiscipline { link: "wan".into(), discipline: lct }).unwrap_err();
+        router.send(Command::Change(LinkChange::Discipline(lct).on("wan"))).unwrap_err();
     assert!(error.to_string().contains("workers = 1"), "{error}");
     let wfq = evenkeel_config::parse_discipline("{ kind = \"wfq-altq\" }", &["default"]).unwrap();
-    router.send(Command::SwapDiscipline { link: "wan".into(), discipline: wfq }).unwrap();
+    router.send(Command::Change(LinkChange::Discipline(wfq).on("wan"))).unwrap();
     for worker in lab.snapshot().workers {
         let link = worker.link("wan").unwrap();
         assert_eq!((link.rate_bps, link.discipline.as_str()), (Some(50_000_000), "wfq-altq"));
@@ -202,8 +204,8 @@ fn two_workers_share_a_link_by_the_weights_of_its_classes() {
     assert!((0.97..1.03).contains(&(rate / 20e6)), "{rate}");
 
     // The weights change for both workers, under load.
-    let even = Change::of("weight", Class(0), Weight(300));
-    lab.router.as_ref().unwrap().send(Command::Set { link: "wan".into(), change: even }).unwrap();
+    let even = LinkChange::Setting(settings::Change::of("weight", Class(0), Weight(300)));
+    lab.router.as_ref().unwrap().send(Command::Change(even.on("wan"))).unwrap();
     sleep(Duration::from_millis(50));
     let (first, last) = backlogged(&lab, 2_000_000);
     let [light, heavy] = [0, 1].map(|class| (last.sent[class] - first.sent[class]) as f64);

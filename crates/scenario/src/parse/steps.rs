@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use evenkeel_config::change::FAIRDROP;
 use evenkeel_config::parse::Unique;
 use evenkeel_config::{
-    Change, ChangeError, DisciplineConfig, RouterConfig, parse_change, parse_fairdrop,
+    Change, ChangeError, DisciplineConfig, LinkChange, RouterConfig, parse_change, parse_fairdrop,
 };
 use evenkeel_core::Nanos;
 use evenkeel_core::drop::FairDropConfig;
-use evenkeel_core::settings::Settings;
+use evenkeel_core::settings::{SettingError, Settings};
 use evenkeel_settings::read::{Fields, Reader, suggest};
+use thiserror::Error;
 
 use crate::model::{Ablation, AblationChange, Scenario, SetChange, Step};
 use crate::topology::Wire;
@@ -159,6 +160,15 @@ fn override_of(
     Some(AblationChange { set: set?, at: (at != ALWAYS).then(|| at.to_owned()) })
 }
 
+/// Why the discipline that a link has at a step refuses a change.
+#[derive(Debug, Error)]
+enum StepError {
+    #[error("the link's discipline is then {discipline}, which has no {key}")]
+    NoSetting { discipline: &'static str, key: &'static str },
+    #[error("{0}")]
+    Setting(#[from] SettingError),
+}
+
 /// The discipline that each link has while the steps go by.
 struct Disciplines(HashMap<(String, String), DisciplineConfig>);
 
@@ -174,29 +184,24 @@ impl Disciplines {
         Self(links.collect())
     }
 
-    /// Follows a change; what is wrong with it.
-    fn follow(&mut self, router: &str, link: &str, change: &Change) -> Result<(), String> {
-        let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.to_owned())) else {
+    /// Follows a change, which the discipline at that time may refuse.
+    fn follow(&mut self, router: &str, change: &Change) -> Result<(), StepError> {
+        let Change::Link(link, change) = change else { return Ok(()) };
+        let Some(discipline) = self.0.get_mut(&(router.to_owned(), link.clone())) else {
             return Ok(());
         };
         match change {
-            Change::Discipline(other) => *discipline = other.clone(),
-            Change::Setting(change) if !discipline.has(change) => {
-                return Err(format!(
-                    "the link's discipline is then {}, which has no {}",
-                    discipline.name(),
-                    change.key
-                ));
+            LinkChange::Discipline(other) => *discipline = other.clone(),
+            LinkChange::Setting(change) if !discipline.has(change) => {
+                return Err(StepError::NoSetting {
+                    discipline: discipline.name(),
+                    key: change.key,
+                });
             }
             // The names of classes were looked up: each of their numbers is valid.
-            Change::Setting(change) => {
-                return discipline.set_live(change, u16::MAX).map_err(|error| error.to_string());
-            }
-            Change::Link(_)
-            | Change::Control(_)
-            | Change::FairDrop(_)
-            | Change::Admission(_)
-            | Change::WholeAdmission(_) => {}
+            LinkChange::Setting(change) => discipline.set_live(change, u16::MAX)?,
+            // Nothing else changes the discipline.
+            _ => {}
         }
         Ok(())
     }
@@ -243,7 +248,8 @@ fn set_change(
     let parsed = if of_fairdrop {
         fairdrop_change(config, knob, class, &value)
     } else {
-        parse_change(knob, class, &value, &config.class_names())
+        let change = parse_change(knob, class, &value, &config.class_names());
+        change.map(|change| change.on(link))
     };
     let change = match parsed {
         Ok(change) => change,
@@ -254,9 +260,9 @@ fn set_change(
     };
     if let Some(disciplines) = disciplines
         && reader.is_clean_in(&super::LAYOUT)
-        && let Err(message) = disciplines.follow(router, link, &change)
+        && let Err(error) = disciplines.follow(router, &change)
     {
-        reader.fail(&fields.span("knob"), fields.path_of("knob"), message);
+        reader.fail(&fields.span("knob"), fields.path_of("knob"), error.to_string());
     }
     Some(SetChange {
         router: router.to_owned(),

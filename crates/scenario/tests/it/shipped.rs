@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::Change;
+use evenkeel_config::{Change, LinkChange};
 use evenkeel_core::link::{Link, LinkSink};
 use evenkeel_core::measure::Qostat;
 use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
@@ -167,22 +167,20 @@ fn run(scenario: &Scenario) -> Results {
     for (index, step) in scenario.steps.iter().enumerate() {
         for set in &step.set {
             assert_eq!(set.link, config.port);
-            match &set.change {
-                Change::Setting(change) => link.set(step.at, change, &mut Nowhere).unwrap(),
-                Change::Link(change) => {
+            let Change::Link(_, change) = &set.change else {
+                panic!("{}: no figure here is about {:?}", scenario.name, set.change)
+            };
+            match change {
+                LinkChange::Setting(change) => link.set(step.at, change, &mut Nowhere).unwrap(),
+                LinkChange::Wire(change) => {
                     let mut changed = *link.config();
                     changed.set_live(change, classes).unwrap();
                     link.reconfigure(step.at, changed, &mut Nowhere).unwrap();
                 }
-                Change::Control(_)
-                | Change::FairDrop(_)
-                | Change::Admission(_)
-                | Change::WholeAdmission(_) => {
-                    panic!("{}: no figure here is about these", scenario.name)
-                }
-                Change::Discipline(discipline) => {
+                LinkChange::Discipline(discipline) => {
                     link.swap(step.at, discipline.build(classes).unwrap(), &mut Nowhere);
                 }
+                other => panic!("{}: no figure here is about {other:?}", scenario.name),
             }
         }
         let end = scenario.step_end(index);
@@ -306,7 +304,7 @@ fn course(
     let mut discipline = scenario.routers[0].config.link("sink").unwrap().discipline.clone();
     let mut course = vec![read(&discipline)];
     for set in scenario.steps.iter().flat_map(|step| &step.set) {
-        if let Change::Setting(change) = &set.change {
+        if let Change::Link(_, LinkChange::Setting(change)) = &set.change {
             discipline.set_live(change, 4).unwrap();
         }
         course.push(read(&discipline));
@@ -376,7 +374,9 @@ fn figures_8_and_9_follow_the_published_steps() {
         assert_eq!(scenario.steps.len(), published.len());
         for (step, published) in scenario.steps.iter().zip(published) {
             for set in &step.set {
-                let Change::Setting(change) = &set.change else { panic!("{name}: {set:?}") };
+                let Change::Link(_, LinkChange::Setting(change)) = &set.change else {
+                    panic!("{name}: {set:?}")
+                };
                 discipline.set_live(change, 4).unwrap();
             }
             let DisciplineConfig::Lct(lct) = &discipline else { panic!("{name}") };

@@ -2,9 +2,10 @@
 //! ends.
 #![allow(dead_code, unreachable_pub, reason = "the tests on real interfaces use a part")]
 
+use std::error::Error;
 use std::net::IpAddr;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Change, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_net::fib::{NextHop, Route, RouteKind};
 use evenkeel_net::frame::{Headers, Parsed, parse};
@@ -13,7 +14,7 @@ use evenkeel_ports::memory::{MemoryOptions, MemoryPort};
 use evenkeel_router::mirror::MirrorEvent;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::pipeline::{LinkState, Pipeline, Round, WorkerShares};
-use evenkeel_router::{CommandError, Disciplines, Snapshot};
+use evenkeel_router::{Disciplines, Snapshot};
 
 /// What a test frame is like.
 #[derive(Clone, Copy, Debug)]
@@ -150,13 +151,17 @@ impl Bed {
         Self::all(count, rest, 9000, 1500)
     }
 
-    fn all(count: usize, rest: &str, wire: u32, mtu: u32) -> Vec<Self> {
+    /// The configuration that [`Bed::new`] starts with.
+    pub fn config(count: usize, rest: &str) -> RouterConfig {
         let mut text = rest.to_owned();
         for i in 0..count {
             text += &format!("\n[[port]]\nname = \"p{i}\"\ninterface = \"eth{i}\"\n");
         }
-        let config =
-            RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        RouterConfig::parse(&text, "test.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn all(count: usize, rest: &str, wire: u32, mtu: u32) -> Vec<Self> {
+        let config = Self::config(count, rest);
         let places = WorkerShares::for_workers(&config).unwrap();
         if places.is_empty() {
             return vec![Self::at(&config, None, wire, mtu)];
@@ -305,7 +310,7 @@ pub fn assert_conserved(snapshot: &Snapshot) {
 }
 
 /// Changes a key of `[fairdrop]` as `evenkeel ctl fairdrop` does.
-pub fn set_fairdrop(pipeline: &mut Pipeline, key: &str, value: &str) -> Result<(), CommandError> {
-    let change = evenkeel_config::parse_fairdrop(key, value, &[]);
-    pipeline.set_fairdrop(&change.map_err(|error| CommandError::Invalid(error.to_string()))?)
+pub fn set_fairdrop(bed: &mut Bed, key: &str, value: &str) -> Result<(), Box<dyn Error>> {
+    let change = evenkeel_config::parse_fairdrop(key, value, &[])?;
+    Ok(bed.pipeline.change(bed.now, &Change::FairDrop(change))?)
 }
