@@ -214,7 +214,7 @@ pub enum CommandError {
     #[error("this router is no balancer: it has no [balancer]")]
     NoBalancer,
     /// The balancer has no such forwarder.
-    #[error("no forwarder {id}: there are {known:?}")]
+    #[error("no forwarder {id}: there are {}", listed(known))]
     NoSuchForwarder {
         /// The number asked for.
         id: u16,
@@ -248,6 +248,10 @@ pub enum CommandError {
     /// The router has stopped or is stopping.
     #[error("the router has stopped")]
     Stopped,
+}
+
+fn listed(ids: &[u16]) -> String {
+    ids.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl From<LinkChangeError> for CommandError {

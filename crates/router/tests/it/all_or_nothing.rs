@@ -191,7 +191,7 @@ fn a_forwarder() {
         [[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n\
         [[balancer.forwarder]]\nid = 2\nmac = \"02:00:00:00:00:02\"\nstate = \"out\"\n";
     let refused = [
-        (forwarder(3, ForwarderState::Active), "no forwarder 3: there are [1, 2]"),
+        (forwarder(3, ForwarderState::Active), "no forwarder 3: there are 1, 2"),
         (forwarder(1, ForwarderState::Out), "balancer: "),
     ];
     nothing_changes(&format!("{two}{}", link("")), &refused, &forwarder(2, ForwarderState::Active));
