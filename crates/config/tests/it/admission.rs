@@ -172,7 +172,8 @@ fn knobs_change_while_packets_flow() {
         assert!(admission.set_live(&change, 1).is_err(), "{key}");
     }
     assert!(matches!(change("admission", "off"), Ok(LinkChange::WholeAdmission(None))));
-    let Ok(LinkChange::WholeAdmission(Some(whole))) = change("admission", "{ eccm = false }") else {
+    let Ok(LinkChange::WholeAdmission(Some(whole))) = change("admission", "{ eccm = false }")
+    else {
         panic!()
     };
     assert_eq!(given(&whole), [("eccm".to_owned(), "false".to_owned())]);
