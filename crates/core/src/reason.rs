@@ -103,6 +103,8 @@ reasons! {
     PortRefused => "port_refused",
     /// The frame is for this machine, but came past the kernel, which had not told yet that it is.
     MissedHost => "missed_host",
+    /// It came while the router hung, and the kernel has forwarded it.
+    KernelForwarded => "kernel_forwarded",
     /// No frame buffer was free.
     NoBuffer => "no_buffer",
     /// A fault injector dropped it on purpose.

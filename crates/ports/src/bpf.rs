@@ -228,13 +228,15 @@ pub(crate) enum Width {
     B8 = 0x18,
 }
 
-/// Conditions of a jump, unsigned.
+/// Conditions of a jump, unsigned where not said otherwise.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum If {
     Equal = 0x10,
     Greater = 0x20,
     NotEqual = 0x50,
+    GreaterSigned = 0x60,
+    NotGreaterSigned = 0xd0,
 }
 
 /// A place to jump to, forward only.
@@ -282,6 +284,21 @@ impl Assembler {
     /// `dst += value`
     pub(crate) fn add(&mut self, dst: Reg, value: i32) -> &mut Self {
         self.emit(0x07, dst, 0, 0, value)
+    }
+
+    /// `dst += src`
+    pub(crate) fn add_register(&mut self, dst: Reg, src: Reg) -> &mut Self {
+        self.emit(0x0f, dst, src.0, 0, 0)
+    }
+
+    /// `dst %= value`, unsigned
+    pub(crate) fn modulo(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0x97, dst, 0, 0, value)
+    }
+
+    /// `dst <<= value`
+    pub(crate) fn shift_left(&mut self, dst: Reg, value: i32) -> &mut Self {
+        self.emit(0x67, dst, 0, 0, value)
     }
 
     /// `dst -= src`

@@ -23,6 +23,7 @@ pub mod af_xdp;
 pub mod error;
 pub mod gate;
 pub mod guard;
+pub mod heartbeat;
 pub mod lose;
 pub mod memory;
 pub mod offload;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use evenkeel_core::{Nanos, Reason};
@@ -252,6 +253,10 @@ port! {
     }
 
     changes {
+        /// Does without frames that came in this span of time: the kernel has forwarded its copies,
+        /// because the router hung. A port whose frames the kernel never has, has nothing to do.
+        fn passed_by(&mut self, span: Range<Nanos>) -> () = ();
+
         /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order
         /// of arrival. Returns how many were appended. Never waits. `now` is the time of the call,
         /// monotonic.

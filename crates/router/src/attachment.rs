@@ -7,6 +7,7 @@ use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{Port, PortError};
 
@@ -66,9 +67,10 @@ pub(crate) fn guard_of(
     port: &dyn Port,
     interface: &str,
     local: &[IpAddr],
+    heart: &Heartbeat,
 ) -> Result<Option<Guard>, PortError> {
     if !port.kernel_has_copy() {
         return Ok(None);
     }
-    Guard::attach(interface, GuardKind::Auto, local).map(Some)
+    Guard::attach(interface, GuardKind::Auto, local, heart).map(Some)
 }

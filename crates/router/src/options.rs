@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
+use evenkeel_core::Nanos;
 
 use crate::own::Disciplines;
 
@@ -19,6 +20,9 @@ pub struct Options {
     pub netns: Option<String>,
     /// CPU to pin the only worker to.
     pub cpu: Option<usize>,
+    /// After how long without a sign of life from the workers the kernel forwards instead, 20 ms
+    /// to 2 s.
+    pub heartbeat: Nanos,
     /// How long [`Handle::send`](crate::Handle::send) waits for the worker.
     pub reply_timeout: Duration,
     /// Told, from the worker's thread, what happens to ports while the router runs: an interface
@@ -37,6 +41,7 @@ impl Default for Options {
             runtime_dir: PathBuf::from("/run/evenkeel"),
             netns: None,
             cpu: None,
+            heartbeat: Nanos::from_millis(200),
             reply_timeout: Duration::from_secs(5),
             report: None,
             disciplines: Disciplines::default(),

@@ -16,6 +16,7 @@ use evenkeel_config::{Io, Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
+use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{FramePool, Port, PortError, RxFrame, Umem};
@@ -59,6 +60,7 @@ pub(crate) struct WorkerParams {
     pub(crate) shares: Option<WorkerShares>,
     /// By port, whether the leader guards the interface.
     pub(crate) guarded: Arc<[AtomicBool]>,
+    pub(crate) heart: Arc<Heartbeat>,
     /// By port, what the workers' AF_XDP ports have in common.
     pub(crate) xdp_common: Arc<[XdpCommon]>,
     /// By port, the fanout group of the workers' packet sockets.
@@ -297,6 +299,7 @@ impl<'a> WorkerBuilder<'a> {
         let count = config.ports.len();
         let worker = Worker {
             local: pipeline.host_addresses(),
+            beater: Beater::new(params.heart, number),
             pipeline,
             ports: Vec::with_capacity(count),
             attachments: Vec::with_capacity(count),
@@ -359,7 +362,9 @@ impl<'a> WorkerBuilder<'a> {
                 report(warning);
             }
             offloads = Some(off);
-            guard = guard_of(&*opened, &port.interface, &self.worker.local).map_err(error)?;
+            guard =
+                guard_of(&*opened, &port.interface, &self.worker.local, self.worker.beater.heart())
+                    .map_err(error)?;
             if transition.is_some() {
                 // It can be guarded. Until this worker receives, the kernel forwards.
                 guard = None;
@@ -425,14 +430,19 @@ impl<'a> WorkerBuilder<'a> {
         port: &PortConfig,
         part: Option<XdpPart>,
     ) -> Result<AfXdpPort, PortError> {
-        let Worker { pipeline, config, local, .. } = &mut self.worker;
+        let Worker { pipeline, config, local, beater, .. } = &mut self.worker;
         let pool = pipeline.pool_mut();
         let interface = &port.interface;
         // Half of the buffers wait for frames, the others hold them.
         let buffers = Some(pool.buffers() / 2 / config.ports.len().max(1));
         // A worker that asks all the time needs few stamps to know when a frame has come.
         let stamp_every = if config.router.mode == Mode::Busy { BUSY_STAMPS } else { 1 };
-        let options = AfXdpOptions { buffers, stamp_every, ..AfXdpOptions::default() };
+        let options = AfXdpOptions {
+            buffers,
+            stamp_every,
+            heart: Some(Arc::clone(beater.heart())),
+            ..AfXdpOptions::default()
+        };
         match (&self.umem, part) {
             (Some(umem), part) => {
                 AfXdpPort::open_beside(interface, options, umem.clone(), local, part)
@@ -544,6 +554,18 @@ pub(crate) fn port_error(port: &str, error: PortError) -> StartError {
             source: io::Error::other(error),
         },
         source => StartError::Port { port: port.to_owned(), source },
+    }
+}
+
+/// Without a heartbeat nobody would forward when the router hangs.
+pub(crate) fn heartbeat_error(error: PortError) -> StartError {
+    match error {
+        PortError::Privilege { what } => StartError::NoPrivilege { what, privilege: "CAP_BPF" },
+        PortError::Unsupported { what, source } => StartError::NoKernelSupport { what, source },
+        error => {
+            let what = "making a heartbeat".to_owned();
+            StartError::System { what, source: io::Error::other(error) }
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
+use evenkeel_core::Nanos;
+use evenkeel_ports::sys;
 
 use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, StopError};
@@ -72,6 +74,13 @@ impl Handle {
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.pool.is_running()
+    }
+
+    /// For how long the worker that has been silent longest has given no sign of life. Locks what
+    /// a command in progress holds.
+    #[must_use]
+    pub fn silence(&self) -> Nanos {
+        sys::monotonic_now().saturating_sub(self.pool.oldest_beat())
     }
 
     /// Stops receiving, drops and counts what is queued, restores the interfaces, and returns the

@@ -14,6 +14,7 @@ mod ports;
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
-use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::guard::GuardKind;
+use evenkeel_ports::heartbeat::Beater;
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
 use evenkeel_ports::{Port, PortState};
@@ -42,8 +44,8 @@ const SHORTEST_SLEEP: Nanos = Nanos::from_micros(8);
 const RETRY_SEND: Nanos = Nanos::from_micros(50);
 /// How long a port whose descriptor has failed is left alone.
 const RETRY_PORT: Nanos = Nanos::from_millis(100);
-/// How often a guard that checks whether the process lives is told that it does.
-const BEAT: Nanos = Nanos::from_millis(100);
+/// Signs of life that a worker gives while it may be silent once: it sleeps no longer than that.
+const BEATS: u64 = 4;
 /// Batches of mirror events applied between two rounds: some 0.1 ms.
 const BATCHES_PER_ROUND: usize = 2;
 
@@ -110,6 +112,8 @@ pub(crate) struct Worker {
     pub(crate) mirror: MirrorAccess,
     /// By port, whether the leader guards the interface.
     pub(crate) guarded: Arc<[AtomicBool]>,
+    /// Tells the programs at the interfaces that this worker lives.
+    pub(crate) beater: Beater,
     pub(crate) poller: Poller,
     pub(crate) timer: Timer,
     pub(crate) messages: Receiver<Message>,
@@ -130,7 +134,7 @@ struct Rest {
     events: Vec<Event>,
     /// What the timer is set to.
     armed: Option<Nanos>,
-    /// When guards are told again that the process lives.
+    /// When to wake for the next sign of life.
     beat_due: Nanos,
 }
 
@@ -190,6 +194,9 @@ impl Worker {
         };
         while !self.stop.load(Ordering::Relaxed) {
             let now = sys::monotonic_now();
+            if let Some(span) = self.beater.beat(now) {
+                self.passed_by(&span);
+            }
             let more_events = match self.receive_messages(now) {
                 Ok(()) => self.follow_mirror(now),
                 Err(request) => return Ok(self.drain(&request)),
@@ -199,11 +206,7 @@ impl Worker {
             self.pipeline.drain_requests(now, |request| view.ask(request));
             self.pipeline.drain_news(|text| self.report.iter().for_each(|report| report(text)));
             if now >= rest.beat_due {
-                self.attachments
-                    .iter()
-                    .filter_map(|port| port.guard.as_ref())
-                    .for_each(Guard::beat);
-                rest.beat_due = now + BEAT;
+                rest.beat_due = now + Nanos(self.beater.heart().limit().0 / BEATS);
             }
             if round.received > 0 {
                 rest.idle.found(now);
@@ -251,17 +254,19 @@ impl Worker {
         if round.blocked {
             wake = wake.min(now + RETRY_SEND);
         }
-        if self.beats() {
-            wake = wake.min(beat_due);
-        }
+        wake = wake.min(beat_due);
         wake = self.ports.iter().filter_map(|port| port.next_due()).fold(wake, Nanos::min);
         self.attachments.iter().filter_map(|port| port.retry).fold(wake, Nanos::min)
     }
 
-    /// Whether some guard must be told regularly that the process lives.
-    fn beats(&self) -> bool {
-        let mut guards = self.attachments.iter().filter_map(|port| port.guard.as_ref());
-        guards.any(|guard| guard.kind() == GuardKind::Filter)
+    /// The kernel has forwarded meanwhile: what came then is not forwarded again.
+    #[cold]
+    fn passed_by(&mut self, span: &Range<Nanos>) {
+        self.ports.iter_mut().for_each(|port| port.passed_by(span.clone()));
+        self.report(&format!(
+            "the router gave no sign of life: the kernel forwarded for {}",
+            span.end.saturating_sub(span.start)
+        ));
     }
 
     fn handle_wakeups(&mut self, rest: &mut Rest) {

@@ -17,6 +17,7 @@ use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_ports::Umem;
 use evenkeel_ports::af_xdp::XdpCommon;
+use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::sys::{self, Notifier, lock};
 
 use crate::command::{Command, Reply};
@@ -27,7 +28,7 @@ use crate::options::{Options, Seeded};
 use crate::pipeline::{Buffers, WorkerShares};
 use crate::prepare::{
     Handover, HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, configure_thread,
-    prepare, system,
+    heartbeat_error, prepare, system,
 };
 use crate::snapshot::Snapshot;
 use crate::worker::{DrainRequest, Message, Request, Worker, WorkerExit};
@@ -106,6 +107,7 @@ struct Members {
     xdp_common: Arc<[XdpCommon]>,
     /// By port, the fanout group of the workers' packet sockets.
     fanout_groups: Arc<[u8]>,
+    heart: Arc<Heartbeat>,
 }
 
 /// A worker that does not forward yet.
@@ -126,6 +128,7 @@ struct SpawnContext<'a> {
     guarded: Arc<[AtomicBool]>,
     xdp_common: Arc<[XdpCommon]>,
     fanout_groups: Arc<[u8]>,
+    heart: Arc<Heartbeat>,
 }
 
 impl SpawnContext<'_> {
@@ -156,6 +159,7 @@ impl SpawnContext<'_> {
             guarded: Arc::clone(&self.guarded),
             xdp_common: Arc::clone(&self.xdp_common),
             fanout_groups: Arc::clone(&self.fanout_groups),
+            heart: Arc::clone(&self.heart),
             role,
             replacement,
         };
@@ -266,12 +270,14 @@ impl WorkerPool {
         let ports = config.config.ports.len();
         let xdp_common: Arc<[XdpCommon]> = (0..ports).map(|_| XdpCommon::default()).collect();
         let fanout_groups: Arc<[u8]> = vec![0; ports].into();
+        let heart = Heartbeat::new(options.heartbeat).map_err(heartbeat_error)?;
         let context = SpawnContext {
             config: &config,
             options: &options,
             guarded: not_guarded(ports),
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
+            heart: Arc::clone(&heart),
         };
         // On an error those that were started before are stopped when this is dropped.
         let pool = Self {
@@ -281,6 +287,7 @@ impl WorkerPool {
                 options: options.clone(),
                 xdp_common,
                 fanout_groups,
+                heart,
             }),
             running: Mutex::new(Running::Threads(Vec::new())),
         };
@@ -364,6 +371,7 @@ impl WorkerPool {
             guarded: not_guarded(config.config.ports.len()),
             xdp_common: Arc::clone(&xdp_common),
             fanout_groups: Arc::clone(&fanout_groups),
+            heart: Arc::clone(&members.heart),
         };
         let new = members.spawn_replacements(&context, shares, plan).map_err(not_possible)?;
 
@@ -411,6 +419,12 @@ impl WorkerPool {
             Running::Threads(threads) => !threads.iter().any(JoinHandle::is_finished),
             Running::Ended(_) => false,
         }
+    }
+
+    /// When the worker that has been silent longest gave its last sign of life.
+    pub(crate) fn oldest_beat(&self) -> Nanos {
+        let members = lock(&self.members);
+        members.heart.oldest(members.handles.len())
     }
 
     /// Stops all workers, the leader last: its guards keep the kernel from forwarding until no

@@ -11,7 +11,7 @@ use crate::run::{CONFIG, Live, TWO_WORKERS, command};
 
 impl Live {
     /// Starts the router with these as standard output and standard error.
-    fn start_with(&mut self, out: Stdio, err: Stdio) {
+    pub(super) fn start_with(&mut self, out: Stdio, err: Stdio) {
         let mut command = command(&self.net, &self.folder);
         self.router = command.stdout(out).stderr(err).spawn().unwrap();
         self.wait_until_it_forwards();
@@ -42,7 +42,7 @@ impl Live {
         command.stdout(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
-    fn received_from_wan(&self) -> u64 {
+    pub(super) fn received_from_wan(&self) -> u64 {
         self.show()["ports"][1]["rx_packets"].as_u64().unwrap()
     }
 

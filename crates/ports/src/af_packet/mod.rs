@@ -19,6 +19,7 @@ mod transmit;
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use evenkeel_core::{Nanos, Reason};
@@ -109,6 +110,8 @@ pub struct AfPacketPort {
     interface: Interface,
     state: PortState,
     looked: Nanos,
+    /// The kernel has forwarded what came then.
+    passed_by: Option<Range<Nanos>>,
     batch: Batch,
     counters: PortCounters,
 }
@@ -134,6 +137,7 @@ impl AfPacketPort {
             interface: found,
             state: if found.running { PortState::Up } else { PortState::Down },
             looked: Nanos::ZERO,
+            passed_by: None,
             batch: Batch::new(),
             counters: PortCounters::default(),
         })
@@ -303,6 +307,18 @@ impl Port for AfPacketPort {
             let Some(waiting) = self.ring.front() else { break };
             seen += 1;
             losing |= waiting.losing;
+            let offset = *offset.get_or_insert_with(realtime_minus_monotonic);
+            let stamp = Nanos((waiting.stamp - offset).max(0) as u64).min(now);
+            if let Some(span) = &self.passed_by {
+                if span.contains(&stamp) {
+                    self.counters.drop_one(Reason::KernelForwarded);
+                    self.ring.advance();
+                    continue;
+                }
+                if stamp >= span.end {
+                    self.passed_by = None;
+                }
+            }
             let tag = waiting.tag.as_ref().map_or(&[][..], |tag| &tag[..]);
             if waiting.cut || waiting.bytes.len() + tag.len() > pool.max_frame() {
                 self.counters.drop_one(Reason::FrameTooLong);
@@ -314,8 +330,6 @@ impl Port for AfPacketPort {
                     && pool.append(&mut frame, &waiting.bytes[split..]);
                 debug_assert!(whole, "the length was compared with what a buffer takes");
                 frame.set_partial_checksum(waiting.partial_checksum);
-                let offset = *offset.get_or_insert_with(realtime_minus_monotonic);
-                let stamp = Nanos((waiting.stamp - offset).max(0) as u64).min(now);
                 let vlan = vlan_of(pool.bytes(&frame));
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len() as u64;
@@ -378,6 +392,10 @@ impl Port for AfPacketPort {
             }
         }
         taken
+    }
+
+    fn passed_by(&mut self, span: Range<Nanos>) {
+        self.passed_by = Some(span);
     }
 
     fn rx_waiting(&self) -> Option<RxWaiting> {

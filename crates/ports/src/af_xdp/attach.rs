@@ -91,7 +91,9 @@ impl Wanted<'_> {
                     part.check(name, has)?;
                     lockable(name, umem, has.receive)?;
                 }
-                let (hook, sockets) = Hook::attach(name, interface, has.receive, local, options)?;
+                let workers = part.map_or(1, |part| part.workers);
+                let (hook, sockets) =
+                    Hook::attach(name, interface, has.receive, workers, local, options)?;
                 (Some(hook), Arc::new(sockets))
             }
         };

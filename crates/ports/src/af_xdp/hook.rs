@@ -30,6 +30,7 @@ impl Hook {
         name: &str,
         interface: &Interface,
         queues: u32,
+        workers: u32,
         local: &[IpAddr],
         options: &AfXdpOptions,
     ) -> Result<(Self, Sockets), PortError> {
@@ -40,7 +41,8 @@ impl Hook {
         let sampled = options.stamp_every > 1;
         let counter = sampled.then(|| Map::create(MapKind::PerCpuArray, 4, 8, 1, 0)).transpose()?;
         let stamped = counter.as_ref().map(|counter| (counter, options.stamp_every));
-        let code = program::assemble(&station, local.map(), &sockets, stamped);
+        let alive = options.heart.as_deref().map(|heart| (heart, workers));
+        let code = program::assemble(&station, local.map(), &sockets, stamped, alive);
         let program = Program::load(ProgramKind::Xdp, "evenkeel_xdp", &code, 0)?;
         let taken =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));

@@ -1,12 +1,15 @@
 //! How an interface is opened, and what its driver took.
 
+use std::sync::Arc;
+
 use crate::error::PortError;
+use crate::heartbeat::Heartbeat;
 
 /// Ethernet header and one VLAN tag.
 pub(super) const FRAME_OVERHEAD: usize = 18;
 
 /// How an interface is opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AfXdpOptions {
     /// Slots of each ring, per receive queue; a power of two, 64..=16384. A port lends the kernel
     /// up to twice as many buffers per queue.
@@ -25,11 +28,20 @@ pub struct AfXdpOptions {
     /// with the stamped one before them, or when their queue was last found empty, whichever is
     /// later: as good as a stamp for a port that is asked all the time, and cheaper for the sender.
     pub stamp_every: u32,
+    /// The kernel gets the frames of a worker that does not beat. `None`: they wait for it.
+    pub heart: Option<Arc<Heartbeat>>,
 }
 
 impl Default for AfXdpOptions {
     fn default() -> Self {
-        Self { ring: 2048, buffers: None, native_only: false, queues: None, stamp_every: 1 }
+        Self {
+            ring: 2048,
+            buffers: None,
+            native_only: false,
+            queues: None,
+            stamp_every: 1,
+            heart: None,
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! neither IPv4 nor IPv6                                          -> pass
 //! destination multicast, limited broadcast, IPv6 link-local      -> pass
 //! destination in the map of local addresses                      -> pass
+//! the worker that has its receive queue does not beat            -> pass
 //! else: stamp it, and to the socket of its receive queue; no socket there -> pass
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 use crate::bpf::{Assembler, FP, If, Label, Map, Reg, Width};
 use crate::classify::{self, LOAD_XDP, MAP_LOOKUP, half};
+use crate::heartbeat::{Heartbeat, KTIME_GET_NS};
 
 const XDP_PASS: i32 = 2;
 
@@ -28,7 +30,6 @@ const XDP_PASS: i32 = 2;
 const DESTINATION: i16 = 14 + 16;
 const END: i32 = 14 + 20;
 
-const KTIME_GET_NS: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 const ADJUST_META: i32 = 54;
 
@@ -57,6 +58,9 @@ pub(super) type Stamped<'a> = Option<(&'a Map, u32)>;
 /// Where the key into the counting map lies on the stack, below what `classify` keeps there.
 const COUNTER_KEY: i16 = -40;
 
+/// Whose heartbeat is looked at, and by how many workers the queues are divided; `None`: nobody's.
+pub(super) type Alive<'a> = Option<(&'a Heartbeat, u32)>;
+
 /// `station` holds the port's hardware address, `local` what the machine itself receives, `sockets`
 /// ours by receive queue.
 pub(super) fn assemble(
@@ -64,6 +68,7 @@ pub(super) fn assemble(
     local: &Map,
     sockets: &Map,
     stamped: Stamped<'_>,
+    alive: Alive<'_>,
 ) -> Vec<u64> {
     let (r0, r1, r2, r3, frame) = (Reg(0), Reg(1), Reg(2), Reg(3), Reg(6));
     let mut asm = Assembler::default();
@@ -80,6 +85,10 @@ pub(super) fn assemble(
     classify::transit(&mut asm, local, LOAD_XDP, pass);
     asm.place(ours);
 
+    if let Some((heart, workers)) = alive {
+        asm.load(Width::B4, r2, frame, RX_QUEUE);
+        heart.owner_beats(&mut asm, r2, workers, pass);
+    }
     if let Some((counter, every)) = stamped {
         asm.store(Width::B4, FP, COUNTER_KEY, 0)
             .map(r1, counter)

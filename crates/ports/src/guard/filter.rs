@@ -1,8 +1,8 @@
 //! The guard as a classic filter: a clsact qdisc and a direct-action BPF classifier at its ingress,
 //! set by netlink.
 //!
-//! It outlives the process that set it, unlike a TCX link; its program therefore looks at a
-//! heartbeat. A filter that a killed process left behind passes everything, and the next start
+//! It outlives the process that set it, unlike a TCX link; its program finds no
+//! heartbeat then. A filter that a killed process left behind passes everything, and the next start
 //! replaces it, since both have the same place.
 
 use std::io;
@@ -162,8 +162,8 @@ fn others(route: &mut RouteSocket, ifindex: u32, own: u32) -> io::Result<bool> {
 impl Drop for Filter {
     fn drop(&mut self) {
         // In the namespace it was made in, whichever the dropping thread is in. If it fails, the
-        // interface is gone, and with it the filter; or the filter stays, and turns inert within a
-        // second.
+        // interface is gone, and with it the filter; or the filter stays, and turns inert with the
+        // heartbeat.
         let _ = std::thread::scope(|scope| {
             scope.spawn(|| self.netns.enter().and_then(|()| self.remove())).join()
         });

@@ -10,7 +10,9 @@
 //! | kernel | attached as | after `kill -9` |
 //! |---|---|---|
 //! | 6.6 and newer | TCX link | removed by the kernel with the process |
-//! | older (5.5 and newer) | filter of a clsact qdisc | turns inert 1 s after the last heartbeat; the next start replaces it |
+//! | older (5.5 and newer) | filter of a clsact qdisc | turns inert when the last heartbeat is too old; the next start replaces it |
+//!
+//! Either lets everything pass while the router hangs ([`crate::heartbeat`]).
 
 pub(crate) mod filter;
 mod program;
@@ -21,9 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::bpf::{AttachType, Link, MMAPABLE, Map, MapKind, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
+use crate::heartbeat::{Heartbeat, KTIME_GET_COARSE_NS, KTIME_GET_NS};
 use crate::interface::Control;
 use crate::mapping::Mapping;
-use crate::sys::monotonic_now;
 
 pub use crate::classify::MAX_LOCAL;
 
@@ -35,7 +37,7 @@ pub enum GuardKind {
     Auto,
     /// Only a TCX link, which the kernel removes with the process.
     Link,
-    /// Only a classic filter, which turns inert one second after the last [`Guard::beat`].
+    /// Only a classic filter, which turns inert when the last heartbeat is too old.
     Filter,
 }
 
@@ -57,15 +59,21 @@ pub struct Guard {
 impl Guard {
     /// Attaches the guard to `interface`, in the network namespace of the calling thread, with the
     /// addresses that are local (see [`Guard::set_local`]). Give them here rather than later, or
-    /// the kernel misses frames in between.
+    /// the kernel misses frames in between. It drops
+    /// nothing while none of the workers of `heart` beats.
     ///
     /// # Errors
     /// There is no such interface, the process lacks CAP_BPF and CAP_NET_ADMIN, there are more than
     /// [`MAX_LOCAL`] addresses, or the kernel lacks what `kind` needs.
-    pub fn attach(interface: &str, kind: GuardKind, local: &[IpAddr]) -> Result<Self, PortError> {
+    pub fn attach(
+        interface: &str,
+        kind: GuardKind,
+        local: &[IpAddr],
+        heart: &Heartbeat,
+    ) -> Result<Self, PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
-        Self::attach_at(interface, ifindex, kind, local)
+        Self::attach_at(interface, ifindex, kind, local, heart)
             .map_err(|error| control.unless_gone(interface, ifindex, error))
     }
 
@@ -74,18 +82,29 @@ impl Guard {
         ifindex: u32,
         kind: GuardKind,
         local: &[IpAddr],
+        heart: &Heartbeat,
     ) -> Result<Self, PortError> {
         let local = LocalAddresses::create(local)?;
         let state = State::create()?;
-        state.beat();
-        let load = |heartbeat| {
-            let code = program::assemble(local.map(), &state.map, heartbeat);
+        let load = |clock| {
+            let code = program::assemble(local.map(), &state.map, heart, clock);
             Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)
         };
         let link = match kind {
             GuardKind::Filter => None,
             GuardKind::Auto | GuardKind::Link => {
-                match load(false)?.link(ifindex, AttachType::TcxIngress, 0) {
+                // A kernel with such links has the cheap clock too; which kernel has the clock only
+                // loading tells.
+                let linked = match load(KTIME_GET_COARSE_NS) {
+                    Ok(program) => program.link(ifindex, AttachType::TcxIngress, 0),
+                    Err(PortError::Verifier { source, .. })
+                        if source.raw_os_error() == Some(libc::EINVAL) =>
+                    {
+                        Err(source)
+                    }
+                    Err(error) => return Err(error),
+                };
+                match linked {
                     Ok(link) => Some(link),
                     // An older kernel knows no such attach type.
                     Err(error)
@@ -107,7 +126,7 @@ impl Guard {
         };
         let attached = match link {
             Some(link) => Attached::Link(link),
-            None => Attached::Filter(filter::Filter::attach(ifindex, &load(true)?)?),
+            None => Attached::Filter(filter::Filter::attach(ifindex, &load(KTIME_GET_NS)?)?),
         };
         Ok(Self { attached, local, state })
     }
@@ -120,12 +139,6 @@ impl Guard {
     /// More than [`MAX_LOCAL`] addresses; nothing is changed then.
     pub fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         self.local.set(addresses)
-    }
-
-    /// Says that the router is alive. Call it at least each 200 ms from the loop that forwards, so
-    /// that a filter stops dropping when forwarding has stopped; costs a clock reading and a store.
-    pub fn beat(&self) {
-        self.state.beat();
     }
 
     /// How it is attached: [`GuardKind::Link`] or [`GuardKind::Filter`].
@@ -167,9 +180,5 @@ impl State {
         // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side
         // accesses the word only whole, by an atomic or an aligned load.
         unsafe { AtomicU64::from_ptr(self.memory.start().add(offset as usize).cast()) }
-    }
-
-    fn beat(&self) {
-        self.word(program::BEAT).store(monotonic_now().0, Ordering::Relaxed);
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use crate::common::{TestNet, available, eventually, inside, leave_and_come_back};
+use crate::common::{Pulse, TestNet, available, beating, eventually, inside, leave_and_come_back};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort};
@@ -302,6 +303,25 @@ fn an_interface_that_comes_back_with_its_number_gets_new_sockets() {
             None
         })
     });
+    p.passes(2);
+}
+
+/// The driver's program handed frames to a worker that had stopped, for as long as that took.
+#[test]
+fn a_worker_that_hangs_leaves_its_frames_to_the_kernel() {
+    if !available("a worker that hangs") {
+        return;
+    }
+    let (heart, pulse) = beating(500);
+    let mut p = pair(AfXdpOptions { heart: Some(Arc::clone(&heart)), ..small() });
+    p.passes(1);
+    drop(pulse);
+    std::thread::sleep(std::time::Duration::from_millis(520));
+    let frame = packet(p.near.mac(), TRANSIT, 0, 100);
+    p.send(&frame);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(p.near.rx_burst(&mut p.pool, monotonic_now(), &mut Vec::new(), 8), 0);
+    let _pulse = Pulse::of(&heart);
     p.passes(2);
 }
 

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{TestNet, available, eventually, inside};
+use crate::common::{Pulse, TestNet, available, beating, eventually, inside};
+use evenkeel_core::Nanos;
 use evenkeel_netns::testing::try_run;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
+use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::sys::spawn_in_netns;
 use evenkeel_ports::{FramePool, Port};
 
@@ -48,9 +50,9 @@ fn warm_up(lab: &TestNet) {
     }
 }
 
-fn guards(lab: &TestNet, kind: GuardKind) -> Vec<Guard> {
+fn guards(lab: &TestNet, kind: GuardKind, heart: &Heartbeat) -> Vec<Guard> {
     inside(lab, "r", || {
-        ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap()).into()
+        ["ra", "rb"].map(|name| Guard::attach(name, kind, &local(), heart).unwrap()).into()
     })
 }
 
@@ -62,34 +64,45 @@ fn while_the_guard_lives_the_kernel_answers_but_does_not_forward() {
     let lab = lab();
     warm_up(&lab);
     for kind in [GuardKind::Link, GuardKind::Filter] {
-        let guards = guards(&lab, kind);
+        let (heart, _pulse) = beating(2000);
+        let guards = guards(&lab, kind, &heart);
         assert!(guards.iter().all(|guard| guard.kind() == kind));
-        // A filter's heart must beat while we look.
-        std::thread::scope(|scope| {
-            let (stop, stopped) = std::sync::mpsc::channel::<()>();
-            let guards = &guards;
-            scope.spawn(move || {
-                while stopped.recv_timeout(std::time::Duration::from_millis(100)).is_err() {
-                    guards.iter().for_each(Guard::beat);
-                }
-            });
-            for to in ["10.77.1.1", "10.77.2.1", "fd77:1::1", "fd77:2::1"] {
-                assert!(pings(&lab, to), "{kind:?}: the router itself answers at {to}");
-            }
-            // Neighbour discovery is for the router itself, link-local addresses and multicast too.
-            lab.ip("a", "neigh flush dev va");
-            assert!(pings(&lab, "10.77.1.1") && pings(&lab, "fd77:1::1"));
-            for (to, count) in [("10.77.2.2", 1), ("fd77:2::2", 2)] {
-                assert!(!pings(&lab, to), "{kind:?}: nothing is forwarded to {to}");
-                assert_eq!(guards[0].dropped(), count);
-            }
-            stop.send(()).unwrap();
-        });
+        for to in ["10.77.1.1", "10.77.2.1", "fd77:1::1", "fd77:2::1"] {
+            assert!(pings(&lab, to), "{kind:?}: the router itself answers at {to}");
+        }
+        // Neighbour discovery is for the router itself, link-local addresses and multicast too.
+        lab.ip("a", "neigh flush dev va");
+        assert!(pings(&lab, "10.77.1.1") && pings(&lab, "fd77:1::1"));
+        for (to, count) in [("10.77.2.2", 1), ("fd77:2::2", 2)] {
+            assert!(!pings(&lab, to), "{kind:?}: nothing is forwarded to {to}");
+            assert_eq!(guards[0].dropped(), count);
+        }
         drop(guards);
         assert!(pings(&lab, "10.77.2.2"), "{kind:?}: forwarding goes on afterwards");
         assert!(pings(&lab, "fd77:2::2"));
         let left = lab.output("r", "tc qdisc show dev ra");
         assert!(!left.contains("clsact"), "{kind:?} leaves nothing behind: {left}");
+    }
+}
+
+/// A link knew nothing of a process that hangs: nobody forwarded for as long as that took.
+#[test]
+fn a_router_that_hangs_is_passed_by_and_takes_over_again() {
+    if !available("guard of a router that hangs") {
+        return;
+    }
+    let lab = lab();
+    warm_up(&lab);
+    for kind in [GuardKind::Link, GuardKind::Filter] {
+        let heart = Heartbeat::new(Nanos::from_millis(500)).unwrap();
+        let mut pulse = Pulse::of(&heart);
+        let _guards = guards(&lab, kind, &heart);
+        for _ in 0..2 {
+            assert!(!pings(&lab, "10.77.2.2"), "{kind:?}: the router is there");
+            drop(pulse);
+            eventually("the kernel forwarding", || pings(&lab, "10.77.2.2").then_some(()));
+            pulse = Pulse::of(&heart);
+        }
     }
 }
 
@@ -100,7 +113,8 @@ fn a_new_address_is_local_at_once_and_an_old_one_no_longer() {
     }
     let lab = lab();
     warm_up(&lab);
-    let mut guards = guards(&lab, GuardKind::Auto);
+    let (heart, _pulse) = beating(2000);
+    let mut guards = guards(&lab, GuardKind::Auto, &heart);
     lab.ip("r", "addr add 10.77.3.1/32 dev lo");
     assert!(!pings(&lab, "10.77.3.1"));
     let mut more = local();
@@ -180,11 +194,11 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
     ];
     let mut pool = FramePool::new(4);
     for kind in [GuardKind::Link, GuardKind::Filter] {
-        let guard = inside(&lab, "r", || Guard::attach("ra", kind, &local()).unwrap());
+        let (heart, _pulse) = beating(2000);
+        let guard = inside(&lab, "r", || Guard::attach("ra", kind, &local(), &heart).unwrap());
         for (to, tags, destination, expected) in cases {
             let bytes = frame(*to, tags, destination.parse().unwrap());
             let mut frames = VecDeque::from([pool.alloc_from(&bytes).unwrap()]);
-            guard.beat();
             let before = guard.dropped();
             // On a veth pair the far end has treated the frame when this returns, or very soon
             // after.
@@ -205,12 +219,12 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
 fn helper_that_holds_guards() {
     let Ok(kind) = std::env::var("EVENKEEL_TEST_HOLD_GUARDS") else { return };
     let kind = if kind == "link" { GuardKind::Link } else { GuardKind::Filter };
-    let guards = ["ra", "rb"].map(|name| Guard::attach(name, kind, &local()).unwrap());
+    let (heart, _pulse) = beating(1000);
+    let _guards = ["ra", "rb"].map(|name| Guard::attach(name, kind, &local(), &heart).unwrap());
     // Standard output belongs to the test harness until the process ends.
     eprintln!("holding");
     loop {
-        guards.iter().for_each(Guard::beat);
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }
 }
 
@@ -263,7 +277,8 @@ fn after_kill_9_the_kernel_forwards_again() {
     // all of it.
     let filters = lab.output("r", "tc filter show dev ra ingress");
     assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
-    let guards = guards(&lab, GuardKind::Filter);
+    let (heart, _pulse) = beating(2000);
+    let guards = guards(&lab, GuardKind::Filter, &heart);
     let filters = lab.output("r", "tc filter show dev ra ingress");
     assert_eq!(filters.matches("evenkeel-guard").count(), 1, "{filters}");
     assert!(!pings(&lab, "10.77.2.2"));
@@ -280,7 +295,8 @@ fn somebody_elses_qdisc_stays() {
     let lab = lab();
     lab.output("r", "tc qdisc add dev ra clsact");
     lab.output("r", "tc filter add dev ra ingress protocol ip prio 5 u32 match u32 0 0 flowid 1:1");
-    drop(inside(&lab, "r", || Guard::attach("ra", GuardKind::Filter, &local()).unwrap()));
+    let (heart, _pulse) = beating(2000);
+    drop(inside(&lab, "r", || Guard::attach("ra", GuardKind::Filter, &local(), &heart).unwrap()));
     let (ok, left) = try_run(&format!("tc -n {} filter show dev ra ingress", lab.name("r")));
     assert!(ok && left.contains("u32") && !left.contains("evenkeel"), "{left}");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, beating, eventually, inside};
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::guard::{Guard, GuardKind};
@@ -123,8 +123,9 @@ fn tcp_between_hosts_with_default_offloads_passes_and_no_frame_is_too_long() {
     for offload in &offloads {
         assert!(offload.other_end_segments(), "{:?}", offload.warning());
     }
+    let (heart, _pulse) = beating(2000);
     let _guards = inside(&lab, "r", || {
-        ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[]).unwrap())
+        ["ra", "rb"].map(|name| Guard::attach(name, GuardKind::Auto, &[], &heart).unwrap())
     });
     let open = |name| AfPacketPort::open(name, AfPacketOptions::default()).unwrap();
     let mut ports = inside(&lab, "r", || ["ra", "rb"].map(open));

@@ -81,7 +81,12 @@ impl WorkerBuilder<'_> {
         let worker = &mut self.worker;
         if transition == PortTransition::New && worker.mirror.leads() {
             let attachment = &mut worker.attachments[at];
-            match guard_of(&*worker.ports[at], &attachment.interface, &worker.local) {
+            match guard_of(
+                &*worker.ports[at],
+                &attachment.interface,
+                &worker.local,
+                worker.beater.heart(),
+            ) {
                 Ok(guard) => attachment.guard = guard,
                 // `recheck_port` tries again and reports it.
                 Err(_) => attachment.in_use = false,

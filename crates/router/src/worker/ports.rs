@@ -136,7 +136,12 @@ impl Worker {
                     report(warning);
                 }
                 attachment.offloads = Some(offloads);
-                attachment.guard = guard_of(&*self.ports[at], &attachment.interface, &self.local)?;
+                attachment.guard = guard_of(
+                    &*self.ports[at],
+                    &attachment.interface,
+                    &self.local,
+                    self.beater.heart(),
+                )?;
                 close_gate(&self.config, at, &attachment.interface)?;
             }
             attachment.in_use = true;

@@ -1,0 +1,51 @@
+//! A router that hangs is passed by, by the kernel, and takes over again when it is back.
+
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use evenkeel_netns::testing::eventually;
+
+use crate::run::{CONFIG, Live, TWO_WORKERS};
+
+/// Between two echo requests, milliseconds.
+const EACH: u64 = 10;
+
+/// Stops the router for three seconds, which was an outage of three seconds. The heartbeat allows
+/// 200 ms.
+fn stopped_for_three_seconds(test: &str, config: &str, queues: u16) {
+    let Some(mut live) = Live::prepared(test, config, queues) else { return };
+    live.start_with(Stdio::null(), Stdio::null());
+    let ping = live.net.start("a", &format!("ping -D -n -c 500 -i 0.0{EACH} -W 1 10.2.0.2"));
+    sleep(Duration::from_millis(500));
+    live.signal("-STOP");
+    sleep(Duration::from_secs(3));
+    live.signal("-CONT");
+    let output = ping.wait();
+    // What waited in the router when it was stopped comes late: that is no sign of life.
+    let in_time = |line: &str| {
+        let (came, rest) = line.strip_prefix('[')?.split_once(']')?;
+        let took: f64 = rest.split_once("time=")?.1.split_once(' ')?.0.parse().ok()?;
+        (took < 100.0).then_some(came.parse::<f64>().ok()?)
+    };
+    let came: Vec<f64> = output.lines().filter_map(in_time).collect();
+    assert!(!output.contains("DUP!"), "nothing is forwarded twice: {output}");
+    let silence = came.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max) * 1000.0;
+    println!("{test}: longest silence {silence:.0} ms");
+    assert!(silence <= 300.0, "{silence} ms: {output}");
+    assert!(came.len() as u64 >= 500 - 300 / EACH, "{} of 500: {output}", came.len());
+
+    let before = live.received_from_wan();
+    live.ping();
+    eventually("the router has taken over", || live.received_from_wan() > before);
+}
+
+#[test]
+fn a_router_that_is_stopped_for_three_seconds_is_passed_by() {
+    stopped_for_three_seconds("hang_af_packet", CONFIG, 1);
+}
+
+#[test]
+fn workers_on_af_xdp_that_are_stopped_for_three_seconds_are_passed_by() {
+    stopped_for_three_seconds("hang_af_xdp", TWO_WORKERS, 4);
+}
