@@ -128,6 +128,16 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Whether it belongs to the port's own VLAN: it has no tag, or one that says a priority and
+    /// no VLAN (802.1Q, 6.9).
+    #[must_use]
+    pub fn is_untagged(&self) -> bool {
+        match self.vlan {
+            None => true,
+            Some(vlan) => vlan == 0 && usize::from(self.l3) == ETHERNET_HEADER + VLAN_TAG,
+        }
+    }
+
     /// Offset of the first byte after the IP packet: cut the frame to it to lose Ethernet padding.
     #[must_use]
     pub const fn frame_len(&self) -> usize {

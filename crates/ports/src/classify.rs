@@ -124,6 +124,10 @@ pub(crate) fn transit(asm: &mut Assembler, local: &Map, load: i32, otherwise: La
     asm.jump_if(r2, If::Equal, half([0x88, 0xa8]), tagged);
     asm.jump(known);
     asm.place(tagged);
+    // One that only says a priority. The frames of another VLAN are the kernel's.
+    fetch_at(asm, load, 14, TYPE, 2, otherwise);
+    asm.load(Width::B2, r2, FP, TYPE).and(r2, half([0x0f, 0xff]));
+    asm.jump_if(r2, If::NotEqual, 0, otherwise);
     fetch_at(asm, load, 16, TYPE, 2, otherwise);
     asm.set(L3, 18);
     asm.load(Width::B2, r2, FP, TYPE);

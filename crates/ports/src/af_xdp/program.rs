@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! not addressed to this station (broadcast, multicast, others)   -> pass
-//! 802.1Q or 802.1ad tag in the frame: look behind it (one)
+//! tag of a VLAN                                                  -> pass
+//! tag that says a priority only: look behind it (one)
 //! neither IPv4 nor IPv6                                          -> pass
 //! destination multicast, limited broadcast, IPv6 link-local      -> pass
 //! destination in the map of local addresses                      -> pass

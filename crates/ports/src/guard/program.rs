@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! not addressed to this station (broadcast, multicast, others)   -> pass
-//! 802.1Q or 802.1ad tag in the frame: look behind it (one)
+//! tag of a VLAN, in the frame or taken out of it                 -> pass
+//! tag that says a priority only: look behind it (one)
 //! neither IPv4 nor IPv6                                          -> pass
 //! destination multicast, limited broadcast, IPv6 link-local      -> pass
 //! destination in the map of local addresses                      -> pass
@@ -22,8 +23,9 @@ const PASS: i32 = -1;
 /// `TCX_DROP` and `TC_ACT_SHOT`.
 const DROP: i32 = 2;
 
-/// Offset of `pkt_type` in `__sk_buff`.
+/// Offsets of `pkt_type` and `vlan_tci` in `__sk_buff`.
 const PACKET_TYPE: i16 = 4;
+const VLAN_TCI: i16 = 24;
 
 /// Offset in the one value of the state map: what was dropped.
 pub(super) const DROPPED: i16 = 0;
@@ -38,6 +40,8 @@ pub(super) fn assemble(local: &Map, state: &Map, heart: &Heartbeat, clock: i32) 
 
     asm.copy(frame, r1);
     asm.load(Width::B4, r2, frame, PACKET_TYPE).jump_if(r2, If::NotEqual, 0, pass);
+    // Where the kernel has taken the tag out; without one this is 0.
+    asm.load(Width::B4, r2, frame, VLAN_TCI).and(r2, 0x0fff).jump_if(r2, If::NotEqual, 0, pass);
     classify::transit(&mut asm, local, LOAD_SKB, pass);
 
     heart.any_beats(&mut asm, clock, pass);

@@ -164,18 +164,24 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
     let router =
         inside(&lab, "r", || AfPacketPort::open("ra", AfPacketOptions::default()).unwrap().mac());
     let broadcast = [0xff; 6];
+    let priority = [0x81, 0x00, 0xa0, 0x00];
     let vlan = [0x81, 0x00, 0x00, 0x05];
     let service = [0x88, 0xa8, 0x00, 0x06];
     // Station, tags, destination, how many are dropped.
     type Case<'a> = ([u8; 6], &'a [[u8; 4]], &'a str, u64);
     let cases: &[Case<'_>] = &[
         (router, &[], "10.77.2.2", 1),
-        (router, &[vlan], "10.77.2.2", 1),
-        (router, &[service], "10.77.2.2", 1),
-        (router, &[service, vlan], "10.77.2.2", 1),
+        // The frames of a VLAN are for its interface here, or for nobody.
+        (router, &[vlan], "10.77.2.2", 0),
+        (router, &[service], "10.77.2.2", 0),
+        (router, &[service, vlan], "10.77.2.2", 0),
+        (router, &[priority, vlan], "10.77.2.2", 0),
+        (router, &[priority], "10.77.2.2", 1),
+        (router, &[priority], "fd77:2::2", 1),
+        (router, &[priority], "10.77.1.1", 0),
         (router, &[vlan, vlan, vlan], "10.77.2.2", 0),
         (router, &[], "fd77:2::2", 1),
-        (router, &[vlan], "fd77:2::2", 1),
+        (router, &[vlan], "fd77:2::2", 0),
         (router, &[], "10.77.1.1", 0),
         (router, &[vlan], "10.77.1.1", 0),
         (router, &[], "10.77.2.255", 0),

@@ -78,8 +78,12 @@ impl Classifier {
     #[cold]
     fn parse_unusual(&self, bytes: &[u8], hashed: impl FnOnce(u64)) -> Parsed {
         match frame::parse(bytes) {
-            Ok(frame::Parsed::Ip(headers)) => Parsed::Ip(self.metadata(&headers, hashed)),
-            Ok(frame::Parsed::Other { .. }) => Parsed::Other,
+            Ok(frame::Parsed::Ip(headers)) if headers.is_untagged() => {
+                Parsed::Ip(self.metadata(&headers, hashed))
+            }
+            // Another VLAN than the port's. Routed it would keep its tag, and a trunk behind the
+            // next port would take it into a VLAN that its sender has no access to.
+            Ok(frame::Parsed::Ip(_) | frame::Parsed::Other { .. }) => Parsed::Other,
             Err(reason) => Parsed::Invalid(reason),
         }
     }

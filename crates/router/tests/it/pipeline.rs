@@ -240,7 +240,7 @@ fn jumbo_frames_pass_where_they_fit_and_are_counted_where_not() {
 fn frames_cut_at_every_byte_are_counted() {
     let mut bed = Bed::new(2, "");
     let macs = (host_mac(0), router_mac(0));
-    let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+    let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 0], &frame[12..]].concat();
     let frames = [
         udp(macs, v4(0, 2), v4(1, 2), Udp { payload: 20, ..Udp::default() }),
         udp(macs, v6(0, 2), v6(1, 2), Udp { payload: 20, ..Udp::default() }),
@@ -265,16 +265,28 @@ fn frames_cut_at_every_byte_are_counted() {
     assert_eq!(snapshot.ports[0].to_host, 0);
 }
 
+/// They went on with their tag, into a VLAN of the next trunk that their sender had no access to.
 #[test]
-fn vlan_tags_pass_through() {
+fn frames_of_a_vlan_are_left_to_the_kernel() {
     let mut bed = Bed::new(2, "");
     let frame = udp((host_mac(0), router_mac(0)), v4(0, 2), v4(1, 2), Udp::default());
-    let tagged = [&frame[..12], &[0x81, 0, 0xe0, 7], &frame[12..]].concat();
-    bed.inject(0, &tagged);
+    let tagged = |tags: &[u8]| [&frame[..12], tags, &frame[12..]].concat();
+    for tags in [
+        &[0x81, 0, 0xe0, 7][..],
+        &[0x88, 0xa8, 0, 7],
+        &[0x81, 0, 0, 0, 0x81, 0, 0, 7],
+        &[0x88, 0xa8, 0, 7, 0x81, 0, 0, 0],
+    ] {
+        let before = bed.snapshot().ports[0].to_host;
+        bed.inject(0, &tagged(tags));
+        bed.round();
+        assert!(bed.received(1).is_empty(), "{tags:x?}");
+        assert_eq!(bed.snapshot().ports[0].to_host, before + 1, "{tags:x?}");
+    }
+    // A priority is no VLAN.
+    bed.inject(0, &tagged(&[0x81, 0, 0xe0, 0]));
     bed.round();
-    let out = bed.one(1);
-    assert_eq!(out[12..16], [0x81, 0, 0xe0, 7]);
-    assert_eq!(headers(&out).vlan, Some(7));
+    assert_eq!(headers(&bed.one(1)).vlan, Some(0));
 }
 
 fn asked(bed: &mut Bed) -> Vec<NeighbourRequest> {
