@@ -157,7 +157,9 @@ impl Forwarding {
             pipeline.set_link(now, PortIndex(index as u16), Some(state));
         }
         if let Some(tsc) = tsc {
-            pipeline.set_surroundings(Box::new(Clock(tsc)), 0).expect("the configuration is valid");
+            pipeline
+                .set_surroundings(Box::new(Clock(tsc)), 0..u64::MAX)
+                .expect("the configuration is valid");
         }
         let out = PortIndex(1);
         let sink_address = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));

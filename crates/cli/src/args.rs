@@ -195,6 +195,10 @@ pub(crate) struct RunArgs {
     /// Folder for what must survive a crash; also EVENKEEL_RUNTIME_DIR [default: /run/evenkeel].
     #[arg(long, value_name = "PATH")]
     pub(crate) runtime_dir: Option<PathBuf>,
+    /// Folder for what must survive a reboot; also EVENKEEL_STATE_DIR [default: that of
+    /// --runtime-dir if given, else /var/lib/evenkeel].
+    #[arg(long, value_name = "PATH")]
+    pub(crate) state_dir: Option<PathBuf>,
     /// Write the frames of a port, received and sent, to a pcapng file too; can be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
     pub(crate) capture: Vec<(String, PathBuf)>,

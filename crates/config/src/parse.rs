@@ -14,7 +14,7 @@ use crate::membership::membership_of;
 use crate::model::{
     ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
 };
-use crate::service::{ServiceConfig, service_of_class, services_of};
+use crate::service::{ServiceConfig, Work, service_of_class, services_of};
 use crate::tables;
 use evenkeel_core::settings::quantity::size_text;
 use evenkeel_core::settings::schema::{Key, Section};
@@ -201,6 +201,7 @@ fn router_section(fields: &Fields) -> Option<RouterSection> {
         icmp_per_second: u32::try_from(fields.integer("icmp_per_second")?).ok()?,
         neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
         max_catch_up: fields.time("max_catch_up")?,
+        heartbeat: fields.time("heartbeat")?,
         cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
         workers: u16::try_from(fields.integer("workers")?).ok()?,
         cpus: cpus_of(fields),
@@ -278,12 +279,30 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
         }
         let rules = matches.into_iter().map(|matching| Rule { matching, class: index }).collect();
         let service = service_of_class(reader, fields, &known, services);
+        fragments_too(reader, fields, service.and_then(|at| services.get(usize::from(at))));
         classes.push(ClassConfig { name: name.to_owned(), rules, service });
     }
     if classes.is_empty() {
         classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), rules: Vec::new(), service: None });
     }
     classes
+}
+
+/// Later fragments have no ports: of a class that is encrypted and chosen by ports they would leave
+/// in clear (RFC 4301, 7).
+fn fragments_too(reader: &mut Reader, class: &Fields, service: Option<&ServiceConfig>) {
+    if !service.is_some_and(|service| matches!(service.work, Work::Esp(_))) {
+        return;
+    }
+    for rule in class.tables("match") {
+        let by_port = ["source_port", "destination_port"].into_iter().find(|key| rule.given(key));
+        if let Some(key) = by_port {
+            let message = "the class is encrypted, and fragments after the first have no ports: \
+                           they would leave in clear; choose it by source, destination, protocol \
+                           or dscp";
+            reader.fail(&rule.span(key), rule.path_of(key), message);
+        }
+    }
 }
 
 /// What a rule asks for; `section` declares it.

@@ -188,11 +188,17 @@ fn key_of(text: &str) -> Result<Vec<u8>, String> {
         return Err(format!("the key has {} digits; {valid}", digits.len()));
     }
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16);
-    (0..digits.len())
+    let key = (0..digits.len())
         .step_by(2)
         .map(byte)
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| error.to_string())?;
+    if key[..key.len() - 4].iter().all(|byte| *byte == key[0]) {
+        return Err(
+            "all bytes of the key are the same: make one with `openssl rand -hex 20`".into()
+        );
+    }
+    Ok(key)
 }
 
 /// A key as a file has it.

@@ -248,3 +248,24 @@ fn the_references_are_printed() {
         assert!(text(&output).starts_with("# ") && text(&output).contains(key));
     }
 }
+
+#[test]
+fn a_file_with_a_key_that_everybody_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let service = "\n[[service]]\nname = \"vpn\"\n[service.work]\nkind = \"esp\"\nlocal = \"10.0.0.1\"\n\
+                   remote = \"10.0.0.2\"\nspi = 256\n\
+                   key = \"0x4c80cdefbb5d10da906ac73c3613a6342e443b68\"\n";
+    let file = folder.write("router.toml", &format!("{GOOD}{service}"));
+    let run = |mode: u32| {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let folder = folder.path().display().to_string();
+        let output = evenkeel(&["run", &file.display().to_string(), "--runtime-dir", &folder]);
+        assert_ne!(code(&output), 0);
+        errors(&output)
+    };
+    let said = run(0o644);
+    assert!(said.contains("everybody may read it") && said.contains("chmod o="), "{said}");
+    assert!(!said.contains("4c80"), "{said}");
+    assert!(!run(0o640).contains("everybody may read it"));
+}

@@ -311,3 +311,23 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
         RouterConfig::parse(&text, "r.toml").unwrap_or_else(|errors| panic!("{errors}"));
     }
 }
+
+/// Later fragments left in clear.
+#[test]
+fn a_class_that_is_encrypted_is_not_chosen_by_ports() {
+    let file = |rule: &str, key: &str| {
+        format!(
+            "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[service]]\nname = \"vpn\"\n[service.work]\n\
+             kind = \"esp\"\nlocal = \"10.0.0.1\"\nremote = \"10.0.0.2\"\nspi = 256\nkey = \"0x{key}\"\n\
+             [[class]]\nname = \"rest\"\n[[class]]\nname = \"secret\"\nservice = \"vpn\"\nmatch = [{{ {rule} }}]\n"
+        )
+    };
+    let key = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
+    for rule in ["protocol = \"udp\", destination_port = 5000", "source_port = 1"] {
+        let said = errors(&file(rule, key)).to_string();
+        assert!(said.contains("fragments after the first have no ports"), "{said}");
+        assert!(said.contains(":17:"), "{said}");
+    }
+    let fits = file("protocol = \"udp\", destination = \"10.9.0.0/16\"", key);
+    evenkeel_config::RouterConfig::parse(&fits, "router.toml").unwrap();
+}

@@ -11,10 +11,9 @@
 //! ```
 //!
 //! **Nonces.** A nonce that is used twice with a key breaks AES-GCM. The nonce is the salt of the
-//! SA and a 64-bit IV; all IVs of a router come from one counter ([`Nonces`]), which starts at the
-//! wall clock in nanoseconds. So two SAs with the same key (by mistake) do not share nonces, and
-//! neither do two lives of the router, as long as the clock was not set back between them and fewer
-//! than 10^9 packets per second were encrypted. Sequence numbers start at 1 with every SA: a
+//! SA and a 64-bit IV; all IVs of a router come from one counter ([`Nonces`]), for which each life
+//! of the router reserves a part on the disk. So two SAs with the same key (by mistake) do not share
+//! nonces, and neither do two lives of the router, whatever the clock says. Sequence numbers start at 1 with every SA: a
 //! receiver that checks for replays needs a new SA after a restart, as RFC 4303 wants.
 //!
 //! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow
@@ -25,6 +24,7 @@
 
 use core::fmt;
 use core::net::IpAddr;
+use core::ops::Range;
 
 use aes_gcm::aead::AeadInPlace;
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit};
@@ -99,6 +99,8 @@ pub enum SaError {
     ReservedSpi,
     /// The key with its salt has neither 20 nor 36 bytes.
     KeyLength(usize),
+    /// All bytes of the key are the same.
+    WeakKey,
     /// The DSCP is above 63.
     Dscp(u8),
     /// The time to live is 0.
@@ -119,6 +121,9 @@ impl fmt::Display for SaError {
                 "the key has {bytes} bytes: it must be 20 (AES-128) or 36 (AES-256), of which the \
                  last 4 are the salt"
             ),
+            Self::WeakKey => f.write_str(
+                "all bytes of the key are the same: make one with `openssl rand -hex 20`",
+            ),
             Self::Dscp(dscp) => write!(f, "DSCP {dscp}: it must be 0 to 63"),
             Self::Ttl => f.write_str("a time to live of 0 goes nowhere"),
         }
@@ -129,21 +134,26 @@ impl core::error::Error for SaError {}
 
 /// The counter that all IVs of a router come from: see the module.
 #[derive(Debug)]
-pub struct Nonces(u64);
+pub struct Nonces(Range<u64>);
 
 impl Nonces {
-    /// The first IV is `start`: nanoseconds since 1970, so that no earlier life of the router has
-    /// used it.
+    /// These IVs, which no other life of the router has.
     #[must_use]
-    pub const fn starting_at(start: u64) -> Self {
-        Self(start)
+    pub const fn of(ivs: Range<u64>) -> Self {
+        Self(ivs)
+    }
+
+    /// Goes on with the IVs of another counter, where that has more of them left.
+    pub fn take_over(&mut self, other: Self) {
+        let left = |ivs: &Range<u64>| ivs.end.saturating_sub(ivs.start);
+        if left(&other.0) > left(&self.0) {
+            *self = other;
+        }
     }
 
     /// An IV that was not given before; `None` when all have been.
     fn take(&mut self) -> Option<[u8; IV]> {
-        let iv = self.0;
-        self.0 = iv.checked_add(1)?;
-        Some(iv.to_be_bytes())
+        self.0.next().map(u64::to_be_bytes)
     }
 }
 
@@ -232,6 +242,9 @@ impl EspTunnel {
         let length = SaError::KeyLength(config.key.len());
         let (key, salt) = config.key.split_last_chunk::<SALT>().ok_or(length)?;
         let (cipher, salt) = (Cipher::new(key).ok_or(length)?, *salt);
+        if key.iter().all(|byte| *byte == key[0]) {
+            return Err(SaError::WeakKey);
+        }
         Ok(Self { config, cipher, salt, sequence: 0, identification: 0 })
     }
 
@@ -499,17 +512,26 @@ mod tests {
         };
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", false);
         let mut frame = vec![0; 14 + sa.growth(20).ip_len as usize];
-        let mut nonces = Nonces::starting_at(7);
+        let mut nonces = Nonces::of(7..100);
         sa.sequence = u64::from(u32::MAX) - 1;
         assert!(sa.seal(&mut frame, &headers, &mut nonces).is_ok());
         assert_eq!(sa.seal(&mut frame, &headers, &mut nonces).unwrap_err(), Reason::EspExhausted);
-        assert_eq!(nonces.0, 8, "a refused packet takes no IV");
+        assert_eq!(nonces.0.start, 8, "a refused packet takes no IV");
         let mut sa = tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true);
         sa.sequence = u32::MAX.into();
         assert!(sa.seal(&mut frame, &headers, &mut nonces).is_ok(), "64 bits go on");
-        let mut last = Nonces::starting_at(u64::MAX - 1);
+        let mut last = Nonces::of(u64::MAX - 1..u64::MAX);
         assert!(sa.seal(&mut frame, &headers, &mut last).is_ok());
         assert_eq!(sa.seal(&mut frame, &headers, &mut last).unwrap_err(), Reason::EspExhausted);
+    }
+
+    #[test]
+    fn a_key_of_equal_bytes_is_refused() {
+        let weak = SaConfig {
+            key: vec![0; 20],
+            ..tunnel("4c80cdefbb5d10da906ac73c3613a634 2e443b68", true).config
+        };
+        assert!(matches!(EspTunnel::new(weak), Err(SaError::WeakKey)));
     }
 
     #[test]

@@ -73,6 +73,7 @@ mod tables;
 mod views;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use evenkeel_config::{Hairpin, LinkConfig, PortConfig, RouterConfig};
 use evenkeel_core::link::Link;
@@ -287,7 +288,7 @@ impl Pipeline {
             routing: Routing::default(),
             neighbours: Neighbours::new(wait, seed, now, BURST)?,
             addresses: Addresses::default(),
-            services: Services::new(config, 0)?,
+            services: Services::new(config, 0..u64::MAX)?,
             admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
@@ -308,17 +309,16 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Gives the pipeline a clock for its cycles, and the first IV that no earlier life of the
-    /// router has used (nanoseconds since 1970). Without, cycles are
-    /// [virtual](cycles::VirtualCycles) and IVs start at zero: for tests and simulations. Before
+    /// Gives the pipeline a clock for its cycles, and the IVs that no other life of the router
+    /// uses. Without, cycles are [virtual](cycles::VirtualCycles) and IVs start at zero: for tests and simulations. Before
     /// the first round.
     pub fn set_surroundings(
         &mut self,
         clock: Box<dyn CycleClock>,
-        first_iv: u64,
+        ivs: Range<u64>,
     ) -> Result<(), CommandError> {
         self.meter.clock = clock;
-        self.services.begin_nonces(first_iv);
+        self.services.begin_nonces(ivs);
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
     }

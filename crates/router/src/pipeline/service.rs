@@ -1,5 +1,7 @@
 //! Services between route and link: what a class of traffic is sent through.
 
+use std::ops::Range;
+
 use evenkeel_config::{EspConfig, OuterDf, RouterConfig, ServiceConfig, Work};
 use evenkeel_core::class_map::Match;
 use evenkeel_core::{Class, Cycles, Reason};
@@ -44,19 +46,17 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// The services of `config`. IVs of tunnels begin at `unique`.
-    pub(super) fn new(config: &RouterConfig, unique: u64) -> Result<Self, CommandError> {
-        let mut services =
-            Self { list: Vec::new(), by_class: Vec::new(), nonces: Nonces::starting_at(unique) };
+    /// The services of `config`. IVs of tunnels are among `ivs`.
+    pub(super) fn new(config: &RouterConfig, ivs: Range<u64>) -> Result<Self, CommandError> {
+        let mut services = Self { list: Vec::new(), by_class: Vec::new(), nonces: Nonces::of(ivs) };
         let plan = services.plan(config)?;
         services.apply(plan);
         Ok(services)
     }
 
-    /// From where on IVs have not been used by an earlier life of this router. Before the first
-    /// packet.
-    pub(super) fn begin_nonces(&mut self, unique: u64) {
-        self.nonces = Nonces::starting_at(unique);
+    /// The IVs that no other life of this router uses. Before the first packet.
+    pub(super) fn begin_nonces(&mut self, ivs: Range<u64>) {
+        self.nonces = Nonces::of(ivs);
     }
 
     /// The services as `config` has them, with new ones built. Those that stay the same keep their
@@ -101,7 +101,7 @@ impl Services {
     /// there: a tunnel with its sequence numbers. Their counters are added. IVs go on where they
     /// were, so that none is used twice.
     pub(super) fn take_over(&mut self, other: Self) {
-        self.nonces = other.nonces;
+        self.nonces.take_over(other.nonces);
         for theirs in other.list {
             let Some(mine) = self.list.iter_mut().find(|mine| mine.config == theirs.config) else {
                 continue;

@@ -68,7 +68,7 @@ impl Worker {
     fn of(mut bed: Bed) -> Self {
         let mut machine = Machine::default();
         machine.spend(Cycles(bed.now.0 * (HERTZ / 1_000_000_000)));
-        bed.pipeline.set_surroundings(Box::new(machine.clone()), 0).unwrap();
+        bed.pipeline.set_surroundings(Box::new(machine.clone()), 0..u64::MAX).unwrap();
         Self { bed, machine, lost: 0 }
     }
 
