@@ -4,15 +4,17 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{RouterConfig, Work};
 use evenkeel_control::{Client, ClientError, Request, Server};
 use evenkeel_core::Nanos;
 use evenkeel_ports::sys::{Poller, Signal, Signals};
 use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
 use evenkeel_settings::key_line;
+use sd_notify::NotifyState;
 
 use crate::args::RunArgs;
 use crate::check;
@@ -22,10 +24,13 @@ use crate::membership::{self, Merged};
 
 /// How often the worker is looked after.
 const LOOK: Nanos = Nanos::from_millis(500);
+/// Workers that were silent for longer are hung: systemd's watchdog is not fed.
+const HUNG: Nanos = Nanos::from_secs(2);
 
 pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let config = check::load(&args.file, &disciplines)?;
     membership::built(&args.file, &config)?;
+    secret(&args.file, &config)?;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
@@ -53,6 +58,7 @@ fn forward(
 
     let options = Options {
         runtime_dir: runtime_dir(args),
+        state_dir: state_dir(args),
         netns: args.netns.clone(),
         cpu: args.cpu,
         report: Some(|text| tracing::warn!("{text}")),
@@ -76,11 +82,13 @@ fn forward(
         server.path().display()
     ));
 
+    tell_systemd(NotifyState::Ready);
     let asked = {
         let _client =
             merged.start(config).map_err(system("starting the thread of [membership]"))?;
         wait(signals, &handle, &args.file, socket, log)
     };
+    tell_systemd(NotifyState::Stopping);
     server.stop();
     let last = handle.stop().map_err(|error| Failure::new(1, error))?;
     asked?;
@@ -105,6 +113,26 @@ fn runtime_dir(args: &RunArgs) -> PathBuf {
         .clone()
         .or_else(from_environment)
         .unwrap_or_else(|| Options::default().runtime_dir)
+}
+
+/// Whoever gives a folder for one router, beside others perhaps, means it for all of its files.
+fn state_dir(args: &RunArgs) -> Option<PathBuf> {
+    let from_environment = || std::env::var_os("EVENKEEL_STATE_DIR").map(PathBuf::from);
+    let usual = || args.runtime_dir.is_none().then(|| PathBuf::from("/var/lib/evenkeel"));
+    args.state_dir.clone().or_else(from_environment).or_else(usual)
+}
+
+/// A file that others can read gives its keys away.
+fn secret(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
+    let has_key = config.services.iter().any(|service| matches!(service.work, Work::Esp(_)));
+    let mode = std::fs::metadata(file).map_or(0, |known| known.permissions().mode());
+    if !has_key || mode & 0o007 == 0 {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(Failure::input(format!(
+        "{file}: it holds the key of an ESP tunnel, and everybody may read it: chmod o= {file}"
+    )))
 }
 
 /// Names the line of the interface that is missing or cannot do it, and which there are if it is
@@ -150,6 +178,9 @@ fn wait(
     let mut events = Vec::new();
     while handle.is_running() {
         poller.wait(&mut events, Some(LOOK)).map_err(system)?;
+        if handle.silence() < HUNG {
+            tell_systemd(NotifyState::Watchdog);
+        }
         while let Some(signal) = signals.take() {
             match signal {
                 Signal::Terminate | Signal::Interrupt => return Ok(()),
@@ -163,11 +194,20 @@ fn wait(
     Ok(())
 }
 
+/// Says how the router is, if a service manager has started it and wants to know.
+fn tell_systemd(state: NotifyState<'_>) {
+    // A manager that does not listen does not matter to packets.
+    let _ = sd_notify::notify(&[state]);
+}
+
 /// Goes through the control socket, as `evenkeel ctl reload` does: one way for both.
 fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
     let name = || file.display().to_string();
     let text = std::fs::read_to_string(file)
         .map_err(|source| ReloadError::Unreadable { file: name(), source })?;
+    if let Ok(config) = RouterConfig::parse(&text, &name()) {
+        secret(file, &config).map_err(|failure| ReloadError::Public(failure.text))?;
+    }
     Client::connect(socket)?.send(&Request::Reload { text, file: name(), confirm_ms: None })?;
     Ok(())
 }
@@ -177,6 +217,8 @@ fn reload(file: &Path, socket: &Path) -> Result<(), ReloadError> {
 enum ReloadError {
     #[error("{file}: {source}")]
     Unreadable { file: String, source: std::io::Error },
+    #[error("{0}")]
+    Public(String),
     #[error(transparent)]
     Refused(#[from] ClientError),
 }

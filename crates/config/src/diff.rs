@@ -142,7 +142,11 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     let (old, new) = (&old.router, &new.router);
     let mut changes = |key: &str, was: String, is: String| {
         if was != is {
-            let needs = if matches!(key, "control" | "seed") { " (needs a restart)" } else { "" };
+            let needs = if matches!(key, "control" | "heartbeat" | "seed") {
+                " (needs a restart)"
+            } else {
+                ""
+            };
             out.push(format!("router.{key}: {was} becomes {is}{needs}"));
         }
     };
@@ -161,6 +165,7 @@ fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
     changes("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
     changes("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
     changes("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
+    changes("heartbeat", time_text(old.heartbeat), time_text(new.heartbeat));
     let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
     changes("cpu", cpu(old.cpu), cpu(new.cpu));
     changes("workers", old.workers.to_string(), new.workers.to_string());

@@ -66,6 +66,8 @@ pub struct RouterSection {
     pub neighbour_wait: u32,
     /// How much of a pause of its worker a paced link makes good at once.
     pub max_catch_up: Nanos,
+    /// After how long without a sign of life from any worker the kernel forwards.
+    pub heartbeat: Nanos,
     /// How many threads forward: 1 to 64.
     pub workers: u16,
     /// The CPU that the only worker runs on; `None`: whichever the kernel chooses.

@@ -145,7 +145,7 @@ const CPUS: Kind = Kind::List(&Kind::Integer { min: 0, max: 1023, unit: "" });
 /// `[router]`.
 pub static ROUTER: Section = Section {
     heading: "[router]",
-    doc: "The router as a whole. `control` and `seed` cannot change while it runs.",
+    doc: "The router as a whole. `control`, `heartbeat` and `seed` cannot change while it runs.",
     own: &[
         Key::defaulted(
             "name",
@@ -234,6 +234,13 @@ pub static ROUTER: Section = Section {
              rate send at once \
                   what they could have sent in this time at most; the capacity of a longer pause \
                   is lost.",
+        ),
+        Key::defaulted(
+            "heartbeat",
+            Kind::Time { min: Nanos::from_millis(20), max: Nanos::from_millis(2000) },
+            "\"200ms\"",
+            "When no worker has given a sign of life for so long (the process was stopped, or \
+             hangs), the kernel forwards until one is back.",
         ),
         Key::optional(
             "cpu",

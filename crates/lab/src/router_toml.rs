@@ -99,6 +99,7 @@ fn router(config: &RouterConfig) -> Table {
         ("icmp_per_second", i64::from(section.icmp_per_second).into()),
         ("neighbour_wait", i64::from(section.neighbour_wait).into()),
         ("max_catch_up", time_text(section.max_catch_up).into()),
+        ("heartbeat", time_text(section.heartbeat).into()),
     ]
     .into_iter()
     .chain(cpu)

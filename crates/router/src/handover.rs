@@ -82,6 +82,9 @@ impl ReloadPlan {
         if lives_in_one_pipeline(old, new) {
             return Ok(Self::InPlace);
         }
+        if old.router.heartbeat != new.router.heartbeat {
+            return restart("router.heartbeat", "the programs at the interfaces have it in them");
+        }
         if old.router.seed != new.router.seed {
             return restart("router.seed", "packets that wait are queued by hashes with it");
         }

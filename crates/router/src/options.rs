@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
-use evenkeel_core::Nanos;
 
 use crate::own::Disciplines;
 
@@ -18,11 +17,11 @@ pub struct Options {
     /// Network namespace (a name under `/run/netns`) for the ports and the mirror; the caller's if
     /// `None`.
     pub netns: Option<String>,
+    /// Where things are kept that must outlive the machine's next start; `None`: in
+    /// [`runtime_dir`](Self::runtime_dir).
+    pub state_dir: Option<PathBuf>,
     /// CPU to pin the only worker to.
     pub cpu: Option<usize>,
-    /// After how long without a sign of life from the workers the kernel forwards instead, 20 ms
-    /// to 2 s.
-    pub heartbeat: Nanos,
     /// How long [`Handle::send`](crate::Handle::send) waits for the worker.
     pub reply_timeout: Duration,
     /// Told, from the worker's thread, what happens to ports while the router runs: an interface
@@ -40,13 +39,19 @@ impl Default for Options {
         Self {
             runtime_dir: PathBuf::from("/run/evenkeel"),
             netns: None,
+            state_dir: None,
             cpu: None,
-            heartbeat: Nanos::from_millis(200),
             reply_timeout: Duration::from_secs(5),
             report: None,
             disciplines: Disciplines::default(),
             captures: BTreeMap::new(),
         }
+    }
+}
+
+impl Options {
+    pub(crate) fn state_dir(&self) -> &Path {
+        self.state_dir.as_deref().unwrap_or(&self.runtime_dir)
     }
 }
 

@@ -4,15 +4,17 @@
 //! (see `handover.rs`) opens what they do not have, says so, and waits until they have drained.
 
 mod epoch;
+mod ivs;
 mod take_over;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use evenkeel_config::{Io, Mode, PortConfig, RouterConfig};
+use evenkeel_config::{Io, Mode, PortConfig, RouterConfig, Work};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
@@ -228,6 +230,32 @@ fn claim_interfaces(
     config.ports.iter().enumerate().map(claim).collect()
 }
 
+/// The IVs of this worker. One that takes over gets those of the old ones; of several only the first
+/// can ever be the only one, and encrypt.
+fn ivs_of(
+    config: &RouterConfig,
+    realtime: u64,
+    options: &Options,
+    replaces: bool,
+) -> Result<Range<u64>, StartError> {
+    if replaces {
+        return Ok(0..0);
+    }
+    let file = options.state_dir().join("esp-ivs");
+    ivs::reserve(&file, realtime).or_else(|source| {
+        if !config.services.iter().any(|service| matches!(service.work, Work::Esp(_))) {
+            // Should a change bring a tunnel, its packets are refused as `esp_exhausted`.
+            return Ok(0..0);
+        }
+        let what = format!(
+            "{}: ESP needs IVs that were never used, and keeps there how far they were (see \
+             --state-dir)",
+            file.display()
+        );
+        Err(StartError::System { what, source })
+    })
+}
+
 /// The pipeline of a worker, with its clock and its buffers, and empty tables.
 fn build_pipeline(
     config: &RouterConfig,
@@ -235,6 +263,7 @@ fn build_pipeline(
     options: &Options,
     shares: Option<WorkerShares>,
     own_buffers: bool,
+    replaces: bool,
 ) -> Result<Pipeline, StartError> {
     let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
     if own_buffers {
@@ -242,11 +271,11 @@ fn build_pipeline(
     }
     // FairDrop can be switched on, and services can be added, while the router runs.
     let clock = Box::new(TscClock::calibrate(options.report));
-    let first_iv = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
-    pipeline.set_surroundings(clock, first_iv)?;
+    let realtime = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
+    pipeline.set_surroundings(clock, ivs_of(config, realtime, options, replaces)?)?;
     if let Some(cluster) = &config.cluster {
-        let file = options.runtime_dir.join(format!("cluster-epoch-{}", cluster.node));
-        let epoch = epoch::next(&file, first_iv / 1_000, |text| {
+        let file = options.state_dir().join(format!("cluster-epoch-{}", cluster.node));
+        let epoch = epoch::next(&file, realtime / 1_000, |text| {
             options.report.iter().for_each(|report| report(text));
         });
         pipeline.begin_epoch(epoch);
@@ -273,7 +302,14 @@ impl<'a> WorkerBuilder<'a> {
         }
         let now = sys::monotonic_now();
         let umem = replacement.and_then(|replacement| replacement.umem.clone());
-        let mut pipeline = build_pipeline(&seeded, now, options, shares, umem.is_none())?;
+        let mut pipeline = build_pipeline(
+            &seeded,
+            now,
+            options,
+            shares,
+            umem.is_none(),
+            replacement.is_some() || number > 0,
+        )?;
 
         let mut claims: Vec<Option<Claim>> = config.ports.iter().map(|_| None).collect();
         let mirror = match role {

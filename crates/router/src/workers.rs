@@ -270,7 +270,7 @@ impl WorkerPool {
         let ports = config.config.ports.len();
         let xdp_common: Arc<[XdpCommon]> = (0..ports).map(|_| XdpCommon::default()).collect();
         let fanout_groups: Arc<[u8]> = vec![0; ports].into();
-        let heart = Heartbeat::new(options.heartbeat).map_err(heartbeat_error)?;
+        let heart = Heartbeat::new(config.config.router.heartbeat).map_err(heartbeat_error)?;
         let context = SpawnContext {
             config: &config,
             options: &options,

@@ -1,12 +1,13 @@
 //! A router that hangs is passed by, by the kernel, and takes over again when it is back.
 
+use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
 use evenkeel_netns::testing::eventually;
 
-use crate::run::{CONFIG, Live, TWO_WORKERS};
+use crate::run::{CONFIG, Live, TWO_WORKERS, command};
 
 /// Between two echo requests, milliseconds.
 const EACH: u64 = 10;
@@ -48,4 +49,29 @@ fn a_router_that_is_stopped_for_three_seconds_is_passed_by() {
 #[test]
 fn workers_on_af_xdp_that_are_stopped_for_three_seconds_are_passed_by() {
     stopped_for_three_seconds("hang_af_xdp", TWO_WORKERS, 4);
+}
+
+/// Waits until the manager of services hears this.
+fn hears(socket: &UnixDatagram, wanted: &str) {
+    let mut message = [0; 256];
+    eventually(wanted, || {
+        let length = socket.recv(&mut message).unwrap_or(0);
+        String::from_utf8_lossy(&message[..length]).contains(wanted)
+    });
+}
+
+#[test]
+fn a_service_manager_hears_when_packets_pass_and_that_they_still_do() {
+    let Some(mut live) = Live::prepared("hang_watchdog", CONFIG, 1) else { return };
+    let path = live.folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let mut command = command(&live.net, &live.folder);
+    command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).stderr(Stdio::null());
+    live.router = command.spawn().unwrap();
+    hears(&socket, "READY=1");
+    hears(&socket, "WATCHDOG=1");
+
+    live.signal("-TERM");
+    hears(&socket, "STOPPING=1");
 }

@@ -170,7 +170,7 @@ impl Bed {
         assert_eq!(io[0], "AF_PACKET");
         assert_eq!(io[1].starts_with("AF_XDP"), wan, "{}", io[1]);
         let said = run.said();
-        let instead = "evenkeel: port lan: packet sockets instead of AF_XDP: interface lan";
+        let instead = "WARN port lan: packet sockets instead of AF_XDP: interface lan";
         assert!(said.contains(instead), "{said}");
         complete(&said);
         assert_eq!(
