@@ -35,8 +35,8 @@ impl Bare {
             let mut pool = FramePool::new(BUFFERS);
             let ports = opened.map_err(|error| error.to_string()).and_then(|()| {
                 // As a router in mode `busy` has them.
-                let options = AfXdpOptions { stamp_every: 8, ..AfXdpOptions::default() };
                 let mut open = |name| {
+                    let options = AfXdpOptions { stamp_every: 8, ..AfXdpOptions::default() };
                     AfXdpPort::open(name, options, &mut pool, &[])
                         .map_err(|error| error.to_string())
                 };

@@ -230,8 +230,8 @@ fn claim_interfaces(
     config.ports.iter().enumerate().map(claim).collect()
 }
 
-/// The IVs of this worker. One that takes over gets those of the old ones; of several only the first
-/// can ever be the only one, and encrypt.
+/// The IVs of this worker. One that takes over gets those of the old ones; of several only the
+/// first can ever be the only one, and encrypt.
 fn ivs_of(
     config: &RouterConfig,
     realtime: u64,

@@ -192,8 +192,8 @@ impl Worker {
             armed: None,
             beat_due: Nanos::ZERO,
         };
-        // What came while the ports were opened, too slowly perhaps for the heartbeat, the kernel has
-        // forwarded.
+        // What came while the ports were opened, too slowly perhaps for the heartbeat, the kernel
+        // has forwarded.
         if let Some(span) = self.beater.beat(sys::monotonic_now()) {
             self.ports.iter_mut().for_each(|port| port.passed_by(span.clone()));
         }

@@ -253,8 +253,8 @@ fn the_references_are_printed() {
 fn a_file_with_a_key_that_everybody_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
-    let service = "\n[[service]]\nname = \"vpn\"\n[service.work]\nkind = \"esp\"\nlocal = \"10.0.0.1\"\n\
-                   remote = \"10.0.0.2\"\nspi = 256\n\
+    let service = "\n[[service]]\nname = \"vpn\"\n[service.work]\nkind = \"esp\"\n\
+                   local = \"10.0.0.1\"\nremote = \"10.0.0.2\"\nspi = 256\n\
                    key = \"0x4c80cdefbb5d10da906ac73c3613a6342e443b68\"\n";
     let file = folder.write("router.toml", &format!("{GOOD}{service}"));
     let run = |mode: u32| {

@@ -317,9 +317,24 @@ fn what_several_workers_cannot_share_is_refused_with_its_line() {
 fn a_class_that_is_encrypted_is_not_chosen_by_ports() {
     let file = |rule: &str, key: &str| {
         format!(
-            "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[service]]\nname = \"vpn\"\n[service.work]\n\
-             kind = \"esp\"\nlocal = \"10.0.0.1\"\nremote = \"10.0.0.2\"\nspi = 256\nkey = \"0x{key}\"\n\
-             [[class]]\nname = \"rest\"\n[[class]]\nname = \"secret\"\nservice = \"vpn\"\nmatch = [{{ {rule} }}]\n"
+            r#"[[port]]
+name = "wan"
+interface = "eth0"
+[[service]]
+name = "vpn"
+[service.work]
+kind = "esp"
+local = "10.0.0.1"
+remote = "10.0.0.2"
+spi = 256
+key = "0x{key}"
+[[class]]
+name = "rest"
+[[class]]
+name = "secret"
+service = "vpn"
+match = [{{ {rule} }}]
+"#
         )
     };
     let key = "4c80cdefbb5d10da906ac73c3613a6342e443b68";
@@ -329,5 +344,5 @@ fn a_class_that_is_encrypted_is_not_chosen_by_ports() {
         assert!(said.contains(":17:"), "{said}");
     }
     let fits = file("protocol = \"udp\", destination = \"10.9.0.0/16\"", key);
-    evenkeel_config::RouterConfig::parse(&fits, "router.toml").unwrap();
+    RouterConfig::parse(&fits, "router.toml").unwrap();
 }

@@ -12,9 +12,10 @@
 //!
 //! **Nonces.** A nonce that is used twice with a key breaks AES-GCM. The nonce is the salt of the
 //! SA and a 64-bit IV; all IVs of a router come from one counter ([`Nonces`]), for which each life
-//! of the router reserves a part on the disk. So two SAs with the same key (by mistake) do not share
-//! nonces, and neither do two lives of the router, whatever the clock says. Sequence numbers start at 1 with every SA: a
-//! receiver that checks for replays needs a new SA after a restart, as RFC 4303 wants.
+//! of the router reserves a part on the disk. So two SAs with the same key (by mistake) do not
+//! share nonces, and neither do two lives of the router, whatever the clock says. Sequence numbers
+//! start at 1 with every SA: a receiver that checks for replays needs a new SA after a restart, as
+//! RFC 4303 wants.
 //!
 //! **Not implemented**: the inbound direction, key exchange (IKE), UDP encapsulation, traffic flow
 //! confidentiality padding.

@@ -1,6 +1,6 @@
 //! An interface closed for what the kernel forwards. Needs root.
 
-use crate::common::{TestNet, available, inside};
+use crate::common::{TestNet, available, beating, inside};
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 
@@ -34,7 +34,8 @@ fn a_closed_interface_sends_what_is_its_own_and_nothing_that_is_forwarded() {
     assert!(pings("b", "10.78.1.1") && pings("b", "fd78:1::1"), "so do its answers");
     // Closing again, and a guard that comes and goes, leave it closed.
     inside(&lab, "r", || gate::close("rb")).unwrap();
-    drop(inside(&lab, "r", || Guard::attach("rb", GuardKind::Filter, &[])).unwrap());
+    let (heart, _pulse) = beating(2000);
+    drop(inside(&lab, "r", || Guard::attach("rb", GuardKind::Filter, &[], &heart)).unwrap());
     assert!(!forwards(), "still closed");
 
     assert!(inside(&lab, "r", || gate::open("rb")).unwrap(), "it was closed");

@@ -310,8 +310,8 @@ impl Pipeline {
     }
 
     /// Gives the pipeline a clock for its cycles, and the IVs that no other life of the router
-    /// uses. Without, cycles are [virtual](cycles::VirtualCycles) and IVs start at zero: for tests and simulations. Before
-    /// the first round.
+    /// uses. Without, cycles are [virtual](cycles::VirtualCycles) and IVs start at zero: for tests
+    /// and simulations. Before the first round.
     pub fn set_surroundings(
         &mut self,
         clock: Box<dyn CycleClock>,

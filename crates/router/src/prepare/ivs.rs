@@ -2,10 +2,10 @@
 //! and key give both away.
 //!
 //! A file holds the first IV that no life has had a right to. A life takes its part of them, has
-//! that on the disk, and only then encrypts: a crash loses what it had not used. Where the clock has
-//! gone further (nanoseconds since 1970) the part begins there, so that a file that was lost, or
-//! restored from a copy, does no harm by itself. The clock alone is not enough: a machine without a
-//! battery, or a restored one, lives through the same time again.
+//! that on the disk, and only then encrypts: a crash loses what it had not used. Where the clock
+//! has gone further (nanoseconds since 1970) the part begins there, so that a file that was lost
+//! or restored from a copy does no harm by itself. The clock alone is not enough: a machine
+//! without a battery, or a restored one, lives through the same time again.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
