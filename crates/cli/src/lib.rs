@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use evenkeel_core as core;
-pub use evenkeel_router::{Boxed, Build, Disciplines, Setup};
+pub use evenkeel_router::{Boxed, Build, Disciplines, OwnError, Setup};
 
 use args::{Args, Command};
 

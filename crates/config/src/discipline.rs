@@ -2,20 +2,46 @@
 
 use evenkeel_core::schedule::any::ReadSettings;
 use evenkeel_core::schedule::{DisciplineConfig, OwnConfig};
-use evenkeel_core::settings::{Kind, Settings};
+use evenkeel_core::settings::{Kind, SettingError, Settings};
 use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml};
 use evenkeel_settings::settings_of;
+use thiserror::Error;
 
 use crate::change::{ChangeError, concluded};
 use crate::tables;
+
+/// What is wrong with the settings of a discipline of the user's own, in the words of whoever wrote
+/// it.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{0}")]
+pub struct OwnError(String);
+
+impl From<String> for OwnError {
+    fn from(message: String) -> Self {
+        Self(message)
+    }
+}
+
+impl From<&str> for OwnError {
+    fn from(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
+
+impl From<SettingError> for OwnError {
+    fn from(error: SettingError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// The settings of a discipline of the user's own as `T`. Keys that `T` does not know are refused
 /// if it says so (`#[serde(deny_unknown_fields)]`).
 ///
 /// # Errors
-/// What does not fit, in words.
-pub fn own_settings<T: serde::de::DeserializeOwned>(own: &OwnConfig) -> Result<T, String> {
-    let refused = |error: toml::de::Error| format!("settings: {}", error.message().trim());
+/// What does not fit.
+pub fn own_settings<T: serde::de::DeserializeOwned>(own: &OwnConfig) -> Result<T, OwnError> {
+    let refused =
+        |error: toml::de::Error| OwnError(format!("settings: {}", error.message().trim()));
     let value = toml::de::ValueDeserializer::parse(&own.settings).map_err(refused)?;
     T::deserialize(value).map_err(refused)
 }
@@ -75,8 +101,8 @@ fn own(reader: &mut Reader, fields: &Fields) -> Option<OwnConfig> {
         settings: fields.foreign("settings")?.data.inline(),
         place: reader.place(&fields.at),
     };
-    if let Err(message) = own_settings::<toml::Table>(&own) {
-        reader.fail(&fields.span("settings"), fields.path_of("settings"), message);
+    if let Err(error) = own_settings::<toml::Table>(&own) {
+        reader.fail(&fields.span("settings"), fields.path_of("settings"), error.to_string());
         return None;
     }
     Some(own)

@@ -45,7 +45,7 @@ pub use cluster::{
 };
 pub use control::LinkControl;
 pub use diff::diff;
-pub use discipline::{own_settings, parse_discipline};
+pub use discipline::{OwnError, own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
 pub use membership::{MembershipSection, Refusal, overlay};

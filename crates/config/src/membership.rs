@@ -15,12 +15,13 @@ use std::fmt;
 use evenkeel_cluster::NodeId;
 use evenkeel_cluster::config::MAX_NODES;
 use evenkeel_core::settings::schema::Kind;
-use evenkeel_core::settings::{Change, Held as _, Settings, Value};
+use evenkeel_core::settings::{Change, Held as _, SettingError, Settings, Value};
 use evenkeel_core::{Class, Nanos, settings};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::scalar::scalar;
-use evenkeel_settings::settings_of;
 use evenkeel_settings::typed::held;
+use evenkeel_settings::{ValueError, settings_of};
+use thiserror::Error;
 
 use crate::change::node;
 use crate::cluster::{BalancerForwarder, ClusterSection, ForwarderState};
@@ -107,7 +108,7 @@ pub(crate) fn membership_of(
 }
 
 /// What a text says that stands where a file has the value of `key`.
-fn value_of<S: Settings>(key: &str, text: &str) -> Result<Value, String> {
+fn value_of<S: Settings>(key: &str, text: &str) -> Result<Value, ValueError> {
     let kind = S::SECTION.key(key).map_or(Kind::Text, |key| match key.kind {
         Kind::ByClass(of, _) | Kind::List(of) => *of,
         kind => kind,
@@ -122,15 +123,33 @@ struct Member {
     forwarder: BalancerForwarder,
 }
 
+/// What is wrong with a key or its value.
+#[derive(Debug, Error)]
+enum KeyError {
+    #[error("{0}")]
+    Value(#[from] ValueError),
+    #[error("{0}")]
+    Setting(#[from] SettingError),
+    #[error("no such key of a member; {hint}")]
+    NoMemberKey { hint: String },
+    #[error("no class {class:?}; {hint}")]
+    NoClass { class: String, hint: String },
+    #[error(
+        "no such key; valid: members/ID/mac, members/ID/weight, members/ID/state, weights/CLASS, \
+         alive/ROLE/NAME"
+    )]
+    Unknown,
+}
+
 impl Member {
-    fn set(&mut self, field: &str, text: &str) -> Result<(), String> {
+    fn set(&mut self, field: &str, text: &str) -> Result<(), KeyError> {
         let known = ["mac", "weight", "state"];
         let Some(key) = known.into_iter().find(|known| *known == field) else {
-            return Err(format!("no such key of a member; {}", suggest(field, &known)));
+            return Err(KeyError::NoMemberKey { hint: suggest(field, &known) });
         };
         let value = value_of::<BalancerForwarder>(key, text)?;
         let change = Change { key, class: None, value };
-        self.forwarder.set(&change, 0).map_err(|error| error.to_string())?;
+        self.forwarder.set(&change, 0)?;
         self.has_address |= key == "mac";
         Ok(())
     }
@@ -154,30 +173,34 @@ pub fn overlay(
     for (key, value) in keys {
         let parts: Vec<&str> = key.split('/').collect();
         let result = match parts.as_slice() {
-            ["members", id, field] => value_of::<ClusterSection>("node", id).and_then(|id| {
-                // Its range is that of the type.
-                let id = u16::from_value(&id).unwrap_or(u16::MAX);
-                members.entry(id).or_default().set(field, value)
-            }),
+            ["members", id, field] => {
+                value_of::<ClusterSection>("node", id).map_err(KeyError::from).and_then(|id| {
+                    // Its range is that of the type.
+                    let id = u16::from_value(&id).unwrap_or(u16::MAX);
+                    members.entry(id).or_default().set(field, value)
+                })
+            }
             ["weights", class] => match classes.iter().position(|name| name == class) {
                 // What a class is called is the forwarders' matter.
                 _ if base.cluster.is_none() => Ok(()),
-                None => Err(format!("no class {class:?}; {}", suggest(class, &classes))),
-                Some(at) => value_of::<ClusterSection>("weight", value).and_then(|value| {
-                    let Some(cluster) = &mut config.cluster else { return Ok(()) };
-                    let class = u16::try_from(at).ok().map(Class);
-                    let change = Change { key: "weight", class, value };
-                    cluster.set(&change, u16::MAX).map_err(|error| error.to_string())
+                None => Err(KeyError::NoClass {
+                    class: (*class).to_owned(),
+                    hint: suggest(class, &classes),
                 }),
+                Some(at) => value_of::<ClusterSection>("weight", value)
+                    .map_err(KeyError::from)
+                    .and_then(|value| {
+                        let Some(cluster) = &mut config.cluster else { return Ok(()) };
+                        let class = u16::try_from(at).ok().map(Class);
+                        let change = Change { key: "weight", class, value };
+                        Ok(cluster.set(&change, u16::MAX)?)
+                    }),
             },
             ["alive", "forwarder" | "balancer", _] => Ok(()),
-            _ => {
-                let valid = "members/ID/mac, members/ID/weight, members/ID/state, weights/CLASS, \
-                             alive/ROLE/NAME";
-                Err(format!("no such key; valid: {valid}"))
-            }
+            _ => Err(KeyError::Unknown),
         };
-        if let Err(message) = result {
+        if let Err(error) = result {
+            let message = error.to_string();
             refused.push(Refusal { key: key.clone(), value: value.clone(), message });
         }
     }

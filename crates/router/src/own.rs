@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use evenkeel_config::{BuildError, DisciplineConfig, OwnConfig, RouterConfig, own_settings};
+use evenkeel_config::{
+    BuildError, DisciplineConfig, OwnConfig, OwnError, RouterConfig, own_settings,
+};
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_settings::read::suggest;
 
@@ -26,16 +28,16 @@ impl Setup<'_> {
     ///
     /// # Errors
     /// There is none of this name; says which there are.
-    pub fn class(&self, name: &str) -> Result<usize, String> {
+    pub fn class(&self, name: &str) -> Result<usize, OwnError> {
         let place = self.classes.iter().position(|class| *class == name);
-        place.ok_or_else(|| format!("no class {name:?}; {}", suggest(name, self.classes)))
+        place.ok_or_else(|| format!("no class {name:?}; {}", suggest(name, self.classes)).into())
     }
 
     /// The `settings` of the file as `T`.
     ///
     /// # Errors
-    /// What does not fit, in words.
-    pub fn settings<T: serde::de::DeserializeOwned>(&self) -> Result<T, String> {
+    /// What does not fit.
+    pub fn settings<T: serde::de::DeserializeOwned>(&self) -> Result<T, OwnError> {
         own_settings(self.config)
     }
 }
@@ -44,7 +46,7 @@ impl Setup<'_> {
 pub type Boxed = Box<dyn Scheduler<QueuedPacket> + Send>;
 
 /// Makes a discipline, empty; or says in words what is wrong with its settings.
-pub type Build = fn(&Setup<'_>) -> Result<Boxed, String>;
+pub type Build = fn(&Setup<'_>) -> Result<Boxed, OwnError>;
 
 /// The disciplines of `kind = "own"` that this program knows, by name. None to begin with.
 #[derive(Clone, Default)]
@@ -91,7 +93,7 @@ impl Disciplines {
             return Err(own.error(message));
         };
         let built = build(&Setup { classes, config: own });
-        built.map(AnyScheduler::Boxed).map_err(|message| own.error(message))
+        built.map(AnyScheduler::Boxed).map_err(|error| own.error(error.to_string()))
     }
 
     /// Whether every discipline of a router can be built: for refusing a file before anything runs.

@@ -21,7 +21,7 @@ pub use model::{
     Ablation, AblationChange, Congestion, Expectation, FlowSizes, Host, Published, Router,
     Scenario, ScenarioError, SetChange, Step, Tool, Traffic, TrafficKind, World,
 };
-pub use published::published_number;
+pub use published::{PublishedError, published_number};
 pub use reference::{reference_markdown, scenario_schema};
 pub use topology::{End, FIRST_WEIGHT, Interface, Quality, Route, Wire};
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use evenkeel_core::settings::quantity::QuantityError;
+
 /// One error in a file. Prints `file:line: key: what is wrong; valid range; did you mean`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Diagnostic {
@@ -50,3 +52,21 @@ impl std::error::Error for Diagnostics {}
 
 /// Where something stands in the text: a range of bytes.
 pub type Span = Range<usize>;
+
+/// Why a value is not one of its kind: what was expected and what was found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ValueError(pub(crate) String);
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+impl From<QuantityError> for ValueError {
+    fn from(error: QuantityError) -> Self {
+        Self(error.0)
+    }
+}

@@ -15,7 +15,7 @@ pub mod scalar;
 pub mod tree;
 pub mod typed;
 
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diagnostic::{Diagnostic, Diagnostics, ValueError};
 pub use place::key_line;
 pub use scalar::PROTOCOLS;
 pub use typed::{Changed, change_of, changes, entries, plain_entries, settings_of};

@@ -324,8 +324,8 @@ impl Reader {
             Kind::Foreign(_) => Value::Foreign(value.clone()),
             scalar_kind => match scalar(scalar_kind, &value.data) {
                 Ok(value) => value,
-                Err(message) => {
-                    self.fail(&at, path, message);
+                Err(error) => {
+                    self.fail(&at, path, error.to_string());
                     return None;
                 }
             },

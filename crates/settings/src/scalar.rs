@@ -2,6 +2,7 @@
 
 use evenkeel_core::{ParsePrefixError, Prefix};
 
+use crate::diagnostic::ValueError;
 use crate::read::{Value, nearest};
 use crate::tree::Data;
 use evenkeel_core::settings::quantity::{
@@ -13,9 +14,9 @@ use evenkeel_core::settings::schema::Kind;
 pub const PROTOCOLS: &[(&str, u8)] = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
 
 /// Converts a single value and checks its range.
-pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
+pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, ValueError> {
     let text = value.as_text();
-    let wrong = || format!("expected {}, found {}", kind.expected(), value.found());
+    let wrong = || ValueError(format!("expected {}, found {}", kind.expected(), value.found()));
     let text_or_wrong = || text.ok_or_else(wrong);
     match kind {
         Kind::Text => Ok(Value::Text(text_or_wrong()?.to_owned())),
@@ -26,11 +27,13 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
         // What it is instead is not repeated: messages end up in logs.
         Kind::Secret(form, fits) => match text.filter(|text| fits(text)) {
             Some(text) => Ok(Value::Text(text.to_owned())),
-            None => Err(format!("expected {form}")),
+            None => Err(ValueError(format!("expected {form}"))),
         },
         Kind::Path => match text_or_wrong()? {
-            "" => Err("the path is empty".to_owned()),
-            path if path.contains('\0') => Err("a path cannot hold a zero byte".to_owned()),
+            "" => Err(ValueError("the path is empty".to_owned())),
+            path if path.contains('\0') => {
+                Err(ValueError("a path cannot hold a zero byte".to_owned()))
+            }
             path => Ok(Value::Text(path.to_owned())),
         },
         Kind::Name(most) => name(text_or_wrong()?, *most).ok_or_else(wrong),
@@ -63,19 +66,19 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
                 .ok_or_else(|| out_of_range(kind, &number.to_string()))
         }
         Kind::Time { min, max } => {
-            let time = parse_time(text_or_wrong()?).map_err(|error| error.0)?;
+            let time = parse_time(text_or_wrong()?)?;
             within(Some(time), *min, *max)
                 .map(Value::Time)
                 .ok_or_else(|| out_of_range(kind, &time_text(time)))
         }
         Kind::Rate { min, max } => {
-            let rate = parse_rate(text_or_wrong()?).map_err(|error| error.0)?;
+            let rate = parse_rate(text_or_wrong()?)?;
             within(Some(rate), *min, *max)
                 .map(Value::Rate)
                 .ok_or_else(|| out_of_range(kind, &rate_text(rate)))
         }
         Kind::Size { min, max } => {
-            let size = parse_size(text_or_wrong()?).map_err(|error| error.0)?;
+            let size = parse_size(text_or_wrong()?)?;
             within(Some(size), *min, *max)
                 .map(Value::Size)
                 .ok_or_else(|| out_of_range(kind, &size_text(size)))
@@ -87,12 +90,14 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, String> {
             }
             let near = nearest(word, words.iter().map(|(valid, _)| *valid));
             let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-            Err(format!("expected {}, found {word:?}{hint}", kind.expected()))
+            Err(ValueError(format!("expected {}, found {word:?}{hint}", kind.expected())))
         }
         Kind::Prefix => prefix(text_or_wrong()?),
         Kind::Address => match prefix(text_or_wrong()?)? {
             Value::Prefix(host) if host.is_host() => Ok(Value::Text(host.address().to_string())),
-            Value::Prefix(network) => Err(format!("{network} is a network, not one address")),
+            Value::Prefix(network) => {
+                Err(ValueError(format!("{network} is a network, not one address")))
+            }
             _ => Err(wrong()),
         },
         Kind::Protocol => protocol(value).map(Value::Protocol).ok_or_else(wrong),
@@ -110,8 +115,8 @@ fn within<T: PartialOrd>(value: Option<T>, min: T, max: T) -> Option<T> {
     value.filter(|value| *value >= min && *value <= max)
 }
 
-fn out_of_range(kind: &Kind, value: &str) -> String {
-    format!("{value} is out of range; valid: {}", kind.range())
+fn out_of_range(kind: &Kind, value: &str) -> ValueError {
+    ValueError(format!("{value} is out of range; valid: {}", kind.range()))
 }
 
 fn name(text: &str, most: usize) -> Option<Value> {
@@ -120,22 +125,22 @@ fn name(text: &str, most: usize) -> Option<Value> {
     (begins && goes_on && text.len() <= most).then(|| Value::Text(text.to_owned()))
 }
 
-fn prefix(text: &str) -> Result<Value, String> {
+fn prefix(text: &str) -> Result<Value, ValueError> {
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
     let (written, len) = Prefix::split(text).map_err(|error| match error {
-        ParsePrefixError::Address => {
-            format!(
-                "expected {}, found {text:?}: {address:?} is no IP address",
-                Kind::Prefix.expected()
-            )
-        }
+        ParsePrefixError::Address => ValueError(format!(
+            "expected {}, found {text:?}: {address:?} is no IP address",
+            Kind::Prefix.expected()
+        )),
         ParsePrefixError::Length { most } => {
-            format!("{length:?} is no prefix length; valid: 0 to {most}")
+            ValueError(format!("{length:?} is no prefix length; valid: 0 to {most}"))
         }
     })?;
-    let prefix = Prefix::new(written, len).ok_or_else(|| format!("{text:?} is no prefix"))?;
+    let prefix =
+        Prefix::new(written, len).ok_or_else(|| ValueError(format!("{text:?} is no prefix")))?;
     if prefix.address() != written {
-        return Err(format!("{text:?} has bits behind its prefix; did you mean \"{prefix}\"?"));
+        let message = format!("{text:?} has bits behind its prefix; did you mean \"{prefix}\"?");
+        return Err(ValueError(message));
     }
     Ok(Value::Prefix(prefix))
 }

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::Span;
+use crate::diagnostic::{Span, ValueError};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,10 +75,10 @@ pub fn document(text: &str) -> (Table, Vec<(Span, String)>) {
 ///
 /// # Errors
 /// It is not the text of one TOML value; says why.
-pub fn single(text: &str) -> Result<Node, String> {
+pub fn single(text: &str) -> Result<Node, ValueError> {
     DeValue::parse(text)
         .map(|value| node(&value))
-        .map_err(|error| error.message().trim().to_owned())
+        .map_err(|error| ValueError(error.message().trim().to_owned()))
 }
 
 fn table_of(table: &DeTable<'_>) -> Table {

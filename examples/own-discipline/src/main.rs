@@ -6,7 +6,7 @@ use evenkeel::core::queue::{LIMIT_RANGE, PacketQueue};
 use evenkeel::core::schedule::{Backlog, DropSink, Meters, Scheduler, Treated, Wake};
 use evenkeel::core::settings::{Change, SettingError, Settings as _};
 use evenkeel::core::{Bytes, Class, Nanos, Packet, Reason, settings};
-use evenkeel::{Disciplines, Setup};
+use evenkeel::{Disciplines, OwnError, Setup};
 use serde::Deserialize;
 
 /// What the file may say under `settings`.
@@ -40,13 +40,13 @@ struct StrictPriority<P> {
 impl<P: Packet> StrictPriority<P> {
     const NAME: &str = "strict-priority";
 
-    fn new(setup: &Setup<'_>) -> Result<Self, String> {
+    fn new(setup: &Setup<'_>) -> Result<Self, OwnError> {
         let settings: Settings = setup.settings()?;
         let mut order = Vec::new();
         for name in &settings.order {
             let class = setup.class(name)?;
             if order.contains(&class) {
-                return Err(format!("settings.order: {name:?} is there twice"));
+                return Err(format!("settings.order: {name:?} is there twice").into());
             }
             order.push(class);
         }
@@ -54,10 +54,11 @@ impl<P: Packet> StrictPriority<P> {
             return Err(format!(
                 "settings.order: name all classes: {}",
                 setup.classes().join(", ")
-            ));
+            )
+            .into());
         }
         let live = Live { limit: settings.limit };
-        live.check().map_err(|error| error.to_string())?;
+        live.check()?;
         let queues = setup.classes().iter().map(|_| PacketQueue::new(live.limit)).collect();
         Ok(Self { live, queues, order, busy: 0 })
     }

@@ -114,23 +114,20 @@ impl Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Names, parse};
+    use super::super::{NameError, Names, parse};
     use super::*;
 
     struct Given;
 
     impl Names for Given {
-        fn subject(&self, _metric: Metric, text: &str) -> Result<Subject, String> {
+        fn subject(&self, _metric: Metric, text: &str) -> Result<Subject, NameError> {
             Ok(Subject { router: "r1".into(), link: "sink".into(), class: Some(text.to_owned()) })
         }
-        fn step(&self, _name: &str) -> Result<usize, String> {
+        fn step(&self, _name: &str) -> Result<usize, NameError> {
             Ok(0)
         }
-        fn published(&self, path: &str) -> Result<f64, String> {
-            path.len()
-                .try_into()
-                .map(|length: u32| f64::from(length))
-                .map_err(|_long| String::new())
+        fn published(&self, path: &str) -> Result<f64, NameError> {
+            Ok(path.len() as f64)
         }
     }
 

@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 
 pub use compared::Compared;
 pub use metric::Metric;
-pub(crate) use parse::{AnyNames, Names, parse};
+pub(crate) use parse::{AnyNames, NameError, Names, parse};
 
 /// What a metric is measured on: always resolved.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -1,11 +1,13 @@
 //! From text to [`Expr`]: recursive descent, names resolved on the way.
 
 use evenkeel_settings::read::suggest;
+use thiserror::Error;
 
 use super::lex::{ExprError, Token, Word, words};
 use super::{
     Binary, Comparison, Expr, Metric, Node, Order, Origin, Relation, Side, Source, Subject,
 };
+use crate::published::PublishedError;
 
 /// Deepest nesting of parentheses and minus signs.
 const DEPTH: usize = 50;
@@ -13,23 +15,48 @@ const DEPTH: usize = 50;
 /// Most words: bounds the depth of the tree, which sums build to the left.
 const WORDS: usize = 1000;
 
+/// Why a name in an expression names nothing, or not one thing clearly.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub(crate) enum NameError {
+    #[error("no {what} {name:?}; {hint}")]
+    Unknown { what: &'static str, name: String, hint: String },
+    #[error("no step {name:?}; for a difference write `@{first} - …` with spaces")]
+    Difference { name: String, first: String },
+    #[error("no traffic is of class {0:?}: nothing is measured")]
+    NoTraffic(String),
+    #[error("no traffic passes {0:?}: nothing is measured")]
+    NotPassed(String),
+    #[error("no traffic passes link {link:?}; traffic passes {}", passed.join(", "))]
+    NoLink { link: String, passed: Vec<String> },
+    #[error("{name:?} is measured on several links: say which of {}", links.join(", "))]
+    Several { name: String, links: Vec<String> },
+    #[error("{0:?} has too many parts: write router/link/class")]
+    TooManyParts(String),
+    #[error("{0} is measured with [core] only")]
+    OfACore(&'static str),
+    #[error("{0} is not measured on a core")]
+    NotOfACore(&'static str),
+    #[error("{0}")]
+    Published(#[from] PublishedError),
+}
+
 /// What the names in an expression may be.
 pub(crate) trait Names {
     /// The subject that a text names for a metric.
     ///
     /// # Errors
     /// It names none, or not one clearly; says what there is.
-    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, String>;
+    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, NameError>;
     /// The index of a step.
     ///
     /// # Errors
     /// There is none with this name; says what there is.
-    fn step(&self, name: &str) -> Result<usize, String>;
+    fn step(&self, name: &str) -> Result<usize, NameError>;
     /// The number at a path of the published entry, `weights[1]`.
     ///
     /// # Errors
     /// There is none; says what there is.
-    fn published(&self, path: &str) -> Result<f64, String>;
+    fn published(&self, path: &str) -> Result<f64, NameError>;
 }
 
 /// Takes every name for good: for texts whose names cannot be known, because what they name has
@@ -37,13 +64,13 @@ pub(crate) trait Names {
 pub(crate) struct AnyNames;
 
 impl Names for AnyNames {
-    fn subject(&self, _metric: Metric, _text: &str) -> Result<Subject, String> {
+    fn subject(&self, _metric: Metric, _text: &str) -> Result<Subject, NameError> {
         Ok(Subject { router: String::new(), link: String::new(), class: None })
     }
-    fn step(&self, _name: &str) -> Result<usize, String> {
+    fn step(&self, _name: &str) -> Result<usize, NameError> {
         Ok(0)
     }
-    fn published(&self, _path: &str) -> Result<f64, String> {
+    fn published(&self, _path: &str) -> Result<f64, NameError> {
         Ok(1.0)
     }
 }
@@ -281,8 +308,9 @@ impl<'t> Parser<'t, '_> {
         let resolved = self
             .names
             .subject(metric, subject)
-            .map_err(|message| ExprError::new(subject_at, message))?;
-        let index = self.names.step(step).map_err(|message| ExprError::new(step_at, message))?;
+            .map_err(|error| ExprError::new(subject_at, error.to_string()))?;
+        let index =
+            self.names.step(step).map_err(|error| ExprError::new(step_at, error.to_string()))?;
         Ok(self.term(at, Origin::Measured(metric, resolved, index)))
     }
 
@@ -298,7 +326,7 @@ impl<'t> Parser<'t, '_> {
         let number = self
             .names
             .published(path.trim_start_matches('.'))
-            .map_err(|message| ExprError::new(path_at, message))?;
+            .map_err(|error| ExprError::new(path_at, error.to_string()))?;
         Ok(self.term(at, Origin::Published(number)))
     }
 

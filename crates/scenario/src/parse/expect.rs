@@ -4,9 +4,9 @@ use evenkeel_config::parse::Unique;
 use evenkeel_settings::read::{Fields, Reader, suggest};
 
 use crate::core_model::{CORE, CoreModel, OUT};
-use crate::expr::{self, AnyNames, Metric, Names, Subject};
+use crate::expr::{self, AnyNames, Metric, NameError, Names, Subject};
 use crate::model::{Expectation, Scenario, Tool, Traffic, World};
-use crate::published;
+use crate::published::{self, PublishedError};
 
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
     let mut names = Unique::new("expectation");
@@ -140,31 +140,22 @@ impl Scope<'_> {
         hops
     }
 
-    fn one(&self, hops: Vec<(String, String)>, text: &str) -> Result<(String, String), String> {
+    fn one(&self, hops: Vec<(String, String)>, text: &str) -> Result<(String, String), NameError> {
         match <[_; 1]>::try_from(hops) {
             Ok([hop]) => Ok(hop),
-            Err(hops) if hops.is_empty() => {
-                Err(format!("no traffic passes {text:?}: nothing is measured"))
-            }
-            Err(hops) => {
-                let names: Vec<_> =
-                    hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
-                Err(format!(
-                    "{text:?} is measured on several links: say which of {}",
-                    names.join(", ")
-                ))
-            }
+            Err(hops) if hops.is_empty() => Err(NameError::NotPassed(text.to_owned())),
+            Err(hops) => Err(NameError::Several { name: text.to_owned(), links: names_of(&hops) }),
         }
     }
 }
 
 impl Names for Scope<'_> {
-    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, String> {
+    fn subject(&self, metric: Metric, text: &str) -> Result<Subject, NameError> {
         if let Some(core) = &self.0.core {
             return core_subject(core, metric, text);
         }
         if metric.needs_core() {
-            return Err(format!("{} is measured with [core] only", metric.name()));
+            return Err(NameError::OfACore(metric.name()));
         }
         let mut parts: Vec<_> = text.split('/').map(str::trim).collect();
         let class = if metric.is_of_link() { None } else { parts.pop() };
@@ -178,8 +169,8 @@ impl Names for Scope<'_> {
                     .iter()
                     .any(|router| router.config.class_names().contains(&class));
                 return Err(match exists {
-                    true => format!("no traffic is of class {class:?}: nothing is measured"),
-                    false => format!("no class {class:?}; {}", suggest(class, &distinct(&known))),
+                    true => NameError::NoTraffic(class.to_owned()),
+                    false => unknown("class", class, &distinct(&known)),
                 });
             }
         }
@@ -200,34 +191,34 @@ impl Names for Scope<'_> {
                 }
                 hop
             }
-            _ => return Err(format!("{text:?} has too many parts: write router/link/class")),
+            _ => return Err(NameError::TooManyParts(text.to_owned())),
         };
         Ok(Subject { router, link, class: class.map(str::to_owned) })
     }
 
-    fn step(&self, name: &str) -> Result<usize, String> {
+    fn step(&self, name: &str) -> Result<usize, NameError> {
         if let Some(index) = self.0.step(name) {
             return Ok(index);
         }
         let known: Vec<_> = self.0.steps.iter().map(|step| step.name.as_str()).collect();
         match name.split_once('-').filter(|(first, _)| known.contains(first)) {
             Some((first, _)) => {
-                Err(format!("no step {name:?}; for a difference write `@{first} - …` with spaces"))
+                Err(NameError::Difference { name: name.to_owned(), first: first.to_owned() })
             }
-            None => Err(format!("no step {name:?}; {}", suggest(name, &known))),
+            None => Err(unknown("step", name, &known)),
         }
     }
 
-    fn published(&self, path: &str) -> Result<f64, String> {
+    fn published(&self, path: &str) -> Result<f64, NameError> {
         match &self.0.published {
-            Some(entry) => published::number(&entry.entry, path),
-            None => Err("the scenario names no `published` entry".to_owned()),
+            Some(entry) => Ok(published::number(&entry.entry, path)?),
+            None => Err(PublishedError::NotNamed.into()),
         }
     }
 }
 
 /// Flows of a core, by the name of their class alone.
-fn core_subject(core: &CoreModel, metric: Metric, text: &str) -> Result<Subject, String> {
+fn core_subject(core: &CoreModel, metric: Metric, text: &str) -> Result<Subject, NameError> {
     let measured = [
         Metric::Sent,
         Metric::Dropped,
@@ -237,19 +228,26 @@ fn core_subject(core: &CoreModel, metric: Metric, text: &str) -> Result<Subject,
         Metric::FairCycles,
     ];
     if !measured.contains(&metric) {
-        return Err(format!("{} is not measured on a core", metric.name()));
+        return Err(NameError::NotOfACore(metric.name()));
     }
     let known: Vec<_> = core.flows.iter().map(|flows| flows.name.as_str()).collect();
     if !known.contains(&text.trim()) {
-        return Err(format!("no [[core.flow]] {text:?}; {}", suggest(text, &known)));
+        return Err(unknown("[[core.flow]]", text, &known));
     }
     let class = Some(text.trim().to_owned());
     Ok(Subject { router: CORE.to_owned(), link: OUT.to_owned(), class })
 }
 
-fn no_link(text: &str, hops: &[(String, String)]) -> String {
-    let names: Vec<_> = hops.iter().map(|(router, link)| format!("{router}/{link}")).collect();
-    format!("no traffic passes link {text:?}; traffic passes {}", names.join(", "))
+fn unknown(what: &'static str, name: &str, known: &[&str]) -> NameError {
+    NameError::Unknown { what, name: name.to_owned(), hint: suggest(name, known) }
+}
+
+fn no_link(link: &str, hops: &[(String, String)]) -> NameError {
+    NameError::NoLink { link: link.to_owned(), passed: names_of(hops) }
+}
+
+fn names_of(hops: &[(String, String)]) -> Vec<String> {
+    hops.iter().map(|(router, link)| format!("{router}/{link}")).collect()
 }
 
 fn distinct<'n>(names: &[&'n str]) -> Vec<&'n str> {

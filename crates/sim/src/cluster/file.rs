@@ -7,7 +7,7 @@ use evenkeel_cluster::{ClusterConfig, Missing, Variant, Version};
 use evenkeel_config::parse::{Unique, read_file};
 use evenkeel_core::settings::Settings as _;
 use evenkeel_core::{BitRate, Bytes, Nanos};
-use evenkeel_scenario::published_number;
+use evenkeel_scenario::{PublishedError, published_number};
 use evenkeel_settings::Diagnostics;
 use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
 use evenkeel_settings::typed::held;
@@ -230,15 +230,16 @@ fn expectations(
         let number = |key| fields.number(key);
         let published = match (fields.text("published"), file.text("published")) {
             (Some(path), Some(entry)) => Some(published_number(folder, entry, path)),
-            (Some(_), None) => Some(Err("the scenario names no `published` entry".to_owned())),
+            (Some(_), None) => Some(Err(PublishedError::NotNamed)),
             (None, _) => None,
         };
         let reference = match (published.clone(), number("value")) {
             (Some(Ok(number)), None) | (None, Some(number)) => {
                 number * number_or(fields, "times", 1.0)
             }
-            (Some(Err(message)), _) => {
-                reader.fail(&fields.span("published"), fields.path_of("published"), message);
+            (Some(Err(error)), _) => {
+                let path = fields.path_of("published");
+                reader.fail(&fields.span("published"), path, error.to_string());
                 continue;
             }
             _ => {

@@ -234,8 +234,8 @@ impl Mark {
         let times = table.number("times").unwrap_or(1.0);
         let mut number = |key: &str| match published_number(folder, from, table.text(key)?) {
             Ok(number) => Some(number * times),
-            Err(message) => {
-                reader.fail(&table.span(key), table.path_of(key), message);
+            Err(error) => {
+                reader.fail(&table.span(key), table.path_of(key), error.to_string());
                 None
             }
         };

@@ -300,7 +300,7 @@ fn disciplines_of_the_callers_own_are_swept_and_unknown_ones_refused_before_anyt
     let known = Disciplines::default().with("short", |setup| {
         let Settings { limit } = setup.settings()?;
         let fifo = Fifo::new(FifoConfig::packets(limit));
-        Ok(Box::new(fifo.map_err(|error| error.to_string())?))
+        Ok(Box::new(fifo?))
     });
     let options = RunOptions { disciplines: known, ..options("1/1") };
     assert!(run(&sweep, &out, &options, &|_, _| {}).unwrap().failed.is_empty());
