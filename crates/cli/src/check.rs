@@ -103,7 +103,7 @@ pub(crate) fn meaning(config: &RouterConfig) -> String {
     let text = format!(
         "router {}: control socket {}, {} buffers of {}\n\n",
         router.name,
-        router.control.display(),
+        router.control,
         router.buffers,
         size_text(router.buffer_size)
     );

@@ -54,7 +54,7 @@ fn forward(
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     log.out.print(check::meaning(config));
     // The configuration stays as the file has it: a reload compares the two.
-    let socket = args.socket.as_ref().unwrap_or(&config.router.control);
+    let socket = args.socket.as_deref().unwrap_or_else(|| Path::new(&config.router.control));
 
     let options = Options {
         runtime_dir: runtime_dir(args),

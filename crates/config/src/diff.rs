@@ -1,8 +1,7 @@
 //! What would change if a running router were given another file.
 
 use evenkeel_core::admit::AdmissionConfig;
-use evenkeel_core::settings::quantity::{size_text, time_text};
-use evenkeel_core::settings::{ChangeTime, Settings};
+use evenkeel_core::settings::{ChangeTime, SettingError, Settings};
 use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Changed, changes};
 
@@ -13,7 +12,7 @@ use crate::model::{ClassConfig, LinkConfig, RouterConfig};
 #[must_use]
 pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     let mut out = Vec::new();
-    router(&mut out, old, new);
+    section(&mut out, "router", Some(&old.router), Some(&new.router), &[]);
     for port in &new.ports {
         match old.ports.iter().find(|known| known.name == port.name) {
             None => out.push(format!("port {} is new", port.name)),
@@ -35,17 +34,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     {
         out.push(format!("port {} goes", port.name));
     }
+    section(&mut out, "flows", Some(&old.flows), Some(&new.flows), &[]);
     if old.flows.lists != new.flows.lists {
         out.push("flows: another global list, which begins empty".to_owned());
-    }
-    let emergency = |config: &RouterConfig| {
-        (config.flows.emergency_sources.clone(), config.flows.emergency_destinations.clone())
-    };
-    if old.flows.inside != new.flows.inside {
-        out.push("flows: other hosts on the inside".to_owned());
-    }
-    if emergency(old) != emergency(new) {
-        out.push("flows: other emergency prefixes".to_owned());
     }
     if old.class_names() != new.class_names() {
         out.push(format!(
@@ -58,16 +49,9 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
             if was.rules != is.rules {
                 out.push(format!("class {}: other rules", is.name));
             }
-            let service = |class: &ClassConfig, of: &RouterConfig| {
-                let named = class.service.and_then(|at| of.services.get(usize::from(at)));
-                named.map_or_else(|| "none".to_owned(), |service| service.name.clone())
-            };
-            value(
-                &mut out,
-                &format!("class {}: service", is.name),
-                service(was, old),
-                service(is, new),
-            );
+            let service = |class: &ClassConfig| class.service_name.clone();
+            let service = |class| service(class).unwrap_or_else(|| "none".to_owned());
+            value(&mut out, &format!("class {}: service", is.name), service(was), service(is));
         }
     }
     for service in &new.services {
@@ -131,49 +115,32 @@ fn section<S: Settings>(
     }
 }
 
+/// The first setting of the router as a whole or of its roles that two configurations have
+/// differently and that is fixed while the router runs, with its table: `router.seed`. A table that
+/// only one of them has: `cluster`.
+#[must_use]
+pub fn fixed_change(old: &RouterConfig, new: &RouterConfig) -> Option<String> {
+    fn of<S: Settings>(table: &str, old: Option<&S>, new: Option<&S>) -> Option<String> {
+        match (old, new) {
+            (None, None) => None,
+            (Some(old), Some(new)) => match old.keeps_fixed(new) {
+                Err(SettingError::Fixed { key }) => Some(format!("{table}.{key}")),
+                _ => None,
+            },
+            _ => Some(table.to_owned()),
+        }
+    }
+    of("router", Some(&old.router), Some(&new.router))
+        .or_else(|| of("cluster", old.cluster.as_ref(), new.cluster.as_ref()))
+        .or_else(|| of("balancer", old.balancer.as_ref(), new.balancer.as_ref()))
+        .or_else(|| of("membership", old.membership.as_ref(), new.membership.as_ref()))
+}
+
 /// Notes a change of one value.
 fn value(out: &mut Vec<String>, what: &str, was: String, is: String) {
     if was != is {
         out.push(format!("{what}: {was} becomes {is}"));
     }
-}
-
-fn router(out: &mut Vec<String>, old: &RouterConfig, new: &RouterConfig) {
-    let (old, new) = (&old.router, &new.router);
-    let mut changes = |key: &str, was: String, is: String| {
-        if was != is {
-            let needs = if matches!(key, "control" | "heartbeat" | "seed") {
-                " (needs a restart)"
-            } else {
-                ""
-            };
-            out.push(format!("router.{key}: {was} becomes {is}{needs}"));
-        }
-    };
-    changes("name", old.name.clone(), new.name.clone());
-    changes("mode", old.mode.name().to_owned(), new.mode.name().to_owned());
-    changes("spin", time_text(old.spin), time_text(new.spin));
-    changes("io", old.io.name().to_owned(), new.io.name().to_owned());
-    changes("control", old.control.display().to_string(), new.control.display().to_string());
-    changes("buffers", old.buffers.to_string(), new.buffers.to_string());
-    changes("buffer_size", size_text(old.buffer_size), size_text(new.buffer_size));
-    changes(
-        "hairpin",
-        format!("{:?}", old.hairpin).to_lowercase(),
-        format!("{:?}", new.hairpin).to_lowercase(),
-    );
-    changes("icmp_per_second", old.icmp_per_second.to_string(), new.icmp_per_second.to_string());
-    changes("neighbour_wait", old.neighbour_wait.to_string(), new.neighbour_wait.to_string());
-    changes("max_catch_up", time_text(old.max_catch_up), time_text(new.max_catch_up));
-    changes("heartbeat", time_text(old.heartbeat), time_text(new.heartbeat));
-    let cpu = |cpu: Option<u16>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
-    changes("cpu", cpu(old.cpu), cpu(new.cpu));
-    changes("workers", old.workers.to_string(), new.workers.to_string());
-    changes("cpus", format!("{:?}", old.cpus), format!("{:?}", new.cpus));
-    changes("cycles", old.cycles.to_string(), new.cycles.to_string());
-    let seed =
-        |seed: Option<u64>| seed.map_or_else(|| "random".to_owned(), |seed| seed.to_string());
-    changes("seed", seed(old.seed), seed(new.seed));
 }
 
 fn links(

@@ -35,6 +35,7 @@ pub mod parse;
 pub mod service;
 pub mod tables;
 pub mod workers;
+mod write;
 
 pub use change::{
     Change, ChangeError, LinkChange, LinkChangeError, live_keys, live_names, parse_change,
@@ -44,7 +45,7 @@ pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };
 pub use control::LinkControl;
-pub use diff::diff;
+pub use diff::{diff, fixed_change};
 pub use discipline::{OwnError, own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
@@ -53,7 +54,9 @@ pub use model::{
     ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
 };
 pub use parse::{PortSource, router_from_table};
-pub use service::{AclConfig, EspConfig, OuterDf, ServiceConfig, Work, key_text};
+pub use service::{
+    AclAction, AclConfig, AclRule, EspConfig, EspKey, OuterDf, ServiceConfig, SpinConfig, Work,
+};
 
 /// The JSON schema of `router.toml`, as text.
 #[must_use]

@@ -1,17 +1,16 @@
 //! What a `router.toml` says, with types: every default filled in, every name resolved.
 
-use std::path::PathBuf;
-
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig};
-use evenkeel_core::class_map::{ClassMap, Rule};
+use evenkeel_core::class_map::{ClassMap, Match, Rule};
 use evenkeel_core::drop::FairDropConfig;
-use evenkeel_core::settings::SettingError;
-use evenkeel_core::{Bytes, Nanos};
+use evenkeel_core::settings::{Kind, SettingError};
+use evenkeel_core::{Bytes, Class, Nanos, settings, words};
 
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::membership::MembershipSection;
 use crate::service::ServiceConfig;
+use crate::tables::NAME;
 use evenkeel_core::schedule::DisciplineConfig;
 
 /// A whole `router.toml`.
@@ -41,127 +40,130 @@ pub struct RouterConfig {
     pub membership: Option<MembershipSection>,
 }
 
-/// `[router]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RouterSection {
-    /// The router's name in counters, logs and the control protocol.
-    pub name: String,
+settings! {
+    /// The router as a whole. `control`, `heartbeat` and `seed` cannot change while it runs.
+    pub struct RouterSection: "[router]" {
+        /// Its name in counters, logs and the control protocol.
+        reload name: String = "router".to_owned(), written NAME;
+        /// How the worker waits for packets.
+        reload mode: Mode = Mode::Event;
+        /// In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.
+        reload spin: Nanos = Nanos::from_micros(100), in 1_000..=10_000_000;
+        /// How frames are exchanged with the kernel, by the ports that do not say it themselves.
+        /// AF_XDP needs a `buffer_size` of 2048 or 4096, of which 256 bytes go to the kernel. The
+        /// simulator has no kernel and takes no notice.
+        reload io: Io = Io::AfPacket;
+        /// The Unix socket that `evenkeel ctl` talks to.
+        fixed control: String = "/run/evenkeel/control.sock".to_owned(), written Kind::Path;
+        /// Frame buffers for all ports together. When none is free, frames are dropped with the
+        /// reason `no_buffer`: have more than all queue limits together.
+        reload buffers: u32 = 8_192, in 256..=1_048_576, counting "buffers";
+        /// Length of one buffer, and 128 more than the longest frame that can be received. Memory
+        /// taken: `buffers` times this.
+        reload buffer_size: Bytes = Bytes(2_048), in 1_664..=65_536;
+        /// What happens to a packet whose route leads back to the port it came from.
+        reload hairpin: Hairpin = Hairpin::Forward;
+        /// ICMP errors sent at most, per port and second. 0: none is ever sent.
+        reload icmp_per_second: u32 = 100, in 0..=1_000_000, counting "messages";
+        /// Packets that wait at most for one neighbour whose address is being asked for.
+        reload neighbour_wait: u32 = 16, in 1..=1_024, counting "packets";
+        /// When the worker comes back after a pause (another process had its CPU), links with a
+        /// rate send at once what they could have sent in this time at most; the capacity of a
+        /// longer pause is lost.
+        reload max_catch_up: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
+        /// When no worker has given a sign of life for so long (the process was stopped, or hangs),
+        /// the kernel forwards until one is back.
+        fixed heartbeat: Nanos = Nanos::from_millis(200), in 20_000_000..=2_000_000_000_u64;
+        /// The CPU that the only worker runs on, as `/proc/cpuinfo` numbers it.
+        reload cpu: Option<u16> = None, in 0..=1_023, absent "whichever the kernel chooses";
+        /// Threads that forward. Frames are spread over them by their flows; each has `buffers` of
+        /// its own. With more than one, links have `fifo`, `wfq-altq` by class, `pfq`, `pdrr` or
+        /// `afan`, without control and shaper, admissions no `per_user`, `flushing` and
+        /// `second_link`, and classes no `esp`. The simulator has one worker and takes no notice.
+        reload workers: u16 = 1, in 1..=64, counting "workers";
+        /// The CPUs that the workers run on, one for each worker, in their order. Not together with
+        /// `cpu`.
+        reload cpus: Vec<u16> = Vec::new(), written CPUS, absent "whichever the kernel chooses";
+        /// Whether cycles are measured, by stage and by class, also without `[fairdrop]`, which
+        /// always does. It costs some 30 cycles per packet.
+        reload cycles: bool = false;
+        /// Seed of the flow hash, which chooses among equal routes, and of the tables of flows. Who
+        /// knows it can make flows that fall together.
+        fixed seed: Option<u64> = None,
+            absent "another one at each start, and always the same in virtual time";
+    }
+}
+
+/// A list of CPUs.
+const CPUS: Kind = Kind::List(&Kind::Integer { min: 0, max: 1_023, unit: "" });
+
+words! {
     /// How the worker waits for packets.
-    pub mode: Mode,
-    /// In mode `adaptive`, how long the worker waits awake for the next frame.
-    pub spin: Nanos,
-    /// How frames are exchanged with the kernel by ports that do not say it themselves.
-    pub io: Io,
-    /// The Unix socket of the control protocol.
-    pub control: PathBuf,
-    /// Frame buffers, for all ports together.
-    pub buffers: u32,
-    /// Length of one buffer: the longest frame that can be received.
-    pub buffer_size: Bytes,
+    pub enum Mode {
+        /// Sleep until a port or a timer is ready.
+        #[default]
+        Event = "event",
+        /// Ask the ports all the time: a whole CPU, no wake-up delay.
+        Busy = "busy",
+        /// As `busy` while frames come more often than every `spin` on average, else as `event`:
+        /// near no CPU when idle, no wake-up delay under load.
+        Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// How frames are exchanged with the kernel.
+    pub enum Io {
+        /// Packet sockets: with every driver and every kernel, one copy in and one out.
+        #[default]
+        AfPacket = "af-packet",
+        /// AF_XDP (kernel 5.18 and newer), one copy in or none; the start fails with exit code 3
+        /// where it cannot be had.
+        AfXdp = "af-xdp",
+        /// AF_XDP, and packet sockets where it cannot be had.
+        Auto = "auto",
+    }
+}
+
+words! {
     /// What happens to a packet whose route leads back to the port it came from.
-    pub hairpin: Hairpin,
-    /// ICMP errors the router sends at most, per port and second.
-    pub icmp_per_second: u32,
-    /// Packets that wait for one unresolved neighbour at most.
-    pub neighbour_wait: u32,
-    /// How much of a pause of its worker a paced link makes good at once.
-    pub max_catch_up: Nanos,
-    /// After how long without a sign of life from any worker the kernel forwards.
-    pub heartbeat: Nanos,
-    /// How many threads forward: 1 to 64.
-    pub workers: u16,
-    /// The CPU that the only worker runs on; `None`: whichever the kernel chooses.
-    pub cpu: Option<u16>,
-    /// The CPUs that the workers run on, one for each; empty: whichever the kernel chooses.
-    pub cpus: Vec<u16>,
-    /// Whether cycles are measured also without `[fairdrop]`.
-    pub cycles: bool,
-    /// Seed of the flow hash and of the tables of flows; `None`: another one at each start.
-    pub seed: Option<u64>,
-}
-
-/// How the worker waits for packets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Mode {
-    /// It sleeps until a port or a timer is ready.
-    Event,
-    /// It asks the ports all the time: one CPU at full load, no wake-up delay.
-    Busy,
-    /// As `Busy` while frames come so often that one is worth being waited for, else as `Event`.
-    Adaptive,
-}
-
-impl Mode {
-    /// The name in configuration files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Event => "event",
-            Self::Busy => "busy",
-            Self::Adaptive => "adaptive",
-        }
+    pub enum Hairpin {
+        /// Forward it, as RFC 1812 wants.
+        #[default]
+        Forward = "forward",
+        /// Drop it with the reason `same_port`.
+        Drop = "drop",
     }
 }
 
-/// How frames are exchanged with the kernel.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Io {
-    /// Packet sockets.
-    AfPacket,
-    /// AF_XDP, or no start.
-    AfXdp,
-    /// AF_XDP, or packet sockets where it cannot be had.
-    Auto,
-}
-
-impl Io {
-    /// The name in configuration files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AfPacket => "af-packet",
-            Self::AfXdp => "af-xdp",
-            Self::Auto => "auto",
-        }
-    }
-
-    /// What a name in a configuration file stands for.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::AfPacket, Self::AfXdp, Self::Auto].into_iter().find(|io| io.name() == name)
+settings! {
+    /// A network interface that packets come from and go to.
+    pub struct PortConfig: "[[port]]" {
+        /// Its name in this file, in counters and in commands. Unique.
+        reload name: String = String::new(), written NAME, is required;
+        /// The network interface, as `ip link` names it. Unique.
+        reload interface: String = String::new(), written Kind::Interface, is required;
+        /// How its frames are exchanged with the kernel.
+        reload io: Option<Io> = None, absent "as `[router]` says";
     }
 }
 
-/// What happens to a packet whose route leads back to the port it came from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Hairpin {
-    /// It is forwarded, as RFC 1812 wants it.
-    Forward,
-    /// It is dropped with the reason `same_port`.
-    Drop,
-}
-
-/// A `[[port]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PortConfig {
-    /// Its name in this file, in counters and in commands.
-    pub name: String,
-    /// The network interface.
-    pub interface: String,
-    /// How its frames are exchanged with the kernel; `None`: as [`RouterSection::io`] says.
-    pub io: Option<Io>,
-}
-
-/// A `[[class]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClassConfig {
-    /// Its name.
-    pub name: String,
-    /// A packet that any of these fits falls into this class, unless an earlier class in the file
-    /// took it. Empty: only the default class gets packets without a rule.
-    pub rules: Vec<Rule>,
-    /// What its packets are sent through: an index into the services.
-    pub service: Option<u16>,
+settings! {
+    /// A class of traffic. Classes are asked in the order of the file; the first with a rule that
+    /// fits takes the packet. What none takes goes to the first class.
+    pub struct ClassConfig: "[[class]]" {
+        /// Its name in this file, in counters and in commands. Unique.
+        reload name: String = String::new(), written NAME, is required;
+        /// Rules. One that fits is enough.
+        reload rules as match: Vec<Match> = Vec::new(), in 0..=ClassMap::MAX_RULES,
+            absent "no rule: only the first class gets packets";
+        /// The `[[service]]` that its packets are sent through before they enter their link.
+        reload service_name as service: Option<String> = None, written NAME, absent "none";
+    }
+    plain {
+        /// The index of that service.
+        service: Option<u16> = None;
+    }
 }
 
 /// A `[[link]]`: the outgoing side of a port.
@@ -230,8 +232,11 @@ impl RouterConfig {
     /// class 0.
     #[must_use]
     pub fn class_map(&self) -> ClassMap {
-        let rules: Vec<Rule> =
-            self.classes.iter().flat_map(|class| class.rules.iter().cloned()).collect();
+        let of = |(class, config): (u16, &ClassConfig)| {
+            let rules = config.rules.iter().cloned();
+            rules.map(move |matching| Rule { matching, class: Class(class) }).collect::<Vec<_>>()
+        };
+        let rules: Vec<Rule> = (0..).zip(&self.classes).flat_map(of).collect();
         // The parser has checked what `ClassMap::new` checks.
         ClassMap::new(&rules).unwrap_or_default()
     }

@@ -1,26 +1,22 @@
 //! From the text of `router.toml` to [`RouterConfig`].
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use evenkeel_core::Class;
-use evenkeel_core::class_map::{ClassMap, DscpSet, Match, Rule};
+use evenkeel_core::class_map::ClassMap;
 
 use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
 use crate::membership::membership_of;
-use crate::model::{
-    ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
-};
+use crate::model::{ClassConfig, Io, LinkConfig, PortConfig, RouterConfig, RouterSection};
 use crate::service::{ServiceConfig, Work, service_of_class, services_of};
 use crate::tables;
 use evenkeel_core::settings::quantity::size_text;
-use evenkeel_core::settings::schema::{Key, Section};
 use evenkeel_core::settings::{Name, SettingError};
 use evenkeel_settings::diagnostic::{Diagnostic, Diagnostics, Span};
-use evenkeel_settings::read::{Fields, Item, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_settings::settings_of;
 use evenkeel_settings::tree::Table;
 
@@ -96,7 +92,7 @@ pub fn router_from_table(
     let classes = classes_of(reader, &fields, &services);
     let links = links_of(reader, &fields, &ports, &classes)?;
     let section = fields.table("router")?;
-    let router = router_section(section)?;
+    let router: RouterSection = settings_of(reader, section, &[])?;
     let xdp = |port: &PortConfig| port.io.unwrap_or(router.io) == Io::AfXdp;
     if ports.iter().any(xdp) && !matches!(router.buffer_size.0, 2048 | 4096) {
         let message = format!(
@@ -184,40 +180,6 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     }
 }
 
-fn router_section(fields: &Fields) -> Option<RouterSection> {
-    Some(RouterSection {
-        name: fields.text("name")?.to_owned(),
-        mode: match fields.text("mode")? {
-            "busy" => Mode::Busy,
-            "adaptive" => Mode::Adaptive,
-            _ => Mode::Event,
-        },
-        spin: fields.time("spin")?,
-        io: Io::from_name(fields.text("io")?)?,
-        control: PathBuf::from(fields.text("control")?),
-        buffers: u32::try_from(fields.integer("buffers")?).ok()?,
-        buffer_size: fields.size("buffer_size")?,
-        hairpin: if fields.text("hairpin")? == "drop" { Hairpin::Drop } else { Hairpin::Forward },
-        icmp_per_second: u32::try_from(fields.integer("icmp_per_second")?).ok()?,
-        neighbour_wait: u32::try_from(fields.integer("neighbour_wait")?).ok()?,
-        max_catch_up: fields.time("max_catch_up")?,
-        heartbeat: fields.time("heartbeat")?,
-        cpu: fields.integer("cpu").and_then(|cpu| u16::try_from(cpu).ok()),
-        workers: u16::try_from(fields.integer("workers")?).ok()?,
-        cpus: cpus_of(fields),
-        cycles: fields.switch("cycles")?,
-        seed: fields.integer("seed"),
-    })
-}
-
-fn cpus_of(fields: &Fields) -> Vec<u16> {
-    let items = fields.list("cpus").iter().filter_map(|Item { value, .. }| match value {
-        Value::Integer(cpu) => u16::try_from(*cpu).ok(),
-        _ => None,
-    });
-    items.collect()
-}
-
 /// Finds what stands twice in tables of one kind.
 pub struct Unique<'a> {
     /// What it is: `port`.
@@ -249,10 +211,8 @@ fn ports_of(reader: &mut Reader, file: &Fields) -> Vec<PortConfig> {
         names.check(reader, fields, "name");
         interfaces.check(reader, fields, "interface");
         // A port whose interface is wrong is still a port that links may name.
-        if let Some(name) = fields.text("name") {
-            let interface = fields.text("interface").unwrap_or_default().to_owned();
-            let io = fields.text("io").and_then(Io::from_name);
-            ports.push(PortConfig { name: name.to_owned(), interface, io });
+        if fields.text("name").is_some() {
+            ports.extend(settings_of::<PortConfig>(reader, fields, &[]));
         }
     }
     ports
@@ -265,25 +225,20 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
     let mut rules = 0;
     for fields in file.tables("class") {
         names.check(reader, fields, "name");
-        let Some(name) = fields.text("name") else { continue };
-        let index = Class(u16::try_from(classes.len()).unwrap_or(u16::MAX));
-        let matches: Vec<_> = fields
-            .tables("match")
-            .filter_map(|rule| rule_of(reader, rule, &tables::MATCH))
-            .collect();
-        rules += matches.len();
+        let class = settings_of::<ClassConfig>(reader, fields, &[]);
+        let Some(mut class) = class.filter(|class| !class.name.is_empty()) else { continue };
+        rules += class.rules.len();
         if rules > ClassMap::MAX_RULES {
             let message =
                 format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
             reader.fail(&fields.span("match"), fields.path_of("match"), message);
         }
-        let rules = matches.into_iter().map(|matching| Rule { matching, class: index }).collect();
-        let service = service_of_class(reader, fields, &known, services);
-        fragments_too(reader, fields, service.and_then(|at| services.get(usize::from(at))));
-        classes.push(ClassConfig { name: name.to_owned(), rules, service });
+        class.service = service_of_class(reader, fields, &known, services);
+        fragments_too(reader, fields, class.service.and_then(|at| services.get(usize::from(at))));
+        classes.push(class);
     }
     if classes.is_empty() {
-        classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), rules: Vec::new(), service: None });
+        classes.push(ClassConfig { name: ONLY_CLASS.to_owned(), ..ClassConfig::default() });
     }
     classes
 }
@@ -303,39 +258,6 @@ fn fragments_too(reader: &mut Reader, class: &Fields, service: Option<&ServiceCo
             reader.fail(&rule.span(key), rule.path_of(key), message);
         }
     }
-}
-
-/// What a rule asks for; `section` declares it.
-pub(crate) fn rule_of(reader: &mut Reader, fields: &Fields, section: &Section) -> Option<Match> {
-    let asks = |key: &Key| key.name != "action" && fields.given(key.name);
-    if !section.keys().any(asks) {
-        let message =
-            "an empty rule would fit every packet; what no rule takes gets the default anyway";
-        reader.fail(&fields.at, fields.path.clone(), message);
-        return None;
-    }
-    let dscp = fields.given("dscp").then(|| {
-        let values = fields.list("dscp").iter().filter_map(|Item { value, .. }| match value {
-            Value::Integer(dscp) => u8::try_from(*dscp).ok(),
-            _ => None,
-        });
-        values.collect::<DscpSet>()
-    });
-    let (source, destination) = (fields.prefix("source"), fields.prefix("destination"));
-    if let (Some(source), Some(destination)) = (source, destination)
-        && source.address().is_ipv4() != destination.address().is_ipv4()
-    {
-        let message = "source and destination are of different IP versions: no packet would fit";
-        reader.fail(&fields.span("destination"), fields.path_of("destination"), message);
-    }
-    Some(Match {
-        dscp,
-        source,
-        destination,
-        protocol: fields.protocol("protocol"),
-        source_port: fields.ports("source_port"),
-        destination_port: fields.ports("destination_port"),
-    })
 }
 
 fn links_of(

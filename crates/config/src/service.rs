@@ -1,91 +1,201 @@
 //! `[[service]]`: costly work that a class of traffic can be sent through.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
-use evenkeel_core::Cycles;
 use evenkeel_core::class_map::Match;
+use evenkeel_core::settings::{Held, Kind, SettingError, Value};
+use evenkeel_core::{Cycles, settings, variants, words};
 
-use crate::parse::{Unique, rule_of};
-use crate::tables;
+use crate::parse::Unique;
+use crate::tables::NAME;
 use evenkeel_settings::read::{Fields, Reader, suggest};
+use evenkeel_settings::settings_of;
 
-/// A `[[service]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ServiceConfig {
-    /// Its name.
-    pub name: String,
-    /// What it does.
-    pub work: Work,
+settings! {
+    /// Costly work done on the packets of the classes that name it, between route and link. What it
+    /// costs is measured per class: `evenkeel ctl show`.
+    pub struct ServiceConfig: "[[service]]" {
+        /// Its name in this file and in counters. Unique.
+        reload name: String = String::new(), written NAME, is required;
+        /// What is done.
+        reload work: Work = Work::Spin(SpinConfig::default()), is required;
+    }
+}
+
+impl ServiceConfig {
+    /// Most services of a router.
+    pub const MAX: usize = 63;
+}
+
+variants! {
+    /// What a service does with a packet.
+    pub enum Work {
+        /// Encryption into an ESP tunnel.
+        Esp(EspConfig) = "esp",
+        /// A linear list of rules.
+        Acl(AclConfig) = "acl",
+        /// Nothing, for some cycles.
+        Spin(SpinConfig) = "spin",
+    }
+}
+
+settings! {
+    /// Encryption into an ESP tunnel with AES-GCM (RFC 4303, RFC 4106), outbound. The packets of
+    /// the tunnel are routed to `remote`; class and flow stay those of the packet inside. It takes
+    /// 54 to 57 bytes of each packet's MTU (IPv6: 74 to 77). See docs/fairdrop-router.md, also on
+    /// keys in files.
+    #[derive(Eq)]
+    pub struct EspConfig: "work = { kind = \"esp\", … }" {
+        /// Where the tunnel starts: an address of this router.
+        reload local: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), is required;
+        /// Where it ends. There must be a route to it.
+        reload remote: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), is required;
+        /// The security parameters index: how the receiver finds the key.
+        reload spi: u32 = 256, in 256..=u32::MAX, is required;
+        /// AES key of 16 or 32 bytes and the salt of 4, as `ip xfrm` takes it. Use it nowhere else.
+        reload key: EspKey = EspKey(Vec::new()), is required;
+        /// Sequence numbers of 64 bits. Without, the tunnel ends after 2^32 - 1 packets with the
+        /// reason `esp_exhausted`.
+        reload esn: bool = false;
+        /// The don't-fragment bit of the tunnel's packets (IPv4). A packet that then does not fit
+        /// is refused, and its sender told the MTU of the tunnel.
+        reload df: OuterDf = OuterDf::Copy;
+        /// The DSCP of the tunnel's packets.
+        reload dscp: Option<u8> = None, in 0..=63, absent "as the packet inside has it";
+        /// The time to live of the tunnel's packets.
+        reload ttl: u8 = 64, in 1..=255, counting "hops";
+    }
+    check Self::is_sound
+}
+
+words! {
+    /// The don't-fragment bit of a tunnel's packets.
+    pub enum OuterDf {
+        /// As the packet inside has it.
+        #[default]
+        Copy = "copy",
+        /// Packets of the tunnel are never cut.
+        Set = "set",
+        /// They may be.
+        Clear = "clear",
+    }
+}
+
+settings! {
+    /// A list of rules, looked through from the first to the one that fits: cost grows with the
+    /// place of that rule.
+    pub struct AclConfig: "work = { kind = \"acl\", … }" {
+        /// The rules in their order.
+        reload rules: Vec<AclRule> = Vec::new(), in 0..=ACL_RULES, absent "none";
+        /// What happens to a packet that no rule fits.
+        reload default_action as default: AclAction = AclAction::Permit;
+        /// Rules before all others that no packet fits: for measuring what long lists cost.
+        /// Together with `rules` at most 65536.
+        reload fill: u32 = 0, in 0..=ACL_RULES, counting "rules";
+    }
+    check Self::is_short_enough
+}
+
+settings! {
+    /// A rule: everything it names must fit.
+    pub struct AclRule: "rules = [{ … }]" {
+        /// What happens to a packet that fits.
+        reload action: AclAction = AclAction::Permit, is required;
+    }
+    parts {
+        /// Which packets fit.
+        matching: Match,
+    }
+}
+
+words! {
+    /// What happens to a packet that a rule fits.
+    pub enum AclAction {
+        /// It passes.
+        #[default]
+        Permit = "permit",
+        /// It is dropped as `acl_denied`.
+        Deny = "deny",
+    }
+}
+
+settings! {
+    /// Burns cycles and does nothing: for reproducing measurements.
+    #[derive(Copy)]
+    pub struct SpinConfig: "work = { kind = \"spin\", … }" {
+        /// Cycles per packet, by the time-stamp counter; nanoseconds where that cannot be trusted.
+        reload cycles: Cycles = Cycles(1), in 1..=100_000_000, is required;
+    }
 }
 
 /// Most rules of a list.
 const ACL_RULES: usize = 65_536;
 
-/// What a service does with a packet.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Work {
-    /// Encryption into an ESP tunnel.
-    Esp(EspConfig),
-    /// A linear list of rules.
-    Acl(AclConfig),
-    /// Nothing, for this many cycles.
-    Spin(Cycles),
-}
-
-/// `work = { kind = "esp" }`: an outbound security association.
-#[derive(Clone, Eq, PartialEq)]
-pub struct EspConfig {
-    /// Where the tunnel starts.
-    pub local: IpAddr,
-    /// Where it ends.
-    pub remote: IpAddr,
-    /// Security parameters index.
-    pub spi: u32,
-    /// Key and salt, 20 or 36 bytes.
-    pub key: Vec<u8>,
-    /// Sequence numbers of 64 bits.
-    pub esn: bool,
-    /// The outer DF bit.
-    pub df: OuterDf,
-    /// The outer DSCP; `None`: the inner.
-    pub dscp: Option<u8>,
-    /// The outer time to live.
-    pub ttl: u8,
-}
-
-/// The don't-fragment bit of a tunnel's packets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum OuterDf {
-    /// The inner packet's.
-    Copy,
-    /// Set.
-    Set,
-    /// Not set.
-    Clear,
-}
-
-impl std::fmt::Debug for EspConfig {
-    /// Without the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { local, remote, spi, key, esn, df, dscp, ttl } = self;
-        write!(
-            f,
-            "EspConfig {{ {local} to {remote}, spi {spi:#x}, key of {} bytes, esn {esn}, df \
-             {df:?}, dscp {dscp:?}, ttl {ttl} }}",
-            key.len()
-        )
+impl AclConfig {
+    fn is_short_enough(&self) -> Result<(), SettingError> {
+        let Self { rules, fill, .. } = self;
+        if rules.len() + *fill as usize <= ACL_RULES {
+            return Ok(());
+        }
+        let message =
+            format!("{} rules and {fill} to fill up: at most {ACL_RULES} together", rules.len());
+        Err(SettingError::Contradiction { key: "fill", message })
     }
 }
 
-/// `work = { kind = "acl" }`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AclConfig {
-    /// The rules in their order: whether what fits may pass.
-    pub rules: Vec<(Match, bool)>,
-    /// Rules before those that no packet fits.
-    pub fill: u32,
-    /// Whether a packet that no rule fits may pass.
-    pub permit: bool,
+impl EspConfig {
+    fn is_sound(&self) -> Result<(), SettingError> {
+        let EspKey(key) = &self.key;
+        if key.len() > 4 && key[..key.len() - 4].iter().all(|byte| *byte == key[0]) {
+            let message = "all bytes of the key are the same: make one with `openssl rand -hex 20`";
+            return Err(SettingError::Contradiction { key: "key", message: message.to_owned() });
+        }
+        if self.local.is_ipv4() == self.remote.is_ipv4() {
+            return Ok(());
+        }
+        let message = "local and remote are of different IP versions".to_owned();
+        Err(SettingError::Contradiction { key: "remote", message })
+    }
+}
+
+/// Key and salt of a tunnel, 20 or 36 bytes.
+#[derive(Clone, Eq, PartialEq)]
+pub struct EspKey(pub Vec<u8>);
+
+impl fmt::Debug for EspKey {
+    /// Without what it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a key of {} bytes", self.0.len())
+    }
+}
+
+impl Held for EspKey {
+    const KIND: Kind = Kind::Secret(
+        "a key of 40 hexadecimal digits (AES-128) or 72 (AES-256), of which the last 8 are the \
+         salt; 0x before them is allowed",
+        |text| Self::from_text(text).is_some(),
+    );
+
+    fn to_value(&self) -> Value {
+        let digits = self.0.iter().map(|byte| format!("{byte:02x}"));
+        Value::Text(format!("0x{}", digits.collect::<String>()))
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        value.as_text().and_then(Self::from_text)
+    }
+}
+
+impl EspKey {
+    fn from_text(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        if ![40, 72].contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).ok();
+        (0..digits.len()).step_by(2).map(byte).collect::<Option<_>>().map(Self)
+    }
 }
 
 /// The services of a file.
@@ -94,9 +204,9 @@ pub(crate) fn services_of(reader: &mut Reader, file: &Fields) -> Vec<ServiceConf
     let mut services = Vec::new();
     for fields in file.tables("service") {
         names.check(reader, fields, "name");
-        let work = fields.table("work").and_then(|work| work_of(reader, work));
-        if let (Some(name), Some(work)) = (fields.text("name"), work) {
-            services.push(ServiceConfig { name: name.to_owned(), work });
+        let service = settings_of::<ServiceConfig>(reader, fields, &[]);
+        if let (Some(_), Some(_)) = (fields.text("name"), fields.table("work")) {
+            services.extend(service);
         }
     }
     services
@@ -117,92 +227,4 @@ pub(crate) fn service_of_class(
     }
     let at = services.iter().position(|service| service.name == name)?;
     u16::try_from(at).ok()
-}
-
-fn work_of(reader: &mut Reader, fields: &Fields) -> Option<Work> {
-    match fields.kind {
-        Some("esp") => esp_of(reader, fields).map(Work::Esp),
-        Some("acl") => {
-            let rules = fields.tables("rules").filter_map(|rule| {
-                Some((rule_of(reader, rule, &tables::ACL_RULE)?, rule.text("action")? == "permit"))
-            });
-            let rules: Vec<_> = rules.collect();
-            let fill = u32::try_from(fields.integer("fill")?).ok()?;
-            if rules.len() + fill as usize > ACL_RULES {
-                let message = format!(
-                    "{} rules and {fill} to fill up: at most {ACL_RULES} together",
-                    rules.len()
-                );
-                reader.fail(&fields.span("fill"), fields.path_of("fill"), message);
-            }
-            Some(Work::Acl(AclConfig { rules, fill, permit: fields.text("default")? == "permit" }))
-        }
-        _ => Some(Work::Spin(Cycles(fields.integer("cycles")?))),
-    }
-}
-
-fn esp_of(reader: &mut Reader, fields: &Fields) -> Option<EspConfig> {
-    let mut end = |key: &str| {
-        let end = fields.prefix(key)?;
-        if !end.is_host() {
-            let message = format!("{end} is a network: the end of a tunnel is one address");
-            reader.fail(&fields.span(key), fields.path_of(key), message);
-        }
-        Some(end.address())
-    };
-    let (local, remote) = (end("local"), end("remote"));
-    let (local, remote) = (local?, remote?);
-    if local.is_ipv4() != remote.is_ipv4() {
-        let message = "local and remote are of different IP versions";
-        reader.fail(&fields.span("remote"), fields.path_of("remote"), message);
-    }
-    let key = key_of(fields.text("key")?).unwrap_or_else(|message| {
-        reader.fail(&fields.span("key"), fields.path_of("key"), message);
-        Vec::new()
-    });
-    Some(EspConfig {
-        local,
-        remote,
-        spi: u32::try_from(fields.integer("spi")?).ok()?,
-        key,
-        esn: fields.switch("esn")?,
-        df: match fields.text("df")? {
-            "set" => OuterDf::Set,
-            "clear" => OuterDf::Clear,
-            _ => OuterDf::Copy,
-        },
-        dscp: fields.integer("dscp").and_then(|dscp| u8::try_from(dscp).ok()),
-        ttl: u8::try_from(fields.integer("ttl")?).ok()?,
-    })
-}
-
-/// The bytes of a key in hexadecimal. Messages do not repeat it: they end up in logs.
-fn key_of(text: &str) -> Result<Vec<u8>, String> {
-    let valid = "valid: 40 hexadecimal digits (AES-128) or 72 (AES-256), of which the last 8 are \
-                 the salt; 0x before them is allowed";
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(format!("the key holds something that is no hexadecimal digit; {valid}"));
-    }
-    if ![40, 72].contains(&digits.len()) {
-        return Err(format!("the key has {} digits; {valid}", digits.len()));
-    }
-    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16);
-    let key = (0..digits.len())
-        .step_by(2)
-        .map(byte)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| error.to_string())?;
-    if key[..key.len() - 4].iter().all(|byte| *byte == key[0]) {
-        return Err(
-            "all bytes of the key are the same: make one with `openssl rand -hex 20`".into()
-        );
-    }
-    Ok(key)
-}
-
-/// A key as a file has it.
-#[must_use]
-pub fn key_text(key: &[u8]) -> String {
-    key.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -14,6 +14,8 @@ use core::ops::{BitAnd, BitOr, BitXor, RangeInclusive};
 
 use crate::packet::{Class, FlowKey};
 use crate::prefix::Prefix;
+use crate::settings;
+use crate::settings::{Held, Kind, SettingError, Value};
 
 /// How many code points the DSCP field has.
 const DSCPS: usize = 64;
@@ -47,24 +49,57 @@ impl FromIterator<u8> for DscpSet {
     }
 }
 
-/// What a rule asks for; `None` asks for nothing. All conditions of a rule must hold.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Match {
-    /// The DSCP is one of these.
-    pub dscp: Option<DscpSet>,
-    /// The source address lies in this prefix.
-    pub source: Option<Prefix>,
-    /// The destination address lies in this prefix.
-    pub destination: Option<Prefix>,
-    /// The transport protocol, as IP numbers it.
-    pub protocol: Option<u8>,
-    /// The source port lies in this range. Packets without ports have port 0.
-    pub source_port: Option<RangeInclusive<u16>>,
-    /// The destination port lies in this range. Packets without ports have port 0.
-    pub destination_port: Option<RangeInclusive<u16>>,
+impl Held for DscpSet {
+    const KIND: Kind = Kind::list(&Kind::Integer { min: 0, max: DSCPS as u64 - 1, unit: "" });
+
+    fn to_value(&self) -> Value {
+        let values = (0..DSCPS as u8).filter(|dscp| self.contains(*dscp));
+        Value::List(values.map(Value::from).collect())
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(Vec::<u8>::from_value(value)?.into_iter().collect())
+    }
+}
+
+settings! {
+    /// A rule: everything it names must fit.
+    #[derive(Eq)]
+    pub struct Match: "match = [{ … }]" {
+        /// The DSCP is one of these.
+        reload dscp: Option<DscpSet> = None, absent "any";
+        /// The source address lies in this prefix.
+        reload source: Option<Prefix> = None, absent "any";
+        /// The destination address lies in this prefix.
+        reload destination: Option<Prefix> = None, absent "any";
+        /// The transport protocol.
+        reload protocol: Option<u8> = None, written Kind::Protocol, absent "any";
+        /// The source port. Packets without ports (ICMP, later fragments) have port 0.
+        reload source_port: Option<RangeInclusive<u16>> = None, absent "any";
+        /// The destination port. Packets without ports (ICMP, later fragments) have port 0.
+        reload destination_port: Option<RangeInclusive<u16>> = None, absent "any";
+    }
+    check Self::fits_some
 }
 
 impl Match {
+    fn fits_some(&self) -> Result<(), SettingError> {
+        let (key, message) = match self.check(0) {
+            _ if *self == Self::default() => (
+                "",
+                "an empty rule would fit every packet; what no rule takes gets the default \
+                      anyway",
+            ),
+            Ok(()) => return Ok(()),
+            Err(ClassMapError::MixedFamilies { .. }) => (
+                "destination",
+                "source and destination are of different IP versions: no packet would fit",
+            ),
+            Err(_) => ("destination_port", "a range of ports ends before it starts"),
+        };
+        Err(SettingError::Contradiction { key, message: message.into() })
+    }
+
     /// Whether a packet fulfils all conditions: the meaning of a rule, without the short cuts of
     /// [`ClassMap`].
     #[must_use]

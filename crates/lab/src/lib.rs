@@ -24,6 +24,7 @@ mod plan;
 mod progress;
 pub mod qualify;
 mod router_process;
+#[cfg(test)]
 mod router_toml;
 mod run;
 mod schedule;

@@ -12,7 +12,6 @@ use evenkeel_router::Snapshot;
 use evenkeel_scenario::{Router, SetChange};
 
 use crate::LabError;
-use crate::router_toml;
 
 /// How long a router may take to start forwarding.
 const START: Duration = Duration::from_secs(15);
@@ -46,10 +45,11 @@ impl RouterProcess {
         let file = folder.join(format!("{name}.toml"));
         let log = folder.join(format!("{name}.log"));
         let mut config = router.config.clone();
-        config.router.control.clone_from(&socket);
+        // Nothing from elsewhere changes what is measured.
+        config.membership = None;
+        config.router.control = socket.to_string_lossy().into_owned();
         let cannot = |what: String| move |source| LabError::System { what, source };
-        fs::write(&file, router_toml::text(&config))
-            .map_err(cannot(format!("write {}", file.display())))?;
+        fs::write(&file, config.text()).map_err(cannot(format!("write {}", file.display())))?;
         let output = File::create(&log).map_err(cannot(format!("write {}", log.display())))?;
         let errors = output.try_clone().map_err(cannot(format!("write {}", log.display())))?;
 

@@ -274,6 +274,13 @@ pub enum ServiceError {
     Esp(#[from] SaError),
 }
 
+impl CommandError {
+    /// A setting differs that is fixed while the router runs; `what` is its key with its table.
+    pub(crate) fn fixed(what: String) -> Self {
+        Self::NeedsRestart { what, why: "it is fixed at the start" }
+    }
+}
+
 impl From<BuildError> for CommandError {
     fn from(error: BuildError) -> Self {
         match error {

@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_config::{Hairpin, Io, Mode, PortConfig, RouterConfig, RouterSection};
+use evenkeel_config::{Hairpin, Io, Mode, PortConfig, RouterConfig, RouterSection, fixed_change};
 use evenkeel_ports::af_xdp::XdpCommon;
 
 use crate::error::CommandError;
@@ -79,17 +79,11 @@ impl ReloadPlan {
     pub(crate) fn between(old: &RouterConfig, new: &RouterConfig) -> Result<Self, CommandError> {
         let restart =
             |key: &str, why| Err(CommandError::NeedsRestart { what: key.to_owned(), why });
+        if let Some(what) = fixed_change(old, new) {
+            return Err(CommandError::fixed(what));
+        }
         if lives_in_one_pipeline(old, new) {
             return Ok(Self::InPlace);
-        }
-        if old.router.heartbeat != new.router.heartbeat {
-            return restart("router.heartbeat", "the programs at the interfaces have it in them");
-        }
-        if old.router.seed != new.router.seed {
-            return restart("router.seed", "packets that wait are queued by hashes with it");
-        }
-        if old.router.control != new.router.control {
-            return restart("router.control", "whoever asked for the change is answered there");
         }
         for (key, before, after) in [
             ("cluster", old.cluster.is_some(), new.cluster.is_some()),

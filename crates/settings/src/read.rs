@@ -76,6 +76,8 @@ pub struct Fields {
     pub path: String,
     /// Which variant it is, where there are several.
     pub kind: Option<&'static str>,
+    /// Whether nothing was wrong with it when it was read.
+    pub sound: bool,
     items: BTreeMap<&'static str, Item>,
     /// Keys that stand in the file, also if their values are wrong.
     given: Vec<&'static str>,
@@ -206,8 +208,9 @@ impl Reader {
     ) -> Fields {
         let at = self.stand_in.clone().unwrap_or(at);
         let kind = variant.map(|(kind, _)| kind);
-        let mut fields =
-            Fields { at, path: path.to_owned(), kind, items: BTreeMap::new(), given: Vec::new() };
+        let errors = self.errors.len();
+        let (items, given) = (BTreeMap::new(), Vec::new());
+        let mut fields = Fields { at, path: path.to_owned(), kind, sound: true, items, given };
         let mut meant = Vec::new();
         for entry in &table.entries {
             let Some(key) = section.key(&entry.name) else {
@@ -226,6 +229,7 @@ impl Reader {
                 self.absent(key, &mut fields, meant.contains(&key.name));
             }
         }
+        fields.sound = self.errors.len() == errors;
         fields
     }
 
@@ -461,6 +465,12 @@ impl Fields {
             Value::Table(fields) => Some(fields),
             _ => None,
         })
+    }
+
+    /// The table that is the value of a key; with `at`, that one of several.
+    #[must_use]
+    pub fn nested(&self, key: &str, at: Option<usize>) -> Option<&Self> {
+        at.map_or_else(|| self.table(key), |at| self.tables(key).nth(at))
     }
 
     /// The texts of a list; empty if the key was left out.

@@ -37,16 +37,28 @@ pub fn settings_of<S: Settings>(
             sound = false;
         }
     }
-    if let (true, Err(error)) = (sound, settings.consistent()) {
-        match error {
-            SettingError::Contradiction { key, message } if S::SECTION.key(key).is_some() => {
-                reader.fail(&fields.span(key), fields.path_of(key), message);
-            }
-            other => reader.fail(&fields.at, fields.path.clone(), other.to_string()),
-        }
-        sound = false;
+    if sound {
+        let faults = settings.faults();
+        sound = faults.is_empty();
+        faults.into_iter().for_each(|fault| note(reader, fields, fault));
     }
     sound.then_some(settings)
+}
+
+/// Takes note of what does not fit, at the table and key that it is of.
+fn note(reader: &mut Reader, fields: &Fields, fault: SettingError) {
+    match fault {
+        SettingError::Within { table, at, error } => match fields.nested(table, at) {
+            // What stands there may be what could not be read, and has been told.
+            Some(inner) if !inner.sound => {}
+            Some(inner) => note(reader, inner, *error),
+            None => reader.fail(&fields.span(table), fields.path_of(table), error.to_string()),
+        },
+        SettingError::Contradiction { key, message } if !key.is_empty() => {
+            reader.fail(&fields.span(key), fields.path_of(key), message);
+        }
+        other => reader.fail(&fields.at, fields.path.clone(), other.to_string()),
+    }
 }
 
 fn put<S: Settings>(
@@ -202,6 +214,28 @@ pub fn table_of(entries: Entries, classes: &[&str]) -> toml::Table {
     table
 }
 
+/// A value without what secrets in it are.
+fn redacted(kind: &Kind, value: &Held) -> Held {
+    match (kind, value) {
+        (Kind::Secret(..), Held::Text(_)) => Held::Word("a secret"),
+        (Kind::Table(section), Held::Table(entries)) => {
+            let of = |(name, value): &(&'static str, Held)| {
+                let redact = |key: &Key| redacted(&key.kind, value);
+                (*name, section.key(name).map_or_else(|| value.clone(), redact))
+            };
+            Held::Table(entries.iter().map(of).collect())
+        }
+        (Kind::Variants(variants), Held::Table(_)) => {
+            let known = variants.iter().find(|(kind, _)| value.kind() == Some(kind));
+            known.map_or(Held::Absent, |(_, section)| redacted(&Kind::Table(section), value))
+        }
+        (Kind::Tables { section, .. }, Held::List(items)) => {
+            Held::List(items.iter().map(|item| redacted(&Kind::Table(section), item)).collect())
+        }
+        _ => value.clone(),
+    }
+}
+
 /// A setting that two have differently.
 #[derive(Clone, Debug)]
 pub struct Changed {
@@ -226,10 +260,12 @@ pub fn changes<S: Settings>(old: &S, new: &S, classes: &[&str]) -> Vec<Changed> 
     for key in S::SECTION.keys() {
         let (was, is) = (of(old, key), of(new, key));
         let mut differ = |name: String, was: &Held, is: &Held| {
-            let (was, is) = match key.kind {
-                Kind::Secret(..) if was != is => ("a secret".to_owned(), "another one".to_owned()),
-                _ => (was.plain(classes), is.plain(classes)),
-            };
+            let (public, other) = (redacted(&key.kind, was), redacted(&key.kind, is));
+            let is_secret = public != *was && was != is;
+            let (was, mut is) = (public.plain(classes), other.plain(classes));
+            if was == is && is_secret {
+                is.push_str(" (another one)");
+            }
             if was != is {
                 all.push(Changed { key, name, was, is });
             }

@@ -7,4 +7,5 @@ mod errors;
 mod membership;
 mod reference;
 mod router;
+mod sections;
 mod settings;

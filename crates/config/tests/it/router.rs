@@ -112,7 +112,7 @@ fn classes_take_packets_in_the_order_of_the_file() {
     assert_eq!(map.classify(&flow("10.0.1.7", 6, 5_010), 0), Class(2));
     assert_eq!(map.classify(&flow("192.0.2.9", 6, 1), 46), Class(1));
     assert_eq!(map.classify(&flow("192.0.2.9", 6, 1), 0), Class(0));
-    assert_eq!(config.classes[1].rules[0].matching.dscp, Some(DscpSet::EMPTY.with(46)));
+    assert_eq!(config.classes[1].rules[0].dscp, Some(DscpSet::EMPTY.with(46)));
 }
 
 #[test]

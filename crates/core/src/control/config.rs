@@ -53,10 +53,10 @@ impl ControlConfig {
 settings! {
     /// From when to when each class feels delay and loss.
     pub struct SensitivityConfig: "control = { kind = \"lct\", … }" {
-        /// Where the limits of a class come from that the keys below do not give. `voice`: delay 5 to
-        /// 50 ms, loss 1 to 10 %; `video`: 10 to 100 ms, 0.5 to 5 %; `interactive`: 20 to 400 ms, 1 to
-        /// 20 %; `bulk`: 100 ms to 2 s, 2 to 50 %; `by-name`: those of the class's name, `bulk` for
-        /// other names.
+        /// Where the limits of a class come from that the keys below do not give. `voice`: delay 5
+        /// to 50 ms, loss 1 to 10 %; `video`: 10 to 100 ms, 0.5 to 5 %; `interactive`: 20 to 400
+        /// ms, 1 to 20 %; `bulk`: 100 ms to 2 s, 2 to 50 %; `by-name`: those of the class's name,
+        /// `bulk` for other names.
         reload preset: PerClass<Preset> = PerClass::all(Preset::ByName);
         /// Mean delay up to which the class feels nothing. 0: as the preset says.
         reload delay_normal: PerClass<Nanos> = PerClass::all(Nanos::ZERO), in LIMIT_OF_DELAY;
@@ -84,10 +84,11 @@ impl SensitivityConfig {
         let limits = |keys, [normal, degraded]: [u64; 2], preset: Thresholds| {
             let normal = if normal == 0 { preset.normal() } else { normal };
             let degraded = if degraded == 0 { preset.degraded() } else { degraded };
+            // More of either is worse.
             if normal > degraded {
                 return Err(keys);
             }
-            Thresholds::new(normal, degraded).map_err(|_| keys)
+            Thresholds::new(normal, degraded).map_err(|_equal| keys)
         };
         let delay = [&self.delay_normal, &self.delay_degraded].map(|limit| limit.get(class).0);
         let loss =

@@ -444,7 +444,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             if begins {
                 flow.elastic &= now.saturating_sub(flow.emptied) < self.config.afl_linger;
                 let passed = self.round.wrapping_sub(flow.round);
-                let owed = core::mem::take(&mut flow.owes).then_some(flow.deficit).unwrap_or(0);
+                let owed = if core::mem::take(&mut flow.owes) { flow.deficit } else { 0 };
                 // Each round it was away has paid a quantum of it.
                 let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
                 flow.deficit = owed.saturating_add(paid).min(0);

@@ -152,11 +152,17 @@ macro_rules! settings {
                 }
             }
 
-            fn consistent(&self) -> Result<(), $crate::settings::SettingError> {
-                $($crate::settings::Held::fits(&self.$field)?;)*
-                $($($crate::settings::Settings::consistent(&self.$part)?;)+)?
-                $($check(self)?;)?
-                Ok(())
+            #[allow(unused_mut, reason = "there are tables without keys")]
+            fn faults(&self) -> $crate::settings::Faults {
+                let mut faults = $crate::settings::Faults::new();
+                $(
+                    let key = $crate::settings!(@key $field $($key)?);
+                    let inside = $crate::settings::Held::faults(&self.$field).into_iter();
+                    faults.extend(inside.map(|fault| fault.within(key)));
+                )*
+                $($(faults.extend($crate::settings::Settings::faults(&self.$part));)+)?
+                $(faults.extend($check(self).err());)?
+                faults
             }
         }
 
@@ -173,8 +179,8 @@ macro_rules! settings {
                 $crate::settings::from_table(value)
             }
 
-            fn fits(&self) -> Result<(), $crate::settings::SettingError> {
-                $crate::settings::Settings::consistent(self)
+            fn faults(&self) -> $crate::settings::Faults {
+                $crate::settings::Settings::faults(self)
             }
         }
     };
@@ -309,10 +315,10 @@ macro_rules! variants {
                 }
             }
 
-            fn fits(&self) -> Result<(), $crate::settings::SettingError> {
+            fn faults(&self) -> $crate::settings::Faults {
                 match self {
                     $(Self::$variant(settings) =>
-                        $crate::settings::Settings::consistent(settings),)+
+                        $crate::settings::Settings::faults(settings),)+
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Why a setting was not changed. Nothing changed.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
@@ -71,14 +72,37 @@ pub enum SettingError {
     },
     /// The settings do not fit each other.
     Contradiction {
-        /// The setting.
+        /// The setting; empty: all of the table.
         key: &'static str,
         /// What does not fit, and what would.
         message: String,
     },
+    /// A table that is the value of a setting is wrong.
+    Within {
+        /// The setting.
+        table: &'static str,
+        /// Which of its tables, from 0, where it has several.
+        at: Option<usize>,
+        /// What is wrong in there.
+        error: Box<SettingError>,
+    },
 }
 
 impl SettingError {
+    /// The same of a table that is the value of the setting `key`.
+    #[must_use]
+    pub fn within(self, key: &'static str) -> Self {
+        match self {
+            Self::Within { table: "", at, error } => Self::Within { table: key, at, error },
+            error => Self::Within { table: key, at: None, error: error.into() },
+        }
+    }
+
+    /// The same of one of several tables; [`within`](Self::within) says of which setting.
+    pub(super) fn of_item(self, at: usize) -> Self {
+        Self::Within { table: "", at: Some(at), error: self.into() }
+    }
+
     /// The value is not of the type that `key` declares.
     pub(super) fn wrong_type(key: &Key, value: &Value) -> Self {
         Self::WrongType { key: key.name, expected: key.kind.expected(), found: value.inline(&[]) }
@@ -113,6 +137,13 @@ impl fmt::Display for SettingError {
             }
             Self::Fixed { key } => write!(f, "{key} cannot change while the router runs"),
             Self::ByReload { key } => write!(f, "{key} changes by reload only"),
+            Self::Contradiction { key: "", message } => f.write_str(message),
+            Self::Within { table, at, error } => {
+                f.write_str(table)?;
+                at.map_or(Ok(()), |at| write!(f, "[{at}]"))?;
+                let whole = matches!(**error, Self::Contradiction { key: "", .. });
+                write!(f, "{}{error}", if whole { ": " } else { "." })
+            }
             Self::Contradiction { key, message } => write!(f, "{key}: {message}"),
         }
     }

@@ -83,6 +83,9 @@ impl Change {
     }
 }
 
+/// What does not fit each other; none at all takes no memory.
+pub type Faults = Vec<SettingError>;
+
 /// A struct that [`settings!`](crate::settings!) declares.
 pub trait Settings: Clone + Default + PartialEq {
     /// The declaration.
@@ -100,12 +103,17 @@ pub trait Settings: Clone + Default + PartialEq {
     /// where the setting takes one; `None`: there is no such setting.
     fn put(&mut self, key: &str, class: Option<Class>, value: &Value) -> Option<bool>;
 
+    /// All that does not fit each other, also within tables.
+    fn faults(&self) -> Faults {
+        Faults::new()
+    }
+
     /// Whether the settings fit each other.
     ///
     /// # Errors
-    /// [`SettingError::Contradiction`] if not.
+    /// The first of the [`faults`](Self::faults) if not.
     fn consistent(&self) -> Result<(), SettingError> {
-        Ok(())
+        self.faults().into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Whether the setting that this one needs is as it must be: its declaration may say `with`.

@@ -415,25 +415,42 @@ impl Kind {
                 | Self::Interface
                 | Self::Path
                 | Self::Prefix
-                | Self::Address,
+                | Self::Address
+                | Self::Ports,
                 Value::Text(_),
             ) => true,
-            (Self::Form(_, fits) | Self::Secret(_, fits), Value::Text(text)) => fits(text),
+            (Self::Form(_, fits), Value::Text(text)) => fits(text),
+            // What it is instead is not told: messages end up in logs.
+            (Self::Secret(_, fits), Value::Text(text)) if !fits(text) => {
+                return Err(out_of_range(key, self, &Value::Word("a secret")));
+            }
+            (Self::Secret(..), Value::Text(_)) => true,
+            (Self::Protocol, Value::Integer(number)) => *number <= u8::MAX.into(),
             (Self::Tables { section, min, max }, Value::List(tables)) => {
                 if !(min..=max).contains(&&tables.len()) {
                     return Err(out_of_range(key, self, &Value::Integer(tables.len() as u64)));
                 }
-                let table = Self::Table(section);
-                return tables.iter().try_for_each(|one| table.admits(key, one));
+                let of = |(at, one): (usize, &Value)| match one {
+                    Value::Table(entries) => {
+                        let admitted = section.admits(entries);
+                        admitted.map_err(|error| error.of_item(at).within(key.name))
+                    }
+                    other => Err(SettingError::wrong_type(key, other)),
+                };
+                return tables.iter().enumerate().try_for_each(of);
             }
             (Self::List(of), Value::List(items)) => {
                 return items.iter().try_for_each(|item| of.admits(key, item));
             }
-            (Self::Table(section), Value::Table(entries)) => return section.admits(entries),
+            (Self::Table(section), Value::Table(entries)) => {
+                return section.admits(entries).map_err(|error| error.within(key.name));
+            }
             (Self::Variants(variants), Value::Table(entries)) => {
                 let kind = value.kind();
                 match variants.iter().find(|(name, _)| Some(*name) == kind) {
-                    Some((_, section)) => return section.admits(entries),
+                    Some((_, section)) => {
+                        return section.admits(entries).map_err(|error| error.within(key.name));
+                    }
                     None => return Err(SettingError::wrong_type(key, value)),
                 }
             }

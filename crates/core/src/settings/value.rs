@@ -7,8 +7,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
+use core::ops::RangeInclusive;
 
-use super::error::SettingError;
+use super::Faults;
 use super::quantity::{rate_text, size_text, time_text};
 use super::schema::Kind;
 use crate::packet::Class;
@@ -175,12 +176,9 @@ pub trait Held: Sized {
     /// What a value says; `None`: it is of another type.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// Whether what it holds fits together, where it is a table.
-    ///
-    /// # Errors
-    /// [`SettingError::Contradiction`] if not.
-    fn fits(&self) -> Result<(), SettingError> {
-        Ok(())
+    /// What does not fit together, where it is a table or several.
+    fn faults(&self) -> Faults {
+        Faults::new()
     }
 
     /// Takes over a value, for one class where the type has one for each. Whether it could.
@@ -305,6 +303,20 @@ held_as_text! {
     IpAddr: Kind::Address, |text: &String| text.parse().ok();
 }
 
+/// A range of ports, both ends included.
+impl Held for RangeInclusive<u16> {
+    const KIND: Kind = Kind::Ports;
+
+    fn to_value(&self) -> Value {
+        Value::Text(format!("{}-{}", self.start(), self.end()))
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        let (first, last) = value.as_text()?.split_once('-')?;
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    }
+}
+
 /// Several; none at all is as if the setting were left out.
 impl<T: Held> Held for Vec<T> {
     const KIND: Kind = Kind::list(&T::KIND);
@@ -323,6 +335,14 @@ impl<T: Held> Held for Vec<T> {
             one => T::from_value(one).map(|one| alloc::vec![one]),
         }
     }
+
+    fn faults(&self) -> Faults {
+        let of = |(at, item): (usize, &T)| {
+            let faults = item.faults().into_iter();
+            faults.map(move |fault| fault.of_item(at)).collect::<Faults>()
+        };
+        self.iter().enumerate().flat_map(of).collect()
+    }
 }
 
 /// A setting that may be left out.
@@ -338,5 +358,9 @@ impl<T: Held> Held for Option<T> {
             Value::Absent => Some(None),
             value => T::from_value(value).map(Some),
         }
+    }
+
+    fn faults(&self) -> Faults {
+        self.as_ref().map_or_else(Faults::new, Held::faults)
     }
 }

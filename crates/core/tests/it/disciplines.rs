@@ -236,8 +236,13 @@ where
         let mut subject = build();
         for value in bad {
             let error = refused(&mut subject, &Change::new(key.name, value));
+            // A key of a nested table is named with its table.
+            let told = match &error {
+                SettingError::Within { table, error, .. } if *table == key.name => &**error,
+                error => error,
+            };
             let told =
-                matches!(error, SettingError::OutOfRange { .. } | SettingError::WrongType { .. });
+                matches!(told, SettingError::OutOfRange { .. } | SettingError::WrongType { .. });
             assert!(told, "{error:?}");
         }
         let value = config.get_of(key.name, Some(Class(0))).unwrap();

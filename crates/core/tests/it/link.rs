@@ -497,7 +497,7 @@ fn configurations_are_checked_at_both_ends_of_each_range() {
     };
     let cases: [(&str, u64, u64, Change<'_>); 5] = [
         ("rate", 1_000, 1_000_000_000_000, &|c, v| c.rate = Some(BitRate(v))),
-        ("slots", 1, 4_096, &|c, v| c.ring.slots = v as u32),
+        ("ring.slots", 1, 4_096, &|c, v| c.ring.slots = v as u32),
         ("dequeue_time", 0, 1_000_000, &|c, v| c.dequeue_time = Nanos(v)),
         ("shaper.rate", 1_000, 1_000_000_000_000, &|c, v| {
             c.shaper.as_mut().unwrap().rate = BitRate(v);
@@ -508,11 +508,9 @@ fn configurations_are_checked_at_both_ends_of_each_range() {
         assert_eq!(with(change, low), Ok(()));
         assert_eq!(with(change, high), Ok(()));
         for wrong in [low.checked_sub(1), Some(high + 1)].into_iter().flatten() {
-            let refused = with(change, wrong).unwrap_err();
-            assert!(
-                matches!(&refused, SettingError::OutOfRange { key, .. } if name.ends_with(key)),
-                "{refused}"
-            );
+            // Keys of nested tables are named with their table.
+            let refused = with(change, wrong).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("{name}: ")), "{refused}");
         }
     }
     for classes in [0, LinkConfig::MAX_CLASSES + 1] {

@@ -9,7 +9,7 @@ use evenkeel_cluster::NodeId;
 use evenkeel_cluster::balancer::{Balancer, State, Target};
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
 use evenkeel_core::Nanos;
-use evenkeel_core::settings::Settings as _;
+use evenkeel_core::settings::{SettingError, Settings as _};
 use evenkeel_net::MacAddr;
 use evenkeel_net::frame::{Fragment, Headers};
 use evenkeel_net::hash::FlowHasher;
@@ -68,11 +68,8 @@ impl BalancerRole {
 
     /// Refuses what cannot change while the router runs, and forwarders that cannot be.
     pub(super) fn check(&self, wanted: &BalancerSection) -> Result<(), CommandError> {
-        if self.section.keeps_fixed(wanted).is_err() || self.section.port != wanted.port {
-            return Err(CommandError::NeedsRestart {
-                what: "balancer".to_owned(),
-                why: "except for its forwarders: connections are placed by the rest",
-            });
+        if let Err(SettingError::Fixed { key }) = self.section.keeps_fixed(wanted) {
+            return Err(CommandError::fixed(format!("balancer.{key}")));
         }
         Ok(Balancer::check_targets(&targets(&wanted.forwarders))?)
     }

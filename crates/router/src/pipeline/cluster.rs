@@ -20,7 +20,7 @@ use evenkeel_cluster::{
     ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
 };
 use evenkeel_config::ClusterSection;
-use evenkeel_core::settings::Settings as _;
+use evenkeel_core::settings::{SettingError, Settings as _};
 use evenkeel_core::{Bytes, Nanos, Packet as _, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
@@ -190,14 +190,16 @@ impl ClusterRole {
 
     /// Refuses what cannot change while the router runs.
     pub(super) fn check(&self, wanted: &ClusterSection) -> Result<(), CommandError> {
-        let fixed = |section: &ClusterSection| (section.port, section.config.classes);
-        if self.section.keeps_fixed(wanted).is_ok() && fixed(&self.section) == fixed(wanted) {
-            return Ok(cluster_config(wanted).validate()?);
+        if let Err(SettingError::Fixed { key }) = self.section.keeps_fixed(wanted) {
+            return Err(CommandError::fixed(format!("cluster.{key}")));
         }
-        Err(CommandError::NeedsRestart {
-            what: "cluster".to_owned(),
-            why: "all members must agree on node, port, vlan, key and links",
-        })
+        if self.section.config.classes != wanted.config.classes {
+            return Err(CommandError::NeedsRestart {
+                what: "cluster".to_owned(),
+                why: "all members must agree on the classes",
+            });
+        }
+        Ok(cluster_config(wanted).validate()?)
     }
 
     /// Other settings: `limit` at once, all else when all members are ready for it.

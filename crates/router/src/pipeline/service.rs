@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use evenkeel_config::{EspConfig, OuterDf, RouterConfig, ServiceConfig, Work};
-use evenkeel_core::class_map::Match;
+use evenkeel_config::{AclAction, AclRule, EspConfig, OuterDf, RouterConfig, ServiceConfig, Work};
 use evenkeel_core::{Class, Cycles, Reason};
 use evenkeel_net::frame::Headers;
 use evenkeel_net::service::acl::{self, Acl, Action};
@@ -182,16 +181,19 @@ fn seal(
 
 fn state(work: &Work) -> Result<State, ServiceError> {
     Ok(match work {
-        Work::Spin(cycles) => State::Spin(*cycles),
+        Work::Spin(spin) => State::Spin(spin.cycles),
         Work::Acl(config) => {
-            let action = |permit: bool| if permit { Action::Permit } else { Action::Deny };
-            let rule = |(matching, permit): &(Match, bool)| acl::Rule {
-                matching: matching.clone(),
-                action: action(*permit),
+            let action = |action| match action {
+                AclAction::Permit => Action::Permit,
+                AclAction::Deny => Action::Deny,
+            };
+            let rule = |rule: &AclRule| acl::Rule {
+                matching: rule.matching.clone(),
+                action: action(rule.action),
             };
             let rules =
                 (0..config.fill).map(acl::filler).chain(config.rules.iter().map(rule)).collect();
-            State::Acl(Acl::new(rules, action(config.permit))?)
+            State::Acl(Acl::new(rules, action(config.default_action))?)
         }
         Work::Esp(config) => State::Esp(Box::new(EspTunnel::new(association(config))?)),
     })
@@ -202,7 +204,7 @@ fn association(config: &EspConfig) -> SaConfig {
         local: config.local,
         remote: config.remote,
         spi: config.spi,
-        key: config.key.clone(),
+        key: config.key.0.clone(),
         extended_sequence: config.esn,
         dont_fragment: match config.df {
             OuterDf::Copy => DontFragment::Copy,

@@ -327,7 +327,10 @@ fn weights_change_when_all_have_read_them() {
         assert_conserved(&node.pipeline.snapshot(at, &mut node.ports));
     }
     let error = reload(&mut nodes[0], 2, 1, at).unwrap_err();
-    assert!(error.starts_with("cluster cannot change") && error.contains("restart"), "{error}");
+    assert!(
+        error.starts_with("cluster.node cannot change") && error.contains("restart"),
+        "{error}"
+    );
 }
 
 #[test]
