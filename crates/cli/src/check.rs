@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use evenkeel_config::{BuildError, Change, LinkChange, RouterConfig, diff};
+use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, diff};
+use evenkeel_core::Ppm;
+use evenkeel_core::schedule::buffer::DEFAULT_QUANTUM;
 use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
@@ -16,6 +18,11 @@ use serde_json::{Value, json};
 use crate::args::CheckArgs;
 use crate::failure::{Failure, Outcome};
 use crate::out::{print, print_json};
+
+/// Packets that the elastic queue of AFAN has to hold for each greedy flow: with 8, 20 flows share
+/// as fairly as the law says; with 2.5 the fair rate is 60 % of that, and elastic packets go with
+/// priority.
+const AFAN_PACKETS_PER_FLOW: u32 = 8;
 
 pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
     let load = |file: &Path| load(file, disciplines);
@@ -34,12 +41,16 @@ pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
     if args.json {
         let mut value = meaning_json(&config);
         value["ok"] = json!(true);
+        value["advice"] = json!(advice(&config));
         if let Some(changes) = changes {
             value["changes"] = json!(changes);
         }
         return print_json(&value);
     }
     let mut text = format!("{}: no errors\n\n{}", args.file.display(), meaning(&config));
+    for line in advice(&config) {
+        let _ = write!(text, "\nadvice: {line}\n");
+    }
     if let Some(changes) = changes {
         text.push_str("\nchanges:\n");
         for change in &changes {
@@ -129,14 +140,51 @@ pub(crate) fn meaning(config: &RouterConfig) -> String {
     text + &links.render() + "\n" + &classes.render()
 }
 
+/// What is allowed and yet does not do what its settings promise.
+fn advice(config: &RouterConfig) -> Vec<String> {
+    let of_link = |link: &evenkeel_config::LinkConfig| {
+        let quantum = match &link.discipline {
+            DisciplineConfig::Pfq(own) => own.quantum,
+            DisciplineConfig::Pdrr(own) => own.quantum,
+            DisciplineConfig::Afan(own) => own.quantum,
+            _ => return Vec::new(),
+        };
+        let mut said = Vec::new();
+        if quantum < DEFAULT_QUANTUM {
+            said.push(format!(
+                "link {}: a quantum of {} is less than a packet of 1500 bytes on the wire ({}): \
+                 shares and the priority of streams are those of flows of shorter packets",
+                link.port,
+                size_text(quantum),
+                size_text(DEFAULT_QUANTUM)
+            ));
+        }
+        if let (DisciplineConfig::Afan(own), Some(admission)) = (&link.discipline, &link.admission)
+        {
+            // One flow in so many parts of the link is what closes it.
+            let flows = Ppm::ONE.0 / admission.min_fair_rate.0.max(1);
+            if own.afd.target < flows.saturating_mul(AFAN_PACKETS_PER_FLOW) {
+                said.push(format!(
+                    "link {}: afan shares fairly among about {} greedy flows with afd.target = {}, \
+                     and min_fair_rate lets {flows} in: set afd.target to {} or more and limit to \
+                     twice that, or use pdrr",
+                    link.port,
+                    own.afd.target / AFAN_PACKETS_PER_FLOW,
+                    own.afd.target,
+                    flows.saturating_mul(AFAN_PACKETS_PER_FLOW)
+                ));
+            }
+        }
+        said
+    };
+    config.links.iter().flat_map(of_link).collect()
+}
+
 fn rules(n: usize) -> String {
     if n == 1 { "1 rule".to_owned() } else { format!("{n} rules") }
 }
 
-fn discipline_text(
-    config: &RouterConfig,
-    discipline: &evenkeel_config::DisciplineConfig,
-) -> String {
+fn discipline_text(config: &RouterConfig, discipline: &DisciplineConfig) -> String {
     let settings = plain_of(discipline.entries(), &config.class_names());
     let settings: Vec<String> =
         settings.into_iter().map(|(key, value)| format!("{key} {value}")).collect();

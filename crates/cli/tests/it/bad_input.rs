@@ -269,3 +269,35 @@ fn a_file_with_a_key_that_everybody_may_read_is_refused() {
     assert!(!said.contains("4c80"), "{said}");
     assert!(!run(0o640).contains("everybody may read it"));
 }
+
+/// AFAN with its defaults gave 20 greedy flows 60 % of their fair rate, and a quantum below a
+/// packet takes the meaning from shares: both are allowed, and told.
+#[test]
+fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
+    let folder = Folder::new();
+    let advice = |discipline: &str| {
+        let toml = format!(
+            "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[link]]\nport = \"wan\"\nrate = \
+             \"10Mbit/s\"\ndiscipline = {{ {discipline} }}\nadmission = {{}}\n"
+        );
+        let file = folder.write("router.toml", &toml);
+        let output = evenkeel(&["check", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{}", errors(&output));
+        let json = text_of_json(&evenkeel(&["check", "--json", file.to_str().unwrap()]));
+        let lines: Vec<String> = text(&output)
+            .lines()
+            .filter(|l| l.starts_with("advice: "))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(json["advice"].as_array().map(Vec::len), Some(lines.len()));
+        lines.join("\n")
+    };
+    assert!(advice("kind = \"afan\"").contains("set afd.target to 160"));
+    assert_eq!(advice("kind = \"afan\", limit = 500, afd = { target = 160 }"), "");
+    assert!(advice("kind = \"pdrr\", quantum = \"1000B\"").contains("quantum of 1000"));
+    assert_eq!(advice("kind = \"pdrr\""), "");
+}
+
+fn text_of_json(output: &Output) -> serde_json::Value {
+    serde_json::from_str(&text(output)).expect("it is JSON")
+}

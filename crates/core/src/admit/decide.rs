@@ -234,9 +234,15 @@ impl Admission {
             .per_user
             .as_mut()
             .map(|users| (users.user(new.source, new.destination), users.config.flows));
+        // PUF holds in the window too, but for who would wait for longer than ECCM's bound: all who
+        // wait at once would fill the priority queue.
+        let late = opened.is_some()
+            && self.eccm.as_ref().is_some_and(|eccm| {
+                self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
+            });
         if let Some((user, most)) = &user
             && user.flows >= *most
-            && !waited
+            && !late
             && !triggered
         {
             let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);

@@ -155,7 +155,7 @@ impl Newcomers {
     }
 
     /// Whether another guest may enter where `share` of the flows that min_FR has room for may be:
-    /// one at a time while FR has already fallen by as much.
+    /// half as many while FR has already fallen by as much.
     pub(super) fn has_place(
         &self,
         share: Ppm,
@@ -163,9 +163,9 @@ impl Newcomers {
         least: BitRate,
         fair: BitRate,
     ) -> bool {
+        let low = fair.0 < least.0.saturating_sub(share.of(least.0));
         let taken = u128::from(self.held * self.guest_chance) * u128::from(least.0);
-        let more = taken < u128::from(share.of(rate.0)) << 16
-            && fair.0 >= least.0.saturating_sub(share.of(least.0));
+        let more = taken < u128::from(share.of(rate.0) >> u32::from(low)) << 16;
         share > Ppm::ZERO && (self.held == 0 || more) && self.has_room()
     }
 

@@ -63,7 +63,16 @@ fn cross_protect() {
     let mut failed = Vec::new();
     for file in files("cross-protect").into_iter().chain(files("cross-protect-lab")) {
         let scenario = Scenario::load(&file).expect("it is valid");
-        let short = ["cross-protect/switchover", "cross-protect/fig5", "cross-protect-lab/pinning"];
+        let short = [
+            "cross-protect/switchover",
+            "cross-protect/fig5",
+            "cross-protect/burst",
+            "cross-protect/control-ports",
+            "cross-protect/second-link",
+            "cross-protect/emergency-thresholds",
+            "cross-protect/small-packets",
+            "cross-protect-lab/pinning",
+        ];
         if !short.contains(&scenario.name.as_str()) {
             continue;
         }
