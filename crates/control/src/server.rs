@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_config::{
     Change, ChangeError, ForwarderState, RouterConfig, parse_change, parse_fairdrop,
@@ -25,6 +25,8 @@ use crate::protocol::{Answer, MAX_LINE, Request};
 
 /// Clients served at the same time; further ones are told so and hung up on.
 pub const MAX_CLIENTS: usize = 32;
+/// A client that has asked nothing for so long gives its place to another that comes.
+pub const IDLE: Duration = Duration::from_secs(10);
 /// How long a client may take to read its answer.
 const WRITE: Duration = Duration::from_secs(5);
 
@@ -84,6 +86,7 @@ pub struct Server {
     /// Device and inode of the socket: only our own is removed.
     identity: (u64, u64),
     shared: Arc<Shared>,
+    socket: Arc<UnixListener>,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -94,7 +97,20 @@ pub(crate) struct Shared {
     /// Class names in the order of the running configuration.
     pub(crate) classes: Mutex<Vec<String>>,
     pub(crate) applied: Mutex<Applied>,
-    clients: Mutex<BTreeMap<u64, UnixStream>>,
+    clients: Mutex<BTreeMap<u64, Connected>>,
+}
+
+/// A client, and when it asked last.
+#[derive(Debug)]
+struct Connected {
+    stream: UnixStream,
+    asked: Instant,
+}
+
+impl Connected {
+    fn hang_up(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
 }
 
 impl Shared {
@@ -140,7 +156,7 @@ impl Server {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         remove_stale(path)?;
-        let socket = UnixListener::bind(path).map_err(failed)?;
+        let socket = Arc::new(UnixListener::bind(path).map_err(failed)?);
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let metadata = fs::symlink_metadata(path).map_err(failed)?;
         let shared = Arc::new(Shared { applied: Applied::started_as(config), ..Shared::default() });
@@ -149,7 +165,7 @@ impl Server {
         let listener = thread::Builder::new()
             .name("control".to_owned())
             .spawn({
-                let shared = Arc::clone(&shared);
+                let (shared, socket) = (Arc::clone(&shared), Arc::clone(&socket));
                 move || listen(&socket, &shared, &target)
             })
             .map_err(failed)?;
@@ -157,6 +173,7 @@ impl Server {
             path: path.to_owned(),
             identity: (metadata.dev(), metadata.ino()),
             shared,
+            socket,
             listener: Some(listener),
         })
     }
@@ -181,15 +198,16 @@ impl Drop for Server {
         let ours =
             fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
         if ours {
-            // Wakes the listening thread out of `accept`.
-            drop(UnixStream::connect(&self.path));
             let _ = fs::remove_file(&self.path);
         }
         for client in lock(&self.shared.clients).values() {
-            let _ = client.shutdown(Shutdown::Read);
+            let _ = client.stream.shutdown(Shutdown::Read);
         }
+        // Wakes the listening thread out of `accept`, also where there is no descriptor left for a
+        // connection to it.
+        let woken = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both).is_ok();
         if let Some(listener) = self.listener.take()
-            && ours
+            && woken
         {
             let _ = listener.join();
         }
@@ -232,7 +250,7 @@ fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>)
         if stream.set_write_timeout(Some(WRITE)).is_err() {
             continue;
         }
-        if lock(&shared.clients).len() >= MAX_CLIENTS {
+        if !make_room(shared) {
             let text = format!(
                 "{MAX_CLIENTS} clients are connected, more are not served: try again later"
             );
@@ -240,11 +258,11 @@ fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>)
             continue;
         }
         let Ok(copy) = stream.try_clone() else { continue };
-        lock(&shared.clients).insert(id, copy);
+        lock(&shared.clients).insert(id, Connected { stream: copy, asked: Instant::now() });
         let (shared_too, target) = (Arc::clone(shared), Arc::clone(target));
         let spawned = thread::Builder::new().name(format!("control-{id}")).spawn(move || {
             // Ends when the client hangs up, breaks off, or the server stops.
-            let _ = serve(&stream, &shared_too, &target);
+            let _ = serve(id, &stream, &shared_too, &target);
             lock(&shared_too.clients).remove(&id);
         });
         match spawned {
@@ -253,14 +271,32 @@ fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>)
         }
     }
     for client in lock(&shared.clients).values() {
-        let _ = client.shutdown(Shutdown::Read);
+        let _ = client.stream.shutdown(Shutdown::Read);
     }
     for thread in threads {
         let _ = thread.join();
     }
 }
 
-fn serve(stream: &UnixStream, shared: &Arc<Shared>, target: &Arc<dyn Target>) -> io::Result<()> {
+/// Whether there is a place for another client. Where all are taken, the one that has asked nothing
+/// for longest loses its own: connections that somebody has forgotten do not keep an operator out.
+fn make_room(shared: &Shared) -> bool {
+    let mut clients = lock(&shared.clients);
+    if clients.len() < MAX_CLIENTS {
+        return true;
+    }
+    let oldest = clients.iter().min_by_key(|(_, client)| client.asked).map(|(id, _)| *id);
+    let Some(id) = oldest.filter(|id| clients[id].asked.elapsed() >= IDLE) else { return false };
+    clients.remove(&id).iter().for_each(Connected::hang_up);
+    true
+}
+
+fn serve(
+    id: u64,
+    stream: &UnixStream,
+    shared: &Arc<Shared>,
+    target: &Arc<dyn Target>,
+) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
@@ -278,6 +314,9 @@ fn serve(stream: &UnixStream, shared: &Arc<Shared>, target: &Arc<dyn Target>) ->
         }
         if line.trim_ascii().is_empty() {
             continue;
+        }
+        if let Some(client) = lock(&shared.clients).get_mut(&id) {
+            client.asked = Instant::now();
         }
         let reply = serde_json::from_slice(&line)
             .map_err(RequestError::from)

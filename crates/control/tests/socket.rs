@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use evenkeel_config::{Change, LinkChange, RouterConfig};
-use evenkeel_control::server::MAX_CLIENTS;
+use evenkeel_control::server::{IDLE, MAX_CLIENTS};
 use evenkeel_control::{Client, ClientError, Request, Server, ServerError, Target, script};
 use evenkeel_router::snapshot::{FlowSnapshot, LinkSnapshot, Snapshot};
 use evenkeel_router::{Command, CommandError, Reply};
@@ -306,6 +306,27 @@ fn clients_are_bounded_and_places_become_free() {
     }
     assert!(answered);
     clients[0].show().unwrap();
+}
+
+/// They kept everybody out, `ctl confirm` and SIGHUP included, for as long as they lived.
+#[test]
+fn forgotten_connections_give_their_places_to_others() {
+    let setup = Setup::new();
+    let _server = setup.start();
+    let mut clients: Vec<Client> = (0..MAX_CLIENTS).map(|_| setup.client()).collect();
+    for client in &mut clients {
+        client.show().unwrap();
+    }
+    assert!(setup.client().show().is_err(), "all of them have just asked");
+    std::thread::sleep(IDLE);
+    clients[0].show().unwrap();
+    let mut others: Vec<Client> = (0..4).map(|_| setup.client()).collect();
+    for client in &mut others {
+        client.show().unwrap();
+    }
+    clients[0].show().unwrap();
+    let gone = clients.iter_mut().map(|client| client.show()).filter(Result::is_err).count();
+    assert_eq!(gone, 4);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Writes every frame that passes a port to a pcapng file, with its direction.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,7 +54,14 @@ impl<P: Port> PcapTap<P> {
     /// The file cannot be written.
     pub fn create(inner: P, path: &Path, options: PcapTapOptions) -> Result<Self, PortError> {
         let failed = |error| PortError::from_io(format!("writing to {}", path.display()), error);
-        let file = BufWriter::new(File::create(path).map_err(failed)?);
+        // Packets of others are in it. A pipe that nobody reads would stop forwarding.
+        let mut options_of_file = OpenOptions::new();
+        options_of_file.write(true).create(true).truncate(true).mode(0o600);
+        let file = options_of_file.custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("a capture is written to a file only")));
+        }
+        let file = BufWriter::new(file);
         Self::new(inner, file, options).map_err(|error| match error {
             pcap_file::PcapError::IoError(error) => failed(error),
             other => PortError::Capture { file: path.display().to_string(), what: other.into() },

@@ -215,6 +215,9 @@ impl Settings {
         let shares = self.shares.as_ref();
         let classes = self.classes();
         let scheduler = sharing::discipline(shares, &self.disciplines, at, &discipline, &classes)?;
+        // The limit is the port's, and each worker has a part of its packets.
+        let icmp_per_second =
+            shares.map_or(icmp_per_second, |shares| shares.part_of(icmp_per_second));
         let burst = ANSWER_BURST.min(icmp_per_second);
         Ok(PortSlot {
             name: port.name.clone(),

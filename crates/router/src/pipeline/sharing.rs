@@ -16,6 +16,7 @@ use crate::own::Disciplines;
 #[derive(Clone, Debug)]
 pub struct WorkerShares {
     worker: usize,
+    workers: usize,
     links: Arc<[Shares]>,
 }
 
@@ -43,13 +44,18 @@ impl WorkerShares {
             Shares { link: Arc::new(shared), shadow: Arc::new(SharedShadow::new(workers)) }
         };
         let links: Arc<[_]> = config.links.iter().map(shared).collect();
-        Ok((0..workers).map(|worker| Self { worker, links: Arc::clone(&links) }).collect())
+        Ok((0..workers).map(|worker| Self { worker, workers, links: Arc::clone(&links) }).collect())
     }
 
     /// Which of the workers it is, from 0.
     #[must_use]
     pub fn worker(&self) -> usize {
         self.worker
+    }
+
+    /// This worker's part of what a port may do each second, rounded up.
+    pub(super) fn part_of(&self, per_second: u32) -> u32 {
+        per_second.div_ceil(self.workers as u32)
     }
 
     pub(super) fn set_rate(&self, at: usize, link: &LinkConfig) {
