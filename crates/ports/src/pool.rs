@@ -371,6 +371,12 @@ impl FramePool {
         }
     }
 
+    /// Whether its buffers lie in this memory.
+    #[must_use]
+    pub fn is_in(&self, umem: &Umem) -> bool {
+        Arc::ptr_eq(&self.region.memory, &umem.memory)
+    }
+
     /// A free buffer for the kernel to write into, by number. Until [`FramePool::returned`] or
     /// [`FramePool::adopt`] no frame refers to it.
     pub(crate) fn lend(&mut self) -> Option<u32> {

@@ -28,6 +28,8 @@ impl AfXdpPort {
         out: &mut Vec<RxFrame>,
         max: usize,
     ) -> usize {
+        // Buffers of another pool have numbers, too, but the kernel would write into these.
+        assert!(pool.is_in(&self.umem), "the pool that the port was opened with");
         let first = out.len();
         let buffer = self.umem.buffer();
         let oldest = now.saturating_sub(STAMP_CREDIBLE);
@@ -114,6 +116,7 @@ impl AfXdpPort {
         if self.state == PortState::Gone {
             return 0;
         }
+        assert!(pool.is_in(&self.umem), "the pool that the port was opened with");
         let buffer = self.umem.buffer();
         let longest = self.interface.mtu as usize + FRAME_OVERHEAD;
         let queue = &mut self.queues[0];

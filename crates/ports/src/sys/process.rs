@@ -12,6 +12,15 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::check;
 
+/// From now on nothing that the calling thread starts has more rights than it, whatever its file
+/// says; threads and processes that it starts later inherit that.
+///
+/// # Errors
+/// None.
+pub fn gain_no_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
 /// Sets by how much the kernel may delay the calling thread's time-outs to wake once for several
 /// (default 50 us). At least 1 ns; threads started later inherit it.
 ///
