@@ -21,6 +21,7 @@ mod live;
 mod log;
 mod membership;
 mod out;
+mod privileges;
 mod reference;
 mod report;
 mod run;

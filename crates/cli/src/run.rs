@@ -21,6 +21,7 @@ use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::log::{self, Log};
 use crate::membership::{self, Merged};
+use crate::privileges;
 
 /// How often the worker is looked after.
 const LOOK: Nanos = Nanos::from_millis(500);
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
+    privileges::give_up(args.netns.is_some())?;
     let log = Log::start().map_err(system("starting the thread of the log"))?;
     let result = forward(args, disciplines, &config, &signals, &log);
     if let Err(failure) = &result {

@@ -20,7 +20,7 @@ impl Live {
 
     /// The router has something to say: an interface goes and comes back, with its number. It was
     /// dead from then on, and shown as up.
-    fn interface_leaves(&self, name: &str, address: &str) {
+    pub(super) fn interface_leaves(&self, name: &str, address: &str) {
         let (r, elsewhere) = (self.net.name("r"), self.net.name("elsewhere"));
         self.net.ip("r", &format!("link set {name} netns {elsewhere}"));
         self.net.ip("elsewhere", &format!("link set {name} netns {r}"));
@@ -28,7 +28,7 @@ impl Live {
         self.net.ip("r", &format!("address add {address} dev {name}"));
     }
 
-    fn still_forwards(&mut self) {
+    pub(super) fn still_forwards(&mut self) {
         // Through the router: the kernel would pass them too.
         eventually("packets pass", || {
             let before = self.received_from_wan();

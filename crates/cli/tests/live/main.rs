@@ -3,5 +3,6 @@
 mod hang;
 mod log;
 mod no_xdp;
+mod privileges;
 mod run;
 mod worlds;

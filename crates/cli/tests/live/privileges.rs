@@ -1,0 +1,46 @@
+//! What is left of a router's rights once it runs, as the kernel shows it for each thread.
+
+use std::fs;
+use std::process::Stdio;
+
+use crate::run::{CONFIG, Live, TWO_WORKERS};
+
+/// Numbers of the capabilities that it may keep here: as root, with `--netns`.
+const KEPT: [u32; 7] = [
+    1,  // DAC_OVERRIDE
+    12, // NET_ADMIN
+    13, // NET_RAW
+    14, // IPC_LOCK
+    21, // SYS_ADMIN
+    38, // PERFMON
+    39, // BPF
+];
+
+#[test]
+fn every_thread_has_given_up_what_it_does_not_need_and_interfaces_still_come_back() {
+    for (test, config, queues) in
+        [("privileges", CONFIG, 1), ("privileges_of_two_workers", TWO_WORKERS, 4)]
+    {
+        let Some(mut live) = Live::prepared(test, config, queues) else { return };
+        live.start_with(Stdio::null(), Stdio::null());
+        let kept = KEPT.iter().fold(0u64, |kept, number| kept | 1 << number);
+        let mut threads = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", live.router.id())).unwrap() {
+            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let field = |name: &str| {
+                let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+                line.split_whitespace().nth(1).unwrap()
+            };
+            for set in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+                let has = u64::from_str_radix(field(set), 16).unwrap();
+                assert_eq!(has & !kept, 0, "{set} {has:x}\n{status}");
+            }
+            assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+            threads += 1;
+        }
+        assert!(threads >= 4, "{threads} threads: workers, control, log");
+        // Sockets, programs and offloads are made anew without what was given up.
+        live.interface_leaves("wan", "10.2.0.1/24");
+        live.still_forwards();
+    }
+}
