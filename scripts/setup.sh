@@ -21,6 +21,7 @@ test=(
   frr               # BGP beside the router
   iperf3            # traffic source of the lab, and TCP through the router
   libprotobuf-dev   # with protobuf-compiler: builds the client of etcd
+  nftables          # firewall and translation of the gateways that are shaped
   pkg-config
   procps
   protobuf-compiler

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use evenkeel_core::settings::quantity::{QuantityError, parse_time};
+use evenkeel_core::BitRate;
+use evenkeel_core::link::LinkConfig;
+use evenkeel_core::settings::quantity::{QuantityError, parse_rate, parse_time};
 use evenkeel_sweep::Shard;
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
@@ -26,6 +28,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the router of a router.toml until SIGTERM or Ctrl-C; SIGHUP reads the file again.
     Run(RunArgs),
+    /// Put fair queues before and behind a slow line: `evenkeel shape eth0 --down 95Mbit/s --up
+    /// 19Mbit/s`. The kernel goes on routing; when this ends, all is as it was.
+    Shape(ShapeArgs),
     /// Check a router.toml and say what it means.
     Check(CheckArgs),
     /// Ask or change a running router.
@@ -183,6 +188,13 @@ pub(crate) enum SweepCommand {
 pub(crate) struct RunArgs {
     /// The router.toml.
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
+}
+
+/// How and where a router is started.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct StartArgs {
     /// Control socket, instead of the one in the file.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
@@ -202,6 +214,24 @@ pub(crate) struct RunArgs {
     /// Write the frames of a port, received and sent, to a pcapng file too; can be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
     pub(crate) capture: Vec<(String, PathBuf)>,
+}
+
+/// Arguments of `shape`.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct ShapeArgs {
+    /// The interface that the line is behind.
+    pub(crate) interface: String,
+    /// Rate of what comes in by it, a little below the line's: 95Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) down: BitRate,
+    /// Rate of what goes out by it, a little below the line's: 19Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) up: BitRate,
+    /// Print the router.toml that this stands for, and do nothing.
+    #[arg(long)]
+    pub(crate) print: bool,
+    #[command(flatten)]
+    pub(crate) start: StartArgs,
 }
 
 /// Why the text of an argument is refused.
@@ -227,6 +257,13 @@ impl ArgumentError {
 fn capture(text: &str) -> Result<(String, PathBuf), ArgumentError> {
     let (port, file) = text.split_once('=').ok_or(ArgumentError::Capture)?;
     Ok((port.to_owned(), file.into()))
+}
+
+/// A rate that a link can have.
+fn rate(text: &str) -> Result<BitRate, ArgumentError> {
+    let rate = parse_rate(text)?;
+    let valid = (LinkConfig::MIN_RATE..=LinkConfig::MAX_RATE).contains(&rate);
+    ArgumentError::within(rate, text, valid, "1 kbit/s to 1 Tbit/s")
 }
 
 /// Arguments of `check`.

@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod runs;
 mod scenario;
+mod shape;
 mod sim;
 mod sweep;
 
@@ -45,6 +46,7 @@ use args::{Args, Command};
 pub fn main(disciplines: Disciplines) -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Run(args) => run::run(&args, disciplines),
+        Command::Shape(args) => shape::shape(&args, disciplines),
         Command::Check(args) => check::check(&args, &disciplines),
         Command::Ctl(args) => ctl::ctl(&args),
         Command::Cluster { what: args::ClusterCommand::Leave { file, netns } } => {

@@ -16,7 +16,7 @@ use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError
 use evenkeel_settings::key_line;
 use sd_notify::NotifyState;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, StartArgs};
 use crate::check;
 use crate::failure::{Failure, Outcome};
 use crate::log::{self, Log};
@@ -32,12 +32,26 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let config = check::load(&args.file, &disciplines)?;
     membership::built(&args.file, &config)?;
     secret(&args.file, &config)?;
+    start(Start { config: &config, file: Some(&args.file), args: &args.start, disciplines })
+}
+
+/// What is to be started.
+pub(crate) struct Start<'a> {
+    pub(crate) config: &'a RouterConfig,
+    /// Where it comes from, if from a file.
+    pub(crate) file: Option<&'a Path>,
+    pub(crate) args: &'a StartArgs,
+    pub(crate) disciplines: Disciplines,
+}
+
+/// Forwards until it is told to stop.
+pub(crate) fn start(start: Start<'_>) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
     privileges::give_up(args.netns.is_some())?;
     let log = Log::start().map_err(system("starting the thread of the log"))?;
-    let result = forward(args, disciplines, &config, &signals, &log);
+    let result = forward(start, &signals, &log);
     if let Err(failure) = &result {
         log.err.print(format!("{}\n", failure.text));
     }
@@ -46,13 +60,8 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
 }
 
 /// Starts the router, and stops it when it is asked to.
-fn forward(
-    args: &RunArgs,
-    disciplines: Disciplines,
-    config: &RouterConfig,
-    signals: &Signals,
-    log: &Log,
-) -> Outcome {
+fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
+    let Start { config, file, args, disciplines } = start;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     log.out.print(check::meaning(config));
     // The configuration stays as the file has it: a reload compares the two.
@@ -69,7 +78,7 @@ fn forward(
         ..Options::default()
     };
     let handle =
-        Router::start(config.clone(), options).map_err(|error| not_started(&args.file, &error))?;
+        Router::start(config.clone(), options).map_err(|error| not_started(file, &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, config);
     let server = Server::start(socket, config, Arc::clone(&merged))
@@ -88,7 +97,7 @@ fn forward(
     let asked = {
         let _client =
             merged.start(config).map_err(system("starting the thread of [membership]"))?;
-        wait(signals, &handle, &args.file, socket, log)
+        wait(signals, &handle, file, socket, log)
     };
     tell_systemd(NotifyState::Stopping);
     server.stop();
@@ -99,17 +108,17 @@ fn forward(
         lost => format!(", {lost} lines of the log could not be written"),
     };
     log.out.print(format!("stopped: {}{unsaid}\n", totals(&last)));
-    if config.cluster.is_some() || config.balancer.is_some() {
+    if let Some(file) = file.filter(|_| config.cluster.is_some() || config.balancer.is_some()) {
         log.out.print(format!(
             "its ports stay closed for what the kernel forwards; `evenkeel cluster leave {}` opens \
              them\n",
-            args.file.display()
+            file.display()
         ));
     }
     Ok(0)
 }
 
-fn runtime_dir(args: &RunArgs) -> PathBuf {
+fn runtime_dir(args: &StartArgs) -> PathBuf {
     let from_environment = || std::env::var_os("EVENKEEL_RUNTIME_DIR").map(PathBuf::from);
     args.runtime_dir
         .clone()
@@ -118,7 +127,7 @@ fn runtime_dir(args: &RunArgs) -> PathBuf {
 }
 
 /// Whoever gives a folder for one router, beside others perhaps, means it for all of its files.
-fn state_dir(args: &RunArgs) -> Option<PathBuf> {
+fn state_dir(args: &StartArgs) -> Option<PathBuf> {
     let from_environment = || std::env::var_os("EVENKEEL_STATE_DIR").map(PathBuf::from);
     let usual = || args.runtime_dir.is_none().then(|| PathBuf::from("/var/lib/evenkeel"));
     args.state_dir.clone().or_else(from_environment).or_else(usual)
@@ -139,26 +148,28 @@ fn secret(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
 
 /// Names the line of the interface that is missing or cannot do it, and which there are if it is
 /// missing.
-fn not_started(file: &Path, error: &StartError) -> Failure {
+fn not_started(file: Option<&Path>, error: &StartError) -> Failure {
+    let known = known_interfaces(error);
+    let Some(file) = file else {
+        return Failure::new(error.exit_code(), format!("evenkeel: {error}{known}"));
+    };
     let Some((port, key)) = error.port() else {
         return Failure::new(error.exit_code(), format!("{}: {error}", file.display()));
     };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = key_line(&text, "port", Some(port), key);
     let place = line.map_or_else(String::new, |line| format!("{line}:"));
-    let known = if matches!(error, StartError::MissingInterface { .. }) {
-        interfaces()
-    } else {
-        String::new()
-    };
     Failure {
         text: format!("{}:{place} port.{key}: {error}{known}", file.display()),
         code: error.exit_code(),
     }
 }
 
-/// Which interfaces there are, in words.
-fn interfaces() -> String {
+/// Which interfaces there are, in words, for an error that says that one is missing.
+fn known_interfaces(error: &StartError) -> String {
+    if !matches!(error, StartError::MissingInterface { .. }) {
+        return String::new();
+    }
     let known = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut known: Vec<String> =
         known.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -170,7 +181,7 @@ fn interfaces() -> String {
 fn wait(
     signals: &Signals,
     handle: &Handle,
-    file: &Path,
+    file: Option<&Path>,
     socket: &Path,
     log: &Log,
 ) -> Result<(), Failure> {
@@ -186,9 +197,12 @@ fn wait(
         while let Some(signal) = signals.take() {
             match signal {
                 Signal::Terminate | Signal::Interrupt => return Ok(()),
-                Signal::HangUp => match reload(file, socket) {
-                    Ok(()) => log.out.print(format!("{} was read again\n", file.display())),
-                    Err(error) => tracing::error!("{error}\nnothing was changed"),
+                Signal::HangUp => match file.map(|file| (file, reload(file, socket))) {
+                    Some((file, Ok(()))) => {
+                        log.out.print(format!("{} was read again\n", file.display()));
+                    }
+                    Some((_, Err(error))) => tracing::error!("{error}\nnothing was changed"),
+                    None => tracing::error!("there is no file to be read again"),
                 },
             }
         }
@@ -230,9 +244,13 @@ fn guards(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for port in &snapshot.ports {
         let guard = match port.guard.as_str() {
+            "inline" => "TCX programs, removed by the kernel with this process",
             "link" => "TCX program, removed by the kernel with this process",
             "xdp" => "none needed: it does not see what comes here",
             "filter" => "tc filter, inert one second after this process ends",
+            _ if port.interface.starts_with("eku-") => {
+                "none needed: the kernel is at the other end"
+            }
             _ => "none: the port is down",
         };
         let state = if port.up { "up" } else { "down" };

@@ -16,6 +16,12 @@ pub fn diff(old: &RouterConfig, new: &RouterConfig) -> Vec<String> {
     for port in &new.ports {
         match old.ports.iter().find(|known| known.name == port.name) {
             None => out.push(format!("port {} is new", port.name)),
+            Some(known) if known.attachment != port.attachment => out.push(format!(
+                "port {}: attach {} becomes {} (needs a restart)",
+                port.name,
+                known.attachment.name(),
+                port.attachment.name()
+            )),
             Some(known) if known.interface != port.interface => out.push(format!(
                 "port {}: interface {} becomes {}",
                 port.name, known.interface, port.interface

@@ -23,6 +23,7 @@ use evenkeel_settings::json_schema::document;
 use evenkeel_settings::reference::markdown;
 
 mod admission;
+pub mod attach;
 pub mod change;
 pub mod cluster;
 pub mod control;
@@ -37,6 +38,7 @@ pub mod tables;
 pub mod workers;
 mod write;
 
+pub use attach::Attach;
 pub use change::{
     Change, ChangeError, LinkChange, LinkChangeError, live_keys, live_names, parse_change,
     parse_knob,
@@ -51,7 +53,7 @@ pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
 pub use membership::{MembershipSection, Refusal, overlay};
 pub use model::{
-    ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
+    Attachment, ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
 };
 pub use parse::{PortSource, router_from_table};
 pub use service::{

@@ -6,6 +6,7 @@ use evenkeel_core::drop::FairDropConfig;
 use evenkeel_core::settings::{Kind, SettingError};
 use evenkeel_core::{Bytes, Class, Nanos, settings, words};
 
+use crate::attach::Attach;
 use crate::cluster::{BalancerSection, ClusterSection};
 use crate::control::LinkControl;
 use crate::membership::MembershipSection;
@@ -145,6 +146,26 @@ settings! {
         reload interface: String = String::new(), written Kind::Interface, is required;
         /// How its frames are exchanged with the kernel.
         reload io: Option<Io> = None, absent "as `[router]` says";
+        /// What is taken over from the kernel.
+        fixed attachment as attach: Attachment = Attachment::Route;
+    }
+    plain {
+        /// It is the other half of an inline port, which no file names: its link is the interface's
+        /// ingress.
+        is_ingress: bool = false;
+    }
+}
+
+words! {
+    /// What is taken over from the kernel at an interface.
+    pub enum Attachment {
+        /// Packets are forwarded here, by the kernel's tables, from port to port.
+        #[default]
+        Route = "route",
+        /// Only the queues, in both directions; the kernel routes, filters and translates as
+        /// before. Such a port has two links: `[[link]]` with `port = "wan"` is what leaves by its
+        /// interface, with `port = "wan-ingress"` what arrives there.
+        Inline = "inline",
     }
 }
 
@@ -185,6 +206,9 @@ impl RouterConfig {
     /// How a port's frames are exchanged with the kernel.
     #[must_use]
     pub fn io_of(&self, port: &PortConfig) -> Io {
+        if port.attach() != Attach::Route {
+            return Io::AfPacket;
+        }
         let io = port.io.unwrap_or(self.router.io);
         let exchange =
             self.cluster.as_ref().and_then(|cluster| self.ports.get(usize::from(cluster.port)));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use evenkeel_core::class_map::ClassMap;
 
+use crate::attach::{Attach, ingress_of};
 use crate::cluster::{balancer_of, cluster_of};
 use crate::control::control_of;
 use crate::discipline::from_fields;
@@ -93,7 +94,9 @@ pub fn router_from_table(
     let links = links_of(reader, &fields, &ports, &classes)?;
     let section = fields.table("router")?;
     let router: RouterSection = settings_of(reader, section, &[])?;
-    let xdp = |port: &PortConfig| port.io.unwrap_or(router.io) == Io::AfXdp;
+    let xdp = |port: &PortConfig| {
+        port.attach() == Attach::Route && port.io.unwrap_or(router.io) == Io::AfXdp
+    };
     if ports.iter().any(xdp) && !matches!(router.buffer_size.0, 2048 | 4096) {
         let message = format!(
             "{} is out of range: 2048B or 4096B with io = \"af-xdp\"",
@@ -137,6 +140,7 @@ pub fn router_from_table(
     };
     check_admissions(reader, &fields, &config);
     crate::workers::check(reader, &fields, &config);
+    crate::attach::check(reader, &fields, &config);
     Some(config)
 }
 
@@ -212,7 +216,10 @@ fn ports_of(reader: &mut Reader, file: &Fields) -> Vec<PortConfig> {
         interfaces.check(reader, fields, "interface");
         // A port whose interface is wrong is still a port that links may name.
         if fields.text("name").is_some() {
-            ports.extend(settings_of::<PortConfig>(reader, fields, &[]));
+            let port: Option<PortConfig> = settings_of(reader, fields, &[]);
+            let ingress = port.as_ref().and_then(ingress_of);
+            ports.extend(port);
+            ports.extend(ingress);
         }
     }
     ports

@@ -20,7 +20,8 @@ impl RouterConfig {
         };
         write("router", Some(table(&self.router, &[])));
         write("flows", Some(table(&self.flows, &[])));
-        write("port", Some(tables(&self.ports)));
+        let ports: Vec<_> = self.ports.iter().filter(|port| !port.is_ingress).cloned().collect();
+        write("port", Some(tables(&ports)));
         write("service", Some(tables(&self.services)).filter(|_| !self.services.is_empty()));
         write("class", Some(tables(&self.classes)));
         write("link", Some(Value::Array(self.links.iter().map(|one| link(one, &names)).collect())));

@@ -375,6 +375,20 @@ fn parse_any(frame: &[u8]) -> Result<Parsed, Reason> {
     }
 }
 
+/// Parses the IP header that begins at `l3`, whatever stands before it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_at(frame: &[u8], l3: usize) -> Result<Headers, Reason> {
+    let packet = frame.get(l3..).ok_or(Reason::Truncated)?;
+    let link = Link { l3: l3 as u16, vlan: None, link_group: false };
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => parse_ipv4(packet, link),
+        Some(6) => parse_ipv6(packet, link),
+        _ => Err(Reason::BadVersion),
+    }
+}
+
 /// What is known of a frame before its IP header is looked at.
 #[derive(Clone, Copy)]
 struct Link {

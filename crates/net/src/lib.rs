@@ -32,6 +32,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]
 
+pub mod below;
 mod blocks;
 pub mod checksum;
 pub mod fib;

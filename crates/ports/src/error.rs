@@ -169,6 +169,17 @@ pub enum PortError {
         /// How many bytes the process may lock; `None`: there is no limit.
         limit: Option<u64>,
     },
+    /// An interface of another's has the name that is needed.
+    #[error(
+        "interface {interface} cannot be attached inline: there is an interface {name} already \
+         that is not ours; rename it (`ip link set {name} name ...`)"
+    )]
+    NameTaken {
+        /// The interface that was to be attached.
+        interface: String,
+        /// The name.
+        name: String,
+    },
     /// A capture file is malformed.
     #[error("{file}: {what}")]
     Capture {

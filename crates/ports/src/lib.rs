@@ -8,6 +8,7 @@
 //! | [`af_packet`], [`af_xdp`], [`memory`], [`pcap`] | back ends: a Linux interface, one with zero to one copies per frame, a pair of queues, a capture file |
 //! | [`wrap`] | middleware around any port: [`wrap::Tracer`], [`wrap::PcapTap`], [`wrap::FaultInjector`] |
 //! | [`guard`] | keeps the kernel from forwarding a second copy of what the router forwards; ends with the process |
+//! | [`inline`] | takes over the queues of an interface and leaves everything else to the kernel |
 //! | [`lose`] | loses frames of a VLAN at random, for tests |
 //! | [`offload`] | switches off what hands over super-frames, and restores it |
 //! | [`sys`], [`tsc`] | clock, epoll, timerfd, eventfd, signalfd, namespaces, UDP batches; the time-stamp counter |
@@ -24,6 +25,7 @@ pub mod error;
 pub mod gate;
 pub mod guard;
 pub mod heartbeat;
+pub mod inline;
 pub mod lose;
 pub mod memory;
 pub mod offload;
@@ -40,6 +42,7 @@ mod ethtool;
 mod interface;
 mod mapping;
 mod netlink;
+mod segment;
 
 pub use error::{BadCapture, PortError};
 pub use pool::{Frame, FramePool, Umem};

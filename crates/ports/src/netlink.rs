@@ -1,4 +1,5 @@
-//! Requests to rtnetlink that wait for their acknowledgement: enough for a tc filter.
+//! Requests to rtnetlink that wait for their acknowledgement: enough for a tc filter and a
+//! veth pair.
 
 use std::io;
 
@@ -29,6 +30,13 @@ impl Message {
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(value);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// Adds bytes as they are: the structure that some attributes begin with, a multiple of four
+    /// bytes long.
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.bytes.extend_from_slice(bytes);
         self
     }
 

@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::attach::pair_of;
+use evenkeel_config::{Attach, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::heartbeat::Heartbeat;
+use evenkeel_ports::inline::{Inline, PairNames};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{Port, PortError};
 
@@ -18,11 +20,12 @@ use crate::pipeline::LinkState;
 pub(crate) struct Attachment {
     pub(crate) name: String,
     pub(crate) interface: String,
+    pub(crate) attach: Attach,
     /// Held as long as the worker runs, also while the interface is gone.
     pub(crate) claim: Option<Claim>,
     /// The poller watches its descriptor.
     pub(crate) watched: bool,
-    pub(crate) guard: Option<Guard>,
+    pub(crate) guard: Option<Hold>,
     pub(crate) offloads: Option<Offloads>,
     /// Frames are received and sent.
     pub(crate) in_use: bool,
@@ -32,17 +35,23 @@ pub(crate) struct Attachment {
     pub(crate) retry: Option<Nanos>,
 }
 
-/// Switches off what the interface of a port must not have on.
+/// Switches off what the interface of a port must not have on, if there is something.
 pub(crate) fn offloads_of(
     port: &dyn Port,
+    attach: Attach,
     interface: &str,
     runtime_dir: &Path,
-) -> Result<Offloads, PortError> {
-    if port.kernel_has_copy() {
+) -> Result<Option<Offloads>, PortError> {
+    if attach != Attach::Route {
+        // Its ports take super-frames.
+        return Ok(None);
+    }
+    let offloads = if port.kernel_has_copy() {
         Offloads::disable(interface, runtime_dir)
     } else {
         Offloads::disable_beside_xdp(interface, runtime_dir)
-    }
+    };
+    offloads.map(Some)
 }
 
 /// Whether the port leads to links that a cluster shares: the kernel must never forward by it,
@@ -62,15 +71,55 @@ pub(crate) fn close_gate(
     if fails_closed(config, at) { gate::close(interface) } else { Ok(()) }
 }
 
-/// Keeps the kernel from forwarding a second copy of what a port receives, if it gets one.
-pub(crate) fn guard_of(
-    port: &dyn Port,
-    interface: &str,
-    local: &[IpAddr],
-    heart: &Heartbeat,
-) -> Result<Option<Guard>, PortError> {
-    if !port.kernel_has_copy() {
-        return Ok(None);
+/// What keeps the kernel from sending on what goes through the router.
+#[derive(Debug)]
+pub(crate) enum Hold {
+    /// From forwarding a second copy of what a port receives.
+    Guard(Guard),
+    /// From sending and receiving past the router, at an interface that is attached inline.
+    Inline(Inline),
+}
+
+impl Hold {
+    /// Holds the interface of a port, if the kernel would do something with it.
+    pub(crate) fn of(
+        port: &dyn Port,
+        attach: Attach,
+        interface: &str,
+        local: &[IpAddr],
+        heart: &Heartbeat,
+    ) -> Result<Option<Self>, PortError> {
+        match attach {
+            Attach::Route if port.kernel_has_copy() => {
+                Guard::attach(interface, GuardKind::Auto, local, heart)
+                    .map(|guard| Some(Self::Guard(guard)))
+            }
+            Attach::InlineWire => {
+                let (kernel, ours) = pair_of(interface);
+                Inline::attach(interface, PairNames { kernel, ours }, heart)
+                    .map(|inline| Some(Self::Inline(inline)))
+            }
+            // The other half of the port holds the interface.
+            Attach::Route | Attach::InlineKernel => Ok(None),
+        }
     }
-    Guard::attach(interface, GuardKind::Auto, local, heart).map(Some)
+
+    pub(crate) fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
+        match self {
+            Self::Guard(guard) => guard.set_local(addresses),
+            Self::Inline(_) => Ok(()),
+        }
+    }
+
+    /// How it is attached, as `ctl show` says it, and how many packets it has kept from the kernel.
+    pub(crate) fn told(&self) -> (&'static str, u64) {
+        match self {
+            Self::Guard(guard) if guard.kind() == GuardKind::Link => ("link", guard.dropped()),
+            Self::Guard(guard) => ("filter", guard.dropped()),
+            Self::Inline(inline) => {
+                let (egress, ingress) = inline.taken();
+                ("inline", egress + ingress)
+            }
+        }
+    }
 }

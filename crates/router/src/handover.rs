@@ -22,7 +22,9 @@
 
 use std::sync::Arc;
 
-use evenkeel_config::{Hairpin, Io, Mode, PortConfig, RouterConfig, RouterSection, fixed_change};
+use evenkeel_config::{
+    Attach, Hairpin, Io, Mode, PortConfig, RouterConfig, RouterSection, fixed_change,
+};
 use evenkeel_ports::af_xdp::XdpCommon;
 
 use crate::error::CommandError;
@@ -95,8 +97,19 @@ impl ReloadPlan {
                 return restart(key, why);
             }
         }
+        if !inline_ports(old).eq(inline_ports(new)) {
+            let why = "what the kernel does with the packets of an interface changes with it";
+            return restart("port.attach", why);
+        }
         Ok(Self::Handover(HandoverPlan::between(old, new)))
     }
+}
+
+/// Name and interface of the ports that are attached inline.
+fn inline_ports(config: &RouterConfig) -> impl Iterator<Item = (&str, &str)> {
+    let inline = |port: &&PortConfig| port.attach() != Attach::Route;
+    let ports = config.ports.iter().filter(inline);
+    ports.map(|port| (port.name.as_str(), port.interface.as_str()))
 }
 
 /// Whether a pipeline built for `old` can become one for `new`.
@@ -110,12 +123,12 @@ fn lives_in_one_pipeline(old: &RouterConfig, new: &RouterConfig) -> bool {
         && old.flows.lists == new.flows.lists
 }
 
-/// Name, interface and kind of socket of each port.
-fn sockets(config: &RouterConfig) -> impl Iterator<Item = (&str, &str, Io)> {
-    config
-        .ports
-        .iter()
-        .map(|port| (port.name.as_str(), port.interface.as_str(), config.io_of(port)))
+/// Name, interface, kind of socket and attachment of each port.
+fn sockets(config: &RouterConfig) -> impl Iterator<Item = (&str, &str, Io, Attach)> {
+    let socket = |port: &PortConfig| config.io_of(port);
+    let ports = config.ports.iter();
+    ports
+        .map(move |port| (port.name.as_str(), port.interface.as_str(), socket(port), port.attach()))
 }
 
 /// Whether both have workers with the same frame buffers.

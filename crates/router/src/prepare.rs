@@ -14,16 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use evenkeel_config::{Io, Mode, PortConfig, RouterConfig, Work};
+use evenkeel_config::{Attach, Io, Mode, PortConfig, RouterConfig, Work};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
+use evenkeel_ports::inline::{InlinePort, Side};
+use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{FramePool, Port, PortError, RxFrame, Umem};
 
-use crate::attachment::{Attachment, close_gate, guard_of, offloads_of};
+use crate::attachment::{Attachment, Hold, close_gate, offloads_of};
 use crate::claim::Claim;
 use crate::clock::TscClock;
 use crate::error::{CommandError, StartError};
@@ -392,15 +394,15 @@ impl<'a> WorkerBuilder<'a> {
         let (mut offloads, mut guard) = (None, None);
         // A port that takes over gets guard and offloads from the old one.
         if self.worker.mirror.leads() && matches!(transition, None | Some(PortTransition::New)) {
-            let off = offloads_of(&*opened, &port.interface, &self.options.runtime_dir);
-            let off = off.map_err(error)?;
-            if let (Some(report), Some(warning)) = (self.options.report, off.warning()) {
+            let (attach, interface) = (port.attach(), port.interface.as_str());
+            offloads = offloads_of(&*opened, attach, interface, &self.options.runtime_dir)
+                .map_err(error)?;
+            let warning = offloads.as_ref().and_then(Offloads::warning);
+            if let (Some(report), Some(warning)) = (self.options.report, warning) {
                 report(warning);
             }
-            offloads = Some(off);
-            guard =
-                guard_of(&*opened, &port.interface, &self.worker.local, self.worker.beater.heart())
-                    .map_err(error)?;
+            let Worker { local, beater, .. } = &self.worker;
+            guard = Hold::of(&*opened, attach, interface, local, beater.heart()).map_err(error)?;
             if transition.is_some() {
                 // It can be guarded. Until this worker receives, the kernel forwards.
                 guard = None;
@@ -415,6 +417,7 @@ impl<'a> WorkerBuilder<'a> {
         });
         self.attachments[at] = Some(Attachment {
             name: port.name.clone(),
+            attach: port.attach(),
             interface: port.interface,
             claim: self.claims[at].take(),
             watched: false,
@@ -429,6 +432,17 @@ impl<'a> WorkerBuilder<'a> {
 
     /// The port as the configuration wants it: an AF_XDP socket or a packet socket.
     fn open_device(&mut self, at: usize, port: &PortConfig) -> Result<Box<dyn Port>, StartError> {
+        let side = match port.attach() {
+            Attach::Route => None,
+            Attach::InlineWire => Some(Side::Wire),
+            Attach::InlineKernel => Some(Side::Kernel),
+        };
+        if let Some(side) = side {
+            return match InlinePort::open(&port.interface, side) {
+                Ok(opened) => Ok(Box::new(opened)),
+                Err(error) => Err(port_error(&port.name, error)),
+            };
+        }
         let part = self.xdp_parts[at].clone();
         let fanout = part.is_some().then(|| self.fanout_groups[at]);
         let io = self.worker.config.io_of(port);

@@ -20,9 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Attach, RouterConfig};
 use evenkeel_core::Nanos;
-use evenkeel_ports::guard::GuardKind;
 use evenkeel_ports::heartbeat::Beater;
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Event, Notifier, Poller, Timer};
@@ -377,14 +376,15 @@ impl Worker {
         let mut snapshot = self.pipeline.snapshot(now, &mut self.ports);
         for (port, attachment) in snapshot.ports.iter_mut().zip(&self.attachments) {
             if let Some(guard) = &attachment.guard {
-                let kind = if guard.kind() == GuardKind::Link { "link" } else { "filter" };
-                port.guard = kind.to_owned();
-                port.guarded = guard.dropped();
+                let (kind, kept) = guard.told();
+                (port.guard, port.guarded) = (kind.to_owned(), kept);
             }
         }
-        for (port, from) in snapshot.ports.iter_mut().zip(&self.ports) {
+        let ports = self.ports.iter().zip(&self.attachments);
+        for (port, (from, attachment)) in snapshot.ports.iter_mut().zip(ports) {
             port.io = from.io();
-            if !from.kernel_has_copy() && from.state() != PortState::Gone {
+            let routes = attachment.attach == Attach::Route;
+            if routes && !from.kernel_has_copy() && from.state() != PortState::Gone {
                 "xdp".clone_into(&mut port.guard);
             }
         }

@@ -5,4 +5,5 @@ mod log;
 mod no_xdp;
 mod privileges;
 mod run;
+mod shape;
 mod worlds;

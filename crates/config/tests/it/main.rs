@@ -1,6 +1,7 @@
 //! Tests of the public interface, in one program: it links once.
 
 mod admission;
+mod attach;
 mod cluster;
 mod control;
 mod errors;

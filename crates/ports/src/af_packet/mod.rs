@@ -14,24 +14,25 @@
 //! The kernel's own stack receives every frame too: see [`crate::guard`]. Super-frames: see
 //! [`crate::offload`].
 
+pub(crate) mod device;
 mod ring;
 mod transmit;
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use evenkeel_core::{Nanos, Reason};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::PortError;
-use crate::interface::{Control, Interface};
+use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting, vlan_of};
-use crate::sys::{realtime_minus_monotonic, set_option, set_send_buffer, take_error};
+use crate::sys::{set_option, set_send_buffer};
+use device::{Device, Stamps, bind};
 use ring::Ring;
-use transmit::{Batch, Stop};
 
 /// How a Linux interface is opened.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +85,6 @@ impl AfPacketOptions {
     }
 }
 
-/// How often a port that receives nothing looks whether its interface is still there.
-const LOOK_EVERY: Nanos = Nanos(1_000_000);
-
 /// Distinguishes the numbers of our fanout groups from those that other programs take at random or
 /// from 1 upwards.
 const FANOUT_GROUPS: u32 = 0x4556;
@@ -94,26 +92,14 @@ const FANOUT_GROUPS: u32 = 0x4556;
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`.
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
-/// How far a receive stamp may lie in the past before it is taken for nonsense (the clock was set).
-const STAMP_CREDIBLE: Nanos = Nanos(10_000_000_000);
-
 /// A Linux interface.
 #[derive(Debug)]
 pub struct AfPacketPort {
-    name: String,
+    device: Device,
     options: AfPacketOptions,
     // The ring is unmapped before its socket is closed.
     ring: Ring,
     socket: OwnedFd,
-    // Belongs to the port's namespace, whichever the calling thread is in later.
-    control: Control,
-    interface: Interface,
-    state: PortState,
-    looked: Nanos,
-    /// The kernel has forwarded what came then.
-    passed_by: Option<Range<Nanos>>,
-    batch: Batch,
-    counters: PortCounters,
 }
 
 impl AfPacketPort {
@@ -124,71 +110,15 @@ impl AfPacketPort {
     /// lacks CAP_NET_RAW.
     pub fn open(interface: &str, options: AfPacketOptions) -> Result<Self, PortError> {
         options.check()?;
-        let control = Control::open()?;
-        let found = control.interface(interface)?;
-        let (socket, ring) = open_socket(interface, found.index, &options)
-            .map_err(|error| control.unless_gone(interface, found.index, error))?;
-        Ok(Self {
-            name: interface.to_owned(),
-            options,
-            ring,
-            socket,
-            control,
-            interface: found,
-            state: if found.running { PortState::Up } else { PortState::Down },
-            looked: Nanos::ZERO,
-            passed_by: None,
-            batch: Batch::new(),
-            counters: PortCounters::default(),
-        })
+        let open = |found: &Interface| open_socket(interface, found.index, &options);
+        let (device, (socket, ring)) = Device::open(interface, open)?;
+        Ok(Self { device, options, ring, socket })
     }
 
     /// The kernel's number of the interface.
     #[must_use]
     pub const fn ifindex(&self) -> u32 {
-        self.interface.index
-    }
-
-    /// Looks at the interface as it is now, by its number. It may have been renamed; the port's
-    /// name stays. An interface that left the namespace may come back with the number it had: the
-    /// kernel has taken the socket from it for good, whatever its number is now.
-    fn look(&mut self) {
-        if bound_to(self.socket.as_fd()) != Some(self.interface.index) {
-            self.state = PortState::Gone;
-            return;
-        }
-        let found = self
-            .control
-            .name_of(self.interface.index)
-            .and_then(|name| self.control.interface(&name).ok())
-            .filter(|found| found.index == self.interface.index);
-        match found {
-            Some(found) => {
-                self.interface = found;
-                self.state = if found.running { PortState::Up } else { PortState::Down };
-            }
-            None => self.state = PortState::Gone,
-        }
-    }
-
-    /// Reads how many frames the ring had no room for; the kernel starts again at zero with each
-    /// reading.
-    fn read_loss(&mut self) {
-        let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: `statistics` and `length` are writable and fit each other.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
-            self.counters.ring_loss += u64::from(statistics.tp_drops);
-        }
+        self.device.interface.index
     }
 }
 
@@ -230,17 +160,7 @@ fn open_socket(
         refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
     }
 
-    // SAFETY: sockaddr_ll is plain data.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = ifindex as libc::c_int;
-    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is readable for `length` bytes.
-    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
-    if result < 0 {
-        return Err(failed("binding a packet socket")(io::Error::last_os_error()));
-    }
+    bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
     if let Some(number) = options.fanout {
         // A number that all workers know without telling each other, and that a re-created
         // interface does not share with what it was.
@@ -262,19 +182,6 @@ fn open_socket(
     Ok((socket, ring))
 }
 
-/// The number of the interface that a packet socket receives from; the kernel makes it -1 when the
-/// interface leaves the namespace.
-fn bound_to(socket: BorrowedFd<'_>) -> Option<u32> {
-    // SAFETY: sockaddr_ll is plain data.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is writable for `length` bytes.
-    let result = unsafe {
-        libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
-    };
-    if result == 0 { u32::try_from(address.sll_ifindex).ok() } else { None }
-}
-
 /// Attaches a filter that lets nothing pass.
 fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut code =
@@ -286,7 +193,7 @@ fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 impl Port for AfPacketPort {
     fn name(&self) -> &str {
-        &self.name
+        &self.device.name
     }
 
     fn io(&self) -> String {
@@ -301,27 +208,20 @@ impl Port for AfPacketPort {
         max: usize,
     ) -> usize {
         let (mut received, mut seen, mut losing) = (0, 0, false);
-        let mut offset = None;
-        let oldest = now.saturating_sub(STAMP_CREDIBLE);
+        let mut stamps = Stamps::until(now);
         while seen < max {
             let Some(waiting) = self.ring.front() else { break };
             seen += 1;
             losing |= waiting.losing;
-            let offset = *offset.get_or_insert_with(realtime_minus_monotonic);
-            let stamp = Nanos((waiting.stamp - offset).max(0) as u64).min(now);
-            if let Some(span) = &self.passed_by {
-                if span.contains(&stamp) {
-                    self.counters.drop_one(Reason::KernelForwarded);
-                    self.ring.advance();
-                    continue;
-                }
-                if stamp >= span.end {
-                    self.passed_by = None;
-                }
+            let arrival = stamps.arrival(waiting.stamp);
+            if self.device.kernel_forwarded(arrival) {
+                self.ring.advance();
+                continue;
             }
+            let counters = &mut self.device.counters;
             let tag = waiting.tag.as_ref().map_or(&[][..], |tag| &tag[..]);
             if waiting.cut || waiting.bytes.len() + tag.len() > pool.max_frame() {
-                self.counters.drop_one(Reason::FrameTooLong);
+                counters.drop_one(Reason::FrameTooLong);
             } else if let Some(mut frame) = pool.alloc() {
                 // The tag goes between the addresses and the type.
                 let split = if tag.is_empty() { 0 } else { waiting.bytes.len().min(12) };
@@ -331,71 +231,29 @@ impl Port for AfPacketPort {
                 debug_assert!(whole, "the length was compared with what a buffer takes");
                 frame.set_partial_checksum(waiting.partial_checksum);
                 let vlan = vlan_of(pool.bytes(&frame));
-                self.counters.rx_frames += 1;
-                self.counters.rx_bytes += frame.len() as u64;
-                let arrival = if stamp < oldest { now } else { stamp };
+                counters.rx_frames += 1;
+                counters.rx_bytes += frame.len() as u64;
                 out.push(RxFrame { frame, arrival, vlan });
                 received += 1;
             } else {
-                self.counters.drop_one(Reason::NoBuffer);
+                counters.drop_one(Reason::NoBuffer);
             }
             self.ring.advance();
         }
         if losing {
-            self.read_loss();
+            self.device.read_loss(self.socket.as_fd());
         }
-        if seen > 0 {
-            self.state = PortState::Up;
-        } else if now >= self.looked + LOOK_EVERY {
-            self.looked = now;
-            // A link that is not up has to be looked at again: no frame and no error tells that it
-            // is back.
-            if take_error(self.socket.as_fd()) || self.state == PortState::Down {
-                self.look();
-            }
-        }
+        self.device.received(seen > 0, now, self.socket.as_fd());
         received
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        let mut taken = 0;
-        while !frames.is_empty() && self.state != PortState::Gone {
-            let (sent, stop) = self.batch.send(self.socket.as_fd(), pool, frames);
-            for frame in frames.drain(..sent) {
-                self.counters.tx_frames += 1;
-                self.counters.tx_bytes += frame.len() as u64;
-                pool.release(frame);
-            }
-            taken += sent;
-            match stop {
-                Stop::Empty => {}
-                Stop::Full => {
-                    self.counters.tx_blocked += 1;
-                    break;
-                }
-                Stop::Refused => {
-                    if let Some(frame) = frames.pop_front() {
-                        self.counters.drop_one(Reason::PortRefused);
-                        pool.release(frame);
-                        taken += 1;
-                    }
-                }
-                Stop::Dead => {
-                    self.look();
-                    if self.state == PortState::Up {
-                        // Came back between the two calls: a later call will find out.
-                        self.state = PortState::Down;
-                    }
-                    self.counters.tx_blocked += 1;
-                    break;
-                }
-            }
-        }
-        taken
+        let socket = self.socket.as_fd();
+        self.device.send(socket, socket, pool, frames)
     }
 
     fn passed_by(&mut self, span: Range<Nanos>) {
-        self.passed_by = Some(span);
+        self.device.passed_by = Some(span);
     }
 
     fn rx_waiting(&self) -> Option<RxWaiting> {
@@ -411,38 +269,28 @@ impl Port for AfPacketPort {
     }
 
     fn state(&self) -> PortState {
-        self.state
+        self.device.state
     }
 
     fn mac(&self) -> [u8; 6] {
-        self.interface.mac
+        self.device.interface.mac
     }
 
     fn mtu(&self) -> u32 {
-        self.interface.mtu
+        self.device.interface.mtu
     }
 
     fn counters(&mut self) -> PortCounters {
-        self.read_loss();
-        self.counters
+        self.device.read_loss(self.socket.as_fd());
+        self.device.counters
     }
 
     fn reopen(&mut self) -> Result<bool, PortError> {
-        take_error(self.socket.as_fd());
-        self.look();
-        if self.state != PortState::Gone {
-            return Ok(false);
-        }
-        let control = Control::open()?;
-        let found = control.interface(&self.name)?;
-        self.read_loss();
-        let (socket, ring) = open_socket(&self.name, found.index, &self.options)
-            .map_err(|error| control.unless_gone(&self.name, found.index, error))?;
-        self.ring = ring;
-        self.socket = socket;
-        self.control = control;
-        self.interface = found;
-        self.state = if found.running { PortState::Up } else { PortState::Down };
+        let Self { device, options, socket, .. } = self;
+        let name = device.name.clone();
+        let open = |found: &Interface| open_socket(&name, found.index, options);
+        let Some((socket, ring)) = device.reopen(socket.as_fd(), open)? else { return Ok(false) };
+        (self.ring, self.socket) = (ring, socket);
         Ok(true)
     }
 }

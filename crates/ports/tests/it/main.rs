@@ -5,4 +5,6 @@ mod af_xdp;
 mod common;
 mod gate;
 mod guard;
+mod inline;
 mod offload;
+mod segments;

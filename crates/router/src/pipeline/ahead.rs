@@ -45,10 +45,12 @@ impl Pipeline {
         let mut fetches = false;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
             let Parsed::Ip(meta) = parsed else { continue };
-            let key = || self.lookup_key(packet, meta);
-            let route = self.routing.tables.lookup(meta.destination, meta.flow_hash, key);
-            meta.route = Some(route);
-            if let Some(out) = self.port_of_route(meta) {
+            if self.ports[packet.port.index()].peer.is_none() {
+                let key = || self.lookup_key(packet, meta);
+                let route = self.routing.tables.lookup(meta.destination, meta.flow_hash, key);
+                meta.route = Some(route);
+            }
+            if let Some(out) = self.port_after(packet, meta) {
                 fetches |= out.prefetch_buckets(meta.flow_hash);
             }
         }
@@ -56,18 +58,22 @@ impl Pipeline {
             return;
         }
         // The bucket says where the state of a flow is. For the first flows it has come by now.
-        for parsed in parsed.iter() {
+        for (parsed, packet) in parsed.iter().zip(packets) {
             if let Parsed::Ip(meta) = parsed
-                && let Some(out) = self.port_of_route(meta)
+                && let Some(out) = self.port_after(packet, meta)
             {
                 out.prefetch(meta.flow_hash);
             }
         }
     }
 
-    /// The port that the route of a packet leads to, where one does.
+    /// The port that a packet leaves by: the one that its own is joined with, or the one that its
+    /// route leads to, where one does.
     #[inline]
-    fn port_of_route(&self, meta: &PacketMeta) -> Option<&PortSlot> {
+    fn port_after(&self, packet: &UnroutedPacket, meta: &PacketMeta) -> Option<&PortSlot> {
+        if let Some(peer) = self.ports[packet.port.index()].peer {
+            return self.ports.get(peer);
+        }
         match meta.route {
             Some(Some(Decision::Forward { port, .. })) => self.ports.get(port.index()),
             _ => None,

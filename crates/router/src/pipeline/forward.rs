@@ -63,9 +63,12 @@ impl Pipeline {
         let slot = &mut self.ports[packet.port.index()];
         slot.count.rx_packets += 1;
         slot.count.rx_bytes += packet.frame.len() as u64;
-        let (up, own) = (slot.up, slot.mac.bits());
+        let (up, own, peer) = (slot.up, slot.mac.bits(), slot.peer);
         if !up {
             return self.drop(packet, Reason::LinkDown);
+        }
+        if let Some(peer) = peer {
+            return self.pass_through(packet, parsed, peer, at);
         }
         let stations = frame::station_bits(self.pool.bytes(&packet.frame));
         let Some((destination, source)) = stations else {

@@ -70,6 +70,7 @@ mod routing;
 mod service;
 mod sharing;
 mod tables;
+mod through;
 mod views;
 
 use std::collections::VecDeque;
@@ -220,6 +221,7 @@ impl Settings {
             shares.map_or(icmp_per_second, |shares| shares.part_of(icmp_per_second));
         let burst = ANSWER_BURST.min(icmp_per_second);
         Ok(PortSlot {
+            peer: None,
             name: port.name.clone(),
             interface: port.interface.clone(),
             mac: MacAddr::default(),
@@ -278,6 +280,7 @@ impl Pipeline {
         for (at, (port, link)) in config.ports.iter().zip(&config.links).enumerate() {
             let mut slot = settings.port(at, port, section.icmp_per_second)?;
             slot.start_control(now, link);
+            slot.peer = config.peer_of(at);
             ports.push(slot);
         }
         let wait = WaitConfig { per_neighbour: section.neighbour_wait, ..WaitConfig::default() };

@@ -50,7 +50,7 @@ const _: () = assert!(size_of::<QueuedPacket>() <= 96);
 
 /// The shortest payload of an Ethernet frame: shorter ones are padded on the wire.
 const SHORTEST_PAYLOAD: u64 = 46;
-const ETHERNET_HEADER: u64 = 14;
+pub(super) const ETHERNET_HEADER: u64 = 14;
 
 /// What the wire takes for a frame of `length` bytes, with padding, frame check sequence, preamble
 /// and gap.

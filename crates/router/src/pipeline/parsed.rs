@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use evenkeel_core::class_map::ClassMap;
 use evenkeel_core::flow_table::PackedFlow;
 use evenkeel_core::{Class, FlowKey, Reason};
+use evenkeel_net::below;
 use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::hash::FlowHasher;
@@ -86,6 +87,12 @@ impl Classifier {
             Ok(frame::Parsed::Ip(_) | frame::Parsed::Other { .. }) => Parsed::Other,
             Err(reason) => Parsed::Invalid(reason),
         }
+    }
+
+    /// As [`Classifier::parse`], of the IP packet that a frame carries below other headers.
+    #[cold]
+    pub(super) fn parse_below(&self, bytes: &[u8]) -> Option<PacketMeta> {
+        below::parse_below(bytes).map(|headers| self.metadata(&headers, |_hash| {}))
     }
 
     /// Inlined also where the headers have just been made, so that most of them never are.

@@ -32,6 +32,8 @@ impl From<MirroredLink> for LinkState {
 
 /// A port, its outgoing link, and what decides about that.
 pub(super) struct PortSlot {
+    /// The port that it is joined with: what comes in by one leaves by the other.
+    pub(super) peer: Option<usize>,
     pub(super) name: String,
     pub(super) interface: String,
     pub(super) mac: MacAddr,

@@ -4,7 +4,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::{Port, sys};
 
 use super::{Handover, WorkerBuilder, discard_until};
-use crate::attachment::{Attachment, guard_of};
+use crate::attachment::{Attachment, Hold};
 use crate::handover::PortTransition;
 use crate::worker::Worker;
 
@@ -81,9 +81,11 @@ impl WorkerBuilder<'_> {
         let worker = &mut self.worker;
         if transition == PortTransition::New && worker.mirror.leads() {
             let attachment = &mut worker.attachments[at];
-            match guard_of(
+            let Attachment { attach, interface, .. } = &*attachment;
+            match Hold::of(
                 &*worker.ports[at],
-                &attachment.interface,
+                *attach,
+                interface,
                 &worker.local,
                 worker.beater.heart(),
             ) {

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 
 use evenkeel_core::Nanos;
 use evenkeel_net::PortIndex;
+use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{PortError, sys};
 
 use super::Worker;
-use crate::attachment::{close_gate, guard_of, offloads_of};
+use crate::attachment::{Attachment, Hold, close_gate, offloads_of};
 use crate::handover::PortDrain;
 use crate::pipeline::{BURST, LinkState};
 
@@ -130,19 +131,17 @@ impl Worker {
             attachment.offloads = None;
             attachment.in_use = false;
             if self.mirror.leads() {
-                let offloads =
-                    offloads_of(&*self.ports[at], &attachment.interface, &self.runtime_dir)?;
-                if let (Some(report), Some(warning)) = (self.report, offloads.warning()) {
+                let Attachment { attach, interface, .. } = attachment;
+                let port = &*self.ports[at];
+                let offloads = offloads_of(port, *attach, interface, &self.runtime_dir)?;
+                let warning = offloads.as_ref().and_then(Offloads::warning);
+                if let (Some(report), Some(warning)) = (self.report, warning) {
                     report(warning);
                 }
-                attachment.offloads = Some(offloads);
-                attachment.guard = guard_of(
-                    &*self.ports[at],
-                    &attachment.interface,
-                    &self.local,
-                    self.beater.heart(),
-                )?;
-                close_gate(&self.config, at, &attachment.interface)?;
+                attachment.guard =
+                    Hold::of(port, *attach, interface, &self.local, self.beater.heart())?;
+                attachment.offloads = offloads;
+                close_gate(&self.config, at, interface)?;
             }
             attachment.in_use = true;
         }

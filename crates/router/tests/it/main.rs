@@ -12,4 +12,5 @@ mod no_alloc;
 mod order;
 mod pipeline;
 mod refused;
+mod through;
 mod workers;

@@ -190,7 +190,7 @@ fn config(
         .map(|interface| PortConfig {
             name: interface.name.clone(),
             interface: interface.name,
-            io: None,
+            ..PortConfig::default()
         })
         .collect();
     let ports = PortSource::Given(&ports);

@@ -151,6 +151,13 @@ impl Bed {
         Self::all(count, rest, 9000, 1500)
     }
 
+    /// Of a whole configuration, ports included.
+    pub fn of(text: &str) -> Self {
+        let config =
+            RouterConfig::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+        Self::at(&config, None, 9000, 1500)
+    }
+
     /// The configuration that [`Bed::new`] starts with.
     pub fn config(count: usize, rest: &str) -> RouterConfig {
         let mut text = rest.to_owned();

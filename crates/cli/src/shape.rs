@@ -1,0 +1,100 @@
+//! `evenkeel shape`: fair queues before and behind a slow line, in one command.
+
+use evenkeel_config::RouterConfig;
+use evenkeel_core::BitRate;
+use evenkeel_core::settings::quantity::rate_text;
+use evenkeel_router::Disciplines;
+
+use crate::args::ShapeArgs;
+use crate::failure::Outcome;
+use crate::out::print;
+use crate::run::{Start, start};
+
+/// How long the packets that wait may take to be sent, in milliseconds: long enough that a flow
+/// over the world keeps the line busy, short enough that a call beside it does not suffer.
+const BUFFER_MS: u64 = 50;
+/// The least that may wait, bytes: twenty full packets.
+const LEAST_BUFFER: u64 = 20 * 1538;
+/// The most, bytes.
+const MOST_BUFFER: u64 = 256 << 20;
+
+pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
+    let text = router_toml(args);
+    if args.print {
+        return print(&text);
+    }
+    let config = RouterConfig::parse(&text, "evenkeel shape")?;
+    start(Start { config: &config, file: None, args: &args.start, disciplines })
+}
+
+/// The configuration that the command stands for.
+fn router_toml(args: &ShapeArgs) -> String {
+    let (down, up) = (rate_text(args.down), rate_text(args.up));
+    let interface = &args.interface;
+    let name = quoted(interface);
+    let ingress = quoted(&format!("{interface}-ingress"));
+    let link = |port: &str, rate: BitRate| {
+        let buffer = (rate.0 / 8 * BUFFER_MS / 1000).clamp(LEAST_BUFFER, MOST_BUFFER);
+        format!(
+            "[[link]]\nport = {port}\nrate = \"{}\"\n\
+             discipline = {{ kind = \"pdrr\", buffer_bytes = \"{buffer}B\" }}\n",
+            rate_text(rate)
+        )
+    };
+    format!(
+        "# evenkeel shape {interface} --down {down} --up {up}\n\n\
+         [[port]]\nname = {name}\ninterface = {name}\n\
+         # The kernel routes, filters and translates as before; only its queues are ours.\n\
+         attach = \"inline\"\n\n\
+         # What leaves by the interface: at most {BUFFER_MS} ms of it wait, every flow in a \
+         queue of its own.\n{}\n\
+         # What arrives there.\n{}",
+        link(&name, args.up),
+        link(&ingress, args.down)
+    )
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser as _;
+
+    fn config(arguments: &str) -> Result<RouterConfig, String> {
+        let all = ["evenkeel", "shape"].into_iter().chain(arguments.split(' '));
+        match Args::try_parse_from(all).map_err(|error| error.to_string())?.command {
+            Command::Shape(args) => RouterConfig::parse(&router_toml(&args), "evenkeel shape")
+                .map_err(|errors| errors.to_string()),
+            _ => unreachable!("shape was asked for"),
+        }
+    }
+
+    #[test]
+    fn the_line_stands_for_two_paced_links_with_fair_queues() {
+        let config = config("eth0 --down 95Mbit/s --up 800kbit/s").unwrap();
+        let names: Vec<_> = config.ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!(names, ["eth0", "eth0-ingress"]);
+        assert_eq!(config.ports[1].interface, "eku-eth0");
+        let rates: Vec<_> = config.links.iter().map(|link| link.core.rate).collect();
+        assert_eq!(rates, [Some(BitRate(800_000)), Some(BitRate::from_mbps(95))]);
+        assert!(config.links.iter().all(|link| link.discipline.name() == "pdrr"));
+        assert_eq!((config.peer_of(0), config.peer_of(1)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn rates_and_interfaces_that_cannot_be_are_refused() {
+        for (arguments, what) in [
+            ("eth0 --down 0 --up 1Mbit/s", "out of range"),
+            ("eth0 --down 95 --up 1Mbit/s", "--down"),
+            ("a-name-of-sixteen --down 1Mbit/s --up 1Mbit/s", "interface"),
+            ("eth0 --up 1Mbit/s", "--down"),
+        ] {
+            let error = config(arguments).unwrap_err();
+            assert!(error.contains(what), "{arguments}: {error}");
+        }
+    }
+}

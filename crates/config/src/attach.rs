@@ -1,0 +1,144 @@
+//! How ports are attached to their interfaces, and what cannot be had with that.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use evenkeel_settings::read::{Fields, Reader};
+
+use crate::model::{Attachment, Io, PortConfig, RouterConfig};
+
+/// What is added to the name of an inline port for its other direction.
+const INGRESS: &str = "-ingress";
+/// The longest name of an interface, bytes.
+const INTERFACE_NAME: usize = 15;
+
+/// How a port is attached to its interface.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Attach {
+    /// Packets are forwarded here, by the kernel's tables, from port to port.
+    Route,
+    /// Only the queues are taken over; the kernel routes. This port's link is the interface's
+    /// egress: what the kernel sends there. The next port of the configuration is its other half.
+    InlineWire,
+    /// The other half: its link is the interface's ingress, what the kernel receives from there.
+    /// Its interface is our end of the pair between the kernel and us.
+    InlineKernel,
+}
+
+/// The names of the two ends of the pair between the kernel and an interface that is attached
+/// inline: the kernel's and ours. Always the same ones for an interface, so that what a killed
+/// process has left is found again.
+#[must_use]
+pub fn pair_of(interface: &str) -> (String, String) {
+    let room = INTERFACE_NAME - "ekh-".len();
+    let tail = if interface.len() <= room {
+        interface.to_owned()
+    } else {
+        let mut hasher = DefaultHasher::new();
+        interface.hash(&mut hasher);
+        format!("{:0room$x}", hasher.finish() & ((1 << (4 * room)) - 1))
+    };
+    (format!("ekh-{tail}"), format!("eku-{tail}"))
+}
+
+/// The other half of a port that is attached inline.
+pub(crate) fn ingress_of(port: &PortConfig) -> Option<PortConfig> {
+    (port.attachment == Attachment::Inline).then(|| PortConfig {
+        name: format!("{}{INGRESS}", port.name),
+        interface: pair_of(&port.interface).1,
+        io: None,
+        attachment: Attachment::Inline,
+        is_ingress: true,
+    })
+}
+
+impl PortConfig {
+    /// How it is attached to its interface.
+    #[must_use]
+    pub const fn attach(&self) -> Attach {
+        match (self.attachment, self.is_ingress) {
+            (Attachment::Route, _) => Attach::Route,
+            (Attachment::Inline, false) => Attach::InlineWire,
+            (Attachment::Inline, true) => Attach::InlineKernel,
+        }
+    }
+}
+
+impl RouterConfig {
+    /// The port that a port is joined with: what comes in by one leaves by the other.
+    #[must_use]
+    pub fn peer_of(&self, port: usize) -> Option<usize> {
+        match self.ports.get(port)?.attach() {
+            Attach::Route => None,
+            Attach::InlineWire => Some(port + 1),
+            Attach::InlineKernel => port.checked_sub(1),
+        }
+    }
+}
+
+/// Refuses what ports that are attached inline cannot have.
+pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
+    if config.ports.iter().all(|port| port.attach() == Attach::Route) {
+        return;
+    }
+    let mut fail = |fields: &Fields, key: &str, message: &str| {
+        reader.fail(&fields.span(key), fields.path_of(key), message.to_owned());
+    };
+    for fields in file.tables("port") {
+        let is_half = |port: &PortConfig| {
+            port.attach() == Attach::InlineKernel && Some(port.name.as_str()) == fields.text("name")
+        };
+        if config.ports.iter().any(is_half) {
+            let message = "this is the name of the ingress of a port with attach = \"inline\"";
+            fail(fields, "name", message);
+        }
+        let is_xdp = |port: &PortConfig| {
+            port.attach() == Attach::InlineWire
+                && port.io == Some(Io::AfXdp)
+                && Some(port.name.as_str()) == fields.text("name")
+        };
+        if config.ports.iter().any(is_xdp) {
+            let message = "attach = \"inline\" works with packet sockets: leave `io` out";
+            fail(fields, "io", message);
+        }
+    }
+    if config.router.workers > 1
+        && let Some(section) = file.table("router")
+    {
+        let message = "attach = \"inline\" works with workers = 1 only, for the time being";
+        fail(section, "workers", message);
+    }
+    for role in ["cluster", "balancer"] {
+        if let Some(section) = file.table(role) {
+            let message = format!("[{role}] forwards itself: no port can have attach = \"inline\"");
+            reader.fail(&section.at, section.path.clone(), message);
+        }
+    }
+    for fields in file.tables("class").filter(|fields| fields.given("service")) {
+        let message = "a service changes packets, which pass unchanged where a port has \
+                       attach = \"inline\"";
+        reader.fail(&fields.span("service"), fields.path_of("service"), message.to_owned());
+    }
+    for link in file.tables("link") {
+        let Some(admission) = link.table("admission") else { continue };
+        if admission.table("second_link").is_some() {
+            let message = "the kernel chooses the way of a packet: no second link with \
+                           attach = \"inline\"";
+            let at = admission.span("second_link");
+            reader.fail(&at, admission.path_of("second_link"), message.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_pairs_fit_and_tell_interfaces_apart() {
+        assert_eq!(pair_of("eth0"), ("ekh-eth0".to_owned(), "eku-eth0".to_owned()));
+        assert_eq!(pair_of("12345678901").1, "eku-12345678901");
+        let [one, two] = ["enp129s0f0np15", "enp129s0f0np16"].map(pair_of);
+        assert_ne!(one, two);
+        assert!([one.0, one.1].iter().all(|name| name.len() <= INTERFACE_NAME));
+    }
+}

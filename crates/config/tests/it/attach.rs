@@ -1,0 +1,69 @@
+//! Ports that are attached inline: two ports of one entry, and what they cannot have.
+
+use evenkeel_config::{Attach, RouterConfig, diff};
+
+const INLINE: &str = "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\nattach = \"inline\"\n";
+
+fn parsed(rest: &str) -> Result<RouterConfig, String> {
+    // Tables of their own come behind the port.
+    RouterConfig::parse(&format!("{INLINE}{rest}"), "router.toml")
+        .map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn one_entry_is_two_ports_that_are_joined_each_with_a_link() {
+    let lan = "[[port]]\nname = \"lan\"\ninterface = \"eth1\"\n";
+    let link = "[[link]]\nport = \"wan-ingress\"\nrate = \"95Mbit/s\"\n";
+    let config = parsed(&format!("{lan}{link}")).unwrap();
+    let ports: Vec<_> = config
+        .ports
+        .iter()
+        .map(|port| (port.name.as_str(), port.interface.as_str(), port.attach()))
+        .collect();
+    assert_eq!(
+        ports,
+        [
+            ("wan", "eth0", Attach::InlineWire),
+            ("wan-ingress", "eku-eth0", Attach::InlineKernel),
+            ("lan", "eth1", Attach::Route),
+        ]
+    );
+    let peers: Vec<_> = (0..4).map(|port| config.peer_of(port)).collect();
+    assert_eq!(peers, [Some(1), Some(0), None, None]);
+    assert_eq!(config.link("wan-ingress").unwrap().core.rate.map(|rate| rate.0), Some(95_000_000));
+    assert_eq!(config.link("wan").unwrap().core.rate, None);
+}
+
+#[test]
+fn what_an_inline_port_cannot_have_is_refused_with_its_line() {
+    for (rest, wanted) in [
+        ("io = \"af-xdp\"\n", "router.toml:5: port.io: "),
+        ("[router]\nworkers = 2\n", "router.toml:6: router.workers: "),
+        (
+            "[balancer]\nport = \"wan\"\n[[balancer.forwarder]]\nid = 1\n\
+             mac = \"02:00:00:00:01:01\"\n",
+            "balancer",
+        ),
+        (
+            "[[service]]\nname = \"s\"\nkind = \"spin\"\ncycles = 1000\n\
+             [[class]]\nname = \"rest\"\nservice = \"s\"\n",
+            "class.service: ",
+        ),
+        ("[[port]]\nname = \"wan-ingress\"\ninterface = \"eth9\"\n", "router.toml:6: port.name: "),
+    ] {
+        let errors = parsed(rest).unwrap_err();
+        assert!(errors.contains(wanted), "{rest}: {errors}");
+        assert!(errors.contains("inline") || errors.contains("wan-ingress"), "{rest}: {errors}");
+    }
+    let errors = RouterConfig::parse(&INLINE.replace("inline", "online"), "router.toml");
+    let errors = errors.unwrap_err().to_string();
+    assert!(errors.contains("router.toml:4: port.attach: ") && errors.contains("inline"));
+}
+
+#[test]
+fn a_change_of_attachment_is_told() {
+    let routed = RouterConfig::parse(&INLINE.replace("inline", "route"), "router.toml").unwrap();
+    let inline = parsed("").unwrap();
+    let told = diff(&routed, &inline);
+    assert!(told.iter().any(|line| line.contains("attach")), "{told:?}");
+}

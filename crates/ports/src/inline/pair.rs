@@ -1,0 +1,195 @@
+//! The veth pair between the kernel and us.
+
+use std::io;
+
+use crate::error::PortError;
+use crate::ethtool;
+use crate::interface::Control;
+use crate::netlink::{Message, RouteSocket};
+use crate::sys::NetNs;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+/// No link-local address: the pair is nobody's link.
+const GEN_MODE_NONE: u8 = 1;
+
+/// The longest packet that the pair carries, bytes: super-frames are not cut on it.
+const MTU: u32 = 65_535;
+
+/// What the kernel would hand over uncut although the header of a packet socket cannot say how to
+/// cut it: it is cut before it enters the pair.
+const CUT_BEFORE: [&str; 10] = [
+    "tx-udp_tnl-segmentation",
+    "tx-udp_tnl-csum-segmentation",
+    "tx-gre-segmentation",
+    "tx-gre-csum-segmentation",
+    "tx-ipxip4-segmentation",
+    "tx-ipxip6-segmentation",
+    "tx-sctp-segmentation",
+    "tx-esp-segmentation",
+    "tx-gso-partial",
+    "tx-gso-list",
+];
+
+/// The names of the pair's ends: always the same ones for an interface, so that what a killed
+/// process has left is found again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PairNames {
+    /// The kernel's end.
+    pub kernel: String,
+    /// Our end.
+    pub ours: String,
+}
+
+/// The pair of an interface; dropping it removes both ends.
+#[derive(Debug)]
+pub(super) struct Pair {
+    names: PairNames,
+    /// The kernel's numbers of the ends.
+    pub(super) kernel: u32,
+    pub(super) ours: u32,
+    netns: NetNs,
+}
+
+impl Pair {
+    /// Makes the pair for `interface`, in the place of one that a killed process has left.
+    pub(super) fn make(interface: &str, names: PairNames) -> Result<Self, PortError> {
+        let failed = |what: String| move |error| PortError::from_io(what, error);
+        let netns = NetNs::current().map_err(failed("opening the namespace".into()))?;
+        let mut route = RouteSocket::open().map_err(failed("opening rtnetlink".into()))?;
+        let alias = format!("evenkeel: queues of {interface}");
+        for name in [&names.kernel, &names.ours] {
+            match found(&mut route, name) {
+                Ok(None) => {}
+                // An end without an alias was made by a process that was killed the moment after.
+                Ok(Some(of)) if of.is_empty() || of == alias => {
+                    remove(&mut route, name)
+                        .map_err(failed(format!("removing {name}, left by a killed process")))?;
+                }
+                Ok(Some(_)) => {
+                    return Err(PortError::NameTaken {
+                        interface: interface.to_owned(),
+                        name: name.clone(),
+                    });
+                }
+                Err(error) => return Err(failed(format!("looking for {name}"))(error)),
+            }
+        }
+        let what = format!("making the pair {} and {}", names.kernel, names.ours);
+        create(&mut route, &names).map_err(failed(what.clone()))?;
+        // From here on it goes with an error, too.
+        let mut pair = Self { names, kernel: 0, ours: 0, netns };
+        let control = Control::open()?;
+        for name in [&pair.names.kernel, &pair.names.ours] {
+            configure(&mut route, name, &alias).map_err(failed(what.clone()))?;
+        }
+        ethtool::set_features(&control, &pair.names.kernel, |name| {
+            CUT_BEFORE.contains(&name).then_some(false)
+        })?;
+        pair.kernel = control.interface(&pair.names.kernel)?.index;
+        pair.ours = control.interface(&pair.names.ours)?.index;
+        Ok(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // In the namespace it was made in, whichever the dropping thread is in. What stays, the
+        // next start finds by its name.
+        let _ = std::thread::scope(|scope| {
+            let removed = || {
+                self.netns.enter()?;
+                remove(&mut RouteSocket::open()?, &self.names.kernel)
+            };
+            scope.spawn(removed).join()
+        });
+    }
+}
+
+/// `struct ifinfomsg`.
+fn ifinfomsg(flags: libc::c_int, change: libc::c_int) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[8..12].copy_from_slice(&flags.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&change.to_ne_bytes());
+    bytes
+}
+
+fn with_zero(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+/// The alias of an interface, empty if it has none; `None`: there is no such interface.
+fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
+    let request =
+        Message::new(RTM_GETLINK, 0, &ifinfomsg(0, 0)).attribute(IFLA_IFNAME, &with_zero(name));
+    let bodies = match route.request(request) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        bodies => bodies?,
+    };
+    let mut rest = bodies.first().and_then(|body| body.get(16..)).unwrap_or_default();
+    while let Some(&[a, b, c, d]) = rest.first_chunk() {
+        let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        let length = usize::from(length).clamp(4, rest.len());
+        if kind == IFLA_IFALIAS {
+            let text = String::from_utf8_lossy(&rest[4..length]);
+            return Ok(Some(text.trim_end_matches('\0').to_owned()));
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    Ok(Some(String::new()))
+}
+
+fn create(route: &mut RouteSocket, names: &PairNames) -> io::Result<()> {
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let end = |message: Message, name: &str| {
+        message.attribute(IFLA_IFNAME, &with_zero(name)).attribute(IFLA_MTU, &MTU.to_ne_bytes())
+    };
+    let message = end(Message::new(RTM_NEWLINK, flags, &ifinfomsg(0, 0)), &names.kernel);
+    let message = message.nested(IFLA_LINKINFO, |info| {
+        info.attribute(IFLA_INFO_KIND, b"veth\0").nested(IFLA_INFO_DATA, |data| {
+            data.nested(VETH_INFO_PEER, |peer| end(peer.raw(&ifinfomsg(0, 0)), &names.ours))
+        })
+    });
+    route.request(message).map(drop)
+}
+
+/// Names the interface that the pair belongs to, keeps addresses off, and takes the end up.
+fn configure(route: &mut RouteSocket, name: &str, alias: &str) -> io::Result<()> {
+    let wanted = libc::IFF_UP | libc::IFF_NOARP;
+    let message = Message::new(RTM_NEWLINK, 0, &ifinfomsg(wanted, wanted))
+        .attribute(IFLA_IFNAME, &with_zero(name))
+        .attribute(IFLA_IFALIAS, alias.as_bytes());
+    let silent = Message::new(RTM_NEWLINK, 0, &ifinfomsg(0, 0))
+        .attribute(IFLA_IFNAME, &with_zero(name))
+        .nested(IFLA_AF_SPEC, |families| {
+            families.nested(libc::AF_INET6 as u16, |v6| {
+                v6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[GEN_MODE_NONE])
+            })
+        });
+    // A kernel without IPv6 has nothing to keep off.
+    let _ = route.request(silent);
+    route.request(message).map(drop)
+}
+
+fn remove(route: &mut RouteSocket, name: &str) -> io::Result<()> {
+    let message =
+        Message::new(RTM_DELLINK, 0, &ifinfomsg(0, 0)).attribute(IFLA_IFNAME, &with_zero(name));
+    match route.request(message) {
+        // The other end has taken it with it.
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        result => result.map(drop),
+    }
+}

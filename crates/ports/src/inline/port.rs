@@ -1,0 +1,270 @@
+//! One side of an inline interface as a port: a packet socket that receives super-frames and cuts
+//! them, and one that sends with our mark, by the interface's ordinary way.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use evenkeel_core::{Nanos, Reason};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::inbox::Inbox;
+use super::program;
+use crate::af_packet::device::{Device, Stamps, bind};
+use crate::error::PortError;
+use crate::interface::Interface;
+use crate::pool::{Frame, FramePool};
+use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
+use crate::segment::Segments;
+use crate::sys::{set_option, set_send_buffer};
+
+/// Bytes of frames that the kernel holds for us: a second of 100 Mbit/s.
+const RECEIVE_BUFFER: libc::c_int = 16 << 20;
+/// Bytes that the driver may hold before sending blocks.
+const SEND_BUFFER: u32 = 4 << 20;
+/// Which side of the interface a port is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// The interface itself: what arrives there is received, what is sent leaves there.
+    Wire,
+    /// Our end of the pair: what the kernel sends by the interface is received, what is sent
+    /// arrives on the interface.
+    Kernel,
+}
+
+/// A side of an inline interface. It receives nothing but what
+/// [`Inline`](super::Inline)'s programs have taken out of the kernel's way.
+#[derive(Debug)]
+pub struct InlinePort {
+    device: Device,
+    side: Side,
+    receiver: OwnedFd,
+    sender: OwnedFd,
+    inbox: Inbox,
+    /// Segments of the inbox's front frame that have been handed over.
+    segment: usize,
+    /// A frame with its tag put back, or its checksum completed, before it is cut.
+    scratch: Vec<u8>,
+}
+
+impl InlinePort {
+    /// Opens a side of `interface`, or of our end of its pair, in the network namespace of the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// There is no such interface, it is not Ethernet, or the process lacks CAP_NET_RAW and
+    /// CAP_NET_ADMIN.
+    pub fn open(interface: &str, side: Side) -> Result<Self, PortError> {
+        let open = |found: &Interface| open_sockets(interface, found.index, side);
+        let (device, (receiver, sender)) = Device::open(interface, open)?;
+        let inbox = Inbox::new();
+        Ok(Self { device, side, receiver, sender, inbox, segment: 0, scratch: Vec::new() })
+    }
+
+    /// Hands over the front frame of the inbox, or as many of its segments as `most` allows.
+    /// Returns how many, dropped ones included.
+    fn hand_over(
+        &mut self,
+        pool: &mut FramePool,
+        stamps: &mut Stamps,
+        out: &mut Vec<RxFrame>,
+        most: usize,
+    ) -> usize {
+        let Some(received) = self.inbox.front() else { return 0 };
+        let arrival = received.stamp.map_or(stamps.now(), |stamp| stamps.arrival(stamp));
+        if self.device.kernel_forwarded(arrival) {
+            self.inbox.advance();
+            return 1;
+        }
+        let counters = &mut self.device.counters;
+        if received.cut {
+            counters.drop_one(Reason::FrameTooLong);
+            self.inbox.advance();
+            return 1;
+        }
+        let mut header = received.header;
+        self.scratch.clear();
+        // The tag goes between the addresses and the type.
+        let split = received.bytes.len().min(12);
+        self.scratch.extend_from_slice(&received.bytes[..split]);
+        if let Some(tag) = received.tag {
+            self.scratch.extend_from_slice(&tag);
+            header = header.moved(tag.len() as u16);
+        }
+        self.scratch.extend_from_slice(&received.bytes[split..]);
+        let segments = if header.is_super() {
+            Segments::of(header, &self.scratch).map(Some)
+        } else {
+            header.complete(&mut self.scratch).map(|()| None)
+        };
+        let Ok(segments) = segments else {
+            // Nothing can be told of its segments but that there are some.
+            counters.drop_one(Reason::FrameTooLong);
+            self.inbox.advance();
+            return 1;
+        };
+        let count = segments.as_ref().map_or(1, Segments::count);
+        let mut handed = 0;
+        while self.segment < count && handed < most {
+            let at = self.segment;
+            self.segment += 1;
+            handed += 1;
+            let length = segments.as_ref().map_or(self.scratch.len(), |all| all.len(at));
+            if length > pool.max_frame() {
+                counters.drop_one(Reason::FrameTooLong);
+                continue;
+            }
+            let Some(mut frame) = pool.alloc() else {
+                counters.drop_one(Reason::NoBuffer);
+                continue;
+            };
+            let bytes = pool.extend(&mut frame, length).expect("the length was compared");
+            match &segments {
+                Some(all) => all.write(&self.scratch, at, bytes),
+                None => bytes.copy_from_slice(&self.scratch),
+            }
+            let vlan = vlan_of(bytes);
+            counters.rx_frames += 1;
+            counters.rx_bytes += length as u64;
+            out.push(RxFrame { frame, arrival, vlan });
+        }
+        if self.segment >= count {
+            self.segment = 0;
+            self.inbox.advance();
+        }
+        handed
+    }
+}
+
+fn open_sockets(name: &str, ifindex: u32, side: Side) -> Result<(OwnedFd, OwnedFd), PortError> {
+    let failed = |what: &str| {
+        let what = format!("{what} for interface {name}");
+        move |error: io::Error| PortError::from_io(what, error)
+    };
+    let open = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+            .map_err(|error| failed("opening a packet socket")(error.into()))
+    };
+    let receiver = open()?;
+    let fd = receiver.as_fd();
+    for (option, what) in [
+        (libc::PACKET_IGNORE_OUTGOING, "ignoring outgoing frames"),
+        (libc::PACKET_VNET_HDR, "receiving super-frames"),
+        (libc::PACKET_AUXDATA, "receiving VLAN tags"),
+    ] {
+        set_option(fd, libc::SOL_PACKET, option, &1).map_err(failed(what))?;
+    }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
+        .map_err(failed("asking for receive stamps"))?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
+        .map_err(failed("setting the receive buffer"))?;
+    let filter = match side {
+        Side::Wire => program::received(),
+        Side::Kernel => program::redirected(),
+    };
+    attach_filter(fd, &filter).map_err(failed("attaching a filter"))?;
+    bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
+
+    let sender = open()?;
+    let fd = sender.as_fd();
+    set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, &program::OURS)
+        .map_err(failed("marking what is sent"))?;
+    set_send_buffer(&sender, SEND_BUFFER).map_err(failed("setting the send buffer"))?;
+    // Protocol 0: it receives nothing.
+    bind(fd, ifindex, 0).map_err(failed("binding a packet socket"))?;
+    Ok((receiver, sender))
+}
+
+fn attach_filter(fd: BorrowedFd<'_>, filter: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: filter.len() as libc::c_ushort,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+impl Port for InlinePort {
+    fn name(&self) -> &str {
+        &self.device.name
+    }
+
+    fn io(&self) -> String {
+        match self.side {
+            Side::Wire => "inline, between the interface and the kernel".to_owned(),
+            Side::Kernel => "inline, between the kernel and the interface".to_owned(),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.receiver.as_fd())
+    }
+
+    fn state(&self) -> PortState {
+        self.device.state
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.device.interface.mac
+    }
+
+    fn mtu(&self) -> u32 {
+        self.device.interface.mtu
+    }
+
+    /// On the wire's side frames come twice until the programs are attached.
+    fn kernel_has_copy(&self) -> bool {
+        self.side == Side::Wire
+    }
+
+    /// The kernel tells readiness once per frame it hands over: what lies in the inbox must be
+    /// asked for.
+    fn next_due(&self) -> Option<Nanos> {
+        (self.inbox.held() > 0).then_some(Nanos::ZERO)
+    }
+
+    fn rx_burst(
+        &mut self,
+        pool: &mut FramePool,
+        now: Nanos,
+        out: &mut Vec<RxFrame>,
+        max: usize,
+    ) -> usize {
+        let mut stamps = Stamps::until(now);
+        let before = out.len();
+        let mut taken = 0;
+        while taken < max && self.inbox.fill(self.receiver.as_fd()) {
+            taken += self.hand_over(pool, &mut stamps, out, max - taken).max(1);
+        }
+        self.device.received(taken > 0, now, self.receiver.as_fd());
+        out.len() - before
+    }
+
+    fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        self.device.send(self.sender.as_fd(), self.receiver.as_fd(), pool, frames)
+    }
+
+    /// What came by the pair was redirected to us, and the kernel has not sent it.
+    fn passed_by(&mut self, span: Range<Nanos>) {
+        if self.side == Side::Wire {
+            self.device.passed_by = Some(span);
+        }
+    }
+
+    fn counters(&mut self) -> PortCounters {
+        self.device.read_loss(self.receiver.as_fd());
+        self.device.counters
+    }
+
+    fn reopen(&mut self) -> Result<bool, PortError> {
+        let Self { device, side, receiver, .. } = self;
+        let name = device.name.clone();
+        let open = |found: &Interface| open_sockets(&name, found.index, *side);
+        let Some((receiver, sender)) = device.reopen(receiver.as_fd(), open)? else {
+            return Ok(false);
+        };
+        (self.receiver, self.sender) = (receiver, sender);
+        Ok(true)
+    }
+}

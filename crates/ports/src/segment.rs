@@ -1,0 +1,326 @@
+//! Super-frames: what the kernel hands over as one frame and the wire carries as many.
+//!
+//! A sender leaves the cutting of its TCP and UDP data to the last device. A packet socket with
+//! `PACKET_VNET_HDR` gets such a frame whole, with a header in front that says how it would be
+//! cut: `struct virtio_net_hdr`. [`Segments`] cuts it as the kernel does (net/ipv4/tcp_offload.c,
+//! net/ipv4/udp_offload.c): the headers of the first are those of all, but for
+//!
+//! | field | in segment i of n |
+//! |---|---|
+//! | IPv4 total length, IPv6 payload length, UDP length | its own |
+//! | IPv4 identification | the first's + i |
+//! | TCP sequence number | the first's + i × size |
+//! | TCP FIN, PSH | only in the last |
+//! | TCP CWR | only in the first |
+//! | checksums | computed |
+
+/// Length of `struct virtio_net_hdr`, bytes.
+pub(crate) const HEADER: usize = 10;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const TCP_V4: u8 = 1;
+const TCP_V6: u8 = 4;
+const UDP: u8 = 5;
+/// Set beside the kind where the sender uses ECN.
+const ECN: u8 = 0x80;
+
+const TCP_FIN: u8 = 0x01;
+const TCP_PSH: u8 = 0x08;
+const TCP_CWR: u8 = 0x80;
+
+/// Where the IP header of an untagged frame begins.
+const ETHERNET: usize = 14;
+
+/// What the kernel says of a frame that it hands over.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct VnetHeader {
+    flags: u8,
+    kind: u8,
+    /// Data in a segment, bytes.
+    size: u16,
+    /// Where the transport header begins, in the frame.
+    start: u16,
+    /// Where the checksum is, behind that.
+    offset: u16,
+}
+
+/// Why a frame cannot be cut.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Uncut {
+    /// It is of a kind whose cutting is not known here.
+    Kind,
+    /// It is not what its header says.
+    Broken,
+}
+
+impl VnetHeader {
+    /// Reads the header; fields are in the byte order of the machine.
+    pub(crate) fn read(bytes: &[u8; HEADER]) -> Self {
+        let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        Self { flags: bytes[0], kind: bytes[1], size: half(4), start: half(6), offset: half(8) }
+    }
+
+    /// The header of the same frame after `bytes` were put in before its transport header.
+    pub(crate) const fn moved(self, bytes: u16) -> Self {
+        Self { start: self.start + bytes, ..self }
+    }
+
+    /// Whether the frame is one of many.
+    pub(crate) const fn is_super(self) -> bool {
+        self.kind & !ECN != 0
+    }
+
+    /// Completes the checksum of a frame that is no super-frame, where its sender has left that.
+    pub(crate) fn complete(self, frame: &mut [u8]) -> Result<(), Uncut> {
+        if self.flags & NEEDS_CHECKSUM == 0 {
+            return Ok(());
+        }
+        let (start, at) = (usize::from(self.start), usize::from(self.start + self.offset));
+        if frame.len() < at + 2 || start > frame.len() {
+            return Err(Uncut::Broken);
+        }
+        // The field holds the sum over the pseudo header.
+        let sum = finish(add(0, &frame[start..]));
+        // A UDP checksum of zero would mean that there is none. To the others both are the same.
+        let sum = if sum == 0 { 0xffff } else { sum };
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        Ok(())
+    }
+}
+
+/// How a super-frame is cut: where its headers end, and how long what follows them is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segments {
+    tcp: bool,
+    v6: bool,
+    /// Where the IP header begins.
+    l3: usize,
+    /// Where the transport header begins.
+    l4: usize,
+    /// Where the data begin.
+    data: usize,
+    /// Data in a segment, bytes.
+    size: usize,
+    /// Length of the frame.
+    length: usize,
+}
+
+impl Segments {
+    /// Looks at a super-frame.
+    pub(crate) fn of(header: VnetHeader, frame: &[u8]) -> Result<Self, Uncut> {
+        let (tcp, v6) = match header.kind & !ECN {
+            TCP_V4 => (true, Some(false)),
+            TCP_V6 => (true, Some(true)),
+            UDP => (false, None),
+            _ => return Err(Uncut::Kind),
+        };
+        let l3 = l3_of(frame).ok_or(Uncut::Broken)?;
+        let is_v6 = match frame.get(l3).map(|byte| byte >> 4) {
+            Some(4) => false,
+            Some(6) => true,
+            _ => return Err(Uncut::Broken),
+        };
+        if v6.is_some_and(|v6| v6 != is_v6) {
+            return Err(Uncut::Broken);
+        }
+        let l4 = if header.flags & NEEDS_CHECKSUM != 0 {
+            usize::from(header.start)
+        } else if is_v6 {
+            l3 + 40
+        } else {
+            l3 + usize::from(frame[l3] & 0x0f) * 4
+        };
+        let least = l3 + if is_v6 { 40 } else { 20 };
+        let transport =
+            if tcp { usize::from(frame.get(l4 + 12).ok_or(Uncut::Broken)? >> 4) * 4 } else { 8 };
+        let data = l4 + transport;
+        let size = usize::from(header.size);
+        let short = transport < if tcp { 20 } else { 8 };
+        if l4 < least || short || data > frame.len() || size == 0 {
+            return Err(Uncut::Broken);
+        }
+        Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length: frame.len() })
+    }
+
+    /// How many segments there are; at least one.
+    pub(crate) const fn count(&self) -> usize {
+        let segments = (self.length - self.data).div_ceil(self.size);
+        if segments == 0 { 1 } else { segments }
+    }
+
+    /// Length of segment `at`, bytes.
+    pub(crate) fn len(&self, at: usize) -> usize {
+        self.data + self.size.min((self.length - self.data).saturating_sub(at * self.size))
+    }
+
+    /// Writes segment `at` of `frame` to `out`, which has its length.
+    pub(crate) fn write(&self, frame: &[u8], at: usize, out: &mut [u8]) {
+        let from = self.data + at * self.size;
+        let data = out.len() - self.data;
+        out[..self.data].copy_from_slice(&frame[..self.data]);
+        out[self.data..].copy_from_slice(&frame[from..from + data]);
+        let (first, last) = (at == 0, at + 1 == self.count());
+        if self.tcp {
+            let sequence = &mut out[self.l4 + 4..self.l4 + 8];
+            let number = u32::from_be_bytes([sequence[0], sequence[1], sequence[2], sequence[3]]);
+            let number = number.wrapping_add((at * self.size) as u32);
+            sequence.copy_from_slice(&number.to_be_bytes());
+            let flags = &mut out[self.l4 + 13];
+            if !last {
+                *flags &= !(TCP_FIN | TCP_PSH);
+            }
+            if !first {
+                *flags &= !TCP_CWR;
+            }
+        } else {
+            let length = (out.len() - self.l4) as u16;
+            out[self.l4 + 4..self.l4 + 6].copy_from_slice(&length.to_be_bytes());
+        }
+        self.set_lengths(at, out);
+        self.set_checksum(out);
+    }
+
+    /// Sets what the IP header says of the length, its identification and its checksum.
+    fn set_lengths(&self, at: usize, out: &mut [u8]) {
+        let l3 = self.l3;
+        if self.v6 {
+            let length = (out.len() - l3 - 40) as u16;
+            out[l3 + 4..l3 + 6].copy_from_slice(&length.to_be_bytes());
+            return;
+        }
+        let length = (out.len() - l3) as u16;
+        out[l3 + 2..l3 + 4].copy_from_slice(&length.to_be_bytes());
+        let id = u16::from_be_bytes([out[l3 + 4], out[l3 + 5]]).wrapping_add(at as u16);
+        out[l3 + 4..l3 + 6].copy_from_slice(&id.to_be_bytes());
+        out[l3 + 10..l3 + 12].fill(0);
+        let end = l3 + usize::from(out[l3] & 0x0f) * 4;
+        let sum = finish(add(0, &out[l3..end]));
+        out[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn set_checksum(&self, out: &mut [u8]) {
+        let field = self.l4 + if self.tcp { 16 } else { 6 };
+        out[field..field + 2].fill(0);
+        let addresses =
+            if self.v6 { self.l3 + 8..self.l3 + 40 } else { self.l3 + 12..self.l3 + 20 };
+        let protocol = if self.tcp { 6 } else { 17 };
+        let length = (out.len() - self.l4) as u64;
+        let sum = add(protocol + length, &out[addresses]);
+        let sum = finish(add(sum, &out[self.l4..]));
+        let sum = if sum == 0 && !self.tcp { 0xffff } else { sum };
+        out[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Where the IP header begins: behind at most two VLAN tags.
+fn l3_of(frame: &[u8]) -> Option<usize> {
+    let mut at = ETHERNET;
+    for _ in 0..2 {
+        match frame.get(at - 2..at)? {
+            [0x81, 0x00] | [0x88, 0xa8] => at += 4,
+            _ => break,
+        }
+    }
+    Some(at)
+}
+
+/// Adds the 16-bit words of `bytes`, the last one filled up with a zero, to a sum.
+fn add(sum: u64, bytes: &[u8]) -> u64 {
+    // Words of 32 bits: the carry of the folding is the same, in half the additions.
+    let mut words = bytes.chunks_exact(4);
+    let mut sum = words.by_ref().fold(sum, |sum, word| {
+        sum + u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    });
+    let mut rest = [0; 4];
+    let left = words.remainder();
+    rest[..left.len()].copy_from_slice(left);
+    sum += u64::from(u32::from_be_bytes(rest));
+    sum
+}
+
+/// The checksum: the one's complement of the sum, folded to 16 bits.
+fn finish(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(data: usize) -> Vec<u8> {
+        let mut frame = vec![0; 14 + 20 + 20 + data];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14] = 0x45;
+        frame[18..20].copy_from_slice(&0xffff_u16.to_be_bytes());
+        frame[23] = 6;
+        frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        frame[38..42].copy_from_slice(&0xffff_ff00_u32.to_be_bytes());
+        frame[46] = 0x50;
+        frame[47] = TCP_CWR | TCP_PSH | TCP_FIN | 0x10;
+        for (at, byte) in frame[54..].iter_mut().enumerate() {
+            *byte = (at / 100) as u8;
+        }
+        frame
+    }
+
+    fn header(kind: u8, size: u16) -> VnetHeader {
+        VnetHeader { flags: NEEDS_CHECKSUM, kind, size, start: 34, offset: 16 }
+    }
+
+    #[test]
+    fn flags_numbers_and_lengths_are_those_of_each_segment() {
+        let frame = tcp(2500);
+        let segments = Segments::of(header(TCP_V4 | ECN, 1000), &frame).unwrap();
+        assert_eq!(segments.count(), 3);
+        let mut data = Vec::new();
+        for at in 0..3 {
+            let mut out = vec![0; segments.len(at)];
+            segments.write(&frame, at, &mut out);
+            assert_eq!(u16::from_be_bytes([out[16], out[17]]) as usize, out.len() - 14);
+            let id = u16::from_be_bytes([out[18], out[19]]);
+            assert_eq!(id, 0xffff_u16.wrapping_add(at as u16));
+            let sequence = u32::from_be_bytes(out[38..42].try_into().unwrap());
+            assert_eq!(sequence, 0xffff_ff00_u32.wrapping_add(1000 * at as u32));
+            let flags = [TCP_CWR, 0, TCP_PSH | TCP_FIN][at] | 0x10;
+            assert_eq!(out[47], flags, "segment {at}");
+            assert_eq!(finish(add(0, &out[14..34])), 0, "IP checksum of segment {at}");
+            let pseudo = add(6 + (out.len() - 34) as u64, &out[26..34]);
+            assert_eq!(finish(add(pseudo, &out[34..])), 0, "TCP checksum of segment {at}");
+            data.extend_from_slice(&out[54..]);
+        }
+        assert_eq!(data, frame[54..]);
+    }
+
+    #[test]
+    fn frames_that_are_not_what_their_header_says_are_refused() {
+        let frame = tcp(2000);
+        assert_eq!(Segments::of(header(3, 1000), &frame).err(), Some(Uncut::Kind));
+        for (kind, size, length) in [
+            (TCP_V6, 1000, frame.len()),
+            (TCP_V4, 0, frame.len()),
+            (TCP_V4, 1000, 20),
+            (TCP_V4, 1000, 46),
+            (TCP_V4, 1000, 50),
+        ] {
+            let refused = Segments::of(header(kind, size), &frame[..length]).err();
+            assert_eq!(refused, Some(Uncut::Broken), "{kind} {size} {length}");
+        }
+        let mut short = frame;
+        short[46] = 0x40;
+        assert_eq!(Segments::of(header(TCP_V4, 1000), &short).err(), Some(Uncut::Broken));
+    }
+
+    #[test]
+    fn a_checksum_left_to_the_hardware_is_completed() {
+        let mut frame = tcp(77);
+        let pseudo = !finish(add(6 + 20 + 77, &frame[26..34]));
+        frame[50..52].copy_from_slice(&pseudo.to_be_bytes());
+        header(0, 0).complete(&mut frame).unwrap();
+        let pseudo = add(6 + 20 + 77, &frame[26..34]);
+        assert_eq!(finish(add(pseudo, &frame[34..])), 0);
+        assert_eq!(header(0, 0).complete(&mut frame[..50]), Err(Uncut::Broken));
+    }
+}

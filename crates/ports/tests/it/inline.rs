@@ -1,0 +1,172 @@
+//! An interface inline between namespaces: the kernel routes, filters and answers as before, and
+//! every IP packet of the interface goes through the process, both ways. Needs root.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{TestNet, available, eventually, inside};
+use evenkeel_core::Nanos;
+use evenkeel_ports::heartbeat::{Beater, Heartbeat};
+use evenkeel_ports::inline::{Inline, InlinePort, PairNames, Side};
+use evenkeel_ports::sys::{in_netns, monotonic_now};
+use evenkeel_ports::{FramePool, Port, RxFrame};
+
+/// a - r - b, IPv4 and IPv6, and the kernel of r forwards.
+fn lab() -> TestNet {
+    let lab = TestNet::new(&["a", "r", "b"]);
+    lab.output("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
+    lab.wire(("a", "va"), ("r", "ra"));
+    lab.wire(("b", "vb"), ("r", "rb"));
+    for (name, interface, address) in
+        [("a", "va", "1.2"), ("r", "ra", "1.1"), ("r", "rb", "2.1"), ("b", "vb", "2.2")]
+    {
+        let (net, host) = address.split_once('.').unwrap();
+        lab.ip(name, &format!("addr add 10.77.{net}.{host}/24 dev {interface}"));
+        lab.ip(name, &format!("addr add fd77:{net}::{host}/64 dev {interface} nodad"));
+    }
+    for (name, net) in [("a", 1), ("b", 2)] {
+        lab.ip(name, &format!("route add default via 10.77.{net}.1"));
+        lab.ip(name, &format!("-6 route add default via fd77:{net}::1"));
+    }
+    lab
+}
+
+fn pings(lab: &TestNet, from: &str, to: &str) -> bool {
+    lab.try_output(from, &format!("ping -n -c 1 -W 1 {to}")).0
+}
+
+/// What a thread does that passes on what comes.
+#[derive(Default)]
+struct Passing {
+    stop: AtomicBool,
+    /// Beats are left out.
+    hangs: AtomicBool,
+    out: AtomicU64,
+    inward: AtomicU64,
+    longest: AtomicU64,
+}
+
+/// Attaches `rb` and passes packets on until told to stop.
+fn pass(passing: &Passing) {
+    let names = PairNames { kernel: "ekh-rb".into(), ours: "eku-rb".into() };
+    let heart = Heartbeat::new(Nanos::from_millis(200)).unwrap();
+    let mut beater = Beater::new(Arc::clone(&heart), 0);
+    let _inline = Inline::attach("rb", names, &heart).unwrap();
+    let mut pool = FramePool::new(8192);
+    let mut wire = InlinePort::open("rb", Side::Wire).unwrap();
+    let mut kernel = InlinePort::open("eku-rb", Side::Kernel).unwrap();
+    let mut burst: Vec<RxFrame> = Vec::new();
+    let (mut out, mut inward) = (VecDeque::new(), VecDeque::new());
+    while !passing.stop.load(Ordering::Relaxed) {
+        if passing.hangs.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        }
+        let now = monotonic_now();
+        if let Some(span) = beater.beat(now) {
+            wire.passed_by(span);
+        }
+        let mut idle = true;
+        for (from, to, count) in
+            [(&mut kernel, &mut out, &passing.out), (&mut wire, &mut inward, &passing.inward)]
+        {
+            idle &= from.rx_burst(&mut pool, now, &mut burst, 256) == 0;
+            count.fetch_add(burst.len() as u64, Ordering::Relaxed);
+            for received in burst.drain(..) {
+                passing.longest.fetch_max(received.frame.len() as u64, Ordering::Relaxed);
+                to.push_back(received.frame);
+            }
+        }
+        wire.tx_burst(&mut pool, &mut out);
+        kernel.tx_burst(&mut pool, &mut inward);
+        if idle {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+/// Sends `bytes` from `from` to `to` over TCP; what arrives is compared.
+fn transfer(lab: &TestNet, from: &str, to: &str, address: &str, bytes: usize) -> Duration {
+    let listener = inside(lab, to, || TcpListener::bind(address).unwrap());
+    let address = listener.local_addr().unwrap();
+    let pattern: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
+    std::thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            all
+        });
+        let began = Instant::now();
+        in_netns(&lab.name(from), || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(&pattern).unwrap();
+        })
+        .unwrap();
+        let all = received.join().unwrap();
+        assert!(all == pattern, "{} of {bytes} bytes arrived, or others", all.len());
+        began.elapsed()
+    })
+}
+
+#[test]
+fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
+    if !available("inline") {
+        return;
+    }
+    let lab = lab();
+    for to in ["10.77.2.2", "fd77:2::2"] {
+        eventually("the kernel forwarding", || pings(&lab, "a", to).then_some(()));
+    }
+    let passing = Passing::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| in_netns(&lab.name("r"), || pass(&passing)).unwrap());
+        eventually("the programs at work", || {
+            pings(&lab, "a", "10.77.2.2");
+            (passing.inward.load(Ordering::Relaxed) > 0).then_some(())
+        });
+        // Neighbours are found again, by the kernel itself.
+        lab.ip("b", "neigh flush dev vb");
+        lab.ip("r", "neigh flush dev rb");
+        let before = [&passing.out, &passing.inward].map(|count| count.load(Ordering::Relaxed));
+        for (from, to) in [
+            ("a", "10.77.2.2"),
+            ("a", "fd77:2::2"),
+            ("r", "10.77.2.2"),
+            ("b", "10.77.2.1"),
+            ("b", "fd77:2::1"),
+        ] {
+            assert!(pings(&lab, from, to), "{from} to {to}");
+        }
+        let after = [&passing.out, &passing.inward].map(|count| count.load(Ordering::Relaxed));
+        assert!(after[0] >= before[0] + 5 && after[1] >= before[1] + 5, "{before:?} {after:?}");
+        for (from, to, address) in [
+            ("a", "b", "10.77.2.2:0"),
+            ("b", "a", "10.77.1.2:0"),
+            ("r", "b", "[fd77:2::2]:0"),
+            ("b", "r", "[fd77:2::1]:0"),
+        ] {
+            let took = transfer(&lab, from, to, address, 20_000_000);
+            eprintln!("{from} to {to}: {:.0} Mbit/s", 160.0 / took.as_secs_f64());
+        }
+        assert_eq!(passing.longest.load(Ordering::Relaxed), 1514, "super-frames were cut");
+        // A process that hangs is passed by.
+        passing.hangs.store(true, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(250));
+        assert!(pings(&lab, "a", "10.77.2.2"), "the kernel passes by a router that hangs");
+        passing.hangs.store(false, Ordering::Relaxed);
+        eventually("the router taking over again", || {
+            let before = passing.inward.load(Ordering::Relaxed);
+            pings(&lab, "a", "10.77.2.2");
+            (passing.inward.load(Ordering::Relaxed) > before).then_some(())
+        });
+        passing.stop.store(true, Ordering::Relaxed);
+    });
+    assert!(pings(&lab, "a", "10.77.2.2"), "forwarding goes on afterwards");
+    assert!(!lab.output("r", "ip -br link").contains("ek"), "the pair is gone");
+}

@@ -1,0 +1,88 @@
+//! Ports that are joined in pairs: what comes in by one leaves by the other, unchanged.
+//!
+//! So an interface is attached inline, between the kernel and its wire: who routes, translates and
+//! answers is the kernel. Here a packet gets a class, and a place in the queue of the link it
+//! leaves by.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use evenkeel_core::admit::Pin;
+use evenkeel_core::flow_table::PackedFlow;
+use evenkeel_core::{Class, FlowKey, Nanos, Reason};
+use evenkeel_net::MacAddr;
+
+use super::Pipeline;
+use super::cycles::{Stage, processing_class};
+use super::forward::ResolvedHop;
+use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len};
+use super::parsed::Parsed;
+
+/// What is not IP, or broken, is for whoever receives it to judge: here it is one flow of the first
+/// class.
+const NAMELESS: FlowKey = FlowKey {
+    source: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    destination: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    protocol: 0,
+    source_port: 0,
+    destination_port: 0,
+    flow_label: 0,
+};
+
+impl Pipeline {
+    /// Hands a packet to the link of the port that its own is joined with.
+    pub(super) fn pass_through(
+        &mut self,
+        packet: UnroutedPacket,
+        parsed: &Parsed,
+        to: usize,
+        at: Nanos,
+    ) {
+        if !self.ports[to].up {
+            return self.drop(packet, Reason::LinkDown);
+        }
+        let length = packet.frame.len();
+        let nameless = PackedFlow::new(&NAMELESS);
+        let below;
+        let meta = match parsed {
+            Parsed::Ip(meta) => Some(meta),
+            Parsed::Other => {
+                below = self.classifier.parse_below(self.pool.bytes(&packet.frame));
+                below.as_ref()
+            }
+            Parsed::Invalid(_) => None,
+        };
+        let (flow, flow_hash, class, ip_len, ttl) = match meta {
+            Some(meta) => (&meta.flow, meta.flow_hash, meta.class, meta.ip_len, meta.ttl),
+            None => {
+                let ip_len = length.saturating_sub(ETHERNET_HEADER as usize) as u32;
+                (&nameless, 0, Class(0), ip_len, 0)
+            }
+        };
+        self.meter.is_of(class);
+        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
+            let processing = processing_class(self.services.of(class));
+            let judged = fairdrop.judge_cpu(flow_hash, class).and_then(|ticket| {
+                fairdrop.judge_link(to, flow_hash, class, wire_len(length), ticket, processing)
+            });
+            if let Err(reason) = judged {
+                return self.drop(packet, reason);
+            }
+        }
+        self.meter.stage(Stage::Judge);
+        self.meter.stage(Stage::Route);
+        self.meter.handed_on();
+        self.ports[packet.port.index()].count.forwarded += 1;
+        let hop = ResolvedHop {
+            port: to,
+            mac: MacAddr::default(),
+            mtu: u32::MAX,
+            flow,
+            flow_hash,
+            class,
+            pin: Pin { next_hop: 0, ttl },
+            cluster: None,
+            originated: false,
+        };
+        self.enqueue(packet.frame, packet.arrival, ip_len, &hop, at);
+    }
+}
