@@ -51,6 +51,7 @@ impl Message {
 }
 
 /// A connection to rtnetlink of the calling thread's namespace.
+#[derive(Debug)]
 pub(crate) struct RouteSocket {
     socket: Socket,
     sequence: u32,

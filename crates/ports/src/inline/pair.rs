@@ -6,7 +6,6 @@ use crate::error::PortError;
 use crate::ethtool;
 use crate::interface::Control;
 use crate::netlink::{Message, RouteSocket};
-use crate::sys::NetNs;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -59,14 +58,14 @@ pub(super) struct Pair {
     /// The kernel's numbers of the ends.
     pub(super) kernel: u32,
     pub(super) ours: u32,
-    netns: NetNs,
+    /// Of the namespace that it was made in, whichever the thread is in that drops it.
+    route: RouteSocket,
 }
 
 impl Pair {
     /// Makes the pair for `interface`, in the place of one that a killed process has left.
     pub(super) fn make(interface: &str, names: PairNames) -> Result<Self, PortError> {
         let failed = |what: String| move |error| PortError::from_io(what, error);
-        let netns = NetNs::current().map_err(failed("opening the namespace".into()))?;
         let mut route = RouteSocket::open().map_err(failed("opening rtnetlink".into()))?;
         let alias = format!("evenkeel: queues of {interface}");
         for name in [&names.kernel, &names.ours] {
@@ -89,10 +88,10 @@ impl Pair {
         let what = format!("making the pair {} and {}", names.kernel, names.ours);
         create(&mut route, &names).map_err(failed(what.clone()))?;
         // From here on it goes with an error, too.
-        let mut pair = Self { names, kernel: 0, ours: 0, netns };
+        let mut pair = Self { names, kernel: 0, ours: 0, route };
         let control = Control::open()?;
         for name in [&pair.names.kernel, &pair.names.ours] {
-            configure(&mut route, name, &alias).map_err(failed(what.clone()))?;
+            configure(&mut pair.route, name, &alias).map_err(failed(what.clone()))?;
         }
         ethtool::set_features(&control, &pair.names.kernel, |name| {
             CUT_BEFORE.contains(&name).then_some(false)
@@ -105,15 +104,8 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // In the namespace it was made in, whichever the dropping thread is in. What stays, the
-        // next start finds by its name.
-        let _ = std::thread::scope(|scope| {
-            let removed = || {
-                self.netns.enter()?;
-                remove(&mut RouteSocket::open()?, &self.names.kernel)
-            };
-            scope.spawn(removed).join()
-        });
+        // What stays, the next start finds by its name.
+        let _ = remove(&mut self.route, &self.names.kernel);
     }
 }
 
