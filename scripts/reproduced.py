@@ -46,7 +46,7 @@ ROWS, VALUES, PAGE, README = (
     ROOT / "README.md",
 )
 BEGIN, END = "<!-- reproduced: begin -->", "<!-- reproduced: end -->"
-METRIC = re.compile(r"([a-z_0-9]+)\(([^()]+)\)@([A-Za-z0-9_-]+)")
+METRIC = re.compile(r"([a-z_0-9]+)(?:\(([^()]+)\))?@([A-Za-z0-9_-]+)")
 CLASS_KEYS = {"sent": "sent_per_s", "dropped": "dropped_per_s", "offered": "offered_per_s"}
 CLASS_KEYS |= {"goodput": "goodput_bit_per_s", "qlen": "qlen"}
 DELAYS = {"delay": "transit_delay", "e2e": "end_to_end_delay"}
@@ -90,11 +90,13 @@ def results(folders):
 
 
 def metric(summary, name, subject, step_name):
-    term = f"{name}({subject})@{step_name}"
+    term = f"{name}({subject})@{step_name}" if subject else f"{name}@{step_name}"
     for judged in summary["expectations"]:
         for measured in judged["measured"]:
             if measured["term"] == term and measured["value"] is not None:
                 return measured["value"]
+    if not subject:
+        raise Broken(f"{summary['scenario']}: no {term}")
     step = next((s for s in summary["runs"][0]["steps"] if s["name"] == step_name), None)
     if step is None:
         raise Broken(f"{summary['scenario']}: no step {step_name}")
