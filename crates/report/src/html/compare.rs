@@ -3,9 +3,7 @@
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
 use super::download::{self, LegendEntry};
-use super::panels::{
-    CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled, legend_html,
-};
+use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled};
 use super::tables::badge;
 use super::text::{escape, paragraphs};
 use super::{Figures, page, tables, topology};
@@ -336,8 +334,7 @@ fn figure_of(
     }
     panels += "</div>";
     let entries = legend(comparison, &names, marked);
-    let saved = figures.saved(caption, &download::picture(&panels, 2, &entries));
-    format!("<figure>\n{}{panels}\n{saved}</figure>\n", legend_html(&entries))
+    figures.figure(&panels, &entries, 2, caption)
 }
 
 fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
@@ -357,12 +354,6 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     };
     for (router, link) in links(comparison) {
         let place = format!("link <b>{}</b> of router <b>{}</b>", escape(&link), escape(&router));
-        let here = |value: &&&PublishedValue, metric: &str| {
-            value
-                .place
-                .as_ref()
-                .is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
-        };
         let on = (router.as_str(), link.as_str());
         let text = format!(
             "QoStat on {place}, each point one sampling window. Transit delay runs from arrival in \
@@ -380,52 +371,53 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
         if comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| has_admission(run, on)) {
             html += &admission(comparison, on, &place, &format!("{band}{scaled}"), figures);
         }
-        let calls: Vec<Vec<Curve>> = (0..3)
-            .map(|kind| {
-                let rows = |run: &Run| calls_shares(run, (&router, &link), kind);
-                comparison.worlds.iter().map(|world| world.curve(rows)).collect()
-            })
-            .collect();
-        if calls.iter().flatten().all(Vec::is_empty) {
-            continue;
-        }
-        let kinds = ["no queue", "one queue", "several queues"].map(str::to_owned);
-        let marks: Vec<Mark> = ["calls_none", "calls_one", "calls_many"]
-            .into_iter()
-            .enumerate()
-            .flat_map(|(index, metric)| {
-                published
-                    .iter()
-                    .filter(|value| here(value, metric))
-                    .filter_map(|value| mark(comparison, value, index, 100.0))
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        let legend_entries = legend(comparison, &kinds, !marks.is_empty());
-        let panel = Panel {
-            title: "Scheduler calls",
-            unit: "%",
-            text: |percent| format!("{percent:.1} %"),
-            log_from: None,
-            names: &kinds,
-            curves: calls,
-            marks,
-        };
-        let panel = panel.draw(comparison, 1084.0, 230.0, true);
-        html += &format!(
-            "<figure>\n{}{panel}\n{}</figure>\n",
-            legend_html(&legend_entries),
-            figures.saved(
-                &format!(
-                    "Scheduler calls on {place}, by how many queues had packets when the \
-                          scheduler was called: only a call that finds several can \
-                          differentiate.{scaled}"
-                ),
-                &download::picture(&panel, 1, &legend_entries),
-            )
-        );
+        html += &calls_of(comparison, on, &place, scaled, &published, figures);
     }
     html + "</section>\n"
+}
+
+/// The scheduler calls of a link, by how many queues had packets; empty if none were counted.
+fn calls_of(
+    comparison: &Comparison,
+    (router, link): (&str, &str),
+    place: &str,
+    scaled: &str,
+    published: &[&PublishedValue],
+    figures: &mut Figures,
+) -> String {
+    let calls: Vec<Vec<Curve>> = (0..3)
+        .map(|kind| {
+            let rows = |run: &Run| calls_shares(run, (router, link), kind);
+            comparison.worlds.iter().map(|world| world.curve(rows)).collect()
+        })
+        .collect();
+    if calls.iter().flatten().all(Vec::is_empty) {
+        return String::new();
+    }
+    let mut marks = Vec::new();
+    for (index, metric) in ["calls_none", "calls_one", "calls_many"].into_iter().enumerate() {
+        let here = published.iter().filter(|value| {
+            let place = value.place.as_ref();
+            place.is_some_and(|p| p.metric == metric && p.router == router && p.link == link)
+        });
+        marks.extend(here.filter_map(|value| mark(comparison, value, index, 100.0)));
+    }
+    let kinds = ["no queue", "one queue", "several queues"].map(str::to_owned);
+    let entries = legend(comparison, &kinds, !marks.is_empty());
+    let panel = Panel {
+        title: "Scheduler calls",
+        unit: "%",
+        text: |percent| format!("{percent:.1} %"),
+        log_from: None,
+        names: &kinds,
+        curves: calls,
+        marks,
+    };
+    let caption = format!(
+        "Scheduler calls on {place}, by how many queues had packets when the scheduler was called: \
+         only a call that finds several can differentiate.{scaled}"
+    );
+    figures.figure(&panel.draw(comparison, 1084.0, 230.0, true), &entries, 1, &caption)
 }
 
 /// What the admission of a link saw; how long flows waited for it, window by window and step by
@@ -454,8 +446,7 @@ fn admission(
     }
     panels += "</div>";
     let caption = format!("What the admission of {place} holds against its thresholds.{remarks}");
-    let saved = figures.saved(&caption, &download::picture(&panels, 2, &[]));
-    let mut html = format!("<figure>\n{panels}\n{saved}</figure>\n");
+    let mut html = figures.figure(&panels, &[], 2, &caption);
     if !comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| is_waited_for(run, on)) {
         return html;
     }
@@ -478,8 +469,7 @@ fn admission(
         "How long flows waited to pass {place}, from the first packet to the first that got \
          through, over all flows of a class in a step.{remarks}"
     );
-    let saved = figures.saved(&caption, &download::picture(&panel, 1, &entries));
-    html += &format!("<figure>\n{}{panel}\n{saved}</figure>\n", legend_html(&entries));
+    html += &figures.figure(&panel, &entries, 1, &caption);
     // Flows are let in at instants: curves of their delays would be single points.
     let caption = format!("Flows that want to pass {place} and wait.{remarks}");
     html + &figure_of(comparison, &ACCEPTANCE[1..], on, &caption, figures)

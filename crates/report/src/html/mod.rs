@@ -9,7 +9,9 @@ mod chart;
 mod compare;
 mod curves;
 pub(crate) mod download;
+mod figures;
 mod index;
+mod measurements;
 mod panels;
 mod sankey;
 mod tables;
@@ -25,6 +27,7 @@ use crate::run::{Run, StepMark, Topology};
 use crate::slug::slug;
 pub use compare::{comparison, thumbnail};
 pub use curves::{Curve, Plot, curves_page};
+use figures::Figures;
 pub use index::{IndexEntry, index};
 use text::{escape, paragraphs};
 
@@ -89,7 +92,7 @@ impl Report {
         let mut figures = Figures::named(&slug(&self.name));
         let mut body = self.head();
         body += &self.setup(&mut figures);
-        body += &self.measurements(&mut figures);
+        body += &measurements::section(&self.runs, &mut figures);
         body += &self.expectations();
         body += &format!(
             "<footer>Evenkeel {} · rows behind every figure: samples.csv, samples.parquet, \
@@ -192,164 +195,6 @@ impl Report {
         }
     }
 
-    fn measurements(&self, figures: &mut Figures) -> String {
-        let classes = panels::classes(&self.runs);
-        let links = panels::links(&self.runs);
-        let mut html = String::from("<section>\n<h2>Measurements</h2>\n");
-        if let Some((drawing, columns)) = sankey::draw(&self.runs) {
-            let caption = "Where packets went, step by step: those that were sent to the router, \
-                           and of them those that its receive ring had no room for, \
-                           those that it refused, and those that it forwarded. Flows whose packets \
-                           take many cycles are red.";
-            let picture = download::picture(&drawing, columns, &[]);
-            html += &format!("<figure>{drawing}{}</figure>\n", figures.saved(caption, &picture));
-        }
-        for &(router, link) in &links {
-            let place = format!("link <b>{}</b> of router <b>{}</b>", escape(link), escape(router));
-            let several =
-                if self.runs.len() > 1 { " All runs share the axes of a row." } else { "" };
-            let marks = if self.runs.iter().any(|r| r.steps.len() > 1) {
-                " Dotted lines mark the steps, by name or by number in the table of steps; windows \
-                 on darker ground (settling) do not count in a step’s numbers."
-            } else {
-                " Windows on darker ground (settling) do not count."
-            };
-            let (panels, cut) = panels::panels(
-                &self.runs,
-                panels::quantities(&self.runs),
-                (router, link),
-                &classes,
-            );
-            let delay = match self.runs.iter().all(panels::is_core) {
-                true => "",
-                false => " Transit delay runs from arrival in the router to leaving the queue.",
-            };
-            let cut = if cut { " Delays below 1 us are drawn at 1 us." } else { "" };
-            let columns = if self.runs.len() == 1 { 2 } else { self.runs.len() };
-            let legend = panels::legend(&classes);
-            html += &format!(
-                "<figure>\n{}{panels}\n{}</figure>\n",
-                panels::legend_html(&legend),
-                figures.saved(
-                    &format!(
-                        "QoStat on {place}: each point is one sampling \
-                     window.{delay}{marks}{several}{cut}"
-                    ),
-                    &download::picture(&panels, columns, &legend)
-                )
-            );
-            if self.runs.iter().any(panels::is_core) {
-                let (core, _) = panels::panels(&self.runs, &panels::CORE, (router, link), &classes);
-                html += &format!(
-                    "<figure>\n{}{core}\n{}</figure>\n",
-                    panels::legend_html(&legend),
-                    figures.saved(
-                        "What exact max-min water filling would give to each class, of the same \
-                         arrivals, and what each has of that.",
-                        &download::picture(&core, columns, &legend)
-                    )
-                );
-            }
-            if self.runs.iter().any(|run| panels::is_controlled(run, (router, link))) {
-                let (control, _) =
-                    panels::panels(&self.runs, &panels::CONTROL, (router, link), &classes);
-                let controlled =
-                    self.runs.iter().filter(|run| panels::is_controlled(run, (router, link)));
-                let columns = controlled.count().max(2);
-                html += &format!(
-                    "<figure>\n{}{control}\n{}</figure>\n",
-                    panels::legend_html(&legend),
-                    figures.saved(&format!(
-                        "Dynamic control on {place}: how congested the link is for each class (0: \
-                         as it should be, 1: at its degradation threshold), and the X_DELAY that \
-                         the control makes of it.{several}"
-                    ), &download::picture(&control, columns, &legend))
-                );
-            }
-            if self.runs.iter().any(|run| admission::has_admission(run, (router, link))) {
-                html += &self.admission(
-                    (router, link),
-                    (&legend, &classes),
-                    (&place, several),
-                    figures,
-                );
-            }
-            if self.runs.iter().any(|run| panels::has_cycles(run, (router, link))) {
-                let (cycles, _) =
-                    panels::panels(&self.runs, &panels::CYCLES, (router, link), &classes);
-                let measured =
-                    self.runs.iter().filter(|run| panels::has_cycles(run, (router, link)));
-                let columns = measured.count().max(2);
-                html +=
-                    &format!(
-                    "<figure>\n{}{cycles}\n{}</figure>\n",
-                    panels::legend_html(&legend),
-                    figures.saved(&format!(
-                        "Cycles of router <b>{}</b> by class, with their parts of fetching and \
-                         sending; what FairDrop or a service refused before any link.{several}",
-                        escape(router)
-                    ), &download::picture(&cycles, columns, &legend))
-                );
-            }
-            if self
-                .runs
-                .iter()
-                .any(|run| run.calls.iter().any(|c| c.router == router && c.link == link))
-            {
-                let calls = panels::calls(&self.runs, (router, link));
-                let legend = panels::calls_legend();
-                html +=
-                    &format!(
-                    "<figure>\n{}{calls}\n{}</figure>\n",
-                    panels::legend_html(&legend),
-                    figures.saved(&format!(
-                        "Scheduler calls on {place}, by how many queues had packets when the \
-                         scheduler was called: only a call that finds several can differentiate."
-                    ), &download::picture(&calls, self.runs.len(), &legend))
-                );
-            }
-        }
-        html += "<h3>Numbers per step</h3>\n";
-        html += &tables::numbers(&self.runs, &classes);
-        if self.runs.iter().any(|run| !run.calls.is_empty()) {
-            html += "<h3>Scheduler calls per step</h3>\n";
-            html += &tables::calls(&self.runs);
-        }
-        html + "</section>\n"
-    }
-
-    /// What the admission of a link saw, and how long flows waited for it.
-    fn admission(
-        &self,
-        on: (&str, &str),
-        (legend, classes): (&[download::LegendEntry], &[&str]),
-        (place, several): (&str, &str),
-        figures: &mut Figures,
-    ) -> String {
-        let meters = admission::meters(&self.runs, on);
-        let columns =
-            self.runs.iter().filter(|run| admission::has_admission(run, on)).count().max(2);
-        let caption = format!(
-            "What the admission of {place} holds against its thresholds: the rate that one more \
-             greedy flow would get, and what goes first.{several}"
-        );
-        let mut html = format!(
-            "<figure>\n{meters}\n{}</figure>\n",
-            figures.saved(&caption, &download::picture(&meters, columns, &[]))
-        );
-        if self.runs.iter().any(|run| admission::is_waited_for(run, on)) {
-            let (waits, _) = panels::panels(&self.runs, &admission::ACCEPTANCE, on, classes);
-            let caption = format!(
-                "Flows that want to pass {place}: how long those let in in a window had waited \
-                 since their first packet, and how many wait still.{several}"
-            );
-            let saved = figures.saved(&caption, &download::picture(&waits, columns, legend));
-            html +=
-                &format!("<figure>\n{}{waits}\n{saved}</figure>\n", panels::legend_html(legend));
-        }
-        html
-    }
-
     fn setup(&self, figures: &mut Figures) -> String {
         let mut html = String::from("<section>\n<h2>Setup</h2>\n");
         if let Some(topology) = self.topology() {
@@ -437,29 +282,6 @@ pub fn figure_page(
 #[must_use]
 pub fn escaped(text: &str) -> String {
     escape(text).into_owned()
-}
-
-/// Numbers figures.
-struct Figures {
-    /// What files of figures are called.
-    name: String,
-    count: u32,
-}
-
-impl Figures {
-    fn named(name: &str) -> Self {
-        Self { name: if name.is_empty() { "figure".to_owned() } else { name.to_owned() }, count: 0 }
-    }
-
-    /// A caption with a link that saves the figure; `html` is markup, `picture` a whole SVG.
-    fn saved(&mut self, html: &str, picture: &str) -> String {
-        self.count += 1;
-        let link = download::link(&format!("{}-{}", self.name, self.count), picture);
-        format!(
-            "<figcaption><span class=\"label\">Figure {}</span> {html}{link}</figcaption>",
-            self.count
-        )
-    }
 }
 
 #[cfg(test)]
