@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
-use evenkeel_router::{Command, CommandError};
+use evenkeel_router::{Command, CommandError, lock};
 use thiserror::Error;
 
-use crate::server::{Shared, Target, lock};
+use crate::server::{Shared, Target};
 
 /// How long a change may wait for its confirmation: longer is another change.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);

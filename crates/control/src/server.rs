@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use evenkeel_config::{
     Change, ChangeError, ForwarderState, RouterConfig, parse_change, parse_fairdrop,
 };
 use evenkeel_core::packet::FlowKeyError;
-use evenkeel_router::{Command, CommandError, Reply};
+use evenkeel_router::{Command, CommandError, Reply, lock};
 use evenkeel_settings::{Diagnostics, key_line};
 use thiserror::Error;
 
@@ -132,11 +132,6 @@ impl Shared {
         let change = self.with_classes(|classes| parse_change(knob, class, value, classes))?;
         Ok(Command::Change(change.on(link)))
     }
-}
-
-/// Nothing that is done under these locks can leave what they guard half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Server {

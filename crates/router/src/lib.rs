@@ -33,6 +33,7 @@ mod workers;
 pub use command::{Command, Reply};
 pub use error::{CommandError, ServiceError, StartError, StopError, WorkerError};
 pub use evenkeel_config::OwnError;
+pub use evenkeel_ports::sys::lock;
 pub use leave::{Left, leave_cluster};
 pub use options::Options;
 pub use own::{Boxed, Build, Disciplines, Setup};

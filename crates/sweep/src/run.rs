@@ -8,7 +8,7 @@ use std::thread;
 
 use evenkeel_report::stats::Measured;
 use evenkeel_report::{ClassStats, StepStats};
-use evenkeel_router::Disciplines;
+use evenkeel_router::{Disciplines, lock};
 use evenkeel_sim::{SimError, SimOptions};
 
 use crate::spec::{Sweep, Task};
@@ -165,11 +165,6 @@ enum TaskError {
     Grid(#[from] GridError),
     #[error(transparent)]
     Simulation(#[from] SimError),
-}
-
-/// A thread that panicked has left nothing half done behind this lock.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn simulate(
