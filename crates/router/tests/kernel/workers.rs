@@ -267,7 +267,7 @@ fn two_workers_share_a_link_by_flows_and_refuse_by_the_load_of_both() {
     let rest = "[router]\nworkers = 2\nmax_catch_up = \"1s\"\n\
                 [[link]]\nport = \"wan\"\nrate = \"20Mbit/s\"\ndiscipline = { kind = \"pdrr\" }\n\
                 [link.admission]\nmin_fair_rate = 0.1\nmax_priority_load = 1.0\nfair_rate_interval \
-                = \"100ms\"\n";
+                = \"100ms\"\nexpected_flows = false\nnewcomer_share = 0.0\neccm = false\n";
     let Some(lab) = Lab::several("workers_flows", rest) else { return };
     lab.ping("10.2.0.2", 1);
     let mut flows = Flows::new(&lab, 16);
