@@ -84,7 +84,9 @@ impl Target for Merged {
         match result {
             Ok(()) => tracing::warn!("nobody confirmed the change: it was undone"),
             Err(error) => {
-                tracing::error!("nobody confirmed the change, and it cannot be undone: {error}");
+                tracing::error!(
+                    "nobody confirmed the change, and it cannot be undone yet, which is tried each second: {error}"
+                );
             }
         }
     }

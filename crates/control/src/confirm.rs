@@ -15,21 +15,27 @@ use crate::server::{Shared, Target};
 /// How long a change may wait for its confirmation: longer is another change.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
 
+/// Between two attempts to undo a change.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The file that the router was made as last, and the change that waits, if one does.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     config: Option<RouterConfig>,
     waiting: Option<Sender<()>>,
+    /// Changes so far: what is to be undone is not undone any more after another.
+    changes: u64,
 }
 
 impl Applied {
     pub(crate) fn started_as(config: &RouterConfig) -> Mutex<Self> {
-        Mutex::new(Self { config: Some(config.clone()), waiting: None })
+        Mutex::new(Self { config: Some(config.clone()), waiting: None, changes: 0 })
     }
 
     /// Gives up what waits, without undoing it: the router stops.
     pub(crate) fn forget(&mut self) {
         self.waiting = None;
+        self.changes += 1;
     }
 }
 
@@ -51,6 +57,7 @@ pub(crate) fn reload(
     target.send(Command::Reload(Box::new(config.clone())))?;
     *lock(&shared.classes) = names(&config);
     let before = applied.config.replace(config);
+    applied.changes += 1;
     if let (Some(within), Some(before)) = (within, before) {
         let (confirm, confirmed) = channel();
         let (shared, target) = (Arc::clone(shared), Arc::clone(target));
@@ -78,12 +85,29 @@ fn wait(
     if confirmed.try_recv().is_ok() || applied.waiting.take().is_none() {
         return;
     }
-    let undone = target.send(Command::Reload(Box::new(before.clone()))).map(drop);
-    if undone.is_ok() {
-        *lock(&shared.classes) = names(&before);
-        applied.config = Some(before);
+    let changes = applied.changes;
+    let mut told = false;
+    loop {
+        match target.send(Command::Reload(Box::new(before.clone()))) {
+            Ok(_) => {
+                *lock(&shared.classes) = names(&before);
+                applied.config = Some(before);
+                applied.changes += 1;
+                return target.undone(Ok(()));
+            }
+            Err(error) if !told => target.undone(Err(error)),
+            Err(_) => {}
+        }
+        told = true;
+        // What it needs is missing, an interface perhaps. It is undone as soon as it can be, unless
+        // somebody changes something else meanwhile.
+        drop(applied);
+        thread::sleep(RETRY);
+        applied = lock(&shared.applied);
+        if applied.changes != changes {
+            return;
+        }
     }
-    target.undone(undone);
 }
 
 /// Keeps the change that waits.

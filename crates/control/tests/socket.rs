@@ -348,3 +348,47 @@ fn a_script_goes_on_after_a_refusal() {
     assert!(lines[1].ends_with("set wan x_delay bulk 1ms"), "{}", lines[1]);
     assert_eq!(setup.asked(), ["x_delay Some(Class(1)) 1ms", "rate None 1Mbit/s"]);
 }
+
+/// Refuses the second file that it gets twice, as a router does while an interface is missing.
+#[derive(Default)]
+struct Missing {
+    files: Mutex<Vec<bool>>,
+    undone: Mutex<Vec<bool>>,
+}
+
+impl Target for Missing {
+    fn send(&self, command: Command) -> Result<Reply, CommandError> {
+        if let Command::Reload(config) = command {
+            let mut files = self.files.lock().unwrap();
+            let refused = (1..3).contains(&files.len());
+            files.push(config.classes.len() == 2);
+            if refused {
+                return Err(CommandError::NoAnswer);
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    fn undone(&self, result: Result<(), CommandError>) {
+        self.undone.lock().unwrap().push(result.is_ok());
+    }
+}
+
+/// It was tried once, and then the router stayed for ever as nobody had wanted it.
+#[test]
+fn a_change_that_cannot_be_undone_now_is_undone_as_soon_as_it_can_be() {
+    let setup = Setup::new();
+    let target = Arc::new(Missing::default());
+    let _server = Server::start(&setup.path(), &setup.config, Arc::clone(&target)).unwrap();
+    let text = CONFIG.replace("[[class]]\nname = \"bulk\"\n", "");
+    let reload = Request::Reload { text, file: "new.toml".into(), confirm_ms: Some(20) };
+    setup.client().send(&reload).unwrap();
+    for _ in 0..500 {
+        if target.undone.lock().unwrap().last() == Some(&true) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(*target.undone.lock().unwrap(), [false, true], "said once, and when it was done");
+    assert_eq!(*target.files.lock().unwrap(), [false, true, true, true]);
+}
