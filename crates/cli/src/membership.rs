@@ -85,7 +85,8 @@ impl Target for Merged {
             Ok(()) => tracing::warn!("nobody confirmed the change: it was undone"),
             Err(error) => {
                 tracing::error!(
-                    "nobody confirmed the change, and it cannot be undone yet, which is tried each second: {error}"
+                    "nobody confirmed the change, and it cannot be undone yet, which is tried each \
+                     second: {error}"
                 );
             }
         }
