@@ -1,7 +1,7 @@
 //! `[core]`: one core that polls a ring of packets, in place of hosts, wires and routers.
 
 use evenkeel_core::drop::Rule;
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_core::{BitRate, Bytes, Nanos, settings};
 
 /// The name of the core as a router, in samples and expectations.
 pub const CORE: &str = "core";
@@ -31,15 +31,17 @@ pub struct CoreModel {
     pub flows: Vec<CoreFlows>,
 }
 
-/// The outgoing link of a core: a FIFO of bytes in front of a wire.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CoreLink {
-    /// Bits per second on the wire.
-    pub rate: BitRate,
-    /// Bytes that may wait; what does not fit is lost.
-    pub buffer: Bytes,
-    /// Whether FairDrop shares its bits.
-    pub fair: bool,
+settings! {
+    /// The link behind the core: a FIFO of bytes and a wire.
+    #[derive(Copy)]
+    pub struct CoreLink: "[core.link]" {
+        /// Bits per second on the wire, preamble and gap included.
+        stated rate: BitRate = BitRate(1_000), in 1_000..=1_000_000_000_000_u64, is required;
+        /// Bytes that may wait; what does not fit is lost.
+        stated buffer: Bytes = Bytes(1 << 20), in 1_538..=1_000_000_000;
+        /// Whether FairDrop shares its bits, too: a packet must be within its flow's share of both.
+        stated fair as fairdrop: bool = true;
+    }
 }
 
 /// Flows alike.

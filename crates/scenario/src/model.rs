@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use evenkeel_config::{Change, RouterConfig};
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_core::{BitRate, Bytes, Nanos, words};
 use evenkeel_settings::read::suggest;
 use thiserror::Error;
 
@@ -178,35 +178,28 @@ pub enum FlowSizes {
     Lognormal(f64),
 }
 
-/// Congestion control of a TCP connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Congestion {
-    /// RFC 5681.
-    Reno,
-    /// RFC 9438.
-    Cubic,
-}
-
-impl Congestion {
-    /// `reno` or `cubic`: the name in scenarios, and that of Linux.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reno => "reno",
-            Self::Cubic => "cubic",
-        }
+words! {
+    /// Congestion control of a TCP connection: its name in scenarios is that of Linux.
+    pub enum Congestion {
+        /// RFC 9438.
+        #[default]
+        Cubic = "cubic",
+        /// RFC 5681, with the recovery of RFC 6675.
+        Reno = "reno",
     }
 }
 
-/// What makes the packets of a flow.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Tool {
-    /// The project's own source.
-    Evenkeel,
-    /// iperf3 (lab only).
-    Iperf3,
-    /// D-ITG (lab only).
-    DItg,
+words! {
+    /// What makes the packets of a flow.
+    pub enum Tool {
+        /// The project's own source.
+        #[default]
+        Evenkeel = "evenkeel",
+        /// iperf3, on real packets only.
+        Iperf3 = "iperf3",
+        /// D-ITG, on real packets only.
+        DItg = "d-itg",
+    }
 }
 
 /// A `[[step]]`.
@@ -270,13 +263,15 @@ pub struct Expectation {
     pub note: String,
 }
 
-/// Where a scenario can run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum World {
-    /// Real packets between network namespaces.
-    Lab,
-    /// Virtual time.
-    Sim,
+words! {
+    /// Where a scenario can run.
+    pub enum World {
+        /// Real packets.
+        #[default]
+        Lab = "lab",
+        /// Virtual time.
+        Sim = "sim",
+    }
 }
 
 /// A `[[without]]`: a mechanism switched off.

@@ -1,5 +1,6 @@
 //! The reference of the format, from the same tables that read it.
 
+use evenkeel_core::settings::Settings;
 use evenkeel_settings::json_schema;
 
 use crate::expr::Metric;
@@ -30,7 +31,7 @@ pub fn reference_markdown() -> String {
 /// The JSON Schema (2020-12) of scenarios, as text.
 #[must_use]
 pub fn scenario_schema() -> String {
-    json_schema::document("scenario.toml", &tables::SCENARIO, &|words| {
+    json_schema::document("scenario.toml", tables::ScenarioSection::SECTION, &|words| {
         (words == tables::ROUTER_CONFIG).then(|| {
             // As router.toml, but the ports are made from the wires.
             let mut router = json_schema::section(&evenkeel_config::tables::FILE, &|_words| None);

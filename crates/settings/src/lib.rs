@@ -18,4 +18,4 @@ pub mod typed;
 pub use diagnostic::{Diagnostic, Diagnostics, ValueError};
 pub use place::key_line;
 pub use scalar::PROTOCOLS;
-pub use typed::{Changed, change_of, changes, entries, plain_entries, settings_of};
+pub use typed::{Changed, change_of, changes, entries, plain_entries, read_settings, settings_of};

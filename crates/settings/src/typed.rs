@@ -16,6 +16,17 @@ pub fn settings_of<S: Settings>(
     fields: &Fields,
     classes: &[&str],
 ) -> Option<S> {
+    let (settings, sound) = read_settings(reader, fields, classes);
+    sound.then_some(settings)
+}
+
+/// As [`settings_of`], also where something is wrong, so that the rest can be looked at; whether
+/// nothing was.
+pub fn read_settings<S: Settings>(
+    reader: &mut Reader,
+    fields: &Fields,
+    classes: &[&str],
+) -> (S, bool) {
     let mut settings = S::default();
     let mut sound = true;
     let given: Vec<&Key> = S::SECTION.keys().filter(|key| fields.given(key.name)).collect();
@@ -42,7 +53,7 @@ pub fn settings_of<S: Settings>(
         sound = faults.is_empty();
         faults.into_iter().for_each(|fault| note(reader, fields, fault));
     }
-    sound.then_some(settings)
+    (settings, sound)
 }
 
 /// Takes note of what does not fit, at the table and key that it is of.

@@ -244,6 +244,7 @@ held! {
     Nanos: Time, Kind::Time { min: Nanos::ZERO, max: Nanos::MAX }, |v: Nanos| v, Some;
     BitRate: Rate, Kind::Rate { min: BitRate::ZERO, max: BitRate::MAX }, |v: BitRate| v, Some;
     Bytes: Size, Kind::Size { min: Bytes::ZERO, max: Bytes::MAX }, |v: Bytes| v, Some;
+    f64: Number, Kind::Number { min: f64::MIN, max: f64::MAX }, |v: f64| v, Some;
     Thousandths: Number, Kind::Number { min: 0.0, max: 1_000.0 },
         |v: Thousandths| f64::from(v.0) / 1e3,
         |v: f64| fixed(v, 1e3).map(Thousandths);

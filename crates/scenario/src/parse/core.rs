@@ -1,13 +1,14 @@
 //! `[core]`.
 
 use evenkeel_config::parse::Unique;
-use evenkeel_core::Thousandths;
+use evenkeel_core::Cycles;
 use evenkeel_core::drop::{Fixed, Kappa, MimdBatch, MimdRing, Rule, WaterLevel};
-use evenkeel_core::{Cycles, Nanos};
 use evenkeel_settings::read::{Fields, Reader};
+use evenkeel_settings::read_settings;
 
-use crate::core_model::{CoreFlows, CoreLink, CoreModel};
+use crate::core_model::{CoreFlows, CoreModel};
 use crate::model::Scenario;
+use crate::tables::core::{CoreSection, Dropper, FlowSection, Spacing};
 
 /// What a scenario is made of without `[core]`.
 const NETWORK: [&str; 4] = ["host", "router", "wire", "traffic"];
@@ -26,35 +27,14 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         }
     }
     let Some(core) = file.table("core") else { return };
-    let number = |key: &str| core.integer(key).unwrap_or(1);
-    if core.integer("ring").zip(core.integer("batch")).is_some_and(|(ring, batch)| ring < batch) {
+    let (section, _sound) = read_settings::<CoreSection>(reader, core, &[]);
+    if section.ring < section.batch.into() {
         reader.fail(
             &core.span("ring"),
             core.path_of("ring"),
             "the ring must hold a burst at least",
         );
     }
-    let threshold = Cycles(number("threshold"));
-    let rule = match core.text("rule").unwrap_or("level") {
-        "none" => None,
-        "kappa" => {
-            let kappa = (core.number("kappa").unwrap_or(1.08) * 1_000.0).round() as u32;
-            Some(Rule::Kappa(Kappa { kappa: Thousandths(kappa) }))
-        }
-        "fixed" => Some(Rule::Fixed(Fixed { threshold })),
-        "mimd-batch" => {
-            let rule = MimdBatch { min: Cycles(1), max: threshold, ..MimdBatch::default() };
-            Some(Rule::MimdBatch(rule))
-        }
-        "mimd-ring" => Some(Rule::MimdRing(MimdRing { start: threshold, ..MimdRing::default() })),
-        _ => match Rule::default() {
-            Rule::Level(level) => {
-                let burst = core.time("burst").unwrap_or(level.burst);
-                Some(Rule::Level(WaterLevel { burst, ..level }))
-            }
-            other => Some(other),
-        },
-    };
     let mut names = Unique::new("flow");
     let mut flows = Vec::new();
     for fields in core.tables("flow") {
@@ -62,40 +42,38 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         if fields.given("changes") != fields.given("cost_then") {
             reader.fail(&fields.at, fields.path.clone(), "`changes` and `cost_then` go together");
         }
-        let (Some(name), Some(pps), Some(cost)) =
-            (fields.text("name"), fields.integer("pps"), fields.integer("cost"))
-        else {
+        if !["name", "pps", "cost"].iter().all(|key| fields.item(key).is_some()) {
             continue;
-        };
+        }
+        let (flow, _sound) = read_settings::<FlowSection>(reader, fields, &[]);
         flows.push(CoreFlows {
-            name: name.to_owned(),
-            flows: fields.integer("flows").unwrap_or(1) as u32,
-            pps,
-            size: fields.size("size").unwrap_or(evenkeel_core::Bytes(64)),
-            cost,
-            weight: fields.integer("weight").unwrap_or(1) as u16,
-            poisson: fields.text("spacing") == Some("poisson"),
-            change: fields.time("changes").zip(fields.integer("cost_then")),
-            start: fields.time("start").unwrap_or(Nanos::ZERO),
-            stop: fields.time("stop").unwrap_or(scenario.duration),
+            name: flow.name,
+            flows: flow.flows,
+            pps: flow.pps,
+            size: flow.size,
+            cost: flow.cost,
+            weight: flow.weight,
+            poisson: flow.spacing == Spacing::Poisson,
+            change: flow.changes.zip(flow.cost_then),
+            start: flow.start,
+            stop: flow.stop.unwrap_or(scenario.duration),
         });
     }
-    let link = core.table("link").and_then(|link| {
-        Some(CoreLink {
-            rate: link.rate("rate")?,
-            buffer: link.size("buffer")?,
-            fair: link.switch("fairdrop").unwrap_or(true),
-        })
-    });
-    scenario.core = Some(CoreModel {
-        clock: number("clock"),
-        batch: number("batch") as u16,
-        ring: number("ring") as u32,
-        poll: core.integer("poll").unwrap_or(0) as u32,
-        refuse: core.integer("refuse").unwrap_or(0) as u32,
-        round: core.integer("round").unwrap_or(0) as u32,
-        rule,
-        link,
-        flows,
-    });
+    let CoreSection { clock, batch, ring, poll, refuse, round, link, .. } = section;
+    let rule = rule(&section);
+    scenario.core = Some(CoreModel { clock, batch, ring, poll, refuse, round, rule, link, flows });
+}
+
+fn rule(section: &CoreSection) -> Option<Rule> {
+    let CoreSection { kappa, threshold, burst, .. } = *section;
+    Some(match section.rule {
+        Dropper::None => return None,
+        Dropper::Level => Rule::Level(WaterLevel { burst, ..WaterLevel::default() }),
+        Dropper::Kappa => Rule::Kappa(Kappa { kappa }),
+        Dropper::Fixed => Rule::Fixed(Fixed { threshold }),
+        Dropper::MimdBatch => {
+            Rule::MimdBatch(MimdBatch { min: Cycles(1), max: threshold, ..MimdBatch::default() })
+        }
+        Dropper::MimdRing => Rule::MimdRing(MimdRing { start: threshold, ..MimdRing::default() }),
+    })
 }

@@ -2,11 +2,13 @@
 
 use evenkeel_config::parse::Unique;
 use evenkeel_settings::read::{Fields, Reader, suggest};
+use evenkeel_settings::read_settings;
 
 use crate::core_model::{CORE, CoreModel, OUT};
 use crate::expr::{self, AnyNames, Metric, NameError, Names, Subject};
-use crate::model::{Expectation, Scenario, Tool, Traffic, World};
+use crate::model::{Expectation, Scenario, Tool, Traffic};
 use crate::published::{self, PublishedError};
+use crate::tables::ExpectSection;
 
 pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) {
     let mut names = Unique::new("expectation");
@@ -15,8 +17,8 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
     let known = reader.is_clean_in(&super::NAMED);
     for fields in file.tables("expect") {
         names.check(reader, fields, "name");
-        let reproduced = fields.switch("reproduced").unwrap_or(true);
-        if !reproduced && fields.text("note").is_none_or(str::is_empty) {
+        let (section, _sound) = read_settings::<ExpectSection>(reader, fields, &[]);
+        if !section.reproduced && section.note.is_empty() {
             let message = "a claim that is not reproduced needs a `note` that says why";
             reader.fail(&fields.span("reproduced"), fields.path_of("reproduced"), message);
         }
@@ -36,19 +38,11 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
                 }
             }
         }
-        let (Some(name), Some(claim)) = (fields.text("name"), fields.text("claim")) else {
-            continue;
-        };
-        let world = |name: &str| if name == "sim" { World::Sim } else { World::Lab };
-        scenario.expectations.push(Expectation {
-            name: name.to_owned(),
-            claim: claim.to_owned(),
-            that: that.to_owned(),
-            expr,
-            worlds: fields.texts("worlds").map(|(name, _)| world(name)).collect(),
-            reproduced,
-            note: fields.text("note").unwrap_or_default().to_owned(),
-        });
+        if fields.text("name").is_some() && fields.text("claim").is_some() {
+            let ExpectSection { name, claim, that, worlds, reproduced, note } = section;
+            let expect = Expectation { name, claim, that, expr, worlds, reproduced, note };
+            scenario.expectations.push(expect);
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use evenkeel_settings::read::{Fields, Reader, parse_toml};
 
 use crate::model::Scenario;
 use crate::published;
-use crate::tables;
+use crate::tables::ScenarioSection;
+use evenkeel_core::settings::Settings;
 
 /// Top-level keys that lay out nodes and wires: what stands on them cannot be judged while they
 /// have errors.
@@ -54,7 +55,7 @@ impl Scenario {
     /// All that is wrong with it.
     pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self, Diagnostics> {
         let (table, mut reader) = parse_toml(text, file);
-        let fields = reader.table(&tables::SCENARIO, &table, 0..0, "");
+        let fields = reader.table(ScenarioSection::SECTION, &table, 0..0, "");
         let scenario = scenario_of(&mut reader, &fields, folder);
         reader.finish(scenario)
     }

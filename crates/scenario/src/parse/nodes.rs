@@ -9,9 +9,11 @@ use evenkeel_config::{PortConfig, PortSource, RouterConfig, router_from_table};
 use evenkeel_core::Prefix;
 use evenkeel_settings::diagnostic::Span;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
+use evenkeel_settings::read_settings;
 use evenkeel_settings::tree::{Data, Table};
 
 use crate::model::{Host, Router, Scenario};
+use crate::tables::WireSection;
 use crate::topology::{End, Quality, Wire};
 
 /// Names of interfaces that every namespace has, and of files that lists of interfaces have.
@@ -105,14 +107,14 @@ fn wires(
         }
         subnets.push((subnet, fields.span("subnet")));
         if good {
-            let mtu = fields.integer("mtu").and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(1500);
+            let (section, _sound) = read_settings::<WireSection>(reader, fields, &[]);
             let is_router = [a, b].map(|name| routers.contains(name));
-            let quality = quality(fields);
+            let quality = quality(&section);
             let place = reader.place(&fields.at);
             scenario.wires.push(Wire {
                 quality,
                 place,
-                ..wire(number, subnet, [a, b], is_router, mtu)
+                ..wire(number, subnet, [a, b], is_router, section.mtu)
             });
         }
     }
@@ -163,18 +165,11 @@ fn wire(number: usize, subnet: Prefix, nodes: [&str; 2], is_router: [bool; 2], m
     }
 }
 
-/// What the wire does to packets. Values out of their ranges have been told.
-fn quality(fields: &Fields) -> Quality {
-    let part = |key| (fields.number(key).unwrap_or(0.0) * 1e9).round() as u32;
-    let time = |key| fields.time(key).unwrap_or_default();
-    Quality {
-        rate: fields.rate("rate"),
-        queue: fields.integer("queue").and_then(|queue| u32::try_from(queue).ok()).unwrap_or(1000),
-        delay: time("delay"),
-        jitter: time("jitter"),
-        loss: part("loss"),
-        reorder: part("reorder"),
-    }
+/// What the wire does to packets.
+fn quality(section: &WireSection) -> Quality {
+    let part = |part: f64| (part * 1e9).round() as u32;
+    let WireSection { rate, queue, delay, jitter, loss, reorder, .. } = *section;
+    Quality { rate, queue, delay, jitter, loss: part(loss), reorder: part(reorder) }
 }
 
 fn config(

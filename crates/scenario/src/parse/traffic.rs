@@ -7,8 +7,10 @@ use evenkeel_config::parse::Unique;
 use evenkeel_core::packet::{ETHERNET_MIN_PAYLOAD, ETHERNET_WIRE_OVERHEAD};
 use evenkeel_core::{BitRate, Bytes, FlowKey};
 use evenkeel_settings::read::{Fields, Reader, suggest};
+use evenkeel_settings::read_settings;
 
-use crate::model::{Congestion, FlowSizes, Scenario, Tool, Traffic, TrafficKind};
+use crate::model::{FlowSizes, Scenario, Tool, Traffic, TrafficKind};
+use crate::tables::{Distribution, Pattern, TrafficSection};
 use crate::topology::Wire;
 
 /// Ports of flows whose file says none are these plus the flow's number, from 1.
@@ -64,67 +66,43 @@ fn traffic(
         );
         known = false;
     }
-    let kind = match fields.text("kind")? {
-        "poisson" => TrafficKind::Poisson,
-        "on-off" => TrafficKind::OnOff {
-            mean_on: fields.time("mean_on")?,
-            mean_off: fields.time("mean_off")?,
+    let (section, _sound) = read_settings::<TrafficSection>(reader, fields, &[]);
+    let kind = match section.kind {
+        Pattern::Cbr => TrafficKind::Cbr,
+        Pattern::Poisson => TrafficKind::Poisson,
+        Pattern::OnOff => {
+            TrafficKind::OnOff { mean_on: section.mean_on, mean_off: section.mean_off }
+        }
+        Pattern::Greedy => TrafficKind::Greedy,
+        Pattern::Replay => TrafficKind::Replay,
+        Pattern::Flows => TrafficKind::Flows {
+            mean_size: section.flow_size,
+            sizes: sizes(reader, fields, &section)?,
+            peak: section.peak,
         },
-        "greedy" => TrafficKind::Greedy,
-        "replay" => TrafficKind::Replay,
-        "flows" => TrafficKind::Flows {
-            mean_size: fields.size("flow_size")?,
-            sizes: sizes(reader, fields)?,
-            peak: fields.rate("peak")?,
+        Pattern::Tcp => TrafficKind::Tcp { congestion: section.congestion, bytes: section.bytes },
+        Pattern::TcpFlows => TrafficKind::TcpFlows {
+            congestion: section.congestion,
+            mean_size: section.flow_size,
+            sizes: sizes(reader, fields, &section)?,
         },
-        "tcp" => TrafficKind::Tcp { congestion: congestion(fields)?, bytes: fields.size("bytes") },
-        "tcp-flows" => TrafficKind::TcpFlows {
-            congestion: congestion(fields)?,
-            mean_size: fields.size("flow_size")?,
-            sizes: sizes(reader, fields)?,
-        },
-        _ => TrafficKind::Cbr,
     };
     let is_tcp = matches!(kind, TrafficKind::Tcp { .. });
     let come_and_go = matches!(kind, TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. });
     let any_tcp = is_tcp || matches!(kind, TrafficKind::TcpFlows { .. });
-    let tool = match fields.text("tool")? {
-        "d-itg" => Tool::DItg,
-        "iperf3" => Tool::Iperf3,
+    let tool = match section.tool {
         // Nothing else of ours speaks TCP on real packets.
-        _ if any_tcp => Tool::Iperf3,
-        _ => Tool::Evenkeel,
+        Tool::Evenkeel if any_tcp => Tool::Iperf3,
+        tool => tool,
     };
-    let tcp = fields.switch("tcp")?;
     if any_tcp && fields.given("tool") && tool != Tool::Iperf3 {
         let message =
             "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
         reader.fail(&fields.span("tool"), fields.path_of("tool"), message);
     }
-    let only = |reader: &mut Reader, key: &str, with: &str| {
-        reader.fail(&fields.span(key), fields.path_of(key), format!("only together with {with}"));
-    };
-    if tcp && tool != Tool::Iperf3 {
-        only(reader, "tcp", "tool = \"iperf3\"");
-    }
-    for key in ["mean_on", "mean_off"] {
-        if fields.given(key) && !matches!(kind, TrafficKind::OnOff { .. }) {
-            only(reader, key, "kind = \"on-off\"");
-        }
-    }
-    if fields.given("jitter") && kind != TrafficKind::Cbr {
-        only(reader, "jitter", "kind = \"cbr\"");
-    }
-    for key in ["flow_size", "distribution", "shape"] {
-        if fields.given(key) && !come_and_go {
-            only(reader, key, "kind = \"flows\" or \"tcp-flows\"");
-        }
-    }
-    if fields.given("peak") && !matches!(kind, TrafficKind::Flows { .. }) {
-        only(reader, "peak", "kind = \"flows\"");
-    }
-    if fields.given("file") && kind != TrafficKind::Replay {
-        only(reader, "file", "kind = \"replay\"");
+    if section.tcp && tool != Tool::Iperf3 {
+        let message = "only together with tool = \"iperf3\"";
+        reader.fail(&fields.span("tcp"), fields.path_of("tcp"), message);
     }
     if kind == TrafficKind::Replay && !fields.given("file") {
         reader.fail(
@@ -133,18 +111,12 @@ fn traffic(
             "this required key is missing: the capture file",
         );
     }
-    let flows = u32::try_from(fields.integer("flows")?).ok()?;
+    let flows = section.flows;
     if flows > 1 && (come_and_go || kind == TrafficKind::Replay) {
         let message = "only together with a kind that is one flow by itself";
         reader.fail(&fields.span("flows"), fields.path_of("flows"), message);
     }
-    if fields.given("congestion") && !any_tcp {
-        only(reader, "congestion", "kind = \"tcp\" or \"tcp-flows\"");
-    }
-    if fields.given("bytes") && !is_tcp {
-        only(reader, "bytes", "kind = \"tcp\"");
-    }
-    let size = fields.size("size")?;
+    let size = section.size;
     let no_rate = is_tcp || kind == TrafficKind::Replay;
     let wire = (kind == TrafficKind::Greedy).then(|| wire_rate(scenario, from, to, size)).flatten();
     match (no_rate, fields.given("rate") || wire.is_some()) {
@@ -163,56 +135,44 @@ fn traffic(
         }
         _ => {}
     }
-    let (start, stop) = (fields.time("start")?, fields.time("stop").unwrap_or(scenario.duration));
+    let (start, stop) = (section.start, section.stop.unwrap_or(scenario.duration));
     if start >= stop || stop > scenario.duration {
         let message = "a flow starts before it stops, and stops before the end of the run";
         let key = if fields.given("stop") { "stop" } else { "start" };
         reader.fail(&fields.span(key), fields.path_of(key), message);
     }
-    let port = |key: &str, after: u16| match fields.integer(key) {
-        Some(port) => u16::try_from(port).ok(),
-        None => Some(after + number),
-    };
     let traffic = Traffic {
-        name: fields.text("name")?.to_owned(),
         from: from.to_owned(),
         to: to.to_owned(),
         kind,
         tool,
-        rate: if no_rate { BitRate::ZERO } else { fields.rate("rate").or(wire)? },
+        rate: if no_rate { BitRate::ZERO } else { section.rate.or(wire)? },
         size,
-        jitter: fields.number("jitter")?,
-        class: fields.text("class").map(str::to_owned),
+        jitter: section.jitter,
         start,
         stop,
-        ipv6: fields.switch("ipv6")?,
-        dscp: u8::try_from(fields.integer("dscp")?).ok()?,
-        port: port("port", PORTS_AFTER)?,
-        source_port: port("source_port", SOURCE_PORTS_AFTER)?,
+        ipv6: section.ipv6,
+        dscp: section.dscp,
+        port: section.port.unwrap_or(PORTS_AFTER + number),
+        source_port: section.source_port.unwrap_or(SOURCE_PORTS_AFTER + number),
         flows,
-        recording: fields.text("file").map(|file| folder.join(file)),
-        tcp: tcp || any_tcp,
+        recording: section.file.map(|file| folder.join(file)),
+        tcp: section.tcp || any_tcp,
         place: reader.place(&fields.at),
+        // A flow without a name is none; the key has been missed already.
+        name: Some(section.name).filter(|name| !name.is_empty())?,
+        class: section.class,
     };
     known.then_some(traffic)
 }
 
-fn congestion(fields: &Fields) -> Option<Congestion> {
-    Some(if fields.text("congestion")? == "reno" { Congestion::Reno } else { Congestion::Cubic })
-}
-
 /// How the sizes of flows are distributed.
-fn sizes(reader: &mut Reader, fields: &Fields) -> Option<FlowSizes> {
-    let shape = fields.number("shape");
-    let (sizes, valid) = match fields.text("distribution")? {
-        "pareto" => (FlowSizes::Pareto(shape.unwrap_or(1.2)), 1.001..=100.0),
-        "lognormal" => (FlowSizes::Lognormal(shape.unwrap_or(1.0)), 0.0..=4.0),
-        _ if shape.is_some() => {
-            let message = "only together with distribution = \"pareto\" or \"lognormal\"";
-            reader.fail(&fields.span("shape"), fields.path_of("shape"), message);
-            return None;
-        }
-        _ => return Some(FlowSizes::Fixed),
+fn sizes(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Option<FlowSizes> {
+    let shape = section.shape;
+    let (sizes, valid) = match section.distribution {
+        Distribution::Pareto => (FlowSizes::Pareto(shape.unwrap_or(1.2)), 1.001..=100.0),
+        Distribution::Lognormal => (FlowSizes::Lognormal(shape.unwrap_or(1.0)), 0.0..=4.0),
+        Distribution::Fixed => return Some(FlowSizes::Fixed),
     };
     if let Some(shape) = shape.filter(|shape| !valid.contains(shape)) {
         let message =
