@@ -78,6 +78,7 @@ pub fn part(name: &'static str, share: f64, size: u64, arrivals: Arrivals) -> Pa
 
 /// Who turns the knobs.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a test has a few of them")]
 pub enum Law {
     Off,
     Controller(ControlConfig),
