@@ -45,14 +45,17 @@ settings! {
         /// How long it runs.
         stated duration: Nanos = Nanos::MAX, in 100_000_000..=LONGEST, is required;
         /// The hosts.
-        stated hosts as host: Vec<HostSection> = Vec::new(), in 1..=200, absent "only with `[core]`";
+        stated hosts as host: Vec<HostSection> = Vec::new(), in 1..=200,
+            absent "only with `[core]`";
         /// The routers.
         stated routers as router: Vec<RouterNode> = Vec::new(), in 1..=50,
             absent "only with `[core]`";
         /// The wires between them.
-        stated wires as wire: Vec<WireSection> = Vec::new(), in 1..=200, absent "only with `[core]`";
+        stated wires as wire: Vec<WireSection> = Vec::new(), in 1..=200,
+            absent "only with `[core]`";
         /// The flows.
-        stated traffic: Vec<TrafficSection> = Vec::new(), in 1..=1_000, absent "only with `[core]`";
+        stated traffic: Vec<TrafficSection> = Vec::new(), in 1..=1_000,
+            absent "only with `[core]`";
         /// One core that polls a ring of packets, in virtual time, in place of `[[host]]`,
         /// `[[router]]`, `[[wire]]` and `[[traffic]]`. Expectations speak of its `[[core.flow]]` as
         /// classes; `cycles` and `fair_cycles` are measured besides packets.
@@ -275,8 +278,8 @@ settings! {
         stated class: Option<String> = None, written NAME, absent "the whole link";
         /// The value, as in `router.toml`; an inline table for `ring` and `discipline`, `"unpaced"`
         /// for no rate.
-        stated value: Option<String> = None, written Kind::Foreign("the value, as in `router.toml`"),
-            is required;
+        stated value: Option<String> = None,
+            written Kind::Foreign("the value, as in `router.toml`"), is required;
     }
 }
 
