@@ -54,7 +54,8 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
         "\ncluster: node {} of configuration {}, {master}, {} step at cycle {}; with nodes {}\n\
          cycles: {} decided, {} abstained; {} states did not come, {} times out of step, {} \
          takeovers\n\
-         grants: {} of {} bytes in {} rounds; {} packets waiting for their time, {} left late\n\
+         grants: {} of {} bytes in {} rounds; {} packets waiting for their time, {} too late
+         for it and queued again\n\
          frames: {} sent, {} used",
         cluster.node,
         cluster.configuration,
@@ -111,13 +112,22 @@ fn targets(balancer: &BalancerSnapshot) -> String {
          moved because their forwarder had gone\n",
         balancer.known, balancer.new, balancer.untracked, balancer.moved
     );
-    let mut table =
-        Table::new(["forwarder", "address", "state", "places", "flows", "packets", "bytes"]);
+    let mut table = Table::new([
+        "forwarder",
+        "address",
+        "state",
+        "health",
+        "places",
+        "flows",
+        "packets",
+        "bytes",
+    ]);
     for one in &balancer.forwarders {
         table.row([
             one.id.to_string(),
             one.mac.clone(),
             one.state.clone(),
+            one.health.clone(),
             one.places.to_string(),
             one.flows.to_string(),
             one.packets.to_string(),

@@ -47,11 +47,14 @@ impl Merged {
             let reload = Command::Reload(Box::new(config.clone()));
             handle.send(reload).map(drop)
         };
+        let handle = Arc::clone(&self.handle);
+        let lives = move || handle.snapshot().is_ok();
         let report = |text: &str| tracing::warn!("{text}");
         evenkeel_membership::Client::start(
             section,
             Arc::clone(&self.merger),
             Box::new(send),
+            Box::new(lives),
             report,
         )
         .map(Some)

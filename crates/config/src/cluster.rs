@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use evenkeel_cluster::ClusterConfig;
 use evenkeel_cluster::config::{MAX_CLASSES, MAX_NODES};
+use evenkeel_cluster::{ClusterConfig, ExchangeKey};
 use evenkeel_core::settings::{Held, Kind, Value};
 use evenkeel_core::{Nanos, settings, words};
 
-use crate::model::{Io, PortConfig};
+use crate::model::{Io, Mode, PortConfig};
 use crate::parse::Unique;
 use crate::tables::NAME;
 use evenkeel_settings::read::{Fields, Reader, suggest};
@@ -26,6 +26,11 @@ settings! {
         /// The port of the exchange frames. It uses packet sockets: `io = "auto"` means
         /// `"af-packet"` there.
         fixed port_name as port: String = String::new(), written NAME, is required;
+        /// Whether the worker precedes ordinary threads of the machine (SCHED_RR), so that it
+        /// answers in time when processors are wanted elsewhere. Needs CAP_SYS_NICE or
+        /// `LimitRTPRIO`; not with `mode = "busy"`, which the kernel would stop for 50 ms of each
+        /// second.
+        fixed realtime: bool = true;
         /// What a queue holds; more is dropped as `queue_full`.
         reload limit: u32 = 1_000, in 1..=1_000_000, counting "packets";
         /// The outgoing links, in the same order on all forwarders.
@@ -63,14 +68,28 @@ settings! {
     /// forwarder, by nothing but another destination address of the frame. Packets for the machine
     /// itself stay. See docs/cluster-live.md.
     pub struct BalancerSection: "[balancer]" {
-        /// The port that the forwarders are behind.
+        /// The port that the forwarders are behind. `io = "auto"` means `"af-packet"` there; with
+        /// `"af-xdp"` exchange frames are not heard, and nobody's silence is noticed.
         fixed port_name as port: String = String::new(), written NAME, is required;
         /// Seed of the flow hash and of the table; the same on all balancers of a router.
         fixed seed: u64 = 1;
         /// Flows that are remembered, 16 bytes each; rounded up to a power of two.
         fixed flows: u32 = 65_536, in 4..=1 << 24, counting "flows";
+        /// Whether the worker precedes ordinary threads of the machine (SCHED_RR), so that it
+        /// answers in time when processors are wanted elsewhere. Needs CAP_SYS_NICE or
+        /// `LimitRTPRIO`; not with `mode = "busy"`, which the kernel would stop for 50 ms of each
+        /// second.
+        fixed realtime: bool = true;
         /// A flow that was silent for so long may be forgotten.
         fixed idle: Nanos = Nanos::from_secs(60), in 1_000_000..=86_400_000_000_000_u64;
+        /// The VLAN of the forwarders' exchange frames, by which the balancer knows who lives: as
+        /// `cluster.vlan` there; 0: untagged.
+        fixed vlan: u16 = 3_001, in 0..=4_094;
+        /// The key of those frames: as `cluster.key` there.
+        fixed key: Option<ExchangeKey> = None, absent "not authenticated";
+        /// A forwarder whose exchange frames have been silent for so long gets nothing, as long as
+        /// others are heard: forwarders say something each 10 ms.
+        reload silence: Nanos = Nanos::from_millis(50), in 20_000_000..=60_000_000_000_u64;
         /// The forwarders; the same on all balancers of a router.
         reload forwarders as forwarder: Vec<BalancerForwarder> = Vec::new(), in 1..=MAX_NODES,
             is required;
@@ -163,8 +182,17 @@ fn port_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Option
     at.and_then(|at| u16::try_from(at).ok())
 }
 
-/// Reads `[cluster]`; `None` after an error that the reader has taken note of. `io` is the
-/// router's.
+/// A thread that polls all the time cannot precede the others.
+pub(crate) fn check_realtime(reader: &mut Reader, fields: &Fields, realtime: bool, mode: Mode) {
+    if realtime && mode == Mode::Busy {
+        let message = "mode = \"busy\" excludes realtime = true, the default of this role: the kernel \
+                       stops real-time threads that never sleep for 50 ms of each second; set \
+                       realtime = false, or another mode";
+        reader.fail(&fields.span("realtime"), fields.path_of("realtime"), message);
+    }
+}
+
+/// Reads `[cluster]`; `None` after an error that the reader has taken note of.
 pub(crate) fn cluster_of(
     reader: &mut Reader,
     fields: &Fields,

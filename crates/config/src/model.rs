@@ -210,8 +210,9 @@ impl RouterConfig {
             return Io::AfPacket;
         }
         let io = port.io.unwrap_or(self.router.io);
-        let exchange =
-            self.cluster.as_ref().and_then(|cluster| self.ports.get(usize::from(cluster.port)));
+        let forwarder = self.cluster.as_ref().map(|cluster| cluster.port);
+        let role = forwarder.or(self.balancer.as_ref().map(|balancer| balancer.port));
+        let exchange = role.and_then(|port| self.ports.get(usize::from(port)));
         // AF_XDP leaves broadcasts, and so the exchange frames, to the kernel.
         if io == Io::Auto && exchange.is_some_and(|exchange| exchange.name == port.name) {
             return Io::AfPacket;

@@ -6,7 +6,7 @@ use std::path::Path;
 use evenkeel_core::class_map::ClassMap;
 
 use crate::attach::{Attach, ingress_of};
-use crate::cluster::{balancer_of, cluster_of};
+use crate::cluster::{balancer_of, check_realtime, cluster_of};
 use crate::control::control_of;
 use crate::discipline::from_fields;
 use crate::fairdrop::fairdrop_of;
@@ -110,11 +110,19 @@ pub fn router_from_table(
         None => None,
     };
     let cluster = match fields.table("cluster") {
-        Some(table) => Some(cluster_of(reader, table, &ports, &names, router.io)?),
+        Some(table) => {
+            let section = cluster_of(reader, table, &ports, &names, router.io)?;
+            check_realtime(reader, table, section.realtime, router.mode);
+            Some(section)
+        }
         None => None,
     };
     let balancer = match fields.table("balancer") {
-        Some(table) => Some(balancer_of(reader, table, &ports)?),
+        Some(table) => {
+            let section = balancer_of(reader, table, &ports)?;
+            check_realtime(reader, table, section.realtime, router.mode);
+            Some(section)
+        }
         None => None,
     };
     if let (Some(_), Some(table)) = (&cluster, fields.table("balancer")) {

@@ -32,7 +32,12 @@ enum SessionError {
     WatchEnded { reason: String },
     #[error("the lease is over")]
     LeaseOver,
+    #[error("the thread that forwards does not answer, and the lease is not kept")]
+    DoesNotForward,
 }
+
+/// Whether the thread that forwards answers.
+type Lives = Box<dyn FnMut() -> bool + std::marker::Send>;
 
 /// A running client; it ends when dropped, and gives its lease back if etcd is there.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ struct Session<E> {
     section: MembershipSection,
     merger: Arc<Mutex<Merger>>,
     send: Send<E>,
+    lives: Lives,
     report: fn(&str),
     /// What was reported last: the same is not said each second.
     said: String,
@@ -52,7 +58,8 @@ struct Session<E> {
 }
 
 impl Client {
-    /// Starts the thread. `send` gives a configuration to the router; `report` is told what a
+    /// Starts the thread. `send` gives a configuration to the router; `lives` says whether the
+    /// thread that forwards answers: the lease is kept while it does; `report` is told what a
     /// person should know.
     ///
     /// # Errors
@@ -61,6 +68,7 @@ impl Client {
         section: &MembershipSection,
         merger: Arc<Mutex<Merger>>,
         send: Send<E>,
+        lives: Lives,
         report: fn(&str),
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -69,6 +77,7 @@ impl Client {
             section: section.clone(),
             merger,
             send,
+            lives,
             report,
             said: String::new(),
             stop: Arc::clone(&stop),
@@ -132,6 +141,9 @@ impl<E: Display> Session<E> {
         let mut client = within("connecting", connect).await?;
         let lease_time = Duration::from_nanos(self.section.lease.0);
         let seconds = i64::try_from(lease_time.as_secs()).unwrap_or(i64::MAX);
+        if !(self.lives)() {
+            return Err(SessionError::DoesNotForward);
+        }
         let lease = within("asking for a lease", client.lease_grant(seconds, None)).await?.id();
         let key = format!("{}/{}", self.section.prefix, lock(&self.merger).alive_key());
         let alive = client.put(key, "", Some(PutOptions::new().with_lease(lease)));
@@ -167,6 +179,11 @@ impl<E: Display> Session<E> {
                     }
                 }
                 _ = beat.tick() => {
+                    // Who does not forward is not alive, whatever its process does.
+                    if !(self.lives)() {
+                        let _ = within("giving the lease back", client.lease_revoke(lease)).await;
+                        return Err(SessionError::DoesNotForward);
+                    }
                     within("keeping the lease", keeper.keep_alive()).await?;
                     let left = within("keeping the lease", kept.message()).await?.map_or(0,
                         |kept| kept.ttl());

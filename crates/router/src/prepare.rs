@@ -275,8 +275,9 @@ fn build_pipeline(
     let clock = Box::new(TscClock::calibrate(options.report));
     let realtime = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
     pipeline.set_surroundings(clock, ivs_of(config, realtime, options, replaces)?)?;
-    if let Some(cluster) = &config.cluster {
-        let file = options.state_dir().join(format!("cluster-epoch-{}", cluster.node));
+    if config.cluster.is_some() || config.balancer.is_some() {
+        let who = config.cluster.as_ref().map_or("balancer".to_owned(), |own| own.node.to_string());
+        let file = options.state_dir().join(format!("cluster-epoch-{who}"));
         let epoch = epoch::next(&file, realtime / 1_000, |text| {
             options.report.iter().for_each(|report| report(text));
         });
@@ -502,6 +503,30 @@ impl<'a> WorkerBuilder<'a> {
         }
     }
 
+    /// A role that must answer in time goes before ordinary threads, if it may; it says what it is.
+    /// After the threads that it starts, which would inherit it.
+    fn precede(&self) {
+        let config = &self.worker.config;
+        let cluster = config.cluster.as_ref().map(|section| section.realtime);
+        let Some(wanted) = cluster.or(config.balancer.as_ref().map(|section| section.realtime))
+        else {
+            return;
+        };
+        let text = match wanted.then(|| sys::set_precedence(true)) {
+            Some(Ok(())) => "cluster: the worker precedes ordinary threads (SCHED_RR)".to_owned(),
+            Some(Err(error)) => format!(
+                "cluster: the worker shares processors with ordinary threads, because SCHED_RR is \
+                 refused ({error}): where they are busy it is late for its cycles; give it \
+                 CAP_SYS_NICE or LimitRTPRIO"
+            ),
+            None => {
+                "cluster: the worker shares processors with ordinary threads (realtime = false)"
+                    .to_owned()
+            }
+        };
+        self.options.report.iter().for_each(|report| report(&text));
+    }
+
     /// The leader gives the followers their view of the kernel's tables: the interfaces are ready.
     fn feed_followers(&mut self) {
         for ((ready, feed), view) in self.followers.drain(..) {
@@ -515,6 +540,7 @@ impl<'a> WorkerBuilder<'a> {
         self.worker.ports.extend(self.opened.drain(..).flatten());
         self.worker.attachments.extend(self.attachments.drain(..).flatten());
         self.set_ring()?;
+        self.precede();
         // All ports could be opened: a start that fails leaves the interfaces as they were.
         if self.worker.mirror.leads() {
             for (at, port) in self.worker.config.ports.iter().enumerate() {

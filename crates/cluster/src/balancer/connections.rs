@@ -1,8 +1,16 @@
-//! The flows that were seen lately: a bounded table, four places to a bucket.
+//! The flows that were seen lately: a bounded table, four places to a bucket, two buckets to a
+//! flow.
 //!
 //! A flow is known by its 64-bit hash: two flows with equal hashes go to the same forwarder, which
-//! does no harm. A bucket that is full of flows that are not idle takes no more: those flows follow
-//! the Maglev table and may move when it changes.
+//! does no harm. A new flow takes a place in the emptier of its two buckets, so that they fill
+//! evenly (Azar et al., "Balanced allocations", 1999): with half of the places taken one flow in
+//! ten thousand finds none, with three in four one in a hundred. If both are full of flows that are not idle, it is not remembered: it
+//! follows the Maglev table and may move when that changes. Nobody established loses its place to a
+//! flood.
+//!
+//! How many flows each forwarder has is kept, not counted when somebody asks: places are taken and
+//! given up one by one, and a [sweep](Connections::sweep) gives up those of idle flows. It passes
+//! the whole table eight times within the idle time, some places at each call.
 
 use evenkeel_core::Nanos;
 
@@ -11,6 +19,10 @@ use crate::types::NodeId;
 const WAYS: usize = 4;
 /// Most flows.
 const MOST: usize = 1 << 24;
+/// The sweep passes the table so many times within the idle time.
+const SWEEPS: u64 = 8;
+/// Places that one call looks at: some microseconds.
+const SWEEP_MOST: u64 = 4_096;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Connection {
@@ -27,6 +39,13 @@ struct Connection {
 pub struct Connections {
     entries: Vec<Connection>,
     idle: u32,
+    /// Places taken, by forwarder.
+    counts: Vec<(NodeId, usize)>,
+    /// The place that the sweep looks at next, and when it got there.
+    hand: usize,
+    swept: Option<Nanos>,
+    /// Time to pass all places once.
+    pass: Nanos,
 }
 
 const fn ticks(time: Nanos) -> u32 {
@@ -38,48 +57,109 @@ impl Connections {
     #[must_use]
     pub fn new(flows: usize, idle: Nanos) -> Self {
         let size = flows.clamp(WAYS, MOST).next_power_of_two();
-        Self { entries: vec![Connection::default(); size], idle: ticks(idle).max(1) }
+        Self {
+            entries: vec![Connection::default(); size],
+            idle: ticks(idle).max(1),
+            counts: Vec::with_capacity(crate::config::MAX_NODES),
+            hand: 0,
+            swept: None,
+            pass: Nanos(idle.0 / SWEEPS).max(Nanos(1)),
+        }
     }
 
-    fn bucket(&mut self, hash: u64) -> &mut [Connection] {
+    /// Where the two buckets of a flow begin.
+    fn buckets(&self, hash: u64) -> [usize; 2] {
         let buckets = self.entries.len() / WAYS;
         // The low bits choose the place in the Maglev table.
-        let bucket = (hash >> 32) as usize & (buckets - 1);
-        &mut self.entries[bucket * WAYS..][..WAYS]
+        let bucket = |bits: u64| (bits as usize & (buckets - 1)) * WAYS;
+        [bucket(hash >> 32), bucket(crate::mix::mix64(hash) >> 32)]
+    }
+
+    fn find_place(&self, key: u64, buckets: [usize; 2]) -> Option<usize> {
+        let in_bucket = |begin: usize| {
+            let places = &self.entries[begin..begin + WAYS];
+            places.iter().position(|entry| entry.hash == key).map(|at| begin + at)
+        };
+        buckets.into_iter().find_map(in_bucket)
+    }
+
+    fn is_idle(&self, entry: &Connection, now: u32) -> bool {
+        now.wrapping_sub(entry.seen) > self.idle
     }
 
     /// Where this flow goes; it counts as seen.
     pub fn find(&mut self, now: Nanos, hash: u64) -> Option<NodeId> {
-        let (now, idle, key) = (ticks(now), self.idle, hash | 1);
-        let entry = self.bucket(hash).iter_mut().find(|entry| entry.hash == key)?;
-        if now.wrapping_sub(entry.seen) > idle {
+        let (now, key) = (ticks(now), hash | 1);
+        let place = self.find_place(key, self.buckets(hash))?;
+        if self.is_idle(&self.entries[place], now) {
             return None;
         }
+        let entry = &mut self.entries[place];
         entry.seen = now;
         Some(NodeId(entry.node))
     }
 
     /// Remembers where a flow goes; `false` if there is no place.
     pub fn insert(&mut self, now: Nanos, hash: u64, node: NodeId) -> bool {
-        let (now, idle, key) = (ticks(now), self.idle, hash | 1);
-        let bucket = self.bucket(hash);
-        let old = |entry: &Connection| entry.hash == 0 || now.wrapping_sub(entry.seen) > idle;
-        let place = bucket
-            .iter()
-            .position(|entry| entry.hash == key)
-            .or_else(|| bucket.iter().position(old));
+        let (now, key) = (ticks(now), hash | 1);
+        let buckets = self.buckets(hash);
+        let free = |entry: &Connection| entry.hash == 0 || self.is_idle(entry, now);
+        let room = |begin: usize| self.entries[begin..begin + WAYS].iter().filter(|e| free(e));
+        let place = self.find_place(key, buckets).or_else(|| {
+            let [first, second] = buckets;
+            let begin = if room(second).count() > room(first).count() { second } else { first };
+            let at = self.entries[begin..begin + WAYS].iter().position(free)?;
+            Some(begin + at)
+        });
         let Some(place) = place else { return false };
-        bucket[place] = Connection { hash: key, seen: now, node: node.0 };
+        self.give_up(place);
+        self.entries[place] = Connection { hash: key, seen: now, node: node.0 };
+        match self.counts.iter_mut().find(|count| count.0 == node) {
+            Some(count) => count.1 += 1,
+            None => self.counts.push((node, 1)),
+        }
         true
     }
 
-    /// Flows of a forwarder that are not idle.
+    fn give_up(&mut self, place: usize) {
+        let entry = std::mem::take(&mut self.entries[place]);
+        if entry.hash != 0
+            && let Some(at) = self.counts.iter().position(|count| count.0.0 == entry.node)
+        {
+            self.counts[at].1 -= 1;
+            if self.counts[at].1 == 0 {
+                self.counts.swap_remove(at);
+            }
+        }
+    }
+
+    /// Gives up places of idle flows: as many places are looked at as are due since the last call,
+    /// at most 4096.
+    pub fn sweep(&mut self, now: Nanos) {
+        let last = *self.swept.get_or_insert(now);
+        let size = self.entries.len() as u64;
+        let elapsed = now.saturating_sub(last).0.min(self.pass.0);
+        let due = u128::from(elapsed) * u128::from(size) / u128::from(self.pass.0);
+        let due = (due as u64).min(SWEEP_MOST);
+        if due == 0 {
+            return;
+        }
+        // What was not done of a long pause is not made up for: idle flows wait a little longer.
+        let done = Nanos((u128::from(self.pass.0) * u128::from(due) / u128::from(size)) as u64);
+        self.swept = Some(if due < SWEEP_MOST { last + done } else { now });
+        for _ in 0..due {
+            if self.entries[self.hand].hash != 0
+                && self.is_idle(&self.entries[self.hand], ticks(now))
+            {
+                self.give_up(self.hand);
+            }
+            self.hand = (self.hand + 1) & (self.entries.len() - 1);
+        }
+    }
+
+    /// Flows of a forwarder that have a place.
     #[must_use]
-    pub fn count(&self, now: Nanos, node: NodeId) -> usize {
-        let now = ticks(now);
-        let counts = |entry: &&Connection| {
-            entry.hash != 0 && entry.node == node.0 && now.wrapping_sub(entry.seen) <= self.idle
-        };
-        self.entries.iter().filter(counts).count()
+    pub fn count(&self, node: NodeId) -> usize {
+        self.counts.iter().find(|count| count.0 == node).map_or(0, |count| count.1)
     }
 }

@@ -19,6 +19,8 @@ pub struct Maglev {
     /// Index into `nodes`; empty without any.
     places: Vec<u8>,
     nodes: Vec<NodeId>,
+    /// Places of each, kept: whoever asks for them is answered on the packet path.
+    shares: Vec<usize>,
 }
 
 struct Claim {
@@ -61,7 +63,9 @@ impl Maglev {
                 left -= 1;
             }
         }
-        Self { places, nodes: members.into_iter().map(|(id, _)| id).collect() }
+        let mut shares = vec![0; members.len()];
+        places.iter().for_each(|place| shares[usize::from(*place)] += 1);
+        Self { places, nodes: members.into_iter().map(|(id, _)| id).collect(), shares }
     }
 
     /// The forwarder of a new flow; `None` if there is none.
@@ -75,8 +79,6 @@ impl Maglev {
     /// Places of each forwarder, by ascending id.
     #[must_use]
     pub fn shares(&self) -> Vec<(NodeId, usize)> {
-        let count =
-            |index: usize| self.places.iter().filter(|place| usize::from(**place) == index).count();
-        self.nodes.iter().enumerate().map(|(index, id)| (*id, count(index))).collect()
+        self.nodes.iter().copied().zip(self.shares.iter().copied()).collect()
     }
 }

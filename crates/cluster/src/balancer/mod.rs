@@ -4,21 +4,23 @@
 //! with the same members compute alike; [`Balancer`] adds a bounded table of connections, so that
 //! flows that are established stay where they are when forwarders join or drain.
 //!
-//! Look-up: one read of the connection table's bucket (4 places), one of the Maglev table. A new
-//! table costs O(T·log T) on average and is made at human speed. With *load feedback* a forwarder's
-//! part of the table follows a weight that its load is turned into ([`weight_for_load`]);
-//! established flows stay.
+//! Look-up: two reads of the connection table's buckets (4 places each), one of the Maglev table. A new
+//! table costs O(T·log T) on average and is made at human speed. A forwarder that [`Health`] finds
+//! silent changes no table: only its flows go elsewhere.
 
 mod connections;
+mod health;
 mod maglev;
 
 pub use connections::Connections;
+pub use health::{Change, Condition, Health};
 pub use maglev::{FULL, Maglev, TABLE};
 
 use evenkeel_core::{Nanos, counters};
 use thiserror::Error;
 
 use crate::config::MAX_NODES;
+use crate::mix::mix64;
 use crate::types::NodeId;
 
 /// What a forwarder gets.
@@ -62,6 +64,8 @@ pub struct Balancer {
     targets: Vec<Target>,
     maglev: Maglev,
     connections: Connections,
+    /// Forwarders that are not to be used, whatever their state.
+    out: Vec<NodeId>,
     counters: BalancerCounters,
 }
 
@@ -90,6 +94,7 @@ impl Balancer {
             targets: Vec::new(),
             maglev: Maglev::default(),
             connections: Connections::new(flows, idle),
+            out: Vec::with_capacity(MAX_NODES),
             counters: BalancerCounters::default(),
         }
     }
@@ -135,23 +140,29 @@ impl Balancer {
     /// seeded alike on all balancers. `None` if no forwarder takes new flows and this one is new.
     pub fn pick(&mut self, now: Nanos, hash: u64) -> Option<Target> {
         let known = self.connections.find(now, hash);
-        if let Some(target) = known.and_then(|id| self.target(id)) {
+        if let Some(target) = known.and_then(|id| self.usable(id)) {
             self.counters.known += 1;
             return Some(target);
         }
         self.counters.new += 1;
         self.counters.moved += u64::from(known.is_some());
-        let id = self.maglev.lookup(hash)?;
+        let id = self.place(hash)?;
         if !self.connections.insert(now, hash, id) {
             self.counters.untracked += 1;
         }
         self.target(id)
     }
 
-    /// Flows of a forwarder that were seen within the idle time: zero means that it is drained.
+    /// Flows of a forwarder that were seen within the idle time, and at most an eighth of it longer:
+    /// zero means that it is drained.
     #[must_use]
-    pub fn flows(&self, now: Nanos, id: NodeId) -> usize {
-        self.connections.count(now, id)
+    pub fn flows(&self, id: NodeId) -> usize {
+        self.connections.count(id)
+    }
+
+    /// Forgets flows that are idle, some at a time: to be called in each round.
+    pub fn sweep(&mut self, now: Nanos) {
+        self.connections.sweep(now);
     }
 
     /// The table of new flows.
@@ -166,20 +177,41 @@ impl Balancer {
         &self.counters
     }
 
+    /// Whether a forwarder may be used. Flows of one that may not go to others, and no other flow
+    /// moves: its places of the table are dealt out by another hash, the same on all balancers.
+    pub fn set_usable(&mut self, id: NodeId, usable: bool) {
+        self.out.retain(|out| *out != id);
+        if !usable {
+            self.out.push(id);
+        }
+    }
+
+    /// The forwarder of a new flow: the table's, or if that one is out, the table's for another
+    /// hash of the flow.
+    fn place(&self, hash: u64) -> Option<NodeId> {
+        let mut turn = hash;
+        for _ in 0..TURNS {
+            let id = self.maglev.lookup(turn)?;
+            if !self.out.contains(&id) {
+                return Some(id);
+            }
+            turn = mix64(turn ^ self.seed);
+        }
+        // Nearly all are out: the first that is not.
+        let first = self.targets.iter().find(|target| {
+            matches!(target.state, State::Active(_)) && !self.out.contains(&target.id)
+        });
+        first.map(|target| target.id)
+    }
+
+    fn usable(&self, id: NodeId) -> Option<Target> {
+        if self.out.contains(&id) { None } else { self.target(id) }
+    }
+
     fn target(&self, id: NodeId) -> Option<Target> {
         self.targets.iter().copied().find(|target| target.id == id)
     }
 }
 
-/// Load feedback: the weight of a forwarder with this load, where `mean` is the mean of all (any
-/// unit, for instance bytes per second). Half the correction that would make loads equal, so that
-/// two rounds of feedback do not swing; never below an eighth of the full weight.
-#[must_use]
-pub fn weight_for_load(weight: u16, load: u64, mean: u64) -> u16 {
-    if load == 0 || mean == 0 {
-        return weight.clamp(FULL / 8, FULL);
-    }
-    let ideal =
-        (u128::from(weight) * u128::from(mean) / u128::from(load)).min(u128::from(FULL)) as u16;
-    weight.midpoint(ideal).clamp(FULL / 8, FULL)
-}
+/// Hashes of a flow that are tried.
+const TURNS: u32 = 64;

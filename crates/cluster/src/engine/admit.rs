@@ -2,7 +2,8 @@
 
 use evenkeel_core::Nanos;
 
-use super::Engine;
+use super::{BEAT, Engine};
+use crate::config::Version;
 use crate::frame::{FrameError, Parsed, Stamp, proof_header};
 use crate::types::{Event, Forwarder, NodeId};
 
@@ -110,24 +111,26 @@ impl Engine {
         forwarder: &mut F,
     ) {
         let from = parsed.header.from;
-        // Of a life that is not known yet it is read: it may be what makes that life known.
-        let life = self.check_life(now, from, parsed.stamp);
-        let (Some(auth), Some(stamp)) = (&mut self.auth, parsed.stamp) else { return };
-        let known = auth.is_known(from, stamp);
-        if let Err(error) = life
-            && known
-        {
+        if from == self.id {
+            let own = parsed.source == self.mac;
+            let error = if own { FrameError::Echo } else { FrameError::DuplicateId(from.0) };
             return self.unused.refuse(error);
         }
-        if known {
-            auth.accept(from, stamp);
+        // Of a life that is not known yet it is read: it may be what makes that life known.
+        let life = self.check_life(now, from, parsed.stamp);
+        if life.is_ok() && parsed.configuration == self.hash {
+            self.hear_beat(now, from);
         }
-        let read = if from == self.id {
-            let own = parsed.source == self.mac;
-            Err(if own { FrameError::Echo } else { FrameError::DuplicateId(from.0) })
-        } else {
-            auth.read_proof(self.id, from, stamp, parsed.body)
+        let (Some(auth), Some(stamp)) = (&mut self.auth, parsed.stamp) else {
+            return self.counters.proofs += 1;
         };
+        let known = auth.is_known(from, stamp);
+        match life {
+            Err(error) if known => return self.unused.refuse(error),
+            Ok(()) => auth.accept(from, stamp),
+            Err(_) => {}
+        }
+        let read = auth.read_proof(self.id, from, stamp, parsed.body);
         match read {
             Ok(proved) => {
                 self.counters.proofs += 1;
@@ -142,10 +145,29 @@ impl Engine {
         }
     }
 
-    /// When challenges and answers are due: no more of them than one frame in `t_br`.
+    /// A member lives that may not take part in the cycles yet.
+    fn hear_beat(&mut self, now: Nanos, from: NodeId) {
+        let Some(member) = self.config.index_of(from).filter(|member| *member != self.me) else {
+            return;
+        };
+        self.peers[member].heard_at = now;
+        if member < self.me {
+            self.lower_heard = now;
+        }
+    }
+
+    /// When challenges and answers are due: no more of them than one frame in `t_br`. And when
+    /// nothing was sent for so long that the others might take this node for dead; not in version
+    /// 1, which is as published.
     pub(super) fn proof_due(&self) -> Nanos {
         let has = self.auth.as_ref().is_some_and(crate::frame::Auth::has_proof);
-        if has { self.proof_at } else { Nanos::MAX }
+        if has {
+            self.proof_at
+        } else if self.config.framing.version == Version::V2 {
+            self.said_at + BEAT
+        } else {
+            Nanos::MAX
+        }
     }
 
     /// Sends them if they are.
@@ -153,11 +175,14 @@ impl Engine {
         if now < self.proof_due() {
             return;
         }
-        let Some(auth) = &mut self.auth else { return };
         self.proof_at = now + self.config.t_br;
-        let length = auth.write_proof(self.id, &mut self.proof);
+        self.said_at = now;
+        let length = match &mut self.auth {
+            Some(auth) => auth.write_proof(self.id, &mut self.proof),
+            None => 0,
+        };
         let (sent, body) = (&mut self.counters.sent_frames, &self.proof[..length]);
-        self.builder.build(&proof_header(self.id), body, Some(auth), |frame| {
+        self.builder.build(&proof_header(self.id), body, self.auth.as_mut(), |frame| {
             *sent += 1;
             forwarder.broadcast(frame);
         });

@@ -142,7 +142,7 @@ impl Engine {
             auth.keep(&next.config.members);
             next.auth = Some(auth);
         }
-        (next.proof_at, next.mac) = (self.proof_at, self.mac);
+        (next.proof_at, next.said_at, next.mac) = (self.proof_at, self.said_at, self.mac);
         next.builder.set_mac(self.mac);
         for (new, old) in places.iter().enumerate() {
             let Some(old) = *old else { continue };

@@ -29,7 +29,7 @@ impl Engine {
         }
         self.cycle = Some(cycle);
         self.counters.cycles += 1;
-        self.trigger = now;
+        (self.trigger, self.said_at) = (now, now);
         self.heard = 1 << self.me;
         self.flagged = u64::from(!self.in_step) << self.me;
         self.clock_sent = false;

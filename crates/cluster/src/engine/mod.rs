@@ -47,6 +47,11 @@ use crate::frame::{
 use crate::scheduler::Scheduler;
 use crate::types::{Forwarder, NodeId, Record};
 
+/// A node says something at least so often: then it lives, and its data path too.
+pub const BEAT: Nanos = Nanos::from_millis(10);
+/// Of a node that took part and says nothing for so many beats, nothing more is awaited.
+pub(crate) const BEATS: u64 = 4;
+
 /// Longest packet that a first guess at the length of a cycle reckons with.
 const LONG_PACKET: u64 = 1518;
 
@@ -170,6 +175,8 @@ pub struct Engine {
     lower_heard: Nanos,
     /// No proof is sent before.
     proof_at: Nanos,
+    /// When this node sent its last state or proof.
+    said_at: Nanos,
     /// Of a second master.
     warned: admit::Warned,
     /// Heard completely in this cycle; wants its clocks set in this cycle.
@@ -260,6 +267,7 @@ impl Engine {
             master: None,
             lower_heard: now,
             proof_at: now,
+            said_at: now,
             warned: None,
             heard: 0,
             flagged: 0,
@@ -315,6 +323,12 @@ impl Engine {
             FrameKind::Proof => {}
         }
         self.close_early(now, forwarder);
+    }
+
+    /// What was granted to this node in the last cycle was not sent in its time: it takes part again
+    /// when its clocks are set, and the others take back what they charged it.
+    pub fn fall_behind(&mut self) {
+        self.counters.out_of_step += u64::from(std::mem::replace(&mut self.in_step, false));
     }
 
     /// Time passed: to be called at [`next_timer`](Self::next_timer). Calls at other times do no
@@ -398,6 +412,12 @@ impl Engine {
             self.counters.clock_backwards += 1;
             self.ahead = self.last_now.saturating_sub(now);
             return self.last_now;
+        }
+        // It is called at least each beat. Who was away for long has old frames before it, whose
+        // cycles are over: it decides nothing before its clocks are set.
+        let away = time.saturating_sub(self.last_now) > (BEAT * BEATS).max(self.config.t_br * 4);
+        if away && self.config.framing.version == Version::V2 && self.cycle.is_some() {
+            self.fall_behind();
         }
         self.last_now = time;
         time

@@ -2,8 +2,8 @@
 
 use evenkeel_core::Nanos;
 
-use super::Engine;
 use super::admit::warns;
+use super::{BEAT, BEATS, Engine};
 use crate::config::Version;
 use crate::types::{Event, Forwarder};
 
@@ -14,10 +14,13 @@ impl Engine {
         self.open(now, next, forwarder);
     }
 
-    /// When this node has waited long enough for a lower one (spec: T_dead).
+    /// When this node has waited long enough for a lower one (spec: T_dead); in long cycles for so
+    /// many beats. Before its first cycle it does not know how long the others' are.
     pub(super) fn takeover_at(&self) -> Nanos {
-        let silence = self.cycle_length * 3 + self.config.t_br * self.me as u64;
-        self.lower_heard.saturating_add(silence)
+        let beats = self.config.framing.version == Version::V2 && self.cycle.is_some();
+        let most = if beats { BEAT * BEATS } else { Nanos::MAX };
+        let silence = (self.cycle_length * 3).min(most.max(self.config.t_br * 4));
+        self.lower_heard.saturating_add(silence + self.config.t_br * self.me as u64)
     }
 
     pub(super) fn take_over<F: Forwarder>(&mut self, now: Nanos, forwarder: &mut F) {

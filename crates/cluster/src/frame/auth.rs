@@ -42,6 +42,8 @@ pub struct Stamp {
 /// many frames that were used before.
 const UNANSWERED: u32 = 4;
 const STALE: u32 = 16;
+/// Guests that wait for an answer at one time.
+const GUESTS: usize = 16;
 
 /// What is known of another member.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,8 @@ pub struct Auth {
     epoch: u64,
     next: u64,
     known: Vec<Known>,
+    /// Who is no member and is owed an answer: balancers.
+    guests: Vec<(NodeId, u64)>,
     /// The numbers of the last two challenges; 0: none.
     numbers: [u64; 2],
     /// Challenges sent.
@@ -103,6 +107,7 @@ impl Auth {
             epoch,
             next: 1,
             known: Vec::with_capacity(members.len()),
+            guests: Vec::with_capacity(GUESTS),
             numbers: [0; 2],
             challenges: 0,
         };
@@ -225,7 +230,8 @@ impl Auth {
 
     /// Whether there is somebody to be challenged or answered.
     pub(crate) fn has_proof(&self) -> bool {
-        self.known.iter().any(|known| known.wanted || known.owed.is_some())
+        !self.guests.is_empty()
+            || self.known.iter().any(|known| known.wanted || known.owed.is_some())
     }
 
     /// Writes the body of a proof: a challenge, and answers. Its length.
@@ -250,15 +256,22 @@ impl Auth {
                 challenged += 1;
             }
         }
-        for known in &mut self.known {
-            if usize::from(answers) == ANSWERS {
-                break;
-            }
-            let Some(number) = known.owed.take() else { continue };
-            body[at..at + 2].copy_from_slice(&known.id.0.to_be_bytes());
+        let mut answer = |id: NodeId, number: u64| {
+            body[at..at + 2].copy_from_slice(&id.0.to_be_bytes());
             body[at + 2..at + 10].copy_from_slice(&number.to_be_bytes());
             at += 10;
             answers += 1;
+            usize::from(answers) == ANSWERS
+        };
+        let mut full = false;
+        for known in self.known.iter_mut().filter(|known| known.owed.is_some()) {
+            if full {
+                break;
+            }
+            full = known.owed.take().is_some_and(|number| answer(known.id, number));
+        }
+        while !full && let Some((id, number)) = self.guests.pop() {
+            full = answer(id, number);
         }
         body[8..10].copy_from_slice(&challenged.to_be_bytes());
         body[10..12].copy_from_slice(&answers.to_be_bytes());
@@ -289,8 +302,15 @@ impl Auth {
         if challenged > CHALLENGED || answers > ANSWERS || body.len() != end {
             return Err(FrameError::Dimensions);
         }
-        let Some(at) = self.of(from) else { return Err(FrameError::Stranger(from.0)) };
-        if (0..challenged).any(|n| word(12 + 2 * n) == Some(me.0)) {
+        let to_me = (0..challenged).any(|n| word(12 + 2 * n) == Some(me.0));
+        let Some(at) = self.of(from) else {
+            self.guests.retain(|guest| guest.0 != from);
+            if to_me && self.guests.len() < GUESTS {
+                self.guests.push((from, number));
+            }
+            return Ok(None);
+        };
+        if to_me {
             self.known[at].owed = Some(number);
         }
         let answer = (0..answers)

@@ -15,7 +15,7 @@
 //!                    part of the body
 //!                    ready: in place of the checksum, the hash of the configuration that the sender is ready to change to
 //! clock body:        2 sender | 2 refunds R | 8·N clocks | 8·N clocks before | 8·M·N·K tags | R × (2 queue, 8 tag before)
-//! proof:             kind 3 of version 2, always, and only with a key; any configuration hash; its body is
+//! proof:             kind 3 of version 2, always; any configuration hash; without a key it only says that its sender lives; its body is
 //!                    8 number (0: no challenge) | 2 challenged C | 2 answers A | C × 2 id | A × (2 id, 8 number answered)
 //! authentication:    8 epoch | 8 counter | 16 SipHash-2-4-128 over source, all from the header on, epoch and counter
 //! ```

@@ -21,6 +21,8 @@ pub struct Parsed<'f> {
     pub body: &'f [u8],
     /// Where in the whole body that part begins.
     pub offset: usize,
+    /// The hash of the sender's configuration; version 1 does not say it.
+    pub configuration: u32,
     /// The stamp of its authentication.
     pub stamp: Option<Stamp>,
 }
@@ -67,6 +69,10 @@ impl Parser {
             Version::V2 => self.v2(payload, stamp)?,
         };
         let v1 = version == Version::V1;
+        let configuration = match payload.get(24..28) {
+            Some(hash) if !v1 => u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]),
+            Some(_) | None => self.hash,
+        };
         let begin = if v1 { V1_HEADER } else { V2_HEADER };
         let checksum =
             usize::from(v1 && header.kind == FrameKind::State && header.checksum.is_some()) * 4;
@@ -79,7 +85,7 @@ impl Parser {
         let stranger = header.kind == FrameKind::Proof;
         let member = self.config.index_of(id).or(stranger.then_some(usize::MAX));
         let member = member.ok_or(FrameError::Stranger(id.0))?;
-        Ok(Parsed { header, member, source, body, offset, stamp })
+        Ok(Parsed { header, member, source, body, offset, configuration, stamp })
     }
 
     /// The source address, the version by the ethertype, and what follows that.
@@ -172,7 +178,7 @@ impl Parser {
         let theirs = word_at(24);
         let part = usize::from(short_at(14));
         if head[1] == 3 {
-            if stamp.is_none() || part > PROOF || (fragment, fragments) != (0, 1) {
+            if part > PROOF || (fragment, fragments) != (0, 1) {
                 return Err(FrameError::Dimensions);
             }
             return Ok((proof_header(NodeId(from)), 0));

@@ -1,7 +1,7 @@
 //! The balancer: even, steady, and gentle with flows that are established.
 
 use evenkeel_cluster::balancer::{
-    Balancer, FULL, Maglev, State, TABLE, Target, TargetError, weight_for_load,
+    Balancer, Connections, FULL, Maglev, State, TABLE, Target, TargetError,
 };
 use evenkeel_cluster::{NodeId, mix64};
 use evenkeel_core::Nanos;
@@ -54,8 +54,10 @@ fn established_flows_stay_when_forwarders_join_and_drain() {
     let new: Vec<_> =
         (5_000..6_000).map(|flow| balancer.pick(now, mix64(flow)).unwrap().id).collect();
     assert!(new.iter().all(|id| id.0 != 0) && new.iter().any(|id| id.0 == 3));
-    assert!(balancer.flows(now, NodeId(0)) > 500);
-    assert_eq!(balancer.flows(now + Nanos::from_secs(61), NodeId(0)), 0, "drained");
+    assert!(balancer.flows(NodeId(0)) > 500);
+    let mut later = balancer.clone();
+    (0..800).for_each(|n| later.sweep(now + Nanos::from_millis(100 * n)));
+    assert_eq!(later.flows(NodeId(0)), 0, "drained");
     // Gone: its flows alone move.
     balancer.set_targets(&targets(&[ON, ON, ON, ON])[1..]).unwrap();
     for (flow, id) in flows.iter().zip(&before) {
@@ -80,20 +82,68 @@ fn a_full_table_is_counted_and_bad_targets_refused() {
 }
 
 #[test]
-fn feedback_moves_weights_towards_equal_loads() {
-    assert_eq!(weight_for_load(256, 100, 100), 256);
-    assert_eq!(weight_for_load(256, 200, 100), 192);
-    assert_eq!(weight_for_load(128, 50, 100), 192);
-    assert_eq!(weight_for_load(32, u64::MAX, 1), 32);
-    // Loads proportional to weight times an unknown factor settle.
-    let (mut weights, factors) = ([256_u16; 3], [1_u64, 1, 2]);
-    for _ in 0..20 {
-        let loads: Vec<u64> =
-            weights.iter().zip(factors).map(|(w, f)| u64::from(*w) * f * 1000).collect();
-        let mean = loads.iter().sum::<u64>() / 3;
-        for (weight, load) in weights.iter_mut().zip(&loads) {
-            *weight = weight_for_load(*weight, *load, mean);
-        }
+fn a_table_that_is_half_full_has_a_place_for_nearly_every_flow() {
+    let mut connections = Connections::new(1 << 16, Nanos::from_secs(60));
+    let mut refused = |flows: std::ops::Range<u64>| {
+        let mut insert = |flow| connections.insert(Nanos::SECOND, mix64(flow), NodeId(1));
+        flows.filter(|flow| !insert(*flow)).count()
+    };
+    // With one bucket for each flow 3.9 % of them found none.
+    let half = refused(0..1 << 15);
+    assert!(half < 5, "{half} of 32768 flows without a place at 50 %");
+    let dense = refused(1 << 15..(1 << 16) * 3 / 4);
+    println!("without a place: {half} at 50 %, {dense} more at 75 %");
+    assert!(dense < 49_152 / 100, "{dense} of 49152 flows without a place at 75 %");
+}
+
+#[test]
+fn flows_are_counted_as_they_come_and_go() {
+    let (idle, mut now) = (Nanos::from_secs(8), Nanos::SECOND);
+    let mut connections = Connections::new(1 << 12, idle);
+    for flow in 0..1_000 {
+        assert!(connections.insert(now, mix64(flow), NodeId((flow % 4) as u16)));
     }
-    assert!((120..=140).contains(&weights[2]) && weights[0] == 256, "{weights:?}");
+    // Half of those of forwarder 0 move to forwarder 9.
+    for flow in (0..1_000).step_by(8) {
+        assert!(connections.insert(now, mix64(flow), NodeId(9)));
+    }
+    let count = |connections: &Connections, id| connections.count(NodeId(id));
+    assert_eq!([0, 1, 2, 3, 9].map(|id| count(&connections, id)), [125, 250, 250, 250, 125]);
+    // Those of forwarder 1 go on; all others are forgotten within an eighth more than `idle`.
+    for _ in 0..1_000 {
+        now += Nanos::from_millis(10);
+        (1..1_000).step_by(4).for_each(|flow| {
+            assert_eq!(connections.find(now, mix64(flow)), Some(NodeId(1)));
+        });
+        connections.sweep(now);
+    }
+    assert_eq!([0, 1, 2, 3, 9].map(|id| count(&connections, id)), [0, 250, 0, 0, 0]);
+}
+
+#[test]
+fn of_a_forwarder_that_may_not_be_used_only_its_flows_move_and_to_all_others() {
+    let mut balancer = Balancer::new(4, 16, Nanos::from_secs(60));
+    balancer.set_targets(&targets(&[ON, ON, ON, ON])).unwrap();
+    // The table of connections holds nearly none of them: what counts is the hashing.
+    let flows: Vec<u64> = (0..20_000).map(mix64).collect();
+    let picks = |balancer: &mut Balancer, at| -> Vec<u16> {
+        flows.iter().map(|flow| balancer.pick(at, *flow).unwrap().id.0).collect()
+    };
+    let before = picks(&mut balancer, Nanos::SECOND);
+    balancer.set_usable(NodeId(2), false);
+    let during = picks(&mut balancer, Nanos::from_secs(100));
+    let mut taken = [0; 4];
+    for (before, during) in before.iter().zip(&during) {
+        assert_eq!(before == during, *before != 2, "from {before} to {during}");
+        taken[usize::from(*during)] += usize::from(*before == 2);
+    }
+    println!("flows of forwarder 2 went to {taken:?}");
+    assert!(taken[2] == 0 && [0, 1, 3].iter().all(|id| taken[*id] > 1_300), "{taken:?}");
+    balancer.set_usable(NodeId(2), true);
+    assert_eq!(picks(&mut balancer, Nanos::from_secs(200)), before);
+    // All out but one, which is hardly ever the table's choice, and then all.
+    (0..3).for_each(|id| balancer.set_usable(NodeId(id), false));
+    assert!(picks(&mut balancer, Nanos::from_secs(300)).iter().all(|id| *id == 3));
+    balancer.set_usable(NodeId(3), false);
+    assert_eq!(balancer.pick(Nanos::from_secs(400), 5), None);
 }

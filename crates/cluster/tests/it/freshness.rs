@@ -169,3 +169,27 @@ fn a_port_with_another_address_goes_on() {
         assert_eq!(segment.nodes[node].0.unused().duplicate_ids, 0);
     }
 }
+
+#[test]
+fn who_was_away_decides_nothing_before_its_clocks_are_set() {
+    let config = config(&[1, 2, 3], &[1, 3]);
+    let mut segment = Segment::new(&config);
+    segment.run(50, none);
+    // Node 3 stops for 200 ms. Its port has kept the first frames that came meanwhile.
+    let heard = segment.heard.len();
+    let (engine, around) = segment.nodes.remove(2);
+    segment.run(200, none);
+    segment.nodes.push((engine, around));
+    let kept: Vec<_> = segment.heard[heard..].iter().take(60).cloned().collect();
+    let now = Nanos::from_micros(segment.micros);
+    let (engine, around) = &mut segment.nodes[2];
+    around.grants.clear();
+    for frame in &kept {
+        engine.on_frame(now, frame, around);
+        engine.on_timer(now, around);
+    }
+    assert!(around.grants.is_empty(), "granted by old frames: {:?}", around.grants);
+    let before = decided(&segment, 2);
+    segment.run(50, none);
+    assert!(decided(&segment, 2) > before + 25, "{:?}", segment.nodes[2].0.counters());
+}

@@ -5,5 +5,6 @@ mod behaviour;
 mod change;
 mod frames;
 mod freshness;
+mod health;
 
 mod published;

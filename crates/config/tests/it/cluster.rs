@@ -73,4 +73,10 @@ fn wrong_values_are_named() {
     let xdp =
         forwarder((PORT, &format!("[router]\nio = \"af-xdp\"\nbuffer_size = \"2048B\"\n{PORT}")));
     assert!(error(&xdp).contains("leaves broadcasts to the kernel"));
+    let busy = format!("[router]\nmode = \"busy\"\n{PORT}");
+    for text in [forwarder((PORT, &busy)), balancer((PORT, &busy))] {
+        assert!(error(&text).contains("excludes realtime = true"), "{}", error(&text));
+    }
+    let calm = forwarder((PORT, &busy)).replace("[cluster]\n", "[cluster]\nrealtime = false\n");
+    assert!(RouterConfig::parse(&calm, "r.toml").is_ok());
 }

@@ -34,8 +34,8 @@ use stranger::Stranger;
 
 /// How long forwarders may take until they are in step.
 const IN_STEP: Duration = Duration::from_secs(15);
-/// When the balancers are told that a forwarder was killed.
-const TOLD_AFTER: Duration = Duration::from_millis(300);
+/// The balancers give a forwarder flows when they have heard it for a while.
+const HEARD: Duration = Duration::from_millis(200);
 /// How long the queues may take to empty, and how long nothing comes then.
 const EMPTYING: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(150);
@@ -145,7 +145,12 @@ impl Live<'_> {
             mac: StationAddress(segment::mac(Station::Forwarder, number)),
             ..BalancerForwarder::default()
         };
+        let steps = self.scenario.steps.iter();
+        let framing = steps.filter_map(|step| step.config.cluster.as_ref()).next();
+        let framing = framing.map(|cluster| cluster.config.framing).unwrap_or_default();
         let section = BalancerSection {
+            vlan: framing.vlan,
+            key: framing.key,
             port_name: PORT.0.to_owned(),
             forwarders: (1..=self.scenario.nodes[1]).map(forwarder).collect(),
             ..BalancerSection::default()
@@ -337,6 +342,7 @@ impl Live<'_> {
         if let Some(number) = step.add {
             self.start_forwarder(step, number)?;
             self.in_step()?;
+            self.wait(HEARD)?;
             self.balance(number, ForwarderState::Active)?;
         }
         if let Some(number) = step.drain {
@@ -347,8 +353,7 @@ impl Live<'_> {
                 process.kill();
             }
             self.told.killed(usize::from(number) - 1);
-            self.wait(TOLD_AFTER)?;
-            self.balance(number, ForwarderState::Out)?;
+            // The balancers hear by themselves that it is silent.
         }
         if step.new_flows {
             self.sources.iter().for_each(Source::begin_flows);

@@ -144,8 +144,8 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
              mtu 1500 netns {switch}",
             PORT.1
         ));
-        let heard =
-            if matches!(kind, Station::Forwarder | Station::Stranger) { "on" } else { "off" };
+        let hears = matches!(kind, Station::Forwarder | Station::Balancer | Station::Stranger);
+        let heard = if hears { "on" } else { "off" };
         bridge.push(format!("link set dev {port} master bridge0"));
         bridge.push(format!(
             "link set dev {port} type bridge_slave learning off flood off mcast_flood off \

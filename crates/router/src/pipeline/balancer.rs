@@ -6,14 +6,17 @@
 //! over two forwarders at most.
 
 use evenkeel_cluster::NodeId;
-use evenkeel_cluster::balancer::{Balancer, State, Target};
+use evenkeel_cluster::balancer::{Balancer, Change, Condition, Health, State, Target};
+use evenkeel_cluster::config::Framing;
 use evenkeel_config::{BalancerForwarder, BalancerSection, ForwarderState};
 use evenkeel_core::Nanos;
 use evenkeel_core::settings::{SettingError, Settings as _};
-use evenkeel_net::MacAddr;
 use evenkeel_net::frame::{Fragment, Headers};
 use evenkeel_net::hash::FlowHasher;
+use evenkeel_net::{MacAddr, PortIndex};
+use evenkeel_ports::{Frame, FramePool};
 
+use super::cluster::has_kind;
 use crate::error::CommandError;
 use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 
@@ -21,6 +24,12 @@ use crate::snapshot::{BalancerSnapshot, ForwarderSnapshot};
 pub(super) struct BalancerRole {
     section: BalancerSection,
     balancer: Balancer,
+    /// Made when the port's address is known.
+    health: Option<Health>,
+    /// Of this life's frames.
+    epoch: u64,
+    news: Vec<Change>,
+    outbox: Vec<Frame>,
     hasher: FlowHasher,
     /// By forwarder, in the order of the section: packets and their IP bytes.
     sent: Vec<(u64, u64)>,
@@ -32,6 +41,10 @@ impl BalancerRole {
         set_targets(&mut balancer, &section.forwarders)?;
         Ok(Self {
             balancer,
+            health: None,
+            epoch: 1,
+            news: Vec::new(),
+            outbox: Vec::new(),
             hasher: FlowHasher::new(section.seed),
             sent: vec![(0, 0); section.forwarders.len()],
             section: section.clone(),
@@ -62,6 +75,9 @@ impl BalancerRole {
             at.map_or((0, 0), |at| self.sent[at])
         };
         self.sent = wanted.forwarders.iter().map(sent).collect();
+        if let Some(health) = &mut self.health {
+            health.set_forwarders(&ids(wanted), wanted.silence);
+        }
         self.section = wanted.clone();
         Ok(())
     }
@@ -79,6 +95,74 @@ impl BalancerRole {
         usize::from(self.section.port)
     }
 
+    /// Of this life's frames: no other life of this balancer has had it. Before the port is up.
+    pub(super) fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// The port is up and has this Ethernet address.
+    pub(super) fn set_port_address(&mut self, now: Nanos, mac: [u8; 6]) {
+        match &mut self.health {
+            Some(health) => health.set_mac(mac),
+            None => {
+                let framing = (self.section.vlan, self.section.key);
+                let (silence, from) = (self.section.silence, (mac, self.epoch));
+                self.health = Some(Health::new(&ids(&self.section), framing, silence, from, now));
+            }
+        }
+    }
+
+    pub(super) fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
+        port.0 == self.section.port
+            && has_kind(frame, self.section.vlan, Framing::default().ethertype)
+    }
+
+    /// Takes a frame of the exchange.
+    pub(super) fn receive(&mut self, now: Nanos, frame: &[u8]) {
+        if let Some(health) = &mut self.health {
+            health.on_frame(now, frame);
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Nanos {
+        self.health.as_ref().map_or(Nanos::MAX, Health::next_timer)
+    }
+
+    /// Looks at the forwarders' health, and forgets flows that are idle.
+    pub(super) fn run(&mut self, now: Nanos, pool: &mut FramePool) {
+        self.balancer.sweep(now);
+        if let Some(health) = &mut self.health {
+            health.runs(now);
+        }
+        let Some(health) = self.health.as_mut().filter(|health| health.next_timer() <= now) else {
+            return;
+        };
+        let Self { balancer, news, outbox, .. } = self;
+        let send = |frame: &[u8]| outbox.extend(pool.alloc_from(frame));
+        health.on_timer(now, send, |change| {
+            if let Change::Of(id, condition) = change {
+                balancer.set_usable(id, condition.is_usable());
+            }
+            news.push(change);
+        });
+    }
+
+    /// Frames to be broadcast, the last one first.
+    pub(super) fn drain_outbox(&mut self) -> impl Iterator<Item = Frame> {
+        self.outbox.drain(..).rev()
+    }
+
+    pub(super) fn has_outbox(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Reports once what has happened.
+    pub(super) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
+        for change in self.news.drain(..) {
+            report(&text(change));
+        }
+    }
+
     pub(super) fn pick(&mut self, now: Nanos, headers: &Headers) -> Option<MacAddr> {
         let mut flow = headers.flow;
         if headers.fragment != Fragment::No {
@@ -94,7 +178,7 @@ impl BalancerRole {
         Some(MacAddr(target.mac))
     }
 
-    pub(super) fn view(&self, now: Nanos) -> BalancerSnapshot {
+    pub(super) fn view(&self) -> BalancerSnapshot {
         let shares = self.balancer.table().shares();
         let forwarder = |(forwarder, sent): (&BalancerForwarder, &(u64, u64))| {
             let id = NodeId(forwarder.id);
@@ -104,7 +188,12 @@ impl BalancerRole {
                 mac: MacAddr(forwarder.mac.0).to_string(),
                 state: forwarder.state.name().to_owned(),
                 places: places as u64,
-                flows: self.balancer.flows(now, id) as u64,
+                health: self
+                    .health
+                    .as_ref()
+                    .map_or("unknown", |health| health.condition(id).name())
+                    .to_owned(),
+                flows: self.balancer.flows(id) as u64,
                 packets: sent.0,
                 bytes: sent.1,
             }
@@ -114,6 +203,33 @@ impl BalancerRole {
             forwarders: self.section.forwarders.iter().zip(&self.sent).map(forwarder).collect(),
         }
     }
+}
+
+fn ids(section: &BalancerSection) -> Vec<NodeId> {
+    section.forwarders.iter().map(|forwarder| NodeId(forwarder.id)).collect()
+}
+
+fn text(change: Change) -> String {
+    let (id, why) = match change {
+        Change::Of(id, Condition::Silent) => {
+            (id, "its exchange frames are silent: its flows go to others")
+        }
+        Change::Of(id, Condition::OtherConfiguration) => {
+            (id, "it has another configuration than most others: its flows go to them")
+        }
+        Change::Of(id, Condition::Heard | Condition::Unknown) => {
+            (id, "its exchange frames are heard: it gets flows")
+        }
+        Change::Deaf => {
+            return "balancer: no forwarder's exchange frames are heard any more: all get their \
+                    flows as before"
+                .to_owned();
+        }
+        Change::NotDeaf => {
+            return "balancer: exchange frames of forwarders are heard again".to_owned();
+        }
+    };
+    format!("balancer: forwarder {}: {why}", id.0)
 }
 
 fn set_targets(

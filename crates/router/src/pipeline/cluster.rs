@@ -74,6 +74,26 @@ struct Granted {
     packet: QueuedPacket,
 }
 
+impl Around {
+    /// What was granted waits again, before all others of its queue.
+    fn give_back(&mut self, granted: Granted) {
+        let queue = &mut self.queues[granted.queue];
+        queue.granted_packets -= 1;
+        queue.granted_bytes -= granted.packet.ip_len().0;
+        queue.bytes += granted.packet.ip_len().0;
+        queue.packets.push_front(granted.packet);
+    }
+
+    /// What was granted is dropped instead.
+    fn take_back(&mut self, granted: Granted, reason: Reason, pool: &mut FramePool) {
+        let queue = &mut self.queues[granted.queue];
+        queue.granted_packets -= 1;
+        queue.granted_bytes -= granted.packet.ip_len().0;
+        queue.dropped[reason.index()] += 1;
+        pool.release(granted.packet.into_frame());
+    }
+}
+
 /// The forwarder during a call of the engine.
 struct Acting<'a> {
     around: &'a mut Around,
@@ -257,19 +277,8 @@ impl ClusterRole {
     }
 
     pub(super) fn is_exchange(&self, port: PortIndex, frame: &[u8]) -> bool {
-        let kind =
-            |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
-        let first = self.section.config.framing.ethertype;
-        let ours = |kind: Option<u16>| kind.is_some_and(|kind| kind == first || kind == first + 1);
-        port.0 == self.section.port
-            && match self.section.config.framing.vlan {
-                0 => ours(kind(12)),
-                vlan => {
-                    kind(12) == Some(0x8100)
-                        && kind(14).is_some_and(|tag| tag & 0xfff == vlan)
-                        && ours(kind(16))
-                }
-            }
+        let framing = &self.section.config.framing;
+        port.0 == self.section.port && has_kind(frame, framing.vlan, framing.ethertype)
     }
 
     pub(super) fn next_wake(&self) -> Nanos {
@@ -323,12 +332,30 @@ impl ClusterRole {
         !self.around.outbox.is_empty()
     }
 
-    /// The next packet that may leave at `now`, and its port.
+    /// The next packet that may leave at `now`, and its port. Those whose time is over by more than
+    /// `t_br` go back to their queues: another forwarder may have their link by then. What was
+    /// decided of this node is void then, and it says so.
     pub(super) fn pop_granted(&mut self, now: Nanos) -> Option<(usize, QueuedPacket)> {
-        self.around.granted.front().filter(|first| first.at <= now)?;
-        let Granted { at, port, packet, .. } = self.around.granted.pop_front()?;
-        self.around.late += u64::from(now.saturating_sub(at) > self.section.config.t_br);
-        Some((usize::from(port), packet))
+        let around = &mut self.around;
+        let bound = self.section.config.t_br;
+        let late = around
+            .granted
+            .iter()
+            .take_while(|granted| now.saturating_sub(granted.at) > bound)
+            .count();
+        for at in (0..late).rev() {
+            // The last one first, so that the queue is as it was.
+            if let Some(granted) = around.granted.remove(at) {
+                around.give_back(granted);
+            }
+        }
+        if late > 0 {
+            around.late += late as u64;
+            self.engine.iter_mut().for_each(Engine::fall_behind);
+        }
+        around.granted.front().filter(|first| first.at <= now)?;
+        let granted = around.granted.pop_front()?;
+        Some((usize::from(granted.port), granted.packet))
     }
 
     /// Drops what waits for the links of a port, or of all.
@@ -356,11 +383,22 @@ impl ClusterRole {
                 around.granted.push_back(granted);
                 continue;
             }
-            let queue = &mut around.queues[granted.queue];
-            queue.granted_packets -= 1;
-            queue.granted_bytes -= granted.packet.ip_len().0;
-            queue.dropped[reason.index()] += 1;
-            pool.release(granted.packet.into_frame());
+            around.take_back(granted, reason, pool);
+        }
+    }
+}
+
+/// Whether a frame has the tag (0: none) and the ethertype of the exchange, or the one after it.
+pub(super) fn has_kind(frame: &[u8], vlan: u16, ethertype: u16) -> bool {
+    let kind = |at: usize| frame.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
+    let ours =
+        |kind: Option<u16>| kind.is_some_and(|kind| (0..2).contains(&kind.wrapping_sub(ethertype)));
+    match vlan {
+        0 => ours(kind(12)),
+        vlan => {
+            kind(12) == Some(0x8100)
+                && kind(14).is_some_and(|tag| tag & 0xfff == vlan)
+                && ours(kind(16))
         }
     }
 }

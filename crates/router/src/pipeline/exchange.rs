@@ -2,24 +2,34 @@
 
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::PortIndex;
+use evenkeel_ports::{Frame, FramePool};
 
 use super::Pipeline;
 use super::packet::{QueuedPacket, UnroutedPacket};
-use super::port::LinkState;
+use super::port::{LinkState, PortSlot};
 
 impl Pipeline {
     /// Takes a frame of the exchange; gives any other back.
     pub(super) fn take_exchange_frame(&mut self, packet: UnroutedPacket) -> Option<UnroutedPacket> {
-        let Some(role) = &mut self.cluster else { return Some(packet) };
         let frame = self.pool.bytes(&packet.frame);
-        if !role.is_exchange(packet.port, frame) {
+        let forwarder =
+            self.cluster.as_ref().is_some_and(|role| role.is_exchange(packet.port, frame));
+        let balancer =
+            self.balancer.as_ref().is_some_and(|role| role.is_exchange(packet.port, frame));
+        if !forwarder && !balancer {
             return Some(packet);
         }
         self.ports[packet.port.index()].count.exchange_received += 1;
-        // A copy, because the engine may need the pool while it reads.
-        self.scratch.clear();
-        self.scratch.extend_from_slice(frame);
-        role.receive(self.agenda.last_round(), &self.scratch, &mut self.pool);
+        let now = self.agenda.last_round();
+        if let Some(role) = self.balancer.as_mut().filter(|_| balancer) {
+            role.receive(now, frame);
+        }
+        if let Some(role) = self.cluster.as_mut().filter(|_| forwarder) {
+            // A copy, because the engine may need the pool while it reads.
+            self.scratch.clear();
+            self.scratch.extend_from_slice(frame);
+            role.receive(now, &self.scratch, &mut self.pool);
+        }
         self.pool.release(packet.frame);
         None
     }
@@ -35,8 +45,12 @@ impl Pipeline {
     /// Runs the engine, and sends what it broadcasts and what it has granted. `horizon` is where
     /// the links have got to.
     pub(super) fn run_cluster(&mut self, now: Nanos, horizon: Nanos) {
-        let Some(role) = &mut self.cluster else { return };
-        role.run_engine(now, &mut self.pool);
+        if let Some(role) = &mut self.balancer {
+            role.run(now, &mut self.pool);
+        }
+        if let Some(role) = &mut self.cluster {
+            role.run_engine(now, &mut self.pool);
+        }
         self.send_exchange();
         while let Some((port, packet)) =
             self.cluster.as_mut().and_then(|role| role.pop_granted(now))
@@ -47,18 +61,16 @@ impl Pipeline {
 
     /// Puts frames of the exchange before everything else that waits for their port.
     fn send_exchange(&mut self) {
-        let Some(role) = self.cluster.as_mut().filter(|role| role.has_outbox()) else { return };
-        let at = role.port();
-        let slot = &mut self.ports[at];
-        for frame in role.drain_outbox() {
-            if slot.up {
-                slot.count.exchange_sent += 1;
-                slot.tx.push_front(frame);
-            } else {
-                self.pool.release(frame);
-            }
+        if let Some(role) = self.cluster.as_mut().filter(|role| role.has_outbox()) {
+            let at = role.port();
+            push_front(&mut self.ports[at], &mut self.pool, role.drain_outbox());
+            self.agenda.touch(at);
         }
-        self.agenda.touch(at);
+        if let Some(role) = self.balancer.as_mut().filter(|role| role.has_outbox()) {
+            let at = role.port();
+            push_front(&mut self.ports[at], &mut self.pool, role.drain_outbox());
+            self.agenda.touch(at);
+        }
     }
 
     /// A port came up, went down or has another address. The exchange begins when its port is up
@@ -69,6 +81,11 @@ impl Pipeline {
         port: PortIndex,
         link: Option<LinkState>,
     ) {
+        if let (Some(role), Some(link)) = (&mut self.balancer, link.filter(|link| link.up))
+            && port.index() == role.port()
+        {
+            role.set_port_address(now, link.mac.0);
+        }
         let Some(role) = &mut self.cluster else { return };
         match link.filter(|link| link.up) {
             Some(link) if port.index() == role.port() => {
@@ -79,6 +96,18 @@ impl Pipeline {
             }
             Some(_) => {}
             None => role.drop_queues(Some(port), Reason::LinkDown, &mut self.pool),
+        }
+    }
+}
+
+/// Puts frames of the exchange before all that waits for their port.
+fn push_front(slot: &mut PortSlot, pool: &mut FramePool, frames: impl Iterator<Item = Frame>) {
+    for frame in frames {
+        if slot.up {
+            slot.count.exchange_sent += 1;
+            slot.tx.push_front(frame);
+        } else {
+            pool.release(frame);
         }
     }
 }

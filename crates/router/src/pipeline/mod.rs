@@ -329,11 +329,14 @@ impl Pipeline {
         self.build_fairdrop(config.as_ref())
     }
 
-    /// The epoch of this life of a cluster's forwarder: one that no other life of it has had.
+    /// The epoch of this life of a cluster's forwarder or balancer: one that no other life of it has had.
     /// Before its port is up.
     pub fn begin_epoch(&mut self, epoch: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.begin_epoch(epoch);
+        }
+        if let Some(balancer) = &mut self.balancer {
+            balancer.begin_epoch(epoch);
         }
     }
 
@@ -384,7 +387,10 @@ impl Pipeline {
             }
         });
         if let Some(cluster) = &mut self.cluster {
-            cluster.drain_news(report);
+            cluster.drain_news(&mut report);
+        }
+        if let Some(balancer) = &mut self.balancer {
+            balancer.drain_news(report);
         }
     }
 

@@ -5,6 +5,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::{Port, RxWaiting};
 
 use super::agenda::Progress;
+use super::balancer::BalancerRole;
 use super::cluster::ClusterRole;
 use super::cycles::processing_class;
 use super::egress::TX_QUEUE;
@@ -184,6 +185,7 @@ impl Pipeline {
     pub fn next_wake(&self) -> Option<Nanos> {
         let wake = self.agenda.next_wake(|at| self.ports[at].next_wake());
         let wake = wake.min(self.cluster.as_ref().map_or(Nanos::MAX, ClusterRole::next_wake));
+        let wake = wake.min(self.balancer.as_ref().map_or(Nanos::MAX, BalancerRole::next_wake));
         let wake = wake.min(self.neighbours.next_deadline().unwrap_or(Nanos::MAX));
         (wake != Nanos::MAX).then_some(wake)
     }

@@ -56,7 +56,7 @@ impl Pipeline {
                 let ports: Vec<_> = self.ports.iter().map(|slot| slot.name.clone()).collect();
                 cluster.view(&ports, &self.settings.class_names)
             }),
-            balancer: self.balancer.as_ref().map(|balancer| balancer.view(now)),
+            balancer: self.balancer.as_ref().map(|balancer| balancer.view()),
             removed: self.removed.clone(),
             workers: Vec::new(),
         }

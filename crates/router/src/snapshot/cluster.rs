@@ -40,8 +40,8 @@ counters! {
         part refused: BTreeMap<String, u64>, "frames";
         /// Packets granted whose time has not come.
         gauge granted_waiting: u64, "packets";
-        /// Packets that left later than granted by more than `t_br`: the machine is too slow for
-        /// this schedule.
+        /// Packets whose time was over by more than `t_br` when they could be sent, and which wait
+        /// for another: the machine is too slow for this schedule.
         count late: u64, "packets";
         /// The links in the order of the configuration.
         each links: Vec<ClusterLinkSnapshot>;
@@ -123,6 +123,10 @@ counters! {
         state mac: String;
         /// `active`, `draining`, `out`.
         state state: String;
+        /// What its exchange frames say: `heard`, `silent`, `other-configuration`, `unknown`. Only
+        /// one that is heard or unknown gets something.
+        #[serde(default)]
+        state health: String;
         /// Places of the table of new flows.
         state places: u64, "places";
         /// Flows seen within the idle time: zero means that it is drained.

@@ -111,7 +111,7 @@ static STEP: Section = Section {
             "kill",
             NODE,
             "none",
-            "A forwarder whose process is killed (SIGKILL). The balancers are told 300 ms later.",
+            "A forwarder whose process is killed (SIGKILL). The balancers notice it by themselves.",
         ),
         Key::defaulted(
             "new_flows",
