@@ -262,7 +262,7 @@ impl Cluster {
             let full = 1.5 * 10e6 / 8.0 / 1_038.0;
             let of = |link: usize| (counts[2 * link] as f64, counts[2 * link + 1] as f64);
             let links: Vec<_> = (0..LINKS)
-                .map(|link| of(link))
+                .map(of)
                 .map(|(rest, voice)| ((rest + voice) / full, voice / (rest + voice)))
                 .collect();
             println!("{what}: parts of the rates, of voice: {links:.3?}");
