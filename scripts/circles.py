@@ -183,6 +183,7 @@ def circles(edges):
 ALLOWED = [
     (["cluster/src/config.rs", "cluster/src/frame/"],
      "a configuration is checked against the frames that are built by it"),
+    (["cluster/src/engine/"], "the parts of the engine are written as methods of it"),
     (["cluster/src/scheduler/"], "the lists are a part of the scheduler and work on its state"),
     (["cluster/src/model/"], "the run is a part of the model and fills its outcome"),
     (["config/src/"], "the model of router.toml, its sections and its changes name each other"),
