@@ -4,9 +4,9 @@
 //! with the same members compute alike; [`Balancer`] adds a bounded table of connections, so that
 //! flows that are established stay where they are when forwarders join or drain.
 //!
-//! Look-up: two reads of the connection table's buckets (4 places each), one of the Maglev table. A new
-//! table costs O(T·log T) on average and is made at human speed. A forwarder that [`Health`] finds
-//! silent changes no table: only its flows go elsewhere.
+//! Look-up: two reads of the connection table's buckets (4 places each), one of the Maglev table. A
+//! new table costs O(T·log T) on average and is made at human speed. A forwarder that [`Health`]
+//! finds silent changes no table: only its flows go elsewhere.
 
 mod connections;
 mod health;
@@ -153,8 +153,8 @@ impl Balancer {
         self.target(id)
     }
 
-    /// Flows of a forwarder that were seen within the idle time, and at most an eighth of it longer:
-    /// zero means that it is drained.
+    /// Flows of a forwarder that were seen within the idle time, and at most an eighth of it
+    /// longer: zero means that it is drained.
     #[must_use]
     pub fn flows(&self, id: NodeId) -> usize {
         self.connections.count(id)

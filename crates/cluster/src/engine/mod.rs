@@ -325,8 +325,8 @@ impl Engine {
         self.close_early(now, forwarder);
     }
 
-    /// What was granted to this node in the last cycle was not sent in its time: it takes part again
-    /// when its clocks are set, and the others take back what they charged it.
+    /// What was granted to this node in the last cycle was not sent in its time: it takes part
+    /// again when its clocks are set, and the others take back what they charged it.
     pub fn fall_behind(&mut self) {
         self.counters.out_of_step += u64::from(std::mem::replace(&mut self.in_step, false));
     }
