@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn rates_and_interfaces_that_cannot_be_are_refused() {
         for (arguments, what) in [
-            ("eth0 --down 0 --up 1Mbit/s", "out of range"),
+            ("eth0 --down 0kbit/s --up 1Mbit/s", "out of range"),
             ("eth0 --down 95 --up 1Mbit/s", "--down"),
             ("a-name-of-sixteen --down 1Mbit/s --up 1Mbit/s", "interface"),
             ("eth0 --up 1Mbit/s", "--down"),
