@@ -266,8 +266,9 @@ impl Cluster {
                 .map(|(rest, voice)| ((rest + voice) / full, voice / (rest + voice)))
                 .collect();
             println!("{what}: parts of the rates, of voice: {links:.3?}");
-            // More than its rate is never an accident: something was sent unscheduled.
-            assert!(links.iter().all(|(used, _)| *used < 1.03), "{what}: unscheduled {links:?}");
+            // More than its rate, and a window of packets (2 %), is never an accident: something
+            // was sent unscheduled.
+            assert!(links.iter().all(|(used, _)| *used < 1.05), "{what}: unscheduled {links:?}");
             let fair =
                 |(used, voice): &(f64, f64)| *used > least && (voice / 0.75 - 1.0).abs() <= 0.02;
             if links.iter().all(fair) {
@@ -397,6 +398,9 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
         return;
     }
     let mut cluster = Cluster::new();
+    // A kernel that forwards back by the same interface tells the source to go round it.
+    cluster.net.output("src", "sysctl -qw net.ipv4.conf.all.accept_redirects=0");
+    cluster.net.output("src", "sysctl -qw net.ipv4.conf.eth0.accept_redirects=0");
     for node in ["f1", "f2", "f3"] {
         // Their kernels would forward, as those of routers do.
         cluster.net.output(node, "sysctl -qw net.ipv4.ip_forward=1");
@@ -447,8 +451,10 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
     std::thread::sleep(Duration::from_millis(100));
     cluster.assert_scheduled("one stopped", 0.6);
     cluster.signal("f2", "-CONT");
-    std::thread::sleep(Duration::from_millis(700));
     eventually("it is used again", || cluster.health(2) == "heard");
+    // What its queues and its port had kept is sent first, by three forwarders: for so long the
+    // links carry more than voice is offered.
+    std::thread::sleep(Duration::from_millis(3_000));
     cluster.assert_scheduled("it goes on", 0.6);
 
     // Without the balancer nothing reaches a next hop: its kernel would forward all of it.
@@ -458,7 +464,8 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
         cluster.net.ip("lb", &route);
     }
     cluster.kill("lb");
-    std::thread::sleep(Duration::from_millis(700));
+    // The forwarders' queues empty first: 2400 packets for a link at 1204 packets a second.
+    std::thread::sleep(Duration::from_millis(3_500));
     let counts = cluster.during(Duration::from_millis(500));
     assert_eq!(counts.iter().sum::<u64>(), 0, "the balancer's kernel has forwarded: {counts:?}");
     cluster.start("lb", &balancer(""));
