@@ -5,8 +5,8 @@
 //! does no harm. A new flow takes a place in the emptier of its two buckets, so that they fill
 //! evenly (Azar et al., "Balanced allocations", 1999): with half of the places taken one flow in
 //! ten thousand finds none, with three in four one in a hundred. If both are full of flows that are
-//! not idle, it is not remembered: it follows the Maglev table and may move when that changes. No
-//! established flow loses its place to a flood.
+//! not idle, it is not remembered: it follows the Maglev table and may move when that changes.
+//! Nobody established loses its place to a flood.
 //!
 //! How many flows each forwarder has is kept, not counted when somebody asks: places are taken and
 //! given up one by one, and a [sweep](Connections::sweep) gives up those of idle flows. It passes

@@ -2,29 +2,11 @@
 
 use evenkeel_core::Nanos;
 
+use super::warn::warns;
 use super::{BEAT, Engine};
 use crate::config::Version;
 use crate::frame::{FrameError, Parsed, Stamp, proof_header};
 use crate::types::{Event, Forwarder, NodeId};
-
-/// The same warning is given again no sooner.
-const WARN_AGAIN: Nanos = Nanos::from_secs(60);
-/// Nor is a warning of another hash of the same node.
-const WARN_OTHER: Nanos = Nanos::from_secs(1);
-
-/// When a warning was given, and of what.
-pub(super) type Warned = Option<(Nanos, u32)>;
-
-/// Whether to warn now.
-pub(super) fn warns(warned: &mut Warned, now: Nanos, of: u32) -> bool {
-    let again = warned.is_none_or(|(at, last)| {
-        now.saturating_sub(at) >= if last == of { WARN_AGAIN } else { WARN_OTHER }
-    });
-    if again {
-        *warned = Some((now, of));
-    }
-    again
-}
 
 impl Engine {
     /// Whether a frame is of the present life of its sender and was not used yet. Without a key all

@@ -35,6 +35,7 @@ mod change;
 mod counters;
 mod exchange;
 mod role;
+mod warn;
 
 pub use counters::{Counters, Unused};
 
@@ -140,7 +141,7 @@ struct Peer {
     /// Cycles since it was heard, up to `lost_after`.
     silent: u16,
     /// Of its configuration.
-    warned: admit::Warned,
+    warned: warn::Warned,
 }
 
 /// One node of a cluster. Allocates when made, never later.
@@ -178,7 +179,7 @@ pub struct Engine {
     /// When this node sent its last state or proof.
     said_at: Nanos,
     /// Of a second master.
-    warned: admit::Warned,
+    warned: warn::Warned,
     /// Heard completely in this cycle; wants its clocks set in this cycle.
     heard: u64,
     flagged: u64,

@@ -2,7 +2,7 @@
 
 use evenkeel_core::Nanos;
 
-use super::admit::warns;
+use super::warn::warns;
 use super::{BEAT, BEATS, Engine};
 use crate::config::Version;
 use crate::types::{Event, Forwarder};
