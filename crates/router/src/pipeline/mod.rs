@@ -329,8 +329,8 @@ impl Pipeline {
         self.build_fairdrop(config.as_ref())
     }
 
-    /// The epoch of this life of a cluster's forwarder or balancer: one that no other life of it has
-    /// had. Before its port is up.
+    /// The epoch of this life of a cluster's forwarder or balancer: one that no other life of it
+    /// has had. Before its port is up.
     pub fn begin_epoch(&mut self, epoch: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.begin_epoch(epoch);
