@@ -5,8 +5,8 @@
 //! balancer hears the exchange, and leaves out
 //!
 //! - who is silent for longer than `silence`, while another is heard;
-//! - who has another configuration than most (of equal numbers: than the lowest): it would send by
-//!   a schedule of its own.
+//! - who has another configuration than most (of equal numbers: than the lowest) for longer than
+//!   [`AGREEMENT`], which a change takes to reach all: it would send by a schedule of its own.
 //!
 //! Who is heard again is used again after twice `silence`, so that one that comes and goes does not
 //! take flows with it each time. If nobody is heard, the exchange is what fails, not every
@@ -26,6 +26,9 @@ use crate::types::NodeId;
 
 /// Ids from here on are guests: they challenge and are answered, and are no members.
 const GUESTS: u16 = 0x8000;
+/// How long forwarders may differ in their configuration: a change, live or from etcd, does not
+/// reach all of them at the same instant.
+pub const AGREEMENT: Nanos = Nanos::SECOND;
 /// Challenges are sent no closer to each other.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
@@ -70,6 +73,8 @@ struct Peer {
     condition: Condition,
     /// Since when it would be used again.
     good_since: Option<Nanos>,
+    /// Since when its configuration is another than that of most.
+    differs_since: Option<Nanos>,
 }
 
 /// The conditions of all forwarders.
@@ -127,6 +132,7 @@ impl Health {
             configuration: 0,
             condition: Condition::Unknown,
             good_since: None,
+            differs_since: None,
         };
         Self {
             parser: Parser::new(&config),
@@ -156,6 +162,7 @@ impl Health {
                     configuration: 0,
                     condition: Condition::Unknown,
                     good_since: None,
+                    differs_since: None,
                 });
             }
         }
@@ -219,7 +226,10 @@ impl Health {
                 None if peer.condition.is_usable() => started + self.silence * 4,
                 Some(_) | None => Nanos::MAX,
             };
-            peer.good_since.map_or(silent, |since| silent.min(since + self.silence * 2))
+            let good = peer.good_since.map_or(Nanos::MAX, |since| since + self.silence * 2);
+            let differs = peer.differs_since.filter(|_| peer.condition.is_usable());
+            let differs = differs.map_or(Nanos::MAX, |since| since + AGREEMENT);
+            silent.min(good).min(differs)
         };
         // One tick later than due: then it is longer than `silence`.
         let silent = self.peers.iter().map(due).min().unwrap_or(Nanos::MAX);
@@ -283,8 +293,13 @@ impl Health {
         let started = self.started.unwrap_or(now);
         let patience = now.saturating_sub(started) <= silence * 4;
         for peer in &mut self.peers {
+            let differs = alive(peer) && peer.configuration != most;
+            peer.differs_since = differs.then(|| peer.differs_since.unwrap_or(now));
+            let agrees = peer.differs_since.is_none_or(|since| {
+                peer.condition.is_usable() && now.saturating_sub(since) <= AGREEMENT
+            });
             let condition = match (alive(peer), peer.heard) {
-                (true, _) if peer.configuration == most => Condition::Heard,
+                (true, _) if agrees => Condition::Heard,
                 (true, _) => Condition::OtherConfiguration,
                 (false, None) if patience => peer.condition,
                 (false, _) => Condition::Silent,

@@ -154,6 +154,23 @@ fn a_forwarder_of_another_configuration_is_out_and_most_decide() {
 }
 
 #[test]
+fn a_change_that_has_not_reached_all_moves_no_flows() {
+    // Without a key a forwarder is heard at once with its new configuration, as after a change.
+    let ours = long_cycles(false);
+    let mut theirs = ours.clone();
+    theirs.set_weights(&[2, 3]);
+    let mut bed = Bed::new(&ours);
+    bed.run(300, &[]);
+    bed.changes.clear();
+    bed.segment.nodes[0].0 = bed.segment.start(&theirs, 1, 1001);
+    bed.run(900, &[]);
+    assert_eq!((bed.conditions(), bed.changes.len()), ([Heard; 3], 0), "{:?}", bed.changes);
+    // It never reaches the others: then it is out.
+    bed.run(300, &[]);
+    assert_eq!(bed.conditions(), [OtherConfiguration, Heard, Heard], "{:?}", bed.changes);
+}
+
+#[test]
 fn a_balancer_that_did_not_run_itself_blames_nobody() {
     let mut bed = Bed::new(&long_cycles(true));
     bed.run(400, &[]);
