@@ -61,6 +61,8 @@ pub struct CoreFlows {
     pub weight: u16,
     /// Exponential spacing instead of even.
     pub poisson: bool,
+    /// Packets that come at once; the time between such trains is as many times as long.
+    pub train: u16,
     /// From this time on packets cost that much: the flows change to another class of processing.
     pub change: Option<(Nanos, u64)>,
     /// First packet not before.

@@ -139,12 +139,19 @@ settings! {
 }
 
 settings! {
-    /// The water level: each flow may use the same rate of cycles, which is lowered while the
-    /// receive ring fills and raised while it empties.
+    /// The water level: each flow may use the same rate of cycles, which is lowered while packets
+    /// wait too long, or the receive ring fills, and raised else.
     #[derive(Copy, Eq)]
     pub struct WaterLevel: "rule = { kind = \"level\", … }" {
         /// How much of its rate a flow may save up while it is silent, as time.
-        live burst: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
+        live burst: Nanos = Nanos::from_millis(3), in 100_000..=1_000_000_000;
+        /// How many packets of the kind that it last sent a flow may save up, where that is more,
+        /// they are not longer than `wait`, and load is told by time. Four it may always.
+        live packets: u16 = 16, in 4..=1_000, counting "packets";
+        /// How long packets should wait when there are more than the core can take. Load is told
+        /// by this time where a full receive ring takes twice as long to process; else by how full
+        /// the ring is.
+        live wait: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
         /// Largest part of the core that fetching and refusing may take so that flows below the
         /// level lose nothing at the ring.
         live overhead: Thousandths = Thousandths(250), between 0.0..=0.9;
@@ -183,8 +190,13 @@ settings! {
         live min: Cycles = Cycles(2_000), in CYCLES;
         /// Largest threshold.
         live max: Cycles = Cycles(2_000_000), in CYCLES;
+        /// Threshold to begin with.
+        live start: Cycles = Cycles(200_000), in CYCLES;
     }
-    check |rule: &Self| ordered("min", rule.min, "max", rule.max)
+    check |rule: &Self| {
+        ordered("min", rule.min, "start", rule.start)?;
+        ordered("start", rule.start, "max", rule.max)
+    }
 }
 
 settings! {

@@ -44,10 +44,11 @@ use super::config::{
     CpuConfig, Fixed, Kappa, MimdBatch, MimdRing, ProcessingClass, Rule, ShareId, WaterLevel,
 };
 use super::level::{Level, Pressure};
-use super::shadow::{FRACTION, FlowView, Looked, MAX_WORK, Shadow};
+use super::shadow::{FRACTION, FlowView, Looked, MAX_AHEAD, MAX_WORK, Shadow};
+use super::wait::WaitControl;
 use crate::reason::Reason;
 use crate::settings::SettingError;
-use crate::units::{Cycles, Thousandths};
+use crate::units::{Cycles, Nanos, Thousandths};
 
 /// What the worker knows right after it fetched a non-empty burst.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -55,7 +56,8 @@ pub struct Poll {
     /// The cycle counter at the fetch. Monotone; the first call sets the start.
     pub now: Cycles,
     /// Cycles the previous round took from its fetch to its end, idle polls left out: what its
-    /// packets are charged together.
+    /// packets are charged together. 0: not known, others ran on the core; packets then cost what
+    /// they cost before.
     pub busy: Cycles,
     /// Frames fetched.
     pub polled: u32,
@@ -138,6 +140,7 @@ pub struct CpuFairDrop {
     /// Threshold of rules that steer it, cycles with [`FRACTION`] bits.
     steered: u64,
     level: Level,
+    wait: WaitControl,
     /// Flows with packets that are not charged yet (journal rule).
     touched: Vec<u32>,
     /// Defers charges: the rule is the journal's.
@@ -168,6 +171,7 @@ impl CpuFairDrop {
             last: None,
             steered: 0,
             level: Level::default(),
+            wait: WaitControl::default(),
             touched: Vec::with_capacity(usize::from(config.batch)),
             defers: false,
             judged: 0,
@@ -183,12 +187,13 @@ impl CpuFairDrop {
     fn start_rule(&mut self) {
         self.defers = matches!(self.config.rule, Rule::Fixed(_));
         self.steered = match self.config.rule {
-            Rule::MimdBatch(MimdBatch { max, .. }) => max.0 << FRACTION,
+            Rule::MimdBatch(MimdBatch { start, .. }) => start.0 << FRACTION,
             Rule::MimdRing(MimdRing { start, .. }) => start.0 << FRACTION,
             Rule::Fixed(Fixed { threshold }) => threshold.0 << FRACTION,
             Rule::Level(_) | Rule::Kappa(_) => 0,
         };
         self.level = Level::default();
+        self.wait.restart();
         self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level(_)));
     }
 
@@ -196,6 +201,8 @@ impl CpuFairDrop {
     /// the shadow is served for the time that passed, the threshold follows its rule. Before the
     /// first [`judge`](Self::judge).
     pub fn begin_batch(&mut self, poll: &Poll) {
+        let classes = self.config.costs.len();
+        self.wait.round_ends(poll, self.costs[..classes].iter().map(|cost| cost.admitted).sum());
         let useful = self.rescale(poll.busy.0);
         self.settle();
         let last = self.last.replace(poll.now).unwrap_or(poll.now);
@@ -203,14 +210,11 @@ impl CpuFairDrop {
             self.absurd += 1;
         }
         let elapsed = poll.now.saturating_sub(last).0.min(1 << 40);
-        // The ring holds less than a burst: the core keeps up, and whatever came is worth its
-        // cycles.
-        let overloaded =
-            u64::from(poll.polled) + u64::from(poll.waiting) >= u64::from(self.config.batch);
         let weights = self.shadow.weights();
-        let mut limit = match self.config.rule {
-            Rule::Level(WaterLevel { burst, overhead }) => {
-                self.follow_level(poll, elapsed, useful, burst.0, overhead, overloaded);
+        let limit = match self.config.rule {
+            Rule::Level(rule) => {
+                let affordable = useful * 1_000 >= ONE * (1_000 - u64::from(rule.overhead.0));
+                self.follow_level(poll, elapsed, &rule, affordable);
                 return;
             }
             Rule::Kappa(Kappa { kappa }) => {
@@ -229,7 +233,7 @@ impl CpuFairDrop {
                 self.shadow.drain(elapsed << FRACTION);
                 self.steered
             }
-            Rule::MimdBatch(MimdBatch { down, up, min, max }) => {
+            Rule::MimdBatch(MimdBatch { down, up, min, max, .. }) => {
                 self.shadow.drain(elapsed << FRACTION);
                 let factor = if poll.polled >= u32::from(self.config.batch) { down } else { up };
                 self.steered =
@@ -248,9 +252,6 @@ impl CpuFairDrop {
                 self.steered
             }
         };
-        if !overloaded {
-            limit = u64::MAX;
-        }
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
             group.cap = u64::MAX;
@@ -266,17 +267,24 @@ impl CpuFairDrop {
         }
     }
 
-    fn follow_level(
-        &mut self,
-        poll: &Poll,
-        elapsed: u64,
-        useful: u64,
-        burst: u64,
-        overhead: Thousandths,
-        overloaded: bool,
-    ) {
+    fn follow_level(&mut self, poll: &Poll, elapsed: u64, rule: &WaterLevel, affordable: bool) {
+        let cycles = |time: Nanos| {
+            (u128::from(time.0) * u128::from(self.config.clock) / 1_000_000_000) as u64
+        };
+        let ring = self.config.ring;
         let waiting = poll.waiting.saturating_add(poll.polled);
-        let rate = self.level.rate(waiting, self.config.ring);
+        // The ring holds less than a burst: the core keeps up, and whatever came is worth its
+        // cycles. Where load is told by time nothing is let pass so.
+        let by_time = self.wait.choose(ring, cycles(rule.wait).max(1), rule);
+        let overloaded = by_time || waiting >= u32::from(self.config.batch);
+        let rate = match by_time {
+            true => {
+                let Self { wait, level, refused, .. } = self;
+                wait.follow(level, poll, elapsed, *refused, affordable);
+                wait.rate(level.level())
+            }
+            false => self.level.rate(waiting, ring),
+        };
         let granted = ((u128::from(rate) * u128::from(elapsed)) >> (32 - FRACTION)) as u64;
         let mut below = 0;
         if self.shadow.groups.len() == 1 {
@@ -289,17 +297,14 @@ impl CpuFairDrop {
                 );
             }
         }
-        self.level.follow(&Pressure {
-            waiting,
-            ring: self.config.ring,
-            overloaded,
-            below: below > 0,
-            affordable: useful * 1_000 >= ONE * (1_000 - u64::from(overhead.0)),
-        });
+        if !by_time {
+            let below = below > 0;
+            self.level.follow(&Pressure { waiting, ring, overloaded, below, affordable });
+        }
         // What a flow may save up: its rate for the length of a burst, or for two rounds where
         // those are longer.
-        let span = (u128::from(burst) * u128::from(self.config.clock) / 1_000_000_000) as u64;
-        let span = span.max(2 * elapsed);
+        let span = cycles(rule.burst).max(2 * elapsed);
+        let span = if by_time { self.wait.left_of(span) } else { span };
         let limit = ((u128::from(self.level.level()) * u128::from(span)) >> (32 - FRACTION)) as u64;
         let groups = self.shadow.groups.len();
         for group in &mut self.shadow.groups {
@@ -313,7 +318,7 @@ impl CpuFairDrop {
             // What a flow took while nothing was refused is not held against it later; but for a
             // while it is, or near capacity, where rounds that refuse and rounds that do not take
             // turns, some flows would always come in the latter.
-            group.cap = FORGIVEN.saturating_mul(due);
+            group.cap = if by_time { MAX_AHEAD } else { FORGIVEN.saturating_mul(due) };
             group.limit = if overloaded { due } else { u64::MAX };
         }
     }
@@ -325,7 +330,7 @@ impl CpuFairDrop {
         let explained: u64 =
             costs.iter().map(|cost| cost.learnt * u64::from(cost.admitted)).sum::<u64>()
                 >> COST_FRACTION;
-        let mut useful = 0;
+        let mut useful = ONE;
         if explained > 0 && busy > 0 {
             let busy = busy.min(1 << 40);
             // Twice too dear to four times too cheap: beyond that the counter was wrong or the
@@ -337,8 +342,8 @@ impl CpuFairDrop {
                 _ => scale,
             };
             useful = (explained * ONE / busy).min(ONE);
-        } else if explained > 0 {
-            self.absurd += 1;
+        } else if busy > 0 {
+            useful = 0;
         }
         let scale = self.scale;
         for cost in costs {
@@ -380,13 +385,21 @@ impl CpuFairDrop {
             ahead += self.deferred(index);
         }
         self.judged += 1;
-        if ahead <= limit {
+        if ahead <= limit || (self.wait.is_on() && self.is_saved(index, ahead)) {
             return Ok(Ticket(index));
         }
         let flow = &mut self.shadow.table.flows[index as usize];
         flow.refused = flow.refused.saturating_add(1);
         self.refused += 1;
         Err(Reason::FairdropCpu)
+    }
+
+    /// Where load is told by time: a few of its packets a flow may have whatever its rate.
+    fn is_saved(&self, index: u32, ahead: u64) -> bool {
+        let flow = &self.shadow.table.flows[index as usize];
+        let each = self.costs[usize::from(flow.class)].charged;
+        let ahead = ahead.saturating_mul(self.shadow.share(index).weight.into());
+        self.wait.is_saved(ahead, each, flow.tag)
     }
 
     /// Journal rule: what a flow was admitted for and is not charged for yet, per unit of weight.

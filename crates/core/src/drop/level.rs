@@ -1,4 +1,7 @@
-//! The water level of a core: which part of it a flow of weight 1 may use. Steered by the ring.
+//! The water level of a core: which part of it a flow of weight 1 may use. Steered by the ring
+//! here, and where rings are long for their packets by time: [`wait`](super::wait).
+
+use super::wait::grown;
 
 /// 1: the whole core.
 const ONE: u64 = 1 << 32;
@@ -54,6 +57,12 @@ impl Default for Level {
 impl Level {
     pub(super) fn level(&self) -> u64 {
         self.level
+    }
+
+    /// Multiplies the level by exp(`exponent`), 16 fraction bits.
+    pub(super) fn grow(&mut self, exponent: i64) {
+        self.level = grown(self.level, exponent).clamp(LOWEST, ONE);
+        (self.falling, self.quiet) = (0, 0);
     }
 
     /// The rate at which flows are served in this round: the level, a quarter more with an empty

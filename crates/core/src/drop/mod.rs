@@ -28,6 +28,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod together;
+mod wait;
 
 pub use bandwidth::{BandwidthFairDrop, BandwidthView};
 pub use config::{

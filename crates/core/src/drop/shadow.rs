@@ -168,6 +168,8 @@ fn per_weight(work: u64, row: &Row) -> u64 {
 
 /// Most work that is charged at once: a packet at the largest cost is less than half of it.
 pub(super) const MAX_WORK: u64 = 1 << 52;
+/// No flow is further ahead of a given clock than that.
+pub(super) const MAX_AHEAD: u64 = 1 << 61;
 /// How far a given clock goes between two refreshments of one and the same place.
 const REFRESH: u64 = 1 << 61;
 /// Places that are looked at to know how many flows are backlogged, where the clock is given.

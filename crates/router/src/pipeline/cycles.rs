@@ -22,6 +22,13 @@ use crate::snapshot::{ClassCycles, CycleSnapshot, StageCycles};
 /// One packet in so many is measured at every stage.
 const SAMPLE: u32 = 16;
 
+/// A round is long enough to have been interrupted by another thread if it took a second divided by
+/// this: the kernel gives nobody less. Asking takes a hundredth of it.
+const LONG_ROUNDS: u64 = 20_000;
+/// Rounds in a row that were interrupted, after which one counts all the same: costs of packets that
+/// take longer than the thread may run are learnt, too.
+const MOST_LEFT_OUT: u32 = 16;
+
 /// What cycles are read from, and spent on.
 pub trait CycleClock: Send {
     /// The counter now; never back.
@@ -30,6 +37,11 @@ pub trait CycleClock: Send {
     fn spend(&mut self, cycles: Cycles);
     /// Cycles per second.
     fn hertz(&self) -> u64;
+    /// Whether the thread was stopped for others since the last call: their cycles are in the
+    /// counter too. Asked after long rounds only.
+    fn was_switched_out(&mut self) -> bool {
+        false
+    }
     /// What it is, in words for people.
     fn source(&self) -> String;
 }
@@ -146,6 +158,12 @@ pub(super) struct Meter {
     /// Cycles of the rounds since [`Meter::take_busy`].
     busy: u64,
     busy_total: u64,
+    /// When the round began.
+    begun: u64,
+    /// Rounds in a row in which the thread was stopped for others, the last included.
+    interrupted: u32,
+    /// There was one since [`Meter::take_busy`].
+    unknown: bool,
 }
 
 impl Meter {
@@ -166,6 +184,9 @@ impl Meter {
             fetch: 0,
             busy: 0,
             busy_total: 0,
+            begun: 0,
+            interrupted: 0,
+            unknown: false,
         }
     }
 
@@ -185,6 +206,7 @@ impl Meter {
     pub(super) fn round_begins(&mut self) {
         if self.on {
             self.mark = self.clock.now().0;
+            self.begun = self.mark;
         }
     }
 
@@ -301,6 +323,8 @@ impl Meter {
             // Nobody's cycles: an idle poll.
             return;
         }
+        let counts = self.counts();
+        self.unknown |= !counts;
         self.stages[Stage::Transmit as usize].add(sent as u64, transmit);
         let admitted: u64 =
             self.touched.iter().map(|at| self.round[usize::from(*at)].admitted.packets).sum();
@@ -317,9 +341,19 @@ impl Meter {
                 part(fetch, received, passed.packets) + part(transmit, admitted, passed.packets);
             refused.cycles += part(fetch, received, refused.packets);
             self.busy += passed.cycles + refused.cycles;
-            self.classes[usize::from(at)][0].add(passed.packets, passed.cycles);
-            self.classes[usize::from(at)][1].add(refused.packets, refused.cycles);
-            if passed.packets > 0 {
+            let totals = &mut self.classes[usize::from(at)];
+            if !counts {
+                // Whose packet it was that was in the works then is chance: what packets of the
+                // class took otherwise is theirs.
+                for (count, total) in [&mut passed, &mut refused].into_iter().zip(&*totals) {
+                    let usual = part(total.cycles, total.packets, count.packets);
+                    self.other.cycles += count.cycles.saturating_sub(usual);
+                    count.cycles = count.cycles.min(usual);
+                }
+            }
+            totals[0].add(passed.packets, passed.cycles);
+            totals[1].add(refused.packets, refused.cycles);
+            if passed.packets > 0 && counts {
                 measured(Class(at), passed.packets as u32, Cycles(passed.cycles));
             }
         }
@@ -328,11 +362,19 @@ impl Meter {
         self.busy += left;
     }
 
-    /// Busy cycles since the last call.
+    /// Whether the round's cycles were its packets'.
+    fn counts(&mut self) -> bool {
+        let long = self.mark.saturating_sub(self.begun) > self.clock.hertz() / LONG_ROUNDS;
+        let interrupted = long && self.clock.was_switched_out();
+        self.interrupted = if interrupted { self.interrupted + 1 } else { 0 };
+        self.interrupted.is_multiple_of(MOST_LEFT_OUT)
+    }
+
+    /// Busy cycles since the last call; 0 if that is not known because others ran.
     pub(super) fn take_busy(&mut self) -> Cycles {
         let busy = std::mem::take(&mut self.busy);
         self.busy_total += busy;
-        Cycles(busy)
+        Cycles(if std::mem::take(&mut self.unknown) { 0 } else { busy })
     }
 
     /// Counts what `other` has counted too; `classes` says which class of this one stands for each

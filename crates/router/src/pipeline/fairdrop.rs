@@ -184,7 +184,7 @@ impl FairDrop {
             let busy = meter.take_busy();
             if busy.0 > self.patience {
                 self.burst = (self.burst / 2).max(SHORTEST_BURST);
-            } else if busy.0 < self.patience / 4 && waiting.frames > 0 {
+            } else if busy.0 > 0 && busy.0 < self.patience / 4 && waiting.frames > 0 {
                 self.burst = (self.burst * 2).min(BURST);
             }
             cpu.begin_batch(&Poll {

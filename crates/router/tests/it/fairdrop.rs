@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{self, Bed, Udp, headers, set_fairdrop};
 use evenkeel_core::{Cycles, Nanos};
+use evenkeel_ports::Port;
 use evenkeel_router::pipeline::cycles::CycleClock;
 use evenkeel_router::snapshot::ClassCycles;
 
@@ -18,10 +19,29 @@ const BURN: &str = "[[service]]\nname = \"light\"\nwork = { kind = \"spin\", cyc
 
 /// A machine's cycles, which the test sees too.
 #[derive(Clone, Default)]
-struct Machine(Arc<AtomicU64>);
+struct Machine(Arc<AtomicU64>, Others);
+
+/// Somebody else who runs on the core for some cycles, whenever ours has had so many.
+#[derive(Clone, Default)]
+struct Others {
+    every: u64,
+    take: u64,
+    next: u64,
+    ran: bool,
+}
 
 impl CycleClock for Machine {
+    fn was_switched_out(&mut self) -> bool {
+        std::mem::take(&mut self.1.ran)
+    }
+
     fn now(&mut self) -> Cycles {
+        let others = &mut self.1;
+        let now = self.0.load(Ordering::Relaxed);
+        if others.every > 0 && now >= others.next {
+            self.0.fetch_add(others.take, Ordering::Relaxed);
+            (others.next, others.ran) = (now + others.take + others.every, true);
+        }
         Cycles(self.0.fetch_add(STEP, Ordering::Relaxed) + STEP)
     }
 
@@ -58,18 +78,31 @@ struct Worker {
     machine: Machine,
     /// Packets that found the ring full.
     lost: u64,
+    /// Small flows that send beside the twenty, a packet each every so often, and how many of
+    /// their packets were sent and found the ring full.
+    mice: Option<Nanos>,
+    mice_sent: u64,
+    mice_lost: u64,
 }
+
+/// How many small flows there are, if any.
+const MICE: u16 = 20;
 
 impl Worker {
     fn new(rest: &str) -> Self {
         Self::of(Bed::new(2, rest))
     }
 
-    fn of(mut bed: Bed) -> Self {
-        let mut machine = Machine::default();
+    fn of(bed: Bed) -> Self {
+        Self::beside(bed, Others::default())
+    }
+
+    fn beside(mut bed: Bed, others: Others) -> Self {
+        let mut machine = Machine(Arc::default(), others);
         machine.spend(Cycles(bed.now.0 * (HERTZ / 1_000_000_000)));
         bed.pipeline.set_surroundings(Box::new(machine.clone()), 0..u64::MAX).unwrap();
-        Self { bed, machine, lost: 0 }
+        bed.pipeline.set_ring_frames(bed.ports[0].rx_ring().unwrap()).unwrap();
+        Self { bed, machine, lost: 0, mice: None, mice_sent: 0, mice_lost: 0 }
     }
 
     fn now(&self) -> Nanos {
@@ -82,7 +115,19 @@ impl Worker {
         let end = self.now() + time;
         let mut due = self.now();
         let mut next = 0;
+        let (mut mouse_due, mut mouse) = (self.now(), 0);
         while self.now() < end {
+            while let Some(gap) = self.mice
+                && mouse_due <= self.now()
+            {
+                let what =
+                    Udp { dscp: 1, payload: 60, port: 6_000 + mouse % MICE, ..Udp::default() };
+                let passed = self.inject(what);
+                self.mice_sent += 1;
+                self.mice_lost += u64::from(!passed);
+                mouse += 1;
+                mouse_due += Nanos(gap.0 / u64::from(MICE));
+            }
             while due <= self.now() {
                 let what = Udp {
                     dscp: dscp(next),
@@ -90,13 +135,7 @@ impl Worker {
                     port: 5_000 + next as u16,
                     ..Udp::default()
                 };
-                let frame = common::udp(
-                    (common::host_mac(0), common::router_mac(0)),
-                    common::v4(0, 2),
-                    common::v4(1, 2),
-                    what,
-                );
-                self.lost += u64::from(!self.bed.hosts[0].inject(&frame));
+                self.lost += u64::from(!self.inject(what));
                 next = (next + 1) % 20;
                 due += Nanos(gap.0 / 20);
             }
@@ -109,6 +148,17 @@ impl Worker {
                 self.machine.spend(Cycles(1_000));
             }
         }
+    }
+
+    /// False: the ring is full.
+    fn inject(&mut self, what: Udp) -> bool {
+        let frame = common::udp(
+            (common::host_mac(0), common::router_mac(0)),
+            common::v4(0, 2),
+            common::v4(1, 2),
+            what,
+        );
+        self.bed.hosts[0].inject(&frame)
     }
 
     fn cycles(&mut self) -> Vec<ClassCycles> {
@@ -358,4 +408,47 @@ fn of_several_workers_each_shares_its_own_core() {
     assert!(sum(heavy, |c| c.cycles) < sum(light, |c| c.cycles), "{fair:?}");
     assert_eq!(refused(&calm), 0.0, "{calm:?}");
     assert!(sum(&calm, |c| c.packets) > 1_000.0);
+}
+
+/// Where the port did not tell how many frames wait, one small flow beside them was enough for
+/// heavy flows to have twelve times the cycles of light ones, as without FairDrop.
+#[test]
+fn small_flows_beside_them_do_not_void_the_shares_of_large_ones() {
+    for workers in [1, 2] {
+        let rest =
+            format!("{}[fairdrop]\n[router]\ncycles = true\nworkers = {workers}\n", classes());
+        for bed in Bed::workers(2, &rest) {
+            let mut worker = Worker::of(bed);
+            worker.mice = Some(Nanos::from_millis(10));
+            worker.run(Nanos::from_millis(600), FAST, |flow| flow as u8 + 1);
+            (worker.mice_sent, worker.mice_lost) = (0, 0);
+            let classes = worker.measure(Nanos::from_millis(1_000), FAST);
+            // The class of the first flow is the mice's too.
+            let (light, heavy) = classes[1..].split_at(17);
+            let each = |classes: &[ClassCycles]| sum(classes, |c| c.cycles) / classes.len() as f64;
+            let ratio = each(heavy) / each(light);
+            assert!((0.9..1.1).contains(&ratio), "of {workers}: {ratio}: {classes:?}");
+            let lost = worker.mice_lost as f64 / worker.mice_sent as f64;
+            assert!(lost < 0.08, "{lost} of the small flows' packets");
+        }
+    }
+}
+
+/// Half of the core is others': what they take in the middle of a packet is not that packet's.
+#[test]
+fn what_others_take_of_the_core_is_charged_to_nobody() {
+    let every = HERTZ / 250;
+    let others = Others { every, take: every, ..Others::default() };
+    let bed = Bed::new(2, &format!("{}[fairdrop]\n[router]\ncycles = true\n", classes()));
+    let mut worker = Worker::beside(bed, others);
+    worker.run(Nanos::from_millis(800), FAST, |flow| flow as u8 + 1);
+    let classes = worker.measure(Nanos::from_millis(2_000), FAST);
+    for (class, cost) in classes.iter().zip([[20_000; 18].as_slice(), &[200_000; 2]].concat()) {
+        let each = class.cycles as f64 / class.packets as f64;
+        assert!((0.9..1.1).contains(&(each / f64::from(cost))), "{each}: {class:?}");
+    }
+    for (service, cost) in &worker.bed.snapshot().fairdrop.unwrap().costs[1..3] {
+        let real = if service == "light" { 20_000.0 } else { 200_000.0 };
+        assert!((0.9..1.1).contains(&(*cost as f64 / real)), "{service} {cost}");
+    }
 }

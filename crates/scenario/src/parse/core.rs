@@ -54,6 +54,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
             cost: flow.cost,
             weight: flow.weight,
             poisson: flow.spacing == Spacing::Poisson,
+            train: flow.train,
             change: flow.changes.zip(flow.cost_then),
             start: flow.start,
             stop: flow.stop.unwrap_or(scenario.duration),
@@ -72,7 +73,10 @@ fn rule(section: &CoreSection) -> Option<Rule> {
         Dropper::Kappa => Rule::Kappa(Kappa { kappa }),
         Dropper::Fixed => Rule::Fixed(Fixed { threshold }),
         Dropper::MimdBatch => {
-            Rule::MimdBatch(MimdBatch { min: Cycles(1), max: threshold, ..MimdBatch::default() })
+            // As published, it begins at a tenth of its largest.
+            let start = Cycles((threshold.0 / 10).max(1));
+            let (min, max) = (Cycles(1), threshold);
+            Rule::MimdBatch(MimdBatch { min, max, start, ..MimdBatch::default() })
         }
         Dropper::MimdRing => Rule::MimdRing(MimdRing { start: threshold, ..MimdRing::default() }),
     })

@@ -76,6 +76,8 @@ settings! {
         stated weight: u16 = 1, in 1..=1_000;
         /// Time between packets.
         stated spacing: Spacing = Spacing::Even;
+        /// How many packets come at once, with as many times the time between them.
+        stated train: u16 = 1, in 1..=1_000, counting "packets";
         /// When its packets begin to cost `cost_then`.
         stated changes: Option<Nanos> = None, in 0..=LONGEST, absent "never";
         /// Cycles of a packet from `changes` on.

@@ -16,6 +16,8 @@ struct Sender {
     gap: u64,
     stop: u64,
     poisson: bool,
+    /// Packets that come at once.
+    train: u16,
 }
 
 #[derive(Debug)]
@@ -34,9 +36,11 @@ impl Arrivals {
         let (mut next, mut senders) = (BinaryHeap::new(), Vec::new());
         for kind in flows {
             for _ in 0..kind.flows {
-                let gap = ((clock << FRACTION) / kind.pps.max(1)).max(1);
+                let train = kind.train.max(1);
+                let gap = ((clock << FRACTION) * u64::from(train) / kind.pps.max(1)).max(1);
                 next.push(Reverse((at(kind.start) + dice.within(0..gap), senders.len() as u32)));
-                senders.push(Sender { gap, stop: at(kind.stop), poisson: kind.poisson });
+                let stop = at(kind.stop);
+                senders.push(Sender { gap, stop, poisson: kind.poisson, train });
             }
         }
         Self { next, senders, dice }
@@ -47,8 +51,8 @@ impl Arrivals {
         self.next.peek().map(|Reverse((at, _))| at.div_ceil(1 << FRACTION))
     }
 
-    /// Every packet up to `now`, cycles, in order.
-    pub(super) fn until(&mut self, now: u64, mut arrive: impl FnMut(u32)) {
+    /// Every packet up to `now`, cycles, in order: its flow and when it came.
+    pub(super) fn until(&mut self, now: u64, mut arrive: impl FnMut(u32, u64)) {
         let now = now << FRACTION;
         while let Some(mut first) = self.next.peek_mut() {
             let Reverse((at, flow)) = *first;
@@ -62,13 +66,14 @@ impl Arrivals {
                 }
                 false => sender.gap,
             };
+            let train = sender.train;
             // The heap is put in order when `first` is let go.
             *first = Reverse((at + gap, flow));
             if at + gap >= sender.stop {
                 std::collections::binary_heap::PeekMut::pop(first);
             }
             if at < sender.stop {
-                arrive(flow);
+                (0..train).for_each(|_| arrive(flow, at >> FRACTION));
             }
         }
     }

@@ -37,6 +37,8 @@ pub struct FlowCounts {
     pub forwarded: u64,
     /// Cycles of processing.
     pub cycles: u64,
+    /// Cycles that processed packets waited, from their arrival to the start of their processing.
+    pub waited: u64,
 }
 
 /// A flow as the loop sees it.
@@ -79,33 +81,33 @@ pub struct PolledCore {
     out: Option<Out>,
     flows: Vec<Flow>,
     counts: Vec<FlowCounts>,
-    burst: Vec<u32>,
+    burst: Vec<(u32, u64)>,
     /// Packets and cycles of each class in this round.
     measured: Vec<(u32, u64)>,
     idle: u64,
     overhead: u64,
 }
 
-/// A ring of packets, each the number of its flow.
+/// A ring of packets, each the number of its flow and when it came.
 #[derive(Debug)]
 struct Ring {
-    slots: Vec<u32>,
+    slots: Vec<(u32, u64)>,
     head: usize,
     len: usize,
 }
 
 impl Ring {
-    fn push(&mut self, flow: u32) -> bool {
+    fn push(&mut self, flow: u32, at: u64) -> bool {
         if self.len == self.slots.len() {
             return false;
         }
-        let at = (self.head + self.len) % self.slots.len();
-        self.slots[at] = flow;
+        let place = (self.head + self.len) % self.slots.len();
+        self.slots[place] = (flow, at);
         self.len += 1;
         true
     }
 
-    fn pop(&mut self) -> Option<u32> {
+    fn pop(&mut self) -> Option<(u32, u64)> {
         if self.len == 0 {
             return None;
         }
@@ -196,7 +198,7 @@ impl PolledCore {
             poll: model.poll.into(),
             refuse: model.refuse.into(),
             round: model.round.into(),
-            ring: Ring { slots: vec![0; model.ring as usize], head: 0, len: 0 },
+            ring: Ring { slots: vec![(0, 0); model.ring as usize], head: 0, len: 0 },
             arrivals: Arrivals::new(&model.flows, model.clock, seed),
             dropper: dropper.transpose()?,
             out: out.transpose()?,
@@ -213,10 +215,10 @@ impl PolledCore {
         let until = (u128::from(until.0) * u128::from(self.clock) / 1_000_000_000) as u64;
         while self.now < until {
             let (ring, counts) = (&mut self.ring, &mut self.counts);
-            self.arrivals.until(self.now, |flow| {
+            self.arrivals.until(self.now, |flow, at| {
                 let counts = &mut counts[flow as usize];
                 counts.offered += 1;
-                counts.lost_at_ring += u64::from(!ring.push(flow));
+                counts.lost_at_ring += u64::from(!ring.push(flow, at));
             });
             if self.ring.len == 0 {
                 // Polls that find nothing, up to the first that finds something.
@@ -235,9 +237,9 @@ impl PolledCore {
     fn one_round(&mut self) {
         self.burst.clear();
         while self.burst.len() < self.batch
-            && let Some(flow) = self.ring.pop()
+            && let Some(packet) = self.ring.pop()
         {
-            self.burst.push(flow);
+            self.burst.push(packet);
         }
         if let Some(dropper) = &mut self.dropper {
             dropper.begin_batch(&Poll {
@@ -253,7 +255,7 @@ impl PolledCore {
         }
         let mut spent = self.round + self.poll * self.burst.len() as u64;
         self.overhead += spent;
-        for flow in &self.burst {
+        for (flow, arrived) in &self.burst {
             let counts = &mut self.counts[*flow as usize];
             let flow = &self.flows[*flow as usize];
             let ticket = match &mut self.dropper {
@@ -286,6 +288,7 @@ impl PolledCore {
             let cost = self.costs[usize::from(class)];
             let measured = &mut self.measured[usize::from(class)];
             *measured = (measured.0 + 1, measured.1 + cost);
+            counts.waited += (self.now + spent).saturating_sub(*arrived);
             spent += cost;
             counts.cycles += cost;
             let fits = self.out.as_mut().is_none_or(|out| out.take(flow.wire, self.clock));

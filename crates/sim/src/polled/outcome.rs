@@ -80,6 +80,7 @@ impl FlowCounts {
             lost_at_link: self.lost_at_link - before.lost_at_link,
             forwarded: self.forwarded - before.forwarded,
             cycles: self.cycles - before.cycles,
+            waited: self.waited - before.waited,
         }
     }
 
@@ -91,6 +92,7 @@ impl FlowCounts {
         self.lost_at_link += other.lost_at_link;
         self.forwarded += other.forwarded;
         self.cycles += other.cycles;
+        self.waited += other.waited;
     }
 
     fn dropped(&self) -> Vec<(String, u64)> {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod fairdrop;
+mod fairdrop_sweep;
 mod golden;
 mod properties;
 mod published;

@@ -1,0 +1,206 @@
+//! Load told by time: how long packets wait, and what follows for the level and for what flows may
+//! save up.
+//!
+//! Where packets are dear, a ring holds more of them than may wait. There the level is steered by a
+//! PI controller on the time that the last of them will wait, as PIE (RFC 8033) steers a rate of
+//! dropping by it, and AFD (Pan, Breslau, Prabhakar, Shenker, 2003) a fair share by the queue:
+//!
+//! ```text
+//! e      = wait / T - 1
+//! level <- level * exp(-INTEGRAL e dt / (T + delay) + idle / T)
+//! rate   = level * exp(-PROPORTIONAL e)              at which flows are served in this round
+//! saved  = max(burst * level, some packets) * exp(-SHRINK e)
+//! ```
+//!
+//! What answers at once is what flows may save up: as packets wait longer, those flows are refused
+//! first that took most lately. Another level shows only when they have used up what they saved:
+//! `delay`, which the integral part waits for; without that it swings. Where the core was idle
+//! although something was refused, the level was too low, by that much.
+//!
+//! Nothing is let pass because of an empty ring, and everything that arrives is polled: refusing
+//! costs little beside such packets.
+
+use super::config::WaterLevel;
+use super::fairdrop::Poll;
+use super::level::Level;
+
+/// 1, of errors, exponents and times in targets.
+pub(super) const UNIT: i64 = 1 << 16;
+const INTEGRAL: i64 = UNIT / 4;
+const PROPORTIONAL: i64 = UNIT / 2;
+const SHRINK: i64 = UNIT * 7 / 10;
+/// Longest wait that is told apart from a longer one, in targets.
+const LONGEST: i64 = 4;
+/// Packets that a flow may save up at least.
+const FEWEST: u64 = 4;
+/// Longest time that is told apart from a longer one, in targets.
+const MOST: i64 = 1 << 24;
+
+/// What packets cost lately: sums that lose an eighth with each round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    polled: u64,
+    admitted: u64,
+    busy: u64,
+}
+
+impl Load {
+    /// A round is over.
+    fn round(&mut self, polled: u32, admitted: u32, busy: u64) {
+        if busy > 0 {
+            let add = |sum: u64, more: u64| sum - sum / 8 + more;
+            self.polled = add(self.polled, u64::from(polled) << 8);
+            self.admitted = add(self.admitted, u64::from(admitted) << 8);
+            self.busy = add(self.busy, busy.min(1 << 40) << 8);
+        }
+    }
+
+    /// Cycles that so many packets will take, of which as many are refused as lately.
+    fn of(&self, packets: u32) -> u64 {
+        let all = u128::from(self.busy) * u128::from(packets) / u128::from(self.polled.max(1));
+        u64::try_from(all).unwrap_or(u64::MAX)
+    }
+
+    /// Cycles of a packet that is admitted, all others on its back.
+    fn each(&self) -> u64 {
+        self.busy / self.admitted.max(1)
+    }
+}
+
+/// The controller of a core.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WaitControl {
+    load: Load,
+    /// Load is told by time: the ring is long enough for that.
+    on: bool,
+    /// Frames that the ring holds.
+    ring: u32,
+    /// T, cycles.
+    target: u64,
+    /// e.
+    error: i64,
+    /// What is left of savings in this round, 16 fraction bits.
+    patience: u64,
+    /// [`WaterLevel::packets`].
+    packets: u64,
+    /// Frames fetched in the round before, and all that were refused until then.
+    polled: u32,
+    refused: u64,
+}
+
+impl WaitControl {
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// The rule begins anew; what packets cost stays known.
+    pub(super) fn restart(&mut self) {
+        *self = Self { load: self.load, polled: self.polled, ..Self::default() };
+    }
+
+    /// The round before is over: so many of its packets were admitted.
+    pub(super) fn round_ends(&mut self, poll: &Poll, admitted: u32) {
+        self.load.round(self.polled, admitted, poll.busy.0);
+        self.polled = poll.polled;
+    }
+
+    /// Whether load is told by time: a ring full of packets that are admitted takes more than twice
+    /// `target` cycles; if it was so, it remains so down to half of it: as dear packets are refused,
+    /// those that are admitted become cheaper.
+    pub(super) fn choose(&mut self, ring: u32, target: u64, rule: &WaterLevel) -> bool {
+        (self.ring, self.target, self.packets) = (ring.max(1), target, rule.packets.into());
+        let full = u128::from(self.load.each()) * u128::from(ring);
+        self.on = full * 2 > u128::from(target) * if self.on { 1 } else { 4 };
+        self.on
+    }
+
+    fn in_targets(&self, cycles: u64) -> i64 {
+        let targets = u128::from(cycles) * UNIT as u128 / u128::from(self.target);
+        i64::try_from(targets).unwrap_or(MOST).min(MOST)
+    }
+
+    /// Takes up what the fetch showed, and moves the level. `elapsed` cycles since the one before;
+    /// `refused` until now; `affordable`: refusing takes no larger part of the core than it may.
+    pub(super) fn follow(
+        &mut self,
+        level: &mut Level,
+        poll: &Poll,
+        elapsed: u64,
+        refused: u64,
+        affordable: bool,
+    ) {
+        let wait = self.in_targets(self.load.of(poll.queued.saturating_add(poll.polled)));
+        // A ring that is half full is as bad as the target: it must not overflow before packets
+        // have waited for so long.
+        let waiting = i64::from(poll.waiting) + i64::from(poll.polled);
+        let filled = waiting * 2 * UNIT / i64::from(self.ring);
+        self.error = wait.max(filled).min(LONGEST * UNIT) - UNIT;
+        self.patience = grown(UNIT as u64, -(SHRINK * self.error) >> 16);
+        let delay = u128::from(self.savings(self.load.each())) << 32;
+        let delay = u64::try_from(delay / u128::from(level.level())).unwrap_or(u64::MAX);
+        let gain = INTEGRAL * self.error / (UNIT + self.in_targets(delay));
+        let fall = (gain * self.in_targets(elapsed)) >> 16;
+        let fall = if affordable { fall } else { fall.min(0) };
+        let idle = elapsed.saturating_sub(poll.busy.0);
+        let wasted = if refused > self.refused && poll.busy.0 > 0 { idle } else { 0 };
+        self.refused = refused;
+        level.grow(self.in_targets(wasted) - fall);
+    }
+
+    /// The rate at which flows are served in this round.
+    pub(super) fn rate(&self, level: u64) -> u64 {
+        grown(level, -(PROPORTIONAL * self.error) >> 16)
+    }
+
+    /// What is left of what a flow may save up in this round.
+    pub(super) fn left_of(&self, saved: u64) -> u64 {
+        ((u128::from(saved) * u128::from(self.patience)) >> 16) as u64
+    }
+
+    /// What a flow may save up whatever its rate: of packets of so many cycles, as many as take the
+    /// target, but some at least, and not more than the rule says.
+    fn savings(&self, each: u64) -> u64 {
+        let most = self.packets.max(FEWEST).saturating_mul(each);
+        self.target.clamp(FEWEST.saturating_mul(each), most)
+    }
+
+    /// Whether a flow whose packets are charged `each` (2^-16 cycles) and that is `ahead` of its
+    /// rate may have one more. A flow that could save up less than a few packets would lose of its
+    /// rate whenever its next packet comes a little later. Flows that are limited alike would all
+    /// come in the same round, and none in the next: each has a part of a packet more, by its tag.
+    pub(super) fn is_saved(&self, ahead: u64, each: u64, tag: u32) -> bool {
+        let saved = self.left_of(self.savings(each >> 16)).saturating_mul(1 << 16);
+        let apart = ((u128::from(each) * u128::from(tag)) >> 32) as u64;
+        ahead <= saved.saturating_add(apart)
+    }
+}
+
+/// log2(e).
+const LOG2_E: i64 = 94_548;
+
+/// `value * exp(exponent)`; 16 fraction bits of the exponent, 11 bits of precision.
+pub(super) fn grown(value: u64, exponent: i64) -> u64 {
+    let power = (exponent.clamp(-16 * UNIT, 16 * UNIT) * LOG2_E) >> 16;
+    let (whole, part) = (power >> 16, (power & 0xffff) as u64);
+    // 2^x = 1 + 0.6955 x + 0.2262 x^2 + 0.0783 x^3 for x in 0..1.
+    let cubic = 14_825 + ((5_131 * part) >> 16);
+    let factor = 65_536 + ((part * (45_580 + ((part * cubic) >> 16))) >> 16);
+    let value = (u128::from(value) * u128::from(factor)) >> 16;
+    let grown = if whole < 0 { value >> -whole } else { value << whole };
+    u64::try_from(grown).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_by_the_exponential() {
+        for exponent in [-500_000, -65_536, -40_000, -700, -1, 0, 1, 700, 40_000, 65_536, 500_000] {
+            let exact = 1e9 * (f64::from(exponent) / 65_536.0).exp();
+            let got = grown(1_000_000_000, i64::from(exponent)) as f64;
+            assert!((got / exact - 1.0).abs() < 1e-3, "{exponent}: {got} for {exact}");
+        }
+        assert_eq!((grown(u64::MAX, i64::MAX >> 20), grown(1, i64::MIN >> 20)), (u64::MAX, 0));
+    }
+}
