@@ -194,6 +194,7 @@ ALLOWED = [
      "packets carry their packed key; settings name classes; the trait of disciplines and the enum"
      " over all of them stand in one file"),
     (["core/src/admit/"], "the mechanisms are parts of one admission and work on its state"),
+    (["core/src/drop/"], "the rules are parts of one dropper and work on its state"),
     (["core/src/control/"], "the rules and the enum over all of them stand in one file"),
     (["core/src/link/config.rs", "core/src/shape.rs"], "a shaper is a part of a link's settings"),
     (["net/src/checksum.rs", "net/src/frame.rs"], "a header is checked while it is parsed"),

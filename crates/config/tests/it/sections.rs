@@ -154,7 +154,11 @@ fn cases() -> Vec<Case> {
     }
     for kind in ["level", "kappa", "fixed", "mimd-batch", "mimd-ring"] {
         let before = format!("[fairdrop]\n[fairdrop.rule]\nkind = {kind:?}\n");
-        all.push(case(rule(kind), &before, &[&[], &[("high", "4096")], &[("low", "1")]]));
+        all.push(case(
+            rule(kind),
+            &before,
+            &[&[], &[("high", "4096")], &[("low", "1")], &[("min", "1")], &[("max", "1000000000")]],
+        ));
     }
     all
 }

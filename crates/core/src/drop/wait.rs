@@ -105,8 +105,8 @@ impl WaitControl {
     }
 
     /// Whether load is told by time: a ring full of packets that are admitted takes more than twice
-    /// `target` cycles; if it was so, it remains so down to half of it: as dear packets are refused,
-    /// those that are admitted become cheaper.
+    /// `target` cycles; if it was so, it remains so down to half of it: as dear packets are
+    /// refused, those that are admitted become cheaper.
     pub(super) fn choose(&mut self, ring: u32, target: u64, rule: &WaterLevel) -> bool {
         (self.ring, self.target, self.packets) = (ring.max(1), target, rule.packets.into());
         let full = u128::from(self.load.each()) * u128::from(ring);

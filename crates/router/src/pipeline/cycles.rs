@@ -25,8 +25,8 @@ const SAMPLE: u32 = 16;
 /// A round is long enough to have been interrupted by another thread if it took a second divided by
 /// this: the kernel gives nobody less. Asking takes a hundredth of it.
 const LONG_ROUNDS: u64 = 20_000;
-/// Rounds in a row that were interrupted, after which one counts all the same: costs of packets that
-/// take longer than the thread may run are learnt, too.
+/// Rounds in a row that were interrupted, after which one counts all the same: costs of packets
+/// that take longer than the thread may run are learnt, too.
 const MOST_LEFT_OUT: u32 = 16;
 
 /// What cycles are read from, and spent on.

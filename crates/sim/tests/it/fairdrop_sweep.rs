@@ -241,8 +241,8 @@ fn judge(cells: &[Cell]) -> Vec<String> {
 }
 
 impl Seen {
-    /// Every flow within 5 % of max-min (6 % where chance is in it); nothing is refused below a load
-    /// of 0.95; packets wait for twice the target at most.
+    /// Every flow within 5 % of max-min (6 % where chance is in it); nothing is refused below a
+    /// load of 0.95; packets wait for twice the target at most.
     fn breaks(&self, cell: &Cell) -> bool {
         let random = cell.spacing == Spacing::Poisson;
         // Packets of a millisecond that come at random wait for five milliseconds by themselves.
@@ -298,7 +298,7 @@ fn the_whole_sweep() {
     let (dear, cheap): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(|c| c.cost >= 26_000);
     let broken = judge(&dear);
     assert!(broken.len() * 100 < dear.len(), "{} of {}: {broken:#?}", broken.len(), dear.len());
-    // Short rings: in trains, and where small flows are few packets, the ring overflows for moments.
+    // Short rings: in trains, and where small flows are few packets, they overflow for moments.
     let broken = judge(&cheap);
     assert!(broken.len() * 10 < cheap.len(), "{} of {}: {broken:#?}", broken.len(), cheap.len());
 }
