@@ -28,7 +28,7 @@ use crate::types::NodeId;
 const GUESTS: u16 = 0x8000;
 /// How long forwarders may differ in their configuration: a change, live or from etcd, does not
 /// reach all of them at the same instant.
-pub const AGREEMENT: Nanos = Nanos::SECOND;
+const AGREEMENT: Nanos = Nanos::SECOND;
 /// Challenges are sent no closer to each other.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
