@@ -32,7 +32,6 @@ test: setup
 soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
-	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-sim --test it the_whole_sweep -- --ignored --nocapture
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
 
 figures: setup build
