@@ -29,6 +29,9 @@ const GUESTS: u16 = 0x8000;
 /// How long forwarders may differ in their configuration: a change, live or from etcd, does not
 /// reach all of them at the same instant.
 const AGREEMENT: Nanos = Nanos::SECOND;
+/// How long after the first forwarder the others may be heard: they do not start at the same
+/// instant.
+const START: Nanos = Nanos::from_secs(2);
 /// Challenges are sent no closer to each other.
 const PAUSE: Nanos = Nanos::from_millis(5);
 
@@ -86,8 +89,10 @@ pub struct Health {
     me: NodeId,
     peers: Vec<Peer>,
     silence: Nanos,
-    /// When it began to listen; `None` before the first look.
+    /// When it began to listen, or first heard somebody; `None` before the first look.
     started: Option<Nanos>,
+    /// Somebody was heard.
+    hears: bool,
     /// The last look.
     looked: Nanos,
     proof_at: Nanos,
@@ -142,6 +147,7 @@ impl Health {
             peers: config.members.iter().map(peer).collect(),
             silence,
             started: None,
+            hears: false,
             looked: now,
             proof_at: now,
             deaf: false,
@@ -223,7 +229,7 @@ impl Health {
         let due = |peer: &Peer| {
             let silent = match peer.heard {
                 Some(heard) if peer.condition.is_usable() => heard + self.silence,
-                None if peer.condition.is_usable() => started + self.silence * 4,
+                None if self.hears && peer.condition.is_usable() => started + START,
                 Some(_) | None => Nanos::MAX,
             };
             let good = peer.good_since.map_or(Nanos::MAX, |since| since + self.silence * 2);
@@ -281,6 +287,9 @@ impl Health {
             }
             return;
         }
+        if !std::mem::replace(&mut self.hears, true) {
+            self.started = Some(now);
+        }
         if std::mem::take(&mut self.deaf) {
             // What was not heard meanwhile says nothing of the others.
             self.started = Some(now);
@@ -291,7 +300,7 @@ impl Health {
         }
         let most = self.most(alive);
         let started = self.started.unwrap_or(now);
-        let patience = now.saturating_sub(started) <= silence * 4;
+        let patience = now.saturating_sub(started) <= START;
         for peer in &mut self.peers {
             let differs = alive(peer) && peer.configuration != most;
             peer.differs_since = differs.then(|| peer.differs_since.unwrap_or(now));
