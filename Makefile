@@ -2,13 +2,14 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help setup build run test soak bench figures fmt clean
+.PHONY: help setup build run test soak fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
 	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load"
+	@echo "make fairdrop-sweep  FairDrop in 5400 cells and more; it does not hold yet in all of them (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that the tests need and that are missing"
@@ -33,6 +34,10 @@ soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
+
+# Apart from `make soak`, because it fails today: docs/fairdrop.md says where.
+fairdrop-sweep:
+	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-sim --test it the_whole_sweep -- --ignored --nocapture
 
 figures: setup build
 	@scripts/book.sh

@@ -290,9 +290,9 @@ fn a_hog_of_dear_packets_has_its_share() {
     }
 }
 
-/// All of it: some minutes. `make soak`.
+/// All of it, in some minutes.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "fails in some cells (docs/fairdrop.md), takes minutes: `make fairdrop-sweep`"]
 fn the_whole_sweep() {
     let all = cells(&COSTS, &RATIOS, &FLOWS, &LOADS);
     let (dear, cheap): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(|c| c.cost >= 26_000);
