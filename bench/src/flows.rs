@@ -86,7 +86,7 @@ impl ManyFlows {
                 budget: BudgetConfig { on: false, ..BudgetConfig::default() },
                 probation: Nanos::ZERO,
                 flow_timeout: Nanos::from_secs(3_600),
-                ..AdmissionConfig::new(BitRate::from_mbps(100_000))
+                ..AdmissionConfig::published(BitRate::from_mbps(100_000))
             };
             let admission =
                 Admission::new(config, 7, Nanos::ZERO).expect("the configuration is in range");

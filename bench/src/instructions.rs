@@ -120,3 +120,16 @@ pub(crate) fn run() {
         &points,
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{names, one};
+
+    /// A change elsewhere, of a default for one, must not keep a case from being counted.
+    #[test]
+    fn every_case_runs() {
+        for case in names() {
+            one(&case, 256);
+        }
+    }
+}

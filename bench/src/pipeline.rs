@@ -46,11 +46,11 @@ const LCT: &str = "discipline = { kind = \"lct\", limit = 256, module2 = false, 
                    \"10us\", c = \"50us\", d = \"200us\" } }";
 /// Never refuses: what admission costs is measured, not what it turns away.
 const PDRR: &str = "discipline = { kind = \"pdrr\" }\nadmission = { rate = \"1000Gbit/s\", flows = \
-                    131072, budget = false }";
+                    131072, budget = false, expected_flows = false }";
 /// The same at the rate at which packets come, so that what waits goes on waiting.
 const PDRR_BUSY: &str = "rate = \"6720Mbit/s\"\ndiscipline = { kind = \"pdrr\", flows = 131072, \
                          buffer = 8192 }\nadmission = { rate = \"1000Gbit/s\", flows = 131072, \
-                         budget = false, min_fair_rate = 0 }";
+                         budget = false, expected_flows = false, min_fair_rate = 0 }";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 /// Everything that is measured. Links never refuse a packet; all but the last have no rate.

@@ -59,7 +59,8 @@ enum Case {
 const WFQ: &str = "kind = \"wfq-altq\", limit = 1024, weight = { b = 30, c = 300, d = 1000 }";
 const PDRR: &str = "kind = \"pdrr\"";
 /// Never refuses: what it costs is measured, not what it turns away.
-const ADMISSION: &str = "admission = { rate = \"100Gbit/s\", budget = false }\n";
+const ADMISSION: &str =
+    "admission = { rate = \"100Gbit/s\", budget = false, expected_flows = false }\n";
 const FAIRDROP: &str = "[fairdrop]\non = true\n";
 
 const FIFO: Task = Task { mode: "busy", io: "af-packet", discipline: "", link: "", more: "" };
