@@ -1,5 +1,5 @@
-//! A table of fixed size from full keys to small values: flow lists that nobody can make grow, slow
-//! or confuse.
+//! A table of fixed size from full keys to small values: flow lists that no traffic can make grow,
+//! slow or confuse.
 //!
 //! Source: specs of flow-aware networking store full keys in a chained hash table "so that distinct
 //! flows can never be confused". This one has the same meaning with all of its memory taken at
@@ -19,11 +19,11 @@
 //! that was filled once read one line in all: the head of the chain and the entry. The places that
 //! are free are a list, linked both ways through the places themselves.
 //!
-//! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a seed nobody outside knows
-//! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and
-//! takes the bucket by multiplication, so a capacity need not be a power of two and low-entropy
-//! hashes of tests spread too. Only the cost of a look-up depends on the hash; what is found never
-//! does, keys are compared in full.
+//! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a secret seed
+//!   ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and
+//!   takes the bucket by multiplication, so a capacity need not be a power of two and low-entropy
+//!   hashes of tests spread too. Only the cost of a look-up depends on the hash; what is found
+//!   never does, keys are compared in full.
 //!
 //! **Complexity.** Look-up, insertion and removal take constant expected time: a chain holds one
 //! entry on average when the table is full. [`sweep`](Table::sweep) and [`collect`](Table::collect)
@@ -41,7 +41,7 @@
 //! well.
 //!
 //! Not implemented: growth, shrinking, weak keys. An [`EntryId`] of a removed entry may name a
-//! later one: whoever keeps ids must forget them on removal.
+//! later one: a caller that keeps ids must forget them on removal.
 
 mod index;
 

@@ -1,4 +1,4 @@
-//! A value that is not what it may be, said so that whoever gave it can mend it.
+//! A value outside its range, with what is valid.
 
 use core::fmt;
 

@@ -29,7 +29,7 @@ impl fmt::Display for Class {
 /// set one, the flow label instead of protocol and ports, which are zero then.
 ///
 /// Protocols without ports have both zero, and so have all fragments of a datagram: only the first
-/// carries them. How a frame becomes such a key is the matter of whoever reads frames.
+/// carries them. Turning a frame into such a key is up to the parser of frames.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FlowKey {
     /// Source address.

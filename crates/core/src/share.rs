@@ -1,16 +1,16 @@
-//! One outgoing link shared by the workers of a router, without a lock: who may send how much of
-//! which class.
+//! One outgoing link shared by the workers of a router, without a lock: how much each worker may
+//! send of each class.
 //!
 //! Each worker has queues and a wire of its own. What must be common is the rate and the shares of
 //! the classes. So time is cut into windows; in each, every worker and class is *granted* bytes,
-//! and sends no more than that. A grant is computed by whichever worker first finds that the window
-//! is over, from what all of them say they have waiting; nobody ever waits for anybody.
+//! and sends no more than that. The first worker that finds a window over computes the grants of
+//! the next, from the backlogs that all workers publish. No worker ever waits for another.
 //!
 //! Source: the link-side half of "Implementation of WFQ in a Distributed Open Software Router"
 //! (Khan, Sahoo, Manjunath), with weights by rule C: the share of a class is the link's, however
 //! its packets fall on workers. What the paper's exchange of frames needs and memory does not is
 //! left out: a forwarder there serves one link at a time, hence its stable matching, and hears of
-//! the others once per cycle, hence tags that everybody computes alike. Workers can send on every
+//! the others once per cycle, hence tags that every node computes alike. Workers can send on every
 //! link in every window, so what remains is to divide the bytes of a window: weighted max-min over
 //! classes, which is what WFQ gives in the fluid limit, then max-min over the workers of a class.
 //!
@@ -28,25 +28,26 @@
 //! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
 //! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S
-//! within what the link sends in a few windows or in the patience, whichever is longer: a worker
-//! that stands still does not hoard. The bytes C·W are filled into the demands of the classes by
-//! weight, and those of a class into its workers alike. What nobody demands is every worker's in
-//! equal parts, for whatever arrives before the window is over; then it is lost, as time on a wire
-//! is. Grants that a queue no longer needs, because its packets were dropped, are taken back.
+//!   within what the link sends in a few windows or in the patience, whichever is longer: a worker
+//!   that stands still does not hoard. The bytes C·W are filled into the demands of the classes by
+//!   weight, and those of a class into its workers alike. Bytes that are not demanded go to all
+//!   workers in equal parts, for packets that arrive before the window is over; after that they are
+//!   lost, as idle time on a wire is. Grants that a queue no longer needs, because its packets were
+//!   dropped, are taken back.
 //!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
-//! has priority is granted first, in equal parts of what is there; the rest is filled into the
-//! workers' elastic demands by weighted max-min, a worker's weight being the number n of its
-//! elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB is
-//! what the fair rate of the whole link is measured by. A priority packet does not wait for a
-//! grant: a worker sends up to D = C·W/M ahead of it, and asks for it in the next window before
-//! anybody's elastic packets.
+//!   has priority is granted first, in equal parts of what is there; the rest is filled into the
+//!   workers' elastic demands by weighted max-min, a worker's weight being the number n of its
+//!   elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB
+//!   is what the fair rate of the whole link is measured by. A priority packet does not wait for a
+//!   grant: a worker sends up to D = C·W/M ahead of it, and gets that much in the next window
+//!   before any elastic packets.
 //!
 //! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own;
-//! each is a whole statement, so no two need to fit together. A new table is written where nobody
-//! reads, and one compare-and-swap makes it the current one: the loser's is forgotten. Who reads
-//! his row checks afterwards that the table is still current, and reads again if not; then somebody
-//! else has made progress.
+//!   each is a whole statement, so no two need to fit together. A new table is written where no
+//!   worker reads, and one compare-and-swap makes it the current one: the loser's is dropped. A
+//!   worker that reads its row checks afterwards that the table is still current, and reads again
+//!   if not; then another worker has made progress.
 //!
 //! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants
 //! follow the weights within 2^-16 bytes per class and window while demands last. A packet that
@@ -55,8 +56,8 @@
 //! still had; by flows also by the sum of all D, the bytes of one window. Elastic flows that always
 //! wait get the same within a largest packet per flow and the quantum of their discipline.
 //!
-//! **Cost.** Two stores per packet, three by flows. A window costs whoever opens it M·K reads of
-//! others' cells and at most K² steps; by flows M² at most.
+//! **Cost.** Two stores per packet, three by flows. The worker that opens a window reads M·K cells
+//!   of others and takes at most K² steps; by flows at most M².
 //!
 //! Not implemented: grants by tag, groups of workers.
 
@@ -147,7 +148,7 @@ enum Told {
     Priority,
     /// Bytes of the first packets of flows that it admitted.
     First,
-    /// What each of its elastic flows was sent without a grant, in 2^-16 bytes on the wire.
+    /// Bytes that each of its elastic flows was sent without a grant, in 2^-16 bytes on the wire.
     Free,
 }
 
@@ -187,7 +188,7 @@ pub struct SharedLink {
     workers: usize,
     classes: usize,
     patience: Nanos,
-    /// 0: none, everybody sends what he has.
+    /// 0: unlimited, every worker sends its backlog.
     rate: AtomicU64,
     cells: Vec<Cells>,
     /// Two of each worker: the one that may be current, and the one it writes next.
@@ -217,7 +218,7 @@ pub struct Part {
     sharing: Sharing,
     /// D of this window.
     ahead: i64,
-    /// FB as of this window, and whether somebody waited for more when it was opened.
+    /// FB as of this window, and whether any demand was left unmet when it was opened.
     level: Bytes,
     contended: bool,
     /// What it has told last of each [`Told`].
@@ -408,7 +409,7 @@ impl SharedLink {
         if at < opened.saturating_add(window) {
             return;
         }
-        // The new table is written where nobody reads: a worker has two tables, used in turn.
+        // The new table is written where no worker reads: each has two tables, used in turn.
         let number = (current >> 8) + 1;
         let table = &self.tables[part.worker][(number & 1) as usize];
         // A worker that still reads the old content of this table, and meets a new value in it,
@@ -635,8 +636,8 @@ impl Part {
         self.pot > 0 && now < self.until
     }
 
-    /// Takes over the grants of a new window, and opens it if nobody has, if the present one is
-    /// over.
+    /// If the present window is over: opens the next, unless another worker has, and takes its
+    /// grants over.
     pub(crate) fn at(&mut self, link: &SharedLink, now: Nanos) {
         if now >= self.until {
             link.renew(self, now);
@@ -649,13 +650,13 @@ impl Part {
         link.publish_target(self, class);
     }
 
-    /// A packet that waited is gone without having been sent on anybody's grant.
+    /// A packet left the backlog without using a grant: dropped, or sent from the pot.
     pub(crate) fn gone(&mut self, link: &SharedLink, class: usize, bytes: u64) {
         self.target[class] = self.target[class].wrapping_sub(bytes << 16);
         link.publish_target(self, class);
     }
 
-    /// A packet is sent: against the grant of its class, or else from what is everybody's.
+    /// A packet is sent: against the grant of its class, or else from the pot.
     pub(crate) fn sent(&mut self, link: &SharedLink, class: usize, bytes: u64) {
         let units = (bytes << 16) as i64;
         if self.credit[class] > 0 {
@@ -676,7 +677,7 @@ impl Part {
         self.level
     }
 
-    /// Whether somebody waited for more than there was when the present window was opened.
+    /// Whether demand exceeded the window's bytes when it was opened.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended
     }

@@ -36,7 +36,7 @@ struct Refusal {
 }
 
 impl Admission {
-    /// What is done with `packet`, whose outgoing link is this one.
+    /// Decides about `packet`, whose outgoing link is this one.
     ///
     /// `pin` says which next hop the caller chose and the packet's TTL on arrival; kept if the flow
     /// is listed now (without path pinning any value does). `backlogs` is asked only when the most

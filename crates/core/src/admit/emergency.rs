@@ -62,7 +62,7 @@ pub(super) struct Emergency {
 }
 
 impl Emergency {
-    /// `None`: nobody has a flow that is treated otherwise.
+    /// `None`: no flow is treated otherwise.
     pub(super) fn new(config: &EmergencyConfig) -> Option<Self> {
         let nobody = config.sources.is_empty() && config.destinations.is_empty();
         (config.rule != EmergencyRule::Off && !nobody).then(|| Self {

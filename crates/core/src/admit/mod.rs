@@ -160,7 +160,7 @@ struct Forced {
 /// it need not be looked up again.
 #[derive(Clone, Copy, Debug)]
 enum Last {
-    /// Not listed, and nobody has to know.
+    /// Not listed, and not asked for.
     Nothing,
     /// Its place on the list, and its hash.
     Listed(EntryId, u64),
@@ -583,7 +583,7 @@ impl Admission {
         }
         self.counts.removed[removal as usize] += 1;
         let (value, threshold) = held;
-        // A one-packet flow that is gone tells nobody anything: it must not push out those that
+        // A one-packet flow that is gone is no news: it must not push out records of flows that
         // wait.
         if removal != Removal::OnePacket {
             let _ = self.history.note(

@@ -14,7 +14,7 @@
 //!             └─ every 1/16 of it: X_DELAY is moved about its value (dither, see `lct`) ─────┘
 //! ```
 //!
-//! [`Controller`] is a pure state machine: time and meters are arguments, whoever drives the link
+//! [`Controller`] is a pure state machine: time and meters are arguments, the driver of the link
 //! applies the knobs ([`Controller::run`] does both). A class without traffic is frozen: its state
 //! stays, and it has no say.
 //!

@@ -26,7 +26,7 @@
 //! greater Q lowers loss and a smaller one lowers delay: b still rises with Q, so the sign of the
 //! law is right everywhere and |b| does not grow.
 //!
-//! Bound: Qmin ≤ Q ≤ Qmax; the sum never exceeds Ltot. Nobody's need brings another class below its
+//! Bound: Qmin ≤ Q ≤ Qmax; the sum never exceeds Ltot. No class's need brings another below its
 //! limit of the start. Not implemented: dropping at the head.
 
 use alloc::vec::Vec;

@@ -5,7 +5,7 @@ use super::wait::grown;
 
 /// 1: the whole core.
 const ONE: u64 = 1 << 32;
-/// Below this nobody could send anything.
+/// Below this no flow could send anything.
 const LOWEST: u64 = 1 << 8;
 /// A round raises the level by level >> UP or lowers it by level >> DOWN. While the ring overflows
 /// and the level must fall, steps double every [`PATIENCE`] rounds up to level >> FASTEST. Rising

@@ -30,7 +30,7 @@ pub(super) struct Flow {
     pub(super) finish: u64,
     /// Units of work charged since it entered.
     pub(super) charged: u64,
-    /// Upper half of the hash; 0: nobody.
+    /// Upper half of the hash; 0: a free place.
     pub(super) tag: u32,
     /// Link of the departure queue; [`IDLE`] where there is none.
     pub(super) next: u32,
@@ -102,7 +102,7 @@ impl Table {
     #[inline]
     fn search(&self, set: usize, tag: u32) -> Option<u32> {
         let ways = &self.flows[set..set + WAYS];
-        // Without branches: which of four it is, nobody can predict.
+        // Without branches: which of four it is cannot be predicted.
         let found = ways
             .iter()
             .enumerate()

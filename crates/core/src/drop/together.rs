@@ -3,9 +3,9 @@
 //! Each worker's shadow holds the flows that it meets. What each flow is due depends on all: the
 //! fluid serves every backlogged flow of every worker alike, by weight. So each worker says how
 //! much weight is backlogged in its shadow and how much work, and is served the part of the link's
-//! rate that its weight is of all; a flow's part of the buffer is told in the same way. Nobody
-//! locks, and nobody waits: each worker writes three cells of its own per batch and reads those of
-//! the others.
+//! rate that its weight is of all; a flow's part of the buffer is told in the same way. There is no
+//! lock and no waiting: each worker writes three cells of its own per batch and reads those of the
+//! others.
 //!
 //! A worker that has nothing to do writes nothing: what it said last counts for as long as its part
 //! of the rate would have taken to serve it.

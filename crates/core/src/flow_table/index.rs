@@ -2,7 +2,7 @@
 //! hash each.
 //!
 //! A chain has to be walked: half of the look-ups in a full table read a place that is not the one
-//! looked for, which costs a wait for memory and a branch that nobody can predict. Here, of a
+//! looked for, which costs a wait for memory and a branch that cannot be predicted. Here, of a
 //! hundred look-ups that find something, ninety-seven or more look at one place, and that one can
 //! be read ahead. The index is about speed alone: what it does not tell, the chains do.
 

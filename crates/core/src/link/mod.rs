@@ -269,11 +269,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         }
     }
 
-    /// What should have left a paced wire since the last call, and has not, leaves from `until` on
-    /// instead: the capacity of the time before is lost, as on a wire whose computer has stopped.
-    /// So a caller that comes back after a pause bounds what leaves at once by the bits of the time
-    /// from `until` to his next `now`, and a packet. To be called before
-    /// [`advance`](Self::advance).
+    /// Forgets the capacity of a paced wire before `until`, as if the computer had stopped: packets
+    /// that were due earlier leave from `until` on. After a pause, a caller bounds the burst that
+    /// leaves at once to the bits of the time from `until` to its next `now`, and a packet. Call it
+    /// before [`advance`](Self::advance).
     pub fn hold(&mut self, until: Nanos) {
         self.wire.hold(until);
     }

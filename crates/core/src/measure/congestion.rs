@@ -222,7 +222,7 @@ impl Sensitivity {
     pub const VIDEO: Self = Self::preset(10, 100, (1, 200), (1, 20));
     /// A person waits for each answer: 20 to 400 ms, 1 to 20 %.
     pub const INTERACTIVE: Self = Self::preset(20, 400, (1, 100), (1, 5));
-    /// Nobody waits: 100 ms to 2 s, 2 to 50 %.
+    /// No user waits: 100 ms to 2 s, 2 to 50 %.
     pub const BULK: Self = Self::preset(100, 2_000, (1, 50), (1, 2));
     /// The presets, by the class names they are known by.
     pub const PRESETS: [(&'static str, Self); 4] = [

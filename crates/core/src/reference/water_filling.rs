@@ -1,6 +1,6 @@
-//! Water filling: what max-min fairness gives to everybody, exactly.
+//! Water filling: the exact max-min fair allocation.
 //!
-//! Nobody can get more without taking it from somebody who has no more by weight. Source: Bertsekas
+//! No demand can get more without taking it from one that has no more by weight. Source: Bertsekas
 //! and Gallager, "Data Networks", 6.5.2; for a polled core, first principles (cycles spent on
 //! admitted, polled and refused packets add up to the core's).
 //!
@@ -78,7 +78,7 @@ pub struct CoreFlow {
 pub struct CoreShares {
     /// The part of the arriving packets that is polled; the rest is lost at the ring.
     pub polled: f64,
-    /// Cycles per second of a flow of weight 1 that is limited; infinite if nobody is.
+    /// Cycles per second of a flow of weight 1 that is limited; infinite if none is.
     pub level: f64,
     /// Packets per second admitted of each flow.
     pub admitted: Vec<f64>,
@@ -121,8 +121,8 @@ impl CoreBudget {
         CoreShares { polled, level: low, admitted: admitted(low) }
     }
 
-    /// The fairest point: who is below the level loses nothing, not even at the ring; and if nobody
-    /// is below it, no more is polled than is needed to give everybody the level, because every
+    /// The fairest point: a flow below the level loses nothing, not even at the ring; if no flow is
+    /// below it, no more is polled than is needed to give every flow the level, because every
     /// refused packet was polled in vain.
     #[must_use]
     pub fn shares(&self, flows: &[CoreFlow]) -> CoreShares {
@@ -213,7 +213,7 @@ mod tests {
         let all = judged.shares_at(&demo(), 1.0);
         close(total(&all), 5.68, 0.01);
         close(all.admitted[0] / 1e3, 312.0, 1.0);
-        // As few as are needed: more for everybody.
+        // As few as are needed: more is left for each.
         let least = judged.shares(&demo());
         close(total(&least), 6.24, 0.05);
         assert!(least.level > all.level && least.polled < 0.5);

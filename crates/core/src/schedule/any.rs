@@ -50,7 +50,7 @@ impl OwnConfig {
 pub enum BuildError {
     /// A value is not valid.
     Setting(SettingError),
-    /// Nobody here knows the discipline, or it refused its settings.
+    /// The discipline is unknown here, or it refused its settings.
     Own {
         /// Where it stands, `file:line`; empty if not in a file.
         place: String,

@@ -214,7 +214,7 @@ pub trait Discipline: Settings {
     /// How many classes packets have, where that matters.
     fn for_classes(&mut self, _classes: u16) {}
 
-    /// A seed for its lists of flows, where there are any: one that nobody outside knows.
+    /// A secret seed for its lists of flows, where there are any.
     fn seed(&mut self, _seed: u64) {}
 
     /// What keeps several workers from sharing a link with it, and why; `None`: nothing.

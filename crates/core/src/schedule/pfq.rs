@@ -18,8 +18,8 @@
 //! priority since it was, goes to the end of the priority packets, with the stamp vt. Any other
 //! gets its flow's finish tag for a stamp. Either way the tag grows by the packet's length. When a
 //! packet begins service, vt is its stamp, and flows whose finish tag vt has reached are not listed
-//! any more: whoever sends slower than vt always goes first. When nothing waits, no flow is listed;
-//! vt is never set back, as the fair rate is measured by it.
+//! any more: a flow that sends slower than vt always goes first. When nothing waits, no flow is
+//! listed; vt is never set back, as the fair rate is measured by it.
 //!
 //! The published form is one list sorted by stamp with a pointer behind its priority packets. No
 //! stamp behind the pointer is below vt, and vt does not move while a packet before it waits: so a

@@ -9,7 +9,7 @@
 //! | C, W, what the others have | `link` | – |
 //!
 //! A packet is sent from the next queue in turn whose class has grants left, else from the next in
-//! turn at all as long as something is left of what nobody asked for. On a link without a rate the
+//! turn at all as long as bytes are left that no worker demanded. On a link without a rate the
 //! discipline serves its queues by itself.
 //!
 //! Complexity: a packet looks at every queue at most twice, and at none while nothing that waits

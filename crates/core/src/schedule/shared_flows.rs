@@ -20,8 +20,8 @@
 //! | n | `Waiting::flows` | flows |
 //!
 //! A packet with priority goes before all others of its worker, ahead of its grant if need be; an
-//! elastic one when its worker has grants left, or as long as something is left of what nobody
-//! asked for. Disciplines and link count bytes on the wire, in which flows are equal over all
+//! elastic one when its worker has grants left, or as long as bytes are left that no worker
+//! demanded. Disciplines and link count bytes on the wire, in which flows are equal over all
 //! workers.
 //!
 //! Complexity: the discipline's, and constant time; a new window costs what [`crate::share`] says,

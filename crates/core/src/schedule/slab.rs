@@ -124,8 +124,8 @@ impl<P: Packet, M: Copy> Slab<P, M> {
                 (self.links.len() - 1) as u32
             }
         };
-        // Without a branch, which nobody could predict: the only packet of a queue points at
-        // itself, and nobody looks.
+        // Without a branch, which could not be predicted: the only packet of a queue points at
+        // itself, and is not followed.
         let first = queue.head == NIL;
         let before = &mut self.links[if first { at } else { queue.tail } as usize];
         (before.next, before.next_len) = (at, len);

@@ -20,9 +20,9 @@
 //! in the ring, keeping its debt, until it is visited with a positive quota.
 //!
 //! Complexity: enqueue is constant time, plus a scan of all queues per packet dropped from the
-//! longest. Dequeue takes a visit per queue passed. Rounds in which nobody's quota turns positive
-//! are added in one go, so a packet costs at most two rounds of the ring, and two for each queue
-//! that leaves it meanwhile, even at weight 1, whose quota of 5 bytes would need hundreds.
+//! longest. Dequeue takes a visit per queue passed. Rounds in which no quota turns positive are
+//! added in one go, so a packet costs at most two rounds of the ring, and two for each queue that
+//! leaves it meanwhile, even at weight 1, whose quota of 5 bytes would need hundreds.
 //!
 //! Bound: work conserving. Over any time in which a set of queues is always backlogged, the bytes
 //! each sends follow the *integer* quanta (weight 30: 153 bytes, not 153.6) within one quantum and
@@ -284,7 +284,7 @@ impl<P: Packet> WfqAltq<P> {
         self.slots.get(usize::from(queue)).map(|s| s.weight)
     }
 
-    /// What a queue may still send before the pointer passes on, in bytes; negative is debt.
+    /// Bytes that a queue may still send before the pointer passes on; negative is debt.
     #[must_use]
     pub fn quota(&self, queue: u16) -> Option<i64> {
         self.slots.get(usize::from(queue)).map(|s| s.quota)
@@ -404,8 +404,8 @@ impl<P: Packet> WfqAltq<P> {
         -visited_with / quantum + 1
     }
 
-    /// The queue that `dequeue` would serve. Passing an empty queue costs nobody a visit, so only
-    /// those with packets count.
+    /// The queue that `dequeue` would serve. Passing an empty queue costs no visit, so only those
+    /// with packets count.
     fn next_queue(&self) -> Option<u16> {
         let mut best = None;
         let mut rounds = i64::MAX;

@@ -223,7 +223,7 @@ pub enum Kind {
     /// One of these for each class: a table by class names, or one value for all classes. Classes
     /// not named have the default.
     ByClass(&'static Kind, Presence),
-    /// Anything; read by whoever knows it. The words say what.
+    /// Anything; read by the code that knows it. The words say what.
     Foreign(&'static str),
 }
 
