@@ -20,10 +20,10 @@
 //! are free are a list, linked both ways through the places themselves.
 //!
 //! **Hash.** Callers bring a 64-bit hash of the key that is keyed with a secret seed
-//!   ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and
-//!   takes the bucket by multiplication, so a capacity need not be a power of two and low-entropy
-//!   hashes of tests spread too. Only the cost of a look-up depends on the hash; what is found
-//!   never does, keys are compared in full.
+//! ([`Packet::flow_hash`](crate::packet::Packet::flow_hash)). The table folds its own seed in and
+//! takes the bucket by multiplication, so a capacity need not be a power of two and low-entropy
+//! hashes of tests spread too. Only the cost of a look-up depends on the hash; what is found never
+//! does, keys are compared in full.
 //!
 //! **Complexity.** Look-up, insertion and removal take constant expected time: a chain holds one
 //! entry on average when the table is full. [`sweep`](Table::sweep) and [`collect`](Table::collect)

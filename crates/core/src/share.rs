@@ -28,26 +28,26 @@
 //! | D_m, what may be sent with priority ahead of its grant | `Table::ahead` | 2^-16 bytes on the wire |
 //!
 //! **What is computed.** The demand of a worker and class is T − G, and never more than keeps G − S
-//!   within what the link sends in a few windows or in the patience, whichever is longer: a worker
-//!   that stands still does not hoard. The bytes C·W are filled into the demands of the classes by
-//!   weight, and those of a class into its workers alike. Bytes that are not demanded go to all
-//!   workers in equal parts, for packets that arrive before the window is over; after that they are
-//!   lost, as idle time on a wire is. Grants that a queue no longer needs, because its packets were
-//!   dropped, are taken back.
+//! within what the link sends in a few windows or in the patience, whichever is longer: a worker
+//! that stands still does not hoard. The bytes C·W are filled into the demands of the classes by
+//! weight, and those of a class into its workers alike. Bytes that are not demanded go to all
+//! workers in equal parts, for packets that arrive before the window is over; after that they are
+//! lost, as idle time on a wire is. Grants that a queue no longer needs, because its packets were
+//! dropped, are taken back.
 //!
 //! **By flows instead of classes** (see `schedule/shared_flows.rs`): there are two columns. What
-//!   has priority is granted first, in equal parts of what is there; the rest is filled into the
-//!   workers' elastic demands by weighted max-min, a worker's weight being the number n of its
-//!   elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB
-//!   is what the fair rate of the whole link is measured by. A priority packet does not wait for a
-//!   grant: a worker sends up to D = C·W/M ahead of it, and gets that much in the next window
-//!   before any elastic packets.
+//! has priority is granted first, in equal parts of what is there; the rest is filled into the
+//! workers' elastic demands by weighted max-min, a worker's weight being the number n of its
+//! elastic flows that wait. So each of them gets the same, FB, whatever worker it is on, and FB is
+//! what the fair rate of the whole link is measured by. A priority packet does not wait for a
+//! grant: a worker sends up to D = C·W/M ahead of it, and gets that much in the next window before
+//! any elastic packets.
 //!
 //! **Publishing.** A worker stores T when a packet comes and S when it goes, into cells of its own;
-//!   each is a whole statement, so no two need to fit together. A new table is written where no
-//!   worker reads, and one compare-and-swap makes it the current one: the loser's is dropped. A
-//!   worker that reads its row checks afterwards that the table is still current, and reads again
-//!   if not; then another worker has made progress.
+//! each is a whole statement, so no two need to fit together. A new table is written where no
+//! worker reads, and one compare-and-swap makes it the current one: the loser's is dropped. A
+//! worker that reads its row checks afterwards that the table is still current, and reads again if
+//! not; then another worker has made progress.
 //!
 //! **Bound.** What a worker sends of a class follows its grants within the largest packet; grants
 //! follow the weights within 2^-16 bytes per class and window while demands last. A packet that
@@ -57,7 +57,7 @@
 //! wait get the same within a largest packet per flow and the quantum of their discipline.
 //!
 //! **Cost.** Two stores per packet, three by flows. The worker that opens a window reads M·K cells
-//!   of others and takes at most K² steps; by flows at most M².
+//! of others and takes at most K² steps; by flows at most M².
 //!
 //! Not implemented: grants by tag, groups of workers.
 

@@ -14,12 +14,12 @@
 //! being there at its start, which spreads flows that begin together.
 //!
 //! **Floods.** Flows of a few packets never come again. Admissions, [`MATURE`] intervals later, and
-//!   proofs (packets of flows that were admitted at least two intervals ago) are counted in sums
-//!   that lose an eighth per interval. A flood begins when fewer than a quarter of at least
-//!   [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of them do or when the budget
-//!   refused no flow in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and
-//!   flows that come for the first time may use half of the budget: the rest is for those that were
-//!   refused and come again two intervals later or more, which flows of a few packets never do.
+//! proofs (packets of flows that were admitted at least two intervals ago) are counted in sums that
+//! lose an eighth per interval. A flood begins when fewer than a quarter of at least
+//! [`FLOOD_FLOWS`] admissions prove themselves, and ends when half of them do or when the budget
+//! refused no flow in [`CALM`] intervals in a row. While it lasts `share` is `flood_share`, and
+//! flows that come for the first time may use half of the budget: the rest is for those that were
+//! refused and come again two intervals later or more, which flows of a few packets never do.
 //!
 //! Half of the list is kept from flows that come for the first time and have not proved themselves,
 //! flood or not, so that a flood cannot fill it before it is told.

@@ -2,7 +2,7 @@
 //! share kept for newcomers while the link is closed.
 //!
 //! **Expected flows.** FR is known every T_FR, and in between admission would be blind: a burst of
-//!   connections enters an open link and shuts it for all flows. So a new flow enters only while
+//! connections enters an open link and shuts it for all flows. So a new flow enters only while
 //!
 //! ```text
 //! (n + p * k) * min_FR < (1 - PL) * C        that is: FR * n / (n + p * k) >= min_FR
@@ -18,15 +18,15 @@
 //! rate is known, and it does not count against FR any more.
 //!
 //! **A share for newcomers.** While FR closes the link, or what is expected does, a few flows at a
-//!   time enter all the same, as guests: as many as are likely to fill `newcomer_share` of the
-//!   places that min_FR has for elastic flows, and one at least; how likely, guests say: a mean
-//!   over about four. Who has waited for longer than [`NEW`] is no newcomer: a crowd that keeps
-//!   knocking would take all places, and ECCM is for those. A guest that has not turned elastic
-//!   after [`GUEST_LOADS`] intervals of the load makes room for the next; one that turns elastic
-//!   within [`WATCHED`] T_FR of its admission leaves T_FR after it, as ECCM's flows do, and enters
-//!   again only when the link is open: else those that were refused for good reason would take the
-//!   places of unknown flows. So a name is looked up, a call set up or a page begun on a link that
-//!   is full of others' transfers, and FR falls by the share at most.
+//! time enter all the same, as guests: as many as are likely to fill `newcomer_share` of the places
+//! that min_FR has for elastic flows, and one at least; how likely, guests say: a mean over about
+//! four. Who has waited for longer than [`NEW`] is no newcomer: a crowd that keeps knocking would
+//! take all places, and ECCM is for those. A guest that has not turned elastic after
+//! [`GUEST_LOADS`] intervals of the load makes room for the next; one that turns elastic within
+//! [`WATCHED`] T_FR of its admission leaves T_FR after it, as ECCM's flows do, and enters again
+//! only when the link is open: else those that were refused for good reason would take the places
+//! of unknown flows. So a name is looked up, a call set up or a page begun on a link that is full
+//! of others' transfers, and FR falls by the share at most.
 //!
 //! Complexity: constant per packet; each estimate of the load looks at no more than [`YOUNG`] and
 //! [`GUESTS`] flows. Source: this project's.

@@ -37,11 +37,11 @@
 //! backlog, as in hierarchical GPS.)
 //!
 //! **A given clock.** Where the speed of the clock is given from outside (the level rule, without
-//!   groups), no list of backlogged flows is needed: a flow's queue is `finish - clock` when its
-//!   next packet comes, and 0 if that is negative. Then flows are in no queue, nothing is done for
-//!   a flow that leaves, and a packet costs a comparison and an addition. What is left to do is
-//!   that finish times of silent flows must not be overtaken by a clock that wraps: every 2^61 / N
-//!   of the clock one of the N places is refreshed.
+//! groups), no list of backlogged flows is needed: a flow's queue is `finish - clock` when its next
+//! packet comes, and 0 if that is negative. Then flows are in no queue, nothing is done for a flow
+//! that leaves, and a packet costs a comparison and an addition. What is left to do is that finish
+//! times of silent flows must not be overtaken by a clock that wraps: every 2^61 / N of the clock
+//! one of the N places is refreshed.
 //!
 //! Complexity: charging a packet O(1), without a division; a drain costs one division per flow that
 //! leaves, whatever the number of flows; with G groups O(G^2) at worst besides; advancing a given
