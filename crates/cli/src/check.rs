@@ -10,6 +10,7 @@ use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
+use evenkeel_router::memory::{self, Footprint, mebibytes};
 use evenkeel_scenario::Scenario;
 use evenkeel_settings::typed::plain_of;
 use evenkeel_settings::{Diagnostic, Diagnostics};
@@ -137,7 +138,20 @@ pub(crate) fn meaning(config: &RouterConfig) -> String {
         };
         classes.row([class.name.clone(), takes]);
     }
-    text + &links.render() + "\n" + &classes.render()
+    text + &links.render() + "\n" + &classes.render() + "\n" + &memory_text(config)
+}
+
+/// What the file takes at most, in a sentence.
+fn memory_text(config: &RouterConfig) -> String {
+    let needed = Footprint::of(config);
+    let links: u64 = needed.links.iter().map(|(_, bytes)| bytes).sum();
+    format!(
+        "memory: at most {}: buffers {}, links {}, the rest {}; routes of the kernel come on top\n",
+        mebibytes(needed.total()),
+        mebibytes(needed.buffers),
+        mebibytes(links),
+        mebibytes(needed.rest)
+    )
 }
 
 /// What is allowed and yet does not do what its settings promise.
@@ -177,7 +191,19 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         }
         said
     };
-    config.links.iter().flat_map(of_link).collect()
+    config.links.iter().flat_map(of_link).chain(too_large(config)).collect()
+}
+
+/// Whether this machine lacks the memory that the file takes.
+fn too_large(config: &RouterConfig) -> Option<String> {
+    let (needed, available) = (Footprint::of(config).total(), memory::available()?);
+    (needed > available).then(|| {
+        format!(
+            "it takes up to {} of memory, and {} are left here: it would not start on this machine",
+            mebibytes(needed),
+            mebibytes(available)
+        )
+    })
 }
 
 fn rules(n: usize) -> String {
@@ -196,6 +222,7 @@ fn meaning_json(config: &RouterConfig) -> Value {
     json!({
         "router": { "name": config.router.name, "control": config.router.control,
             "buffers": config.router.buffers },
+        "memory_bytes": Footprint::of(config).total(),
         "classes": config.classes.iter().map(|c| json!({ "name": c.name, "rules": c.rules.len() }))
             .collect::<Vec<_>>(),
         "ports": config.ports.iter().map(|p| json!({ "name": p.name, "interface": p.interface }))

@@ -1,9 +1,9 @@
 //! The heartbeat of a router, in memory that our programs at the interfaces look at.
 //!
 //! A process that ends takes its programs along, and the kernel forwards. One that hangs, or is
-//! stopped, would leave them, and nobody would forward. So each worker stores the time in each
-//! round, and the programs let pass what they would keep once the stores are older than a limit:
-//! the kernel forwards until the worker is back.
+//! stopped, would leave them, and nobody would forward. So each worker stores the time many times
+//! within a limit, and the programs let pass what they would keep once the last store is older than
+//! that: the kernel forwards until the worker is back.
 //!
 //! Packet sockets go on receiving meanwhile: what the kernel has forwarded must not be forwarded
 //! again later. [`Beater::beat`] tells from when to when that was.
@@ -21,6 +21,9 @@ use crate::sys::monotonic_now;
 
 /// The most workers that a heartbeat has room for.
 pub const MAX_WORKERS: usize = 64;
+
+/// A worker stores the time when this part of the limit has passed since it did.
+const FRESH: u64 = 16;
 
 /// Each worker's word has a cache line of its own; all together are a page.
 const STRIDE: usize = 64;
@@ -140,16 +143,17 @@ impl Heartbeat {
 pub struct Beater {
     heart: Arc<Heartbeat>,
     worker: usize,
-    last: Nanos,
+    /// A store that is not older need not be repeated.
+    fresh: Nanos,
 }
 
 impl Beater {
     /// For worker `worker`, below [`MAX_WORKERS`]. It beats for the first time now.
     #[must_use]
     pub fn new(heart: Arc<Heartbeat>, worker: usize) -> Self {
-        let last = monotonic_now();
-        heart.word(worker).store(last.0, Ordering::Release);
-        Self { heart, worker, last }
+        heart.word(worker).store(monotonic_now().0, Ordering::Release);
+        let fresh = Nanos(heart.limit.0 / FRESH);
+        Self { heart, worker, fresh }
     }
 
     /// The heart.
@@ -158,18 +162,27 @@ impl Beater {
         &self.heart
     }
 
-    /// Call it in each round of the loop that forwards; costs a store. If the kernel has forwarded
-    /// because all workers were silent, and this one was: from when to when.
-    pub fn beat(&mut self, now: Nanos) -> Option<Range<Nanos>> {
-        let last = std::mem::replace(&mut self.last, now);
+    /// Call it in each round of the loop that forwards; costs a load, and now and then a store. If
+    /// the kernel has forwarded because all workers were silent, and this one was: from when to
+    /// when.
+    #[inline]
+    pub fn beat(&self, now: Nanos) -> Option<Range<Nanos>> {
+        let word = self.heart.word(self.worker);
+        // Nobody else writes it.
+        let last = Nanos(word.load(Ordering::Relaxed));
+        if now.saturating_sub(last) < self.fresh {
+            return None;
+        }
         let late = now.saturating_sub(last) > self.heart.limit;
         let silence = if late { self.back(last) } else { None };
-        self.heart.word(self.worker).store(now.0, Ordering::Release);
+        // Not before the end of the silence, lest it be told twice.
+        let beat = silence.as_ref().map_or(now, |silence| silence.end.max(now));
+        word.store(beat.0, Ordering::Release);
         silence
     }
 
     #[cold]
-    fn back(&mut self, last: Nanos) -> Option<Range<Nanos>> {
+    fn back(&self, last: Nanos) -> Option<Range<Nanos>> {
         // Read again, as close to the store as can be: until then the kernel forwards.
         let silence = self.heart.silence(monotonic_now());
         (silence.end > last && !silence.is_empty()).then_some(silence)
@@ -187,9 +200,13 @@ mod tests {
         }
         let limit = Nanos::from_millis(20);
         let heart = Heartbeat::new(limit).unwrap();
-        let mut beaters = [0, 1].map(|worker| Beater::new(Arc::clone(&heart), worker));
+        let beaters = [0, 1].map(|worker| Beater::new(Arc::clone(&heart), worker));
+        std::thread::sleep(std::time::Duration::from_millis(2));
         let start = monotonic_now();
-        assert!(beaters.iter_mut().all(|beater| beater.beat(start).is_none()));
+        assert!(beaters.iter().all(|beater| beater.beat(start).is_none()));
+        // The next store is not due yet.
+        assert!(beaters.iter().all(|beater| beater.beat(start + Nanos(1)).is_none()));
+        assert_eq!(heart.newest(), start);
         std::thread::sleep(std::time::Duration::from_millis(30));
         let back = monotonic_now();
         let first = beaters[0].beat(back).expect("nobody was there");
@@ -200,8 +217,7 @@ mod tests {
         // One alone was away: the kernel did not forward.
         beaters[0].beat(monotonic_now());
         std::thread::sleep(std::time::Duration::from_millis(30));
-        beaters[1].last = monotonic_now();
-        heart.word(1).store(beaters[1].last.0, Ordering::Release);
+        heart.word(1).store(monotonic_now().0, Ordering::Release);
         assert_eq!(beaters[0].beat(monotonic_now()), None);
         assert!(heart.oldest(2) > start);
     }

@@ -241,6 +241,21 @@ pub enum CommandError {
     /// What was wanted could not be had: a port that cannot be opened, say.
     #[error("{0}")]
     NotPossible(Box<StartError>),
+    /// There is not so much memory.
+    #[error(
+        "it needs {needed} of memory, and {}: make tables and buffers smaller",
+        available.as_ref().map_or_else(
+            || "the process is not allowed so much".to_owned(),
+            |available| format!("{available} are left")
+        )
+    )]
+    Memory {
+        /// What it takes at most.
+        needed: String,
+        /// What is left on the machine or in the process's control group; `None`: the process is
+        /// refused more.
+        available: Option<String>,
+    },
     /// The worker did not answer in time: it is overloaded or hangs. The command may still be
     /// carried out.
     #[error("the router did not answer in time")]

@@ -18,6 +18,7 @@ mod error;
 mod handover;
 mod idle;
 mod leave;
+pub mod memory;
 mod merge;
 pub mod mirror;
 mod options;

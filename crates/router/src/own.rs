@@ -8,6 +8,7 @@ use evenkeel_config::{
 use evenkeel_core::schedule::{AnyScheduler, Scheduler};
 use evenkeel_settings::read::suggest;
 
+use crate::memory;
 use crate::pipeline::QueuedPacket;
 
 /// What a discipline of one's own is built from.
@@ -102,6 +103,11 @@ impl Disciplines {
     /// As [`Disciplines::build`], for the first that cannot.
     pub fn check(&self, config: &RouterConfig) -> Result<(), BuildError> {
         let classes = config.class_names();
-        config.links.iter().try_for_each(|link| self.build(&link.discipline, &classes).map(drop))
+        config.links.iter().try_for_each(|link| {
+            // What there is no memory for is refused by those who want to have it.
+            let bytes = memory::discipline(&link.discipline, classes.len());
+            memory::reserve(bytes)
+                .map_or(Ok(()), |()| self.build(&link.discipline, &classes).map(drop))
+        })
     }
 }

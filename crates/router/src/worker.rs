@@ -34,7 +34,7 @@ use crate::handover::PortDrain;
 use crate::idle::Idle;
 use crate::mirror::decode::KernelRouteKind;
 use crate::mirror::{Mirror, MirrorEvent, MirrorView};
-use crate::pipeline::{LinkState, Pipeline, Round};
+use crate::pipeline::{Blueprint, LinkState, Parts, Pipeline, Round};
 use crate::snapshot::Snapshot;
 
 /// Sleeping and waking costs about this: a shorter wait is spent polling.
@@ -55,12 +55,23 @@ const TOKEN_MIRROR: u64 = u64::MAX - 2;
 /// A command and where its answer goes.
 pub(crate) struct Request {
     pub(crate) command: Command,
-    pub(crate) reply: SyncSender<Result<Reply, CommandError>>,
+    /// What was built for it.
+    pub(crate) parts: Parts,
+    pub(crate) reply: SyncSender<Answer>,
+}
+
+/// What a worker says to a command.
+pub(crate) struct Answer {
+    pub(crate) result: Result<Reply, CommandError>,
+    /// What is in use no more: whoever asked frees it.
+    pub(crate) _retired: Parts,
 }
 
 /// What the pool sends to a worker.
 pub(crate) enum Message {
     Command(Request),
+    /// What tables for a change are to be built from.
+    Blueprint(SyncSender<Blueprint>),
     /// Drain the ports and end: new workers take over.
     Drain(DrainRequest),
 }
@@ -302,11 +313,17 @@ impl Worker {
         while let Ok(message) = self.messages.try_recv() {
             let request = match message {
                 Message::Command(request) => request,
+                Message::Blueprint(reply) => {
+                    let _ = reply.try_send(self.pipeline.blueprint());
+                    continue;
+                }
                 Message::Drain(request) => return Err(request),
             };
-            let answer = self.execute(now, request.command);
+            let Request { command, parts, reply } = request;
+            self.pipeline.lend(parts);
+            let result = self.execute(now, command);
             // Whoever asked may have given up waiting.
-            let _ = request.reply.try_send(answer);
+            let _ = reply.try_send(Answer { result, _retired: self.pipeline.take_parts() });
         }
         Ok(())
     }
@@ -406,7 +423,8 @@ impl Worker {
         failures.iter().for_each(|text| self.report(text));
         // Commands that came too late are answered, not left to time out.
         while let Ok(Message::Command(request)) = self.messages.try_recv() {
-            let _ = request.reply.try_send(Err(CommandError::Stopped));
+            let result = Err(CommandError::Stopped);
+            let _ = request.reply.try_send(Answer { result, _retired: request.parts });
         }
         last
     }

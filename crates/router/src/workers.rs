@@ -6,32 +6,33 @@
 //! own after the leader has made the interfaces ready, and they stop before it does. The only
 //! worker of a router is a leader without followers.
 
+mod change;
+mod replace;
+
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_config::RouterConfig;
 use evenkeel_core::Nanos;
 use evenkeel_ports::Umem;
 use evenkeel_ports::af_xdp::XdpCommon;
 use evenkeel_ports::heartbeat::Heartbeat;
-use evenkeel_ports::sys::{self, Notifier, lock};
+use evenkeel_ports::sys::{Notifier, lock};
 
 use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, WorkerError};
-use crate::handover::{HandoverPlan, PortTransition, ReloadPlan};
+use crate::handover::{HandoverPlan, ReloadPlan};
 use crate::merge::{merged, merged_replies};
 use crate::options::{Options, Seeded};
-use crate::pipeline::{Buffers, WorkerShares};
+use crate::pipeline::{Parts, WorkerShares};
 use crate::prepare::{
-    Handover, HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, configure_thread,
-    heartbeat_error, prepare, system,
+    HandoverStep, Ready, Replacement, WorkerParams, WorkerRole, heartbeat_error, prepare, system,
 };
 use crate::snapshot::Snapshot;
-use crate::worker::{DrainRequest, Message, Request, Worker, WorkerExit};
+use crate::worker::{Answer, Message, Request, WorkerExit};
 
 /// How a worker's thread ends.
 type ThreadResult = Result<WorkerExit, WorkerError>;
@@ -50,12 +51,21 @@ struct WorkerHandle {
 
 impl WorkerHandle {
     /// Hands over a command; the answer comes by what is returned.
-    fn ask(&self, command: Command) -> Result<Receiver<Result<Reply, CommandError>>, CommandError> {
+    fn ask(&self, command: Command) -> Result<Receiver<Answer>, CommandError> {
+        self.ask_with(command, Parts::default())
+    }
+
+    /// The same with what was built for the command.
+    fn ask_with(&self, command: Command, parts: Parts) -> Result<Receiver<Answer>, CommandError> {
         let (reply, answer) = sync_channel(1);
-        let message = Message::Command(Request { command, reply });
+        self.send(Message::Command(Request { command, parts, reply }))?;
+        Ok(answer)
+    }
+
+    fn send(&self, message: Message) -> Result<(), CommandError> {
         self.messages.send(message).map_err(|_gone| CommandError::Stopped)?;
         self.control.notify();
-        Ok(answer)
+        Ok(())
     }
 
     fn stop(&self) {
@@ -64,15 +74,16 @@ impl WorkerHandle {
     }
 }
 
-fn wait(
-    answer: &Receiver<Result<Reply, CommandError>>,
-    timeout: Duration,
-) -> Result<Reply, CommandError> {
-    match answer.recv_timeout(timeout) {
-        Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => Err(CommandError::NoAnswer),
-        Err(RecvTimeoutError::Disconnected) => Err(CommandError::Stopped),
-    }
+fn wait(answer: &Receiver<Answer>, timeout: Duration) -> Result<Reply, CommandError> {
+    told(answer, timeout)?.result
+}
+
+/// What a worker says, if it does in time.
+fn told<T>(answer: &Receiver<T>, timeout: Duration) -> Result<T, CommandError> {
+    answer.recv_timeout(timeout).map_err(|error| match error {
+        RecvTimeoutError::Timeout => CommandError::NoAnswer,
+        RecvTimeoutError::Disconnected => CommandError::Stopped,
+    })
 }
 
 /// The workers' threads, the leader's first, or what they ended with.
@@ -94,6 +105,10 @@ pub(crate) struct WorkerPool {
     /// Locked first.
     members: Mutex<Members>,
     running: Mutex<Running>,
+    /// Asked while a change that takes long has the members locked.
+    heart: Arc<Heartbeat>,
+    /// How many workers there are, for the same reason.
+    count: AtomicUsize,
 }
 
 /// How to reach the workers, and what they were made for.
@@ -287,9 +302,11 @@ impl WorkerPool {
                 options: options.clone(),
                 xdp_common,
                 fanout_groups,
-                heart,
+                heart: Arc::clone(&heart),
             }),
             running: Mutex::new(Running::Threads(Vec::new())),
+            heart,
+            count: AtomicUsize::new(0),
         };
         let shares = by_worker(shares);
         let roles = roles(shares.len())?;
@@ -309,6 +326,7 @@ impl WorkerPool {
     fn add(&self, worker: StartingWorker, umem: Umem) {
         let (handle, thread) = worker.into_handle(umem);
         lock(&self.members).handles.push(handle);
+        self.count.fetch_add(1, Ordering::Relaxed);
         if let Running::Threads(threads) = &mut *lock(&self.running) {
             threads.push(thread);
         }
@@ -329,6 +347,9 @@ impl WorkerPool {
                 }
                 ReloadPlan::Handover(plan) => self.hand_over(&mut members, *config, &plan),
             };
+        }
+        if matches!(command, Command::Change(_)) {
+            return members.change(&command, timeout);
         }
         if let [worker] = &*members.handles {
             let answer = worker.ask(command)?;
@@ -352,67 +373,6 @@ impl WorkerPool {
         }
     }
 
-    /// Replaces the workers by new ones for another configuration. On an error the present ones
-    /// go on.
-    fn hand_over(
-        &self,
-        members: &mut Members,
-        config: RouterConfig,
-        plan: &HandoverPlan,
-    ) -> Result<Reply, CommandError> {
-        members.check_handover(&config, plan)?;
-        let shares = by_worker(WorkerShares::for_workers(&config)?);
-        let config = members.config.followed_by(config);
-        let (xdp_common, fanout_groups) =
-            (plan.xdp_common(&members.xdp_common), plan.fanout_groups(&members.fanout_groups));
-        let context = SpawnContext {
-            config: &config,
-            options: &members.options,
-            guarded: not_guarded(config.config.ports.len()),
-            xdp_common: Arc::clone(&xdp_common),
-            fanout_groups: Arc::clone(&fanout_groups),
-            heart: Arc::clone(&members.heart),
-        };
-        let new = members.spawn_replacements(&context, shares, plan).map_err(not_possible)?;
-
-        // From here on until the new workers run, no worker forwards.
-        let mut running = lock(&self.running);
-        let Running::Threads(threads) = &mut *running else {
-            abort_all(new);
-            return Err(CommandError::Stopped);
-        };
-        let cut = members.drain(plan);
-        let drained = match join_drained(threads) {
-            Ok(drained) => drained,
-            Err(error) => {
-                // There is nothing to take over, and the router ends as it would have.
-                *running = Running::ended(error);
-                members.handles.clear();
-                abort_all(new);
-                return Err(CommandError::Stopped);
-            }
-        };
-        if plan.transitions.contains(&PortTransition::Reopened)
-            && let Some(error) =
-                new.iter().find_map(|worker| worker.step(HandoverStep::OpenPorts).err())
-        {
-            abort_all(new);
-            match members.resume(drained) {
-                Ok(resumed) => *threads = resumed,
-                Err(refused) => {
-                    members.handles.clear();
-                    *running = Running::ended(refused.into());
-                }
-            }
-            return Err(not_possible(error));
-        }
-        let (handles, result) = start_replacements(new, drained, cut, plan.buffers, threads);
-        members.handles = handles;
-        members.config = config;
-        (members.xdp_common, members.fanout_groups) = (xdp_common, fanout_groups);
-        result.map(|()| Reply::Done).map_err(not_possible)
-    }
-
     /// Whether all workers are running.
     pub(crate) fn is_running(&self) -> bool {
         match &*lock(&self.running) {
@@ -423,8 +383,7 @@ impl WorkerPool {
 
     /// When the worker that has been silent longest gave its last sign of life.
     pub(crate) fn oldest_beat(&self) -> Nanos {
-        let members = lock(&self.members);
-        members.heart.oldest(members.handles.len())
+        self.heart.oldest(self.count.load(Ordering::Relaxed))
     }
 
     /// Stops all workers, the leader last: its guards keep the kernel from forwarding until no
@@ -459,144 +418,11 @@ fn last_of(thread: JoinHandle<ThreadResult>) -> LastSnapshot {
     }
 }
 
-/// The workers that were asked to drain, once they have; an error if one had ended before.
-fn join_drained(threads: &mut Vec<JoinHandle<ThreadResult>>) -> Result<Vec<Worker>, WorkerError> {
-    let mut drained = Vec::with_capacity(threads.len());
-    let mut broken = None;
-    for thread in threads.drain(..) {
-        match join(thread) {
-            Ok(WorkerExit::Drained(worker)) => drained.push(*worker),
-            Ok(WorkerExit::Stopped(_)) => broken = Some(WorkerError::Stopped),
-            Err(error) => broken = Some(error),
-        }
-    }
-    broken.map_or(Ok(drained), Err)
-}
-
-/// Has the new workers take over from the drained ones, which are dealt out to them in turn.
-fn start_replacements(
-    new: Vec<StartingWorker>,
-    drained: Vec<Worker>,
-    cut: Nanos,
-    buffers: Buffers,
-    threads: &mut Vec<JoinHandle<ThreadResult>>,
-) -> (Vec<WorkerHandle>, Result<(), StartError>) {
-    let mut dealt: Vec<Vec<Worker>> = new.iter().map(|_| Vec::new()).collect();
-    let count = dealt.len();
-    for (number, worker) in drained.into_iter().enumerate() {
-        dealt[number % count].push(worker);
-    }
-    let mut handles = Vec::with_capacity(count);
-    let mut result = Ok(());
-    for (worker, from) in new.into_iter().zip(dealt) {
-        match worker.step(HandoverStep::TakeOver(Handover { workers: from, cut, buffers })) {
-            Ok(umem) => {
-                let (handle, thread) = worker.into_handle(umem);
-                handles.push(handle);
-                threads.push(thread);
-            }
-            // Its thread has panicked: whoever looks is told that the router has ended.
-            Err(error) => {
-                threads.push(worker.thread);
-                result = Err(error);
-            }
-        }
-    }
-    (handles, result)
-}
-
 impl Members {
     /// Has all workers answer a question.
     fn ask_all(&self, command: &Command, timeout: Duration) -> Result<Vec<Reply>, CommandError> {
         let asked: Vec<_> = self.handles.iter().map(|worker| worker.ask(command.clone())).collect();
         asked.into_iter().map(|answer| wait(&answer?, timeout)).collect()
-    }
-
-    /// Has all workers carry out a change that the leader may refuse.
-    fn change(&self, command: &Command, timeout: Duration) -> Result<Reply, CommandError> {
-        let (leader, followers) = self.handles.split_first().ok_or(CommandError::Stopped)?;
-        let reply = wait(&leader.ask(command.clone())?, timeout)?;
-        let asked: Vec<_> = followers.iter().map(|worker| worker.ask(command.clone())).collect();
-        for answer in asked {
-            wait(&answer?, timeout)?;
-        }
-        Ok(reply)
-    }
-
-    /// Refuses a handover that cannot work, before anything is opened for it.
-    fn check_handover(
-        &self,
-        config: &RouterConfig,
-        plan: &HandoverPlan,
-    ) -> Result<(), CommandError> {
-        self.options.disciplines.check(config)?;
-        let captures = &self.options.captures;
-        if let Some(name) = plan.captured(|port| captures.contains_key(port), config) {
-            let why = "the port's frames are being written to a file";
-            return Err(CommandError::NeedsRestart { what: format!("port {name}"), why });
-        }
-        Ok(())
-    }
-
-    /// Starts the new workers up to where they need what the present ones have. On an error none
-    /// of them is left.
-    fn spawn_replacements(
-        &self,
-        context: &SpawnContext<'_>,
-        shares: Vec<Option<WorkerShares>>,
-        plan: &HandoverPlan,
-    ) -> Result<Vec<StartingWorker>, StartError> {
-        let roles = roles(shares.len())?;
-        let mut new = Vec::with_capacity(shares.len());
-        for (number, (shares, role)) in shares.into_iter().zip(roles).enumerate() {
-            let kept = plan.buffers == Buffers::Kept;
-            let umem = kept.then(|| self.handles[number].umem.clone());
-            let ready = context.spawn(shares, role, Some((plan, umem))).and_then(|worker| {
-                let ready = worker.wait_ready();
-                new.push(worker);
-                ready
-            });
-            if let Err(error) = ready {
-                abort_all(new);
-                return Err(error);
-            }
-        }
-        Ok(new)
-    }
-
-    /// Has all workers drain their ports and end. Gives the instant up to which they read.
-    fn drain(&self, plan: &HandoverPlan) -> Nanos {
-        let ask = |worker: &WorkerHandle| {
-            let (stopped, has_stopped) = sync_channel(1);
-            let (cut_sender, cut) = channel();
-            let request = DrainRequest { drains: Arc::clone(&plan.drains), stopped, cut };
-            // A worker that has ended already is found out when it is joined.
-            let _ = worker.messages.send(Message::Drain(request));
-            worker.control.notify();
-            (has_stopped, cut_sender)
-        };
-        let asked: Vec<_> = self.handles.iter().map(ask).collect();
-        for (has_stopped, _) in &asked {
-            let _ = has_stopped.recv();
-        }
-        let cut = sys::monotonic_now();
-        for (_, cut_sender) in asked {
-            let _ = cut_sender.send(cut);
-        }
-        cut
-    }
-
-    /// Drained workers go on after all.
-    fn resume(&self, drained: Vec<Worker>) -> Result<Vec<JoinHandle<ThreadResult>>, StartError> {
-        let resumed = drained.into_iter().enumerate().map(|(number, mut worker)| {
-            let (config, options) = (self.config.config.clone(), self.options.clone());
-            spawn_thread(number, move || {
-                configure_thread(&config, &options, number)?;
-                worker.resume();
-                Ok(worker.run()?)
-            })
-        });
-        resumed.collect()
     }
 }
 

@@ -12,6 +12,23 @@ use crate::run::{CONFIG, Live, TWO_WORKERS, command};
 /// Between two echo requests, milliseconds.
 const EACH: u64 = 10;
 
+/// When answers came that `ping -D` tells of, seconds. What waited in a router that was stopped
+/// comes late: that is no sign of life.
+fn answers(output: &str) -> Vec<f64> {
+    let in_time = |line: &str| {
+        let (came, rest) = line.strip_prefix('[')?.split_once(']')?;
+        let took: f64 = rest.split_once("time=")?.1.split_once(' ')?.0.parse().ok()?;
+        (took < 100.0).then_some(came.parse::<f64>().ok()?)
+    };
+    output.lines().filter_map(in_time).collect()
+}
+
+/// The longest time without an answer, milliseconds.
+pub(super) fn longest_silence(output: &str) -> f64 {
+    let came = answers(output);
+    came.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max) * 1000.0
+}
+
 /// Stops the router for three seconds, which was an outage of three seconds. The heartbeat allows
 /// 200 ms.
 fn stopped_for_three_seconds(test: &str, config: &str, queues: u16) {
@@ -23,15 +40,9 @@ fn stopped_for_three_seconds(test: &str, config: &str, queues: u16) {
     sleep(Duration::from_secs(3));
     live.signal("-CONT");
     let output = ping.wait();
-    // What waited in the router when it was stopped comes late: that is no sign of life.
-    let in_time = |line: &str| {
-        let (came, rest) = line.strip_prefix('[')?.split_once(']')?;
-        let took: f64 = rest.split_once("time=")?.1.split_once(' ')?.0.parse().ok()?;
-        (took < 100.0).then_some(came.parse::<f64>().ok()?)
-    };
-    let came: Vec<f64> = output.lines().filter_map(in_time).collect();
+    let came = answers(&output);
     assert!(!output.contains("DUP!"), "nothing is forwarded twice: {output}");
-    let silence = came.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max) * 1000.0;
+    let silence = longest_silence(&output);
     println!("{test}: longest silence {silence:.0} ms");
     assert!(silence <= 300.0, "{silence} ms: {output}");
     assert!(came.len() as u64 >= 500 - 300 / EACH, "{} of 500: {output}", came.len());

@@ -2,6 +2,7 @@
 
 mod hang;
 mod log;
+mod memory;
 mod no_xdp;
 mod privileges;
 mod run;

@@ -316,13 +316,14 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         Ok(())
     }
 
-    /// Puts another discipline in place of the present one. What is queued moves over in the order
-    /// of its arrival, stamps kept; what the new one has no room for is dropped as
-    /// [`Reason::Reconfigured`]. The ring and the wire are not touched.
-    pub fn swap(&mut self, now: Nanos, scheduler: S, sink: &mut impl LinkSink<P>) {
+    /// Puts another discipline in place of the present one, which it gives back empty: its memory
+    /// takes time to free. What is queued moves over in the order of its arrival, stamps kept; what
+    /// the new one has no room for is dropped as [`Reason::Reconfigured`]. The ring and the wire
+    /// are not touched.
+    pub fn swap(&mut self, now: Nanos, scheduler: S, sink: &mut impl LinkSink<P>) -> S {
         let now = self.arrive_at(now, sink);
         let moved = self.unqueue();
-        self.scheduler = scheduler;
+        let former = core::mem::replace(&mut self.scheduler, scheduler);
         for packet in moved {
             let because = Some(Reason::Reconfigured);
             let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
@@ -331,6 +332,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         self.tick = Some(self.ticked(now));
         self.restart(now);
         self.run(now, sink);
+        former
     }
 
     /// What is queued, in the order of its arrival.

@@ -253,14 +253,23 @@ macro_rules! disciplines {
                     let message = alloc::format!("{what} works with workers = 1 only: {why}");
                     return Err(SettingError::Contradiction { key: "discipline", message }.into());
                 }
+                Ok(self.build(classes)?.shared(link, worker))
+            }
+        }
+
+        impl<P: Packet> AnyScheduler<P> {
+            /// One worker's part of the link, from the scheduler of a link for itself, empty. One
+            /// that cannot be shared stays as it is.
+            ///
+            /// # Panics
+            /// The link has no such worker.
+            #[must_use]
+            pub fn shared(self, link: Arc<SharedLink>, worker: usize) -> Self {
                 match self {
-                    $($(Self::$variant(config) => {
-                        let mut config = config.clone();
-                        config.for_classes(classes);
-                        let part = $by::new(config.build()?, link, worker);
-                        Ok(AnyScheduler::$parts(Box::new(part)))
+                    $($(Self::$variant(queues) => {
+                        Self::$parts(Box::new($by::new(queues, link, worker)))
                     })?)+
-                    alone => alone.build(classes),
+                    alone => alone,
                 }
             }
         }

@@ -223,7 +223,7 @@ fn run(config: LinkConfig, discipline: &Discipline, ops: &[Op]) -> (AnyLink, Out
             Op::Set(knob) => {
                 let _ = link.set(now, &knob, &mut out);
             }
-            Op::Swap(discipline) => link.swap(now, discipline.build(), &mut out),
+            Op::Swap(discipline) => drop(link.swap(now, discipline.build(), &mut out)),
             Op::Reconfigure(config) => link.reconfigure(now, config, &mut out).unwrap(),
             Op::Drain => link.drain(now, Reason::LinkDown, &mut out),
             Op::Room(room) => out.room = room,

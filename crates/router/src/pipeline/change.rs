@@ -127,36 +127,44 @@ impl Pipeline {
         &mut self,
         config: Option<&FairDropConfig>,
     ) -> Result<(), CommandError> {
-        let built = self.plan_fairdrop(config, &self.settings.links, self.services.len())?;
+        let links = self.settings.links.clone();
+        let built = self.plan_fairdrop(config, &links, self.services.len())?;
         self.put_fairdrop(built);
         Ok(())
     }
 
     /// FairDrop for these links and so many services.
     fn plan_fairdrop(
-        &self,
+        &mut self,
         config: Option<&FairDropConfig>,
         links: &[LinkConfig],
         services: usize,
     ) -> Result<Option<FairDrop>, CommandError> {
         let Some(config) = config else { return Ok(None) };
+        let machine = self.machine(services);
+        if let Some(built) = self.parts.fairdrop(config, machine, links) {
+            return Ok(Some(built));
+        }
         let settings = &self.settings;
-        let machine = Machine {
-            hertz: self.meter.clock.hertz(),
-            ring: settings.ring,
-            batch: BURST as u16,
-            services,
-        };
         let (classes, shares) = (settings.class_names.len(), settings.shares.as_ref());
         FairDrop::new(config, machine, classes, links, shares)
             .map(Some)
             .map_err(CommandError::FairDrop)
     }
 
+    /// What FairDrop has to know of the worker.
+    pub(super) fn machine(&self, services: usize) -> Machine {
+        let (hertz, ring) = (self.meter.clock.hertz(), self.settings.ring);
+        Machine { hertz, ring, batch: BURST as u16, services }
+    }
+
     fn put_fairdrop(&mut self, built: Option<FairDrop>) {
         let before = std::mem::replace(&mut self.fairdrop, built);
         if let (Some(now), Some(before)) = (&mut self.fairdrop, &before) {
             now.counts_from(before);
+        }
+        if let Some(before) = before {
+            self.parts.retire(before);
         }
         let is_on = self.fairdrop.as_ref().is_some_and(FairDrop::is_on);
         self.meter.switch(self.settings.measures || is_on);

@@ -31,7 +31,7 @@ const ROUNDS_PER_SECOND: u64 = 2_000;
 const SHORTEST_BURST: usize = 16;
 
 /// What the droppers have to know of the worker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Machine {
     /// Cycles per second.
     pub(super) hertz: u64,

@@ -5,7 +5,7 @@ use evenkeel_core::Nanos;
 use evenkeel_core::admit::{Admission, AdmissionConfig, FlowsConfig};
 use evenkeel_core::control::Controller;
 use evenkeel_core::schedule::AnyScheduler;
-use evenkeel_core::settings::Settings as _;
+use evenkeel_core::settings::{SettingError, Settings as _};
 
 use super::packet::QueuedPacket;
 use super::port::PortSlot;
@@ -87,6 +87,9 @@ impl Pipeline {
         let settings = &self.settings;
         let discipline = wanted.discipline.seeded(settings.seed);
         let (shares, classes) = (settings.shares.as_ref(), settings.classes());
+        if let Some(built) = self.parts.scheduler(at, &discipline) {
+            return Ok(Some(sharing::part(shares, at, built)));
+        }
         sharing::discipline(shares, &settings.disciplines, at, &discipline, &classes).map(Some)
     }
 
@@ -103,10 +106,7 @@ impl Pipeline {
             let (link, discipline) = (wanted.port.clone(), wanted.discipline.name());
             return Err(CommandError::NoFairRate { link, discipline });
         }
-        let second = admission.second_link.port.as_ref().and_then(|second| {
-            links.iter().find(|link| link.port == second.0).and_then(|link| link.core.rate)
-        });
-        let config = admission.on_link(wanted.core.rate, second, flows)?;
+        let config = admission_of(wanted, admission, links, flows)?;
         if let Some(present) = &self.ports[at].admission {
             present.config().keeps_fixed(&config)?;
         }
@@ -156,7 +156,8 @@ impl Pipeline {
             link.reconfigure(now, core, &mut egress)?;
         }
         if let Some(scheduler) = scheduler {
-            link.swap(now, scheduler, &mut egress);
+            let former = link.swap(now, scheduler, &mut egress);
+            self.parts.retire(former);
             // Its meters begin anew.
             self.ports[at].notify_admission(now, true);
         }
@@ -191,16 +192,36 @@ impl Pipeline {
             (admission, Some(config)) => {
                 // Links whose lists were attacked with the same seed would fail together.
                 let seed = self.settings.seed.wrapping_add(at as u64);
-                let mut built = Admission::new(config, seed, now)?;
+                let mut built = match self.parts.admission(at, &config) {
+                    Some(built) => built,
+                    None => Box::new(Admission::new(config, seed, now)?),
+                };
                 built.share(self.settings.shares.as_ref().map(|shares| shares.admission(at)));
-                *admission = Some(Box::new(built));
+                *admission = Some(built);
                 // What the link has counted so far is not of this admission's time.
                 slot.notify_admission(now, true);
             }
-            (admission, None) => *admission = None,
+            (admission, None) => {
+                if let Some(former) = admission.take() {
+                    self.parts.retire(former);
+                }
+            }
         }
         let pins = |slot: &PortSlot| slot.admission.as_ref().is_some_and(|a| a.config().pinning.on);
         self.admissions.pins = self.ports.iter().any(pins);
         Ok(())
     }
+}
+
+/// What an admission of a link is told, from all links and the router's lists.
+pub(super) fn admission_of(
+    link: &LinkConfig,
+    admission: &AdmissionConfig,
+    links: &[LinkConfig],
+    flows: &FlowsConfig,
+) -> Result<AdmissionConfig, SettingError> {
+    let second = admission.second_link.port.as_ref().and_then(|second| {
+        links.iter().find(|link| link.port == second.0).and_then(|link| link.core.rate)
+    });
+    admission.on_link(link.core.rate, second, flows)
 }

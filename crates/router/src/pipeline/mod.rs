@@ -60,6 +60,7 @@ mod links;
 mod neighbours;
 mod packet;
 mod parsed;
+mod parts;
 mod pinning;
 mod port;
 mod receive;
@@ -103,6 +104,7 @@ use fairdrop::FairDrop;
 use neighbours::Neighbours;
 pub use packet::{BURST, QueuedPacket};
 use parsed::Classifier;
+pub(crate) use parts::{Blueprint, Parts};
 pub use port::LinkState;
 use port::PortSlot;
 use receive::Receiver;
@@ -142,6 +144,7 @@ pub enum Buffers {
 }
 
 /// What a pipeline was built from, and what has been changed since.
+#[derive(Clone)]
 struct Settings {
     name: String,
     class_names: Vec<String>,
@@ -186,6 +189,8 @@ pub struct Pipeline {
     scratch: Vec<u8>,
     /// Counters of ports that are no more.
     removed: Option<RemovedSnapshot>,
+    /// What was built elsewhere for the change in progress.
+    parts: Parts,
 }
 
 impl Settings {
@@ -302,6 +307,7 @@ impl Pipeline {
             meter: Meter::new(section.cycles, config.classes.len()),
             scratch: Vec::with_capacity(pool.max_frame()),
             removed: None,
+            parts: Parts::default(),
             settings,
             ports,
             pool,

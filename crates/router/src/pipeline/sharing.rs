@@ -85,12 +85,18 @@ pub(super) fn discipline(
     link: &DisciplineConfig,
     classes: &[&str],
 ) -> Result<AnyScheduler<QueuedPacket>, CommandError> {
+    Ok(part(shares, at, own.build(link, classes)?))
+}
+
+/// The same from a scheduler that has been built for the link of one worker.
+pub(super) fn part(
+    shares: Option<&WorkerShares>,
+    at: usize,
+    built: AnyScheduler<QueuedPacket>,
+) -> AnyScheduler<QueuedPacket> {
     match shares {
-        None => Ok(own.build(link, classes)?),
-        Some(shares) => {
-            let classes = u16::try_from(classes.len()).unwrap_or(u16::MAX);
-            Ok(link.build_part(classes, shares.link(at), shares.worker)?)
-        }
+        None => built,
+        Some(shares) => built.shared(shares.link(at), shares.worker),
     }
 }
 

@@ -8,6 +8,7 @@ mod control;
 mod counters;
 mod fairdrop;
 mod handover;
+mod memory;
 mod no_alloc;
 mod order;
 mod pipeline;

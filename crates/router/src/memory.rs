@@ -1,0 +1,218 @@
+//! The memory that a configuration takes, and whether it can be had.
+//!
+//! Tables are allocated whole when they are built, and an allocation that fails ends the process.
+//! So what a change needs is counted first, and reserved where it can still be refused. The counts
+//! are upper bounds: `tests/it/memory.rs` holds them to what is really allocated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
+use evenkeel_core::Bytes;
+use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
+use evenkeel_core::schedule::Discipline as _;
+use evenkeel_core::schedule::wfq_altq::{DropRule, WfqAltqConfig};
+
+use crate::error::CommandError;
+use crate::pipeline::QueuedPacket;
+
+/// A packet in the queue of a class, with its links.
+const PACKET: u64 = size_of::<QueuedPacket>() as u64 + 32;
+/// A packet in the queue of a flow: whole lines of the cache, and the links apart.
+const PACKET_OF_FLOW: u64 = size_of::<QueuedPacket>().next_multiple_of(64) as u64 + 40;
+/// A flow of a discipline with a queue per flow: its key, its state, its place in an index and in
+/// the orders of service.
+const FLOW: u64 = 208;
+/// A flow on a list of flows.
+const LISTED: u64 = 80;
+/// The place of a flow on such a list.
+const PLACE: u64 = 8;
+/// What is remembered of a flow that was refused.
+const REMEMBERED: u64 = 352;
+/// A flow of FairDrop's shadow.
+const SHADOW: u64 = 32;
+/// A shortest packet under a limit in bytes.
+const SHORTEST: u64 = 20;
+/// Everything of a link whose size no setting says.
+const LINK: u64 = 1 << 20;
+/// Everything of a worker whose size no setting says.
+const WORKER: u64 = 4 << 20;
+/// What a socket of a worker at a port takes for its rings.
+const RINGS: u64 = 12 << 20;
+/// Next to a buffer: its number.
+const BUFFER: u64 = 8;
+
+/// What a configuration takes, in bytes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Footprint {
+    /// Buffers for frames, of all workers.
+    pub buffers: u64,
+    /// By link: its port, and what its discipline and its admission take, of all workers.
+    pub links: Vec<(String, u64)>,
+    /// The rest.
+    pub rest: u64,
+}
+
+impl Footprint {
+    /// What `config` takes.
+    #[must_use]
+    pub fn of(config: &RouterConfig) -> Self {
+        let router = &config.router;
+        let (workers, ports) = (u64::from(router.workers.max(1)), config.ports.len() as u64);
+        let classes = config.classes.len();
+        let of_link = |link: &LinkConfig| {
+            let admission = link.admission.as_ref().map_or(0, admission);
+            (
+                link.port.clone(),
+                workers * (LINK + discipline(&link.discipline, classes) + admission),
+            )
+        };
+        let buffer = router.buffer_size.0 + BUFFER;
+        let fairdrop =
+            config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
+        let per_worker = WORKER + ports * RINGS + fairdrop + lists(&config.flows);
+        Self {
+            buffers: workers * u64::from(router.buffers) * buffer,
+            links: config.links.iter().map(of_link).collect(),
+            rest: workers * per_worker,
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.buffers + self.rest + self.links.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+}
+
+/// What a discipline allocates.
+pub(crate) fn discipline(config: &DisciplineConfig, classes: usize) -> u64 {
+    let by_flow = |flows: u32, packets: u64| u64::from(flows) * FLOW + packets * PACKET_OF_FLOW;
+    let places =
+        |buffer: u32, bytes: Option<Bytes>| bytes.map_or(u64::from(buffer), |bytes| bytes.0 / 64);
+    match config {
+        DisciplineConfig::Fifo(own) => u64::from(own.limit) * PACKET,
+        DisciplineConfig::WfqAltq(own) => wfq(own, classes),
+        DisciplineConfig::Lct(own) => own.limit.first(classes).map(u64::from).sum::<u64>() * PACKET,
+        DisciplineConfig::Pfq(own) => {
+            by_flow(own.flows.flows, places(own.buffer.buffer, own.buffer.buffer_bytes))
+        }
+        DisciplineConfig::Pdrr(own) => {
+            by_flow(own.flows.flows, places(own.buffer.buffer, own.buffer.buffer_bytes))
+        }
+        DisciplineConfig::Afan(own) => {
+            by_flow(own.flows.flows, 2 * u64::from(own.limit)) + 4 * u64::from(own.afd.shadow)
+        }
+        // Only who wrote it knows.
+        DisciplineConfig::Own(_) => 0,
+    }
+}
+
+fn wfq(config: &WfqAltqConfig, classes: usize) -> u64 {
+    let mut config = config.clone();
+    config.for_classes(classes as u16);
+    let queues = usize::from(config.queue_count());
+    let packets = match config.drop {
+        DropRule::Longest => config.high_water.0 / SHORTEST + 1,
+        DropRule::Tail => config.limit.first(queues).map(u64::from).sum(),
+    };
+    packets * PACKET + queues as u64 * LISTED
+}
+
+/// What an admission allocates.
+pub(crate) fn admission(config: &AdmissionConfig) -> u64 {
+    let listed = |on: bool, flows: u32| if on { u64::from(flows) * LISTED } else { 0 };
+    listed(true, config.flows)
+        + u64::from(config.history) * REMEMBERED
+        + listed(config.per_user.on, config.per_user.users)
+        + listed(config.flushing.kind != Flush::Off, config.flushing.table)
+        + if config.eccm.on { u64::from(config.eccm.table) * PLACE } else { 0 }
+        + listed(config.second_link.port.is_some(), config.second_link.flows)
+}
+
+/// What the lists of all links together allocate.
+pub(crate) fn lists(config: &FlowsConfig) -> u64 {
+    u64::from(config.lists.flows) * LISTED
+}
+
+/// What FairDrop's tables take, one for the cycles and one for each link.
+pub(crate) fn shadows(flows: u32, links: usize) -> u64 {
+    u64::from(flows).next_power_of_two() * SHADOW * (1 + links as u64)
+}
+
+/// Refuses what there is no memory for. What is said to be there is given back at once, to whoever
+/// asks next: which is the caller.
+///
+/// # Errors
+/// [`CommandError::Memory`].
+pub(crate) fn reserve(bytes: u64) -> Result<(), CommandError> {
+    let refused = |available: Option<u64>| CommandError::Memory {
+        needed: mebibytes(bytes),
+        available: available.map(mebibytes),
+    };
+    if let Some(available) = available().filter(|available| *available < bytes) {
+        return Err(refused(Some(available)));
+    }
+    // Limits of the process are not told; the allocator is refused by them.
+    let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_too_much| refused(None))
+}
+
+/// An amount of memory in words, rounded up.
+#[must_use]
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// How much memory the machine and the control groups of the process have left; `None` where
+/// neither is told.
+#[must_use]
+pub fn available() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+    });
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = own.lines().find_map(|line| line.strip_prefix("0::/")).map(PathBuf::from);
+    let group = group.as_deref().and_then(|group| left_of(Path::new("/sys/fs/cgroup"), group));
+    machine.into_iter().chain(group).min()
+}
+
+/// What is left in a control group: the least of it and of those around it.
+fn left_of(root: &Path, group: &Path) -> Option<u64> {
+    let number = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let left = |folder: PathBuf| {
+        let limit = number(folder.join("memory.max"))?;
+        Some(limit.saturating_sub(number(folder.join("memory.current"))?))
+    };
+    group.ancestors().filter_map(|group| left(root.join(group))).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("outer/inner");
+        fs::create_dir_all(&inner).unwrap();
+        let put = |folder: &Path, max: &str, current: &str| {
+            fs::write(folder.join("memory.max"), max).unwrap();
+            fs::write(folder.join("memory.current"), current).unwrap();
+        };
+        put(&inner, "max\n", "5\n");
+        assert_eq!(left_of(root.path(), Path::new("outer/inner")), None);
+        put(&root.path().join("outer"), "1000\n", "400\n");
+        assert_eq!(left_of(root.path(), Path::new("outer/inner")), Some(600));
+        put(&inner, "300\n", "400\n");
+        assert_eq!(left_of(root.path(), Path::new("outer/inner")), Some(0));
+    }
+
+    #[test]
+    fn what_no_machine_has_is_refused_and_what_every_machine_has_is_not() {
+        reserve(1 << 16).unwrap();
+        let error = reserve(1 << 60).unwrap_err().to_string();
+        assert!(error.contains("memory"), "{error}");
+    }
+}
