@@ -197,7 +197,7 @@ impl Admission {
     }
 
     /// The link is open: whose turn is it? Gives the rule by which the flow enters, and the user to
-    /// count it for.
+    /// count it for. A flow for which the list has just been cleared need not ask.
     fn may_enter(
         &mut self,
         now: Nanos,
@@ -206,78 +206,93 @@ impl Admission {
         rule: Rule,
         triggered: bool,
     ) -> Result<(Rule, Option<User>), Refusal> {
-        let mut rule = rule;
-        let awaited = self.flushing.as_ref().map_or(0, |flushing| flushing.awaited(now));
-        if awaited > 0 && !triggered {
-            let flushing = self.flushing.as_ref();
-            let chance = flushing.map_or(Ppm::ONE, |f| f.config.others_chance);
-            if flushing.is_some_and(|f| f.awaits(now, own, &new.key)) {
-                rule = Rule::PriorityAccess;
-            } else if self.draw() >= chance.0 {
-                let reason = Reason::PriorityAccess;
-                return Err(Refusal {
-                    reason,
-                    measure: Measure::Awaited,
-                    value: awaited.into(),
-                    threshold: 0,
-                });
-            }
+        let rule = if triggered { rule } else { self.awaited_first(now, new, own, rule)? };
+        let user = self.within_quota(now, new, triggered)?;
+        if !triggered {
+            self.within_budget(now, new)?;
         }
-        // Flows that waited for ECCM's window enter it, or its bound would not hold; one-packet
-        // flows do not wait.
-        let opened =
-            self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some());
-        let waited = opened.is_some_and(|start| {
-            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
-        });
-        let user = self
-            .per_user
-            .as_mut()
-            .map(|users| (users.user(new.source, new.destination), users.config.flows));
-        // PUF holds in the window too, but for who would wait for longer than ECCM's bound: all who
-        // wait at once would fill the priority queue.
-        let late = opened.is_some()
+        Ok((rule, user))
+    }
+
+    /// RPAEF, RAMAF: while flows are awaited that were cleared from the list, others enter by
+    /// chance only.
+    fn awaited_first(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer,
+        own: u64,
+        rule: Rule,
+    ) -> Result<Rule, Refusal> {
+        let Some(flushing) = &self.flushing else { return Ok(rule) };
+        let (awaited, chance) = (flushing.awaited(now), flushing.config.others_chance);
+        if awaited == 0 {
+            return Ok(rule);
+        }
+        if flushing.awaits(now, own, &new.key) {
+            return Ok(Rule::PriorityAccess);
+        }
+        if self.draw() < chance.0 {
+            return Ok(rule);
+        }
+        let (reason, measure) = (Reason::PriorityAccess, Measure::Awaited);
+        Err(Refusal { reason, measure, value: awaited.into(), threshold: 0 })
+    }
+
+    /// When ECCM's window began, if it is open.
+    fn window(&self) -> Option<Nanos> {
+        self.eccm.as_ref().and_then(|eccm| eccm.window()).filter(|_| self.forced.is_some())
+    }
+
+    /// PUF: the user has flows left in this interval. Gives the user, if there are any.
+    ///
+    /// It holds in ECCM's window too, but for who would wait for longer than ECCM's bound: all who
+    /// wait at once would fill the priority queue.
+    fn within_quota(
+        &mut self,
+        now: Nanos,
+        new: &Newcomer,
+        triggered: bool,
+    ) -> Result<Option<User>, Refusal> {
+        let late = self.window().is_some()
             && self.eccm.as_ref().is_some_and(|eccm| {
                 self.history.has_waited(now, &new.key, eccm.config.max_accept_delay)
             });
-        if let Some((user, most)) = &user
-            && user.flows >= *most
-            && !late
-            && !triggered
-        {
-            let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
-            return Err(Refusal {
-                reason,
-                measure,
-                value: user.flows.into(),
-                threshold: (*most).into(),
-            });
+        let Some(users) = &mut self.per_user else { return Ok(None) };
+        let (user, most) = (users.user(new.source, new.destination), users.config.flows);
+        if user.flows < most || late || triggered {
+            return Ok(Some(user));
         }
-        if let Some(budget) = &mut self.budget
-            && !triggered
-            && !waited
-        {
-            // Half of the list is kept from flows that have not proved themselves, or a flood would
-            // fill it before it is told.
-            budget.follow_peers();
-            let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
-            let crowded = unproved > half;
-            let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));
-            let again =
-                (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
-            let (used, so_far) = budget.state(now, again);
-            let (reason, crowd) = (Reason::FirstPacketBudget, crowded && !again);
-            if crowd || used >= so_far {
-                budget.refused();
-                let (measure, value, threshold) = if crowd {
-                    (Measure::Flows, unproved.into(), half.into())
-                } else {
-                    (Measure::BudgetBytes, used.0, so_far.0)
-                };
-                return Err(Refusal { reason, measure, value, threshold });
-            }
+        let (reason, measure) = (Reason::UserQuota, Measure::UserFlows);
+        Err(Refusal { reason, measure, value: user.flows.into(), threshold: most.into() })
+    }
+
+    /// The budget of first packets has room.
+    ///
+    /// Flows that waited for ECCM's window enter it all the same, or its bound would not hold;
+    /// one-packet flows do not wait. Half of the list is kept from flows that have not proved
+    /// themselves, or a flood would fill it before it is told.
+    fn within_budget(&mut self, now: Nanos, new: &Newcomer) -> Result<(), Refusal> {
+        let waited = self.window().is_some_and(|start| {
+            self.history.waiting_since(&new.key).is_some_and(|since| since < start)
+        });
+        let Some(budget) = self.budget.as_mut().filter(|_| !waited) else { return Ok(()) };
+        budget.follow_peers();
+        let (unproved, half) = (self.list.unproved(), self.list.capacity() / 2);
+        let crowded = unproved > half;
+        let least = Nanos(self.config.load_interval.0.saturating_mul(PROOF));
+        let again = (budget.flood() || crowded) && self.history.has_waited(now, &new.key, least);
+        let (used, so_far) = budget.state(now, again);
+        let crowd = crowded && !again;
+        if !crowd && used < so_far {
+            return Ok(());
         }
-        Ok((rule, user.map(|(user, _)| user)))
+        budget.refused();
+        let (measure, value, threshold) = if crowd {
+            (Measure::Flows, unproved.into(), half.into())
+        } else {
+            (Measure::BudgetBytes, used.0, so_far.0)
+        };
+        Err(Refusal { reason: Reason::FirstPacketBudget, measure, value, threshold })
     }
 
     /// A new flow meets a closed link: ECCM or the flushing family may open it. Whether they did.

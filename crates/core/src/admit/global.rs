@@ -39,7 +39,7 @@ settings! {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct GlobalRecord {
     seen: u32,
     /// Priority packets in a row.
     row: u32,
@@ -49,7 +49,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct RouterLists {
     config: RouterListsConfig,
-    table: FlowTable<Entry>,
+    table: FlowTable<GlobalRecord>,
     overflows: u64,
 }
 
@@ -120,7 +120,7 @@ impl RouterLists {
         if let Some(id) = self.table.find(hash, key) {
             let entry = self.table.value_mut(id);
             let fresh = age(now, entry.seen) > timeout;
-            *entry = Entry {
+            *entry = GlobalRecord {
                 seen: stamp(now),
                 row: if fresh { 1 } else { entry.row.saturating_add(1) },
             };
@@ -128,7 +128,7 @@ impl RouterLists {
         }
         let looked = if self.table.is_full() { super::protected::SEARCH } else { 2 };
         self.table.sweep(looked, |_, entry| age(now, entry.seen) > timeout);
-        if self.table.insert(hash, *key, Entry { seen: stamp(now), row: 1 }).is_err() {
+        if self.table.insert(hash, *key, GlobalRecord { seen: stamp(now), row: 1 }).is_err() {
             self.overflows += 1;
         }
     }

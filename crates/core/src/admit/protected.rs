@@ -65,7 +65,7 @@ pub(super) const fn age(now: Nanos, then: u32) -> Nanos {
 
 /// A place in the list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct FlowRecord {
     seen: u32,
     elastic_at: u32,
     /// Bits 8 to 31: when it was admitted, in units of 2^24 ns. Bits 0 to 7: next hop.
@@ -76,7 +76,7 @@ pub(super) struct Entry {
     bits: u8,
 }
 
-impl Entry {
+impl FlowRecord {
     fn admitted_age(&self, now: Nanos) -> Nanos {
         let then = self.admitted >> 8;
         let ticks = ((now.0 >> 24) as u32).wrapping_sub(then) & 0x00ff_ffff;
@@ -87,7 +87,7 @@ impl Entry {
 /// The list. See the [module](self).
 #[derive(Clone, Debug)]
 pub(super) struct ProtectedList {
-    table: FlowTable<Entry>,
+    table: FlowTable<FlowRecord>,
     hand: u32,
     elastic: u32,
     unproved: u32,
@@ -240,7 +240,7 @@ impl ProtectedList {
         pin: Pin,
         length: Bytes,
     ) -> Option<EntryId> {
-        let entry = Entry {
+        let entry = FlowRecord {
             seen: stamp(now),
             elastic_at: stamp(now),
             admitted: ((now.0 >> 24) as u32) << 8 | u32::from(pin.next_hop),

@@ -52,11 +52,13 @@
 //!
 //! Not implemented: quanta per flow.
 
+mod flow;
+
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
-use super::flow_list::{Flips, FlowList, Ring};
-use super::longest::{ListNumber, Longest};
+use super::flow_list::{FlowList, Ring};
+use super::longest::Longest;
 use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
@@ -66,6 +68,7 @@ use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
+use flow::Flow;
 
 /// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more
 /// than constant time.
@@ -104,52 +107,6 @@ impl Discipline for PdrrConfig {
 
     fn seed(&mut self, seed: u64) {
         self.flows.seed = seed;
-    }
-}
-
-/// What is known of a flow: one line of the cache.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Flow {
-    /// Packets that wait for the flow's turn.
-    fifo: Queue,
-    /// DC: bytes it may still send in its turn; negative after priority packets.
-    deficit: i64,
-    /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it
-    /// is not active: what it has, negative.
-    offered: i64,
-    /// When its FIFO ran empty.
-    emptied: Nanos,
-    flips: Flips,
-    /// The round in which it ceased to be active.
-    round: u32,
-    /// Where it is among the longest.
-    place: ListNumber,
-    /// A packet went to the FIFO since it became active: none may go to the priority queue, or it
-    /// would overtake.
-    elastic: bool,
-    /// Not active, it owes `-deficit`: what it sent with priority beyond its turn's quantum.
-    owes: bool,
-}
-
-const _: () = assert!(size_of::<Flow>() == 64);
-
-impl Flow {
-    const NEW: Self = Self {
-        fifo: Queue::EMPTY,
-        deficit: 0,
-        offered: 0,
-        emptied: Nanos::ZERO,
-        flips: Flips::NEW,
-        round: 0,
-        place: ListNumber::OUT,
-        elastic: false,
-        owes: false,
-    };
-
-    /// Whether the head of its FIFO is within its deficit.
-    fn may_send(&self) -> bool {
-        !self.fifo.is_empty() && i64::from(self.fifo.head_len()) <= self.deficit
     }
 }
 

@@ -51,10 +51,12 @@
 //!
 //! Not implemented: weights; the patents' delayed unlisting.
 
+mod flow;
+
 use core::ops::RangeInclusive;
 
 use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
-use super::flow_list::{Flips, FlowList};
+use super::flow_list::FlowList;
 use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::tournament::{Key, Tournament};
@@ -65,6 +67,7 @@ use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{Bytes, Nanos};
+use flow::{Flow, Tag, rank};
 
 /// Valid priority quanta, in bytes.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 0..=65_535;
@@ -99,76 +102,6 @@ impl Discipline for PfqConfig {
     fn seed(&mut self, seed: u64) {
         self.flows.seed = seed;
     }
-}
-
-/// What is known of a flow: one line of the cache.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Flow {
-    /// Elastic packets that wait.
-    fifo: Queue,
-    /// First and last of its packets in the priority queue.
-    first: u32,
-    last: u32,
-    /// Bytes of it that wait in the priority queue.
-    urgent: Bytes,
-    /// ft, in bytes of virtual time.
-    finish: u64,
-    /// Priority bytes since it was listed, as many as there can be in a quantum.
-    offered: u16,
-    flips: Flips,
-    /// The backlog by which it stands among the longest; not below its backlog.
-    known: u32,
-    /// An elastic packet came since it was listed: none may have priority any more, or it would
-    /// overtake.
-    elastic: bool,
-}
-
-const _: () = assert!(size_of::<Flow>() == 64);
-
-impl Flow {
-    const NEW: Self = Self {
-        fifo: Queue::EMPTY,
-        first: NIL,
-        last: NIL,
-        urgent: Bytes::ZERO,
-        finish: 0,
-        offered: 0,
-        flips: Flips::NEW,
-        known: 0,
-        elastic: false,
-    };
-
-    /// Bytes that wait, with and without priority.
-    fn backlog(&self) -> Bytes {
-        self.fifo.bytes + self.urgent
-    }
-
-    /// The same as it is compared: more than 2^32 - 1 bytes are as many.
-    fn length(&self) -> u32 {
-        u32::try_from(self.backlog().0).unwrap_or(u32::MAX)
-    }
-
-    /// The stamp of its first elastic packet. Those that follow have stamps without gaps, and the
-    /// last one ends at the finish tag.
-    fn start(&self) -> u64 {
-        self.finish - self.fifo.bytes.0
-    }
-}
-
-/// The longer a backlog, the smaller.
-fn rank(backlog: u32) -> u64 {
-    u64::from(u32::MAX - backlog)
-}
-
-/// What is kept with a packet.
-#[derive(Clone, Copy, Debug)]
-enum Tag {
-    /// In the priority queue: its flow, `NIL` if that has no place, and the flow's packets before
-    /// and after it there.
-    Priority { flow: u32, prev: u32, next: u32 },
-    /// The number of its arrival: the order of service among elastic packets of equal stamp.
-    Elastic { arrival: u64 },
 }
 
 /// How far ahead of its service the state of a flow is read, and its first packet: when it gets to
