@@ -27,6 +27,9 @@ const NEEDED: [Capability; 5] = [
 /// The kernel refuses, which it does to nobody who gives something up.
 pub(crate) fn give_up(netns: bool) -> Result<(), Failure> {
     let failed = |error| Failure::new(1, format!("giving up privileges: {error}"));
+    // The right to real-time priority is none of those that are kept; without root the limits are
+    // the service manager's, and a worker that wants to precede others says that it may not.
+    let _ = sys::allow_precedence();
     let mut kept: CapsHashSet = NEEDED.into_iter().collect();
     if netns {
         // Each worker enters it, also those that take over later.

@@ -185,7 +185,7 @@ fn port_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Option
 /// A thread that polls all the time cannot precede the others.
 pub(crate) fn check_realtime(reader: &mut Reader, fields: &Fields, realtime: bool, mode: Mode) {
     if realtime && mode == Mode::Busy {
-        let message = "mode = \"busy\" excludes realtime = true, the default of this role: \
+        let message = "mode = \"busy\" excludes realtime = true, the default of a cluster's roles: \
                        the kernel stops real-time threads that never sleep for 50 ms of each \
                        second; set realtime = false, or another mode";
         reader.fail(&fields.span("realtime"), fields.path_of("realtime"), message);

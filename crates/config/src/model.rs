@@ -48,6 +48,11 @@ settings! {
         reload name: String = "router".to_owned(), written NAME;
         /// How the worker waits for packets.
         reload mode: Mode = Mode::Event;
+        /// Whether the workers precede ordinary threads of the machine (SCHED_RR), so that they
+        /// send in time when processors are wanted elsewhere. Needs root, CAP_SYS_NICE or
+        /// `LimitRTPRIO`; not with `mode = "busy"`, which the kernel would stop for 50 ms of each
+        /// second. Forwarders and balancers of a cluster do so by their own `realtime`.
+        fixed realtime: bool = false;
         /// In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.
         reload spin: Nanos = Nanos::from_micros(100), in 1_000..=10_000_000;
         /// How frames are exchanged with the kernel, by the ports that do not say it themselves.

@@ -104,6 +104,7 @@ pub fn router_from_table(
         );
         reader.fail(&section.span("buffer_size"), section.path_of("buffer_size"), message);
     }
+    check_realtime(reader, section, router.realtime, router.mode);
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
     let fairdrop = match fields.table("fairdrop") {
         Some(table) => Some(fairdrop_of(reader, table, &names)?),

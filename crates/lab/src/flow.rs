@@ -43,6 +43,9 @@ pub(crate) struct FlowSpec {
     pub(crate) destination: SocketAddr,
     /// Their DSCP.
     pub(crate) dscp: u8,
+    /// Whether its sender precedes ordinary threads of the machine, as routers that ask for
+    /// `realtime` do: packets that a busy machine bunches are another load than the scenario's.
+    pub(crate) realtime: bool,
 }
 
 /// What a sender has counted.
@@ -105,6 +108,10 @@ impl Sender {
         let counts = Arc::new(SenderCounts::default());
         let (spec, shared) = (spec.clone(), Arc::clone(&counts));
         let thread = Stopping::spawn(&format!("send {}", spec.name), move |stop| {
+            if spec.realtime {
+                // As root it may; else it falls behind, and says so.
+                let _ = sys::set_precedence(true);
+            }
             // Sockets of later flows belong into the namespace too; where that is impossible, they
             // are refused and counted.
             let entered = namespace.enter().is_ok();
@@ -347,6 +354,7 @@ mod tests {
             source: from.parse().expect("an address"),
             destination: to.parse().expect("an address"),
             dscp: 46,
+            realtime: false,
         }
     }
 

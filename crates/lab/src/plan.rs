@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario};
+use evenkeel_scenario::{FIRST_WEIGHT, Interface, Route, Scenario, Wire};
 use evenkeel_world::payload;
 
 use crate::LabError;
@@ -86,11 +86,12 @@ impl Plan {
             hosts.chain(routers).map(|(node, router)| node_plan(scenario, node, router)).collect();
         let mut wires = Vec::new();
         for (number, wire) in scenario.wires.iter().enumerate() {
+            let queues = queues(scenario, wire);
             let pair = |a: (&str, &str), b: (&str, &str)| {
                 let (mtu, from, to) = (wire.mtu, namespace(a.0), namespace(b.0));
                 format!(
-                    "link add name {} mtu {mtu} netns {from} type veth peer name {} mtu {mtu} \
-                     netns {to}",
+                    "link add name {} mtu {mtu}{queues} netns {from} type veth peer name {} mtu \
+                     {mtu}{queues} netns {to}",
                     a.1, b.1
                 )
             };
@@ -128,6 +129,15 @@ impl Plan {
             pings.insert(Ping { from: traffic.from.clone(), to });
         }
         Ok(Self { nodes, wires, pings: pings.into_iter().collect() })
+    }
+}
+
+/// What `ip` is told so that each worker of a router has a queue of its own on its wires.
+fn queues(scenario: &Scenario, wire: &Wire) -> String {
+    let routers = wire.ends.iter().filter_map(|end| scenario.router(&end.node));
+    match routers.map(|router| router.config.router.workers).max().unwrap_or(1) {
+        1 => String::new(),
+        many => format!(" numrxqueues {many} numtxqueues {many}"),
     }
 }
 

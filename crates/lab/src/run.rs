@@ -201,6 +201,7 @@ fn wires(scenario: &Scenario, world: &World) -> Result<Vec<LiveWire>, LabError> 
 
 /// The flows of the scenario between their namespaces.
 fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> {
+    let realtime = scenario.routers.iter().any(|router| router.config.router.realtime);
     let numbered = scenario.traffic.iter().zip(0..);
     numbered
         .map(|(traffic, number)| {
@@ -215,6 +216,7 @@ fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> 
                 source: (key.source, key.source_port).into(),
                 destination: (key.destination, key.destination_port).into(),
                 dscp: traffic.dscp,
+                realtime,
             })
         })
         .collect()

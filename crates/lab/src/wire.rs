@@ -381,6 +381,7 @@ mod tests {
             source: (key.source, key.source_port).into(),
             destination: (key.destination, key.destination_port).into(),
             dscp: 0,
+            realtime: false,
         };
         let sink = Sink::start(&spec, None).expect("a sink");
         let start = sys::monotonic_now() + Nanos::from_millis(50);

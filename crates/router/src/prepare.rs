@@ -503,24 +503,25 @@ impl<'a> WorkerBuilder<'a> {
         }
     }
 
-    /// A role that must answer in time goes before ordinary threads, if it may; it says what it is.
+    /// A worker that must be in time goes before ordinary threads, if it may; it says what it is.
     /// After the threads that it starts, which would inherit it.
     fn precede(&self) {
         let config = &self.worker.config;
         let cluster = config.cluster.as_ref().map(|section| section.realtime);
-        let Some(wanted) = cluster.or(config.balancer.as_ref().map(|section| section.realtime))
-        else {
+        let role = cluster.or(config.balancer.as_ref().map(|section| section.realtime));
+        if role.is_none() && !config.router.realtime {
             return;
-        };
+        }
+        let wanted = config.router.realtime || role == Some(true);
         let text = match wanted.then(|| sys::set_precedence(true)) {
-            Some(Ok(())) => "cluster: the worker precedes ordinary threads (SCHED_RR)".to_owned(),
+            Some(Ok(())) => "realtime: the worker precedes ordinary threads (SCHED_RR)".to_owned(),
             Some(Err(error)) => format!(
-                "cluster: the worker shares processors with ordinary threads, because SCHED_RR is \
-                 refused ({error}): where they are busy it is late for its cycles; give it \
-                 CAP_SYS_NICE or LimitRTPRIO"
+                "realtime: the worker shares processors with ordinary threads, because SCHED_RR \
+                 is refused ({error}): where they are busy it is late; give it CAP_SYS_NICE or \
+                 LimitRTPRIO"
             ),
             None => {
-                "cluster: the worker shares processors with ordinary threads (realtime = false)"
+                "realtime: the worker shares processors with ordinary threads (realtime = false)"
                     .to_owned()
             }
         };

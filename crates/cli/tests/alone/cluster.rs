@@ -405,7 +405,7 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
         // Their kernels would forward, as those of routers do.
         cluster.net.output(node, "sysctl -qw net.ipv4.ip_forward=1");
         eventually("in step", || cluster.show(node)["cluster"]["in_step"] == true);
-        assert!(cluster.log(node).contains("SCHED_RR"), "{}", cluster.log(node));
+        assert!(cluster.log(node).contains("precedes ordinary"), "{}", cluster.log(node));
     }
     eventually("heard", || (1..=3).all(|id| cluster.health(id) == "heard"));
     cluster.offer(Duration::from_micros(1_107));

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
+use evenkeel_netns::testing::eventually;
+
 use crate::run::{CONFIG, Live, TWO_WORKERS};
 
 /// Numbers of the capabilities that it may keep here: as root, with `--netns`.
@@ -42,5 +44,30 @@ fn every_thread_has_given_up_what_it_does_not_need_and_interfaces_still_come_bac
         // Sockets, programs and offloads are made anew without what was given up.
         live.interface_leaves("wan", "10.2.0.1/24");
         live.still_forwards();
+    }
+}
+
+/// How many threads of a process are real-time ones of `SCHED_RR`.
+fn first_in_turn(process: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let policy = |task: fs::DirEntry| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The name, in brackets, may hold spaces; behind it is field 3, and the policy is field 41.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().nth(38).map(str::to_owned)
+    };
+    tasks.flatten().filter_map(policy).filter(|policy| policy == "2").count()
+}
+
+/// The right to real-time priority went with the others before workers asked for it: none of a
+/// cluster's ever had it.
+#[test]
+fn workers_that_ask_for_it_precede_others_although_rights_were_given_up() {
+    let test = "workers_that_ask_for_it_precede_others_although_rights_were_given_up";
+    let one = format!("[router]\nrealtime = true\n{CONFIG}");
+    let two = TWO_WORKERS.replace("workers = 2", "workers = 2\nrealtime = true");
+    for (config, queues, workers) in [(CONFIG, 1, 0), (&one, 1, 1), (&two, 4, 2)] {
+        let Some(live) = Live::with(test, config, queues) else { return };
+        eventually("workers precede", || first_in_turn(live.router.id()) == workers);
     }
 }

@@ -60,7 +60,7 @@ impl Live {
     }
 
     /// With this configuration, and so many queues at every interface.
-    fn with(test: &str, config: &str, queues: u16) -> Option<Self> {
+    pub(super) fn with(test: &str, config: &str, queues: u16) -> Option<Self> {
         let mut live = Self::prepared(test, config, queues)?;
         live.router = start(&live.net, &live.folder);
         live.wait_until_it_forwards();

@@ -77,6 +77,8 @@ fn wrong_values_are_named() {
     for text in [forwarder((PORT, &busy)), balancer((PORT, &busy))] {
         assert!(error(&text).contains("excludes realtime = true"), "{}", error(&text));
     }
+    let plain = format!("[router]\nmode = \"busy\"\nrealtime = true\n{PORT}");
+    assert!(error(&plain).contains("excludes realtime = true"), "{}", error(&plain));
     let calm = forwarder((PORT, &busy)).replace("[cluster]\n", "[cluster]\nrealtime = false\n");
     assert!(RouterConfig::parse(&calm, "r.toml").is_ok());
 }
