@@ -22,7 +22,8 @@ pub use axis::Axis;
 pub use merge::{Drawn, Merged, drawings, merge};
 pub use path::PathError;
 pub use run::{Finished, RunOptions, Shard, ShardError, run};
-pub use spec::{MapSpec, Sweep, Task};
+pub use spec::{Sweep, Task};
+pub use tables::MapSpec;
 
 use std::path::PathBuf;
 

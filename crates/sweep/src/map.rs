@@ -6,8 +6,8 @@ use evenkeel_report::html::escaped;
 use toml::Value;
 
 use crate::axis::{Axis, number, plain};
-use crate::spec::MapSpec;
 use crate::store::TaskResult;
+use crate::tables::MapSpec;
 
 /// Size of a cell.
 const CELL: (f64, f64) = (38.0, 22.0);
@@ -52,7 +52,7 @@ pub(crate) fn draw(
          width=\"{width}\" height=\"{height}\" role=\"img\" \
          aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect width=\"100%\" height=\"100%\" \
          fill=\"#ffffff\"/>\n",
-        escaped(&spec.label)
+        escaped(label(spec))
     );
     legend(&mut svg, spec, line.is_some());
     let mean = |measure: usize, here: &dyn Fn(&TaskResult) -> bool| {
@@ -108,6 +108,11 @@ fill: #1b1d21; } \
 .8; }";
 
 /// Where a value lies between the ends of the colours, 0 to 1.
+/// What the drawing calls the measure.
+fn label(spec: &MapSpec) -> &str {
+    spec.label.as_deref().unwrap_or(&spec.value)
+}
+
 fn place(value: f64, spec: &MapSpec) -> f64 {
     ((value - spec.low) / (spec.high - spec.low)).clamp(0.0, 1.0)
 }
@@ -202,7 +207,7 @@ fn rule(svg: &mut String, left: f64, heights: &[Option<f64>], y: &Axis) {
 }
 
 fn legend(svg: &mut String, spec: &MapSpec, line: bool) {
-    let _ = write!(svg, "<text class=\"panel\" x=\"4\" y=\"17\">{}</text>", escaped(&spec.label));
+    let _ = write!(svg, "<text class=\"panel\" x=\"4\" y=\"17\">{}</text>", escaped(label(spec)));
     let (left, wide) = (4.0, 180.0);
     for step in 0..BAR {
         let part = step as f64 / (BAR - 1) as f64;
@@ -242,17 +247,7 @@ mod tests {
     #[test]
     fn colours_go_from_light_to_dark_and_stop_at_the_ends() {
         assert_eq!((colour(0.0).as_str(), colour(1.0).as_str()), ("#f7f7f2", "#0d3b66"));
-        let spec = MapSpec {
-            x: String::new(),
-            y: String::new(),
-            panels: None,
-            value: String::new(),
-            label: String::new(),
-            low: 1.0,
-            high: 3.0,
-            line: None,
-            line_label: String::new(),
-        };
+        let spec = MapSpec { low: 1.0, high: 3.0, ..MapSpec::default() };
         assert_eq!([0.0, 1.0, 2.0, 9.0].map(|value| place(value, &spec)), [0.0, 0.0, 0.5, 1.0]);
     }
 

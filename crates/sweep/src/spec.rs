@@ -3,18 +3,19 @@
 use std::path::Path;
 
 use evenkeel_config::parse::read_file;
+use evenkeel_core::settings::Settings as _;
+use evenkeel_core::settings::quantity::time_text;
 use evenkeel_scenario::Scenario;
-use evenkeel_settings::Diagnostics;
-use evenkeel_settings::read::{Fields, Reader, Value as Read, parse_toml, suggest};
+use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_settings::tree::{Data, Node};
-use serde::{Deserialize, Serialize};
+use evenkeel_settings::{Diagnostics, read_settings};
 use toml::{Table, Value};
 
 use crate::GridError;
 use crate::axis::{Axis, plain, value};
 use crate::chart::ChartSpec;
 use crate::path;
-use crate::tables::SWEEP;
+use crate::tables::{AxisSection, MapSpec, SweepSection};
 
 /// Most tasks of a sweep: beyond, a mistake is more likely than a wish.
 const MOST_TASKS: usize = 1_000_000;
@@ -44,29 +45,6 @@ pub struct Sweep {
     file: String,
 }
 
-/// A heat map.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct MapSpec {
-    /// The axis to the right.
-    pub x: String,
-    /// The axis up.
-    pub y: String,
-    /// The axis with a panel for each value.
-    pub panels: Option<String>,
-    /// The measure.
-    pub value: String,
-    /// What the drawing calls it.
-    pub label: String,
-    /// The value at the light end.
-    pub low: f64,
-    /// The value at the dark end.
-    pub high: f64,
-    /// The measure whose value is a height on the y axis.
-    pub line: Option<String>,
-    /// What the drawing calls the line.
-    pub line_label: String,
-}
-
 /// One run: a point of the grid with a seed.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -91,7 +69,7 @@ impl Sweep {
         let text = read_file(file)?;
         let name = file.display().to_string();
         let (table, mut reader) = parse_toml(&text, &name);
-        let fields = reader.table(&SWEEP, &table, 0..0, "");
+        let fields = reader.table(SweepSection::SECTION, &table, 0..0, "");
         let sweep = read(&mut reader, &fields, file, name);
         if let Some(sweep) = sweep.as_ref().filter(|_| reader.is_clean_in(&[])) {
             sweep.check(&mut reader, &fields);
@@ -216,44 +194,29 @@ impl Sweep {
 }
 
 fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Option<Sweep> {
+    let (section, _sound) = read_settings::<SweepSection>(reader, fields, &[]);
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     let scenario = folder.join(fields.text("scenario")?);
-    let base = match read_file(&scenario) {
-        Ok(text) => match text.parse::<Table>() {
-            Ok(table) => table,
-            Err(error) => {
-                let message = format!("{}: {}", scenario.display(), error.message());
-                reader.fail(&fields.span("scenario"), "scenario", message);
-                return None;
-            }
-        },
+    let base = match read_file(&scenario).map(|text| text.parse::<Table>()) {
+        Ok(Ok(table)) => table,
+        Ok(Err(error)) => {
+            let message = format!("{}: {}", scenario.display(), error.message());
+            reader.fail_at(fields, "scenario", message);
+            return None;
+        }
         Err(errors) => {
-            reader.fail(&fields.span("scenario"), "scenario", errors.to_string());
+            reader.fail_at(fields, "scenario", errors.to_string());
             return None;
         }
     };
     let axes: Vec<Axis> = fields.tables("vary").filter_map(|vary| axis(reader, vary)).collect();
     let mut fixed =
         entries(reader, fields, "fixed", |data| value(data).ok_or("a date is no value"));
-    if fields.given("duration") {
-        let node = fields.time("duration")?;
-        fixed.push((
-            "duration".to_owned(),
-            Value::String(evenkeel_core::settings::quantity::time_text(node)),
-        ));
-    }
+    fixed.extend(section.duration.map(|d| ("duration".to_owned(), Value::String(time_text(d)))));
     let measures = entries(reader, fields, "measure", |data| {
         data.as_text().map(str::to_owned).ok_or("expected an expression in quotes")
     });
-    let seeds: Vec<u64> = fields
-        .list("seeds")
-        .iter()
-        .filter_map(|item| match &item.value {
-            Read::Integer(seed) => Some(*seed),
-            _ => None,
-        })
-        .collect();
-    if seeds.is_empty() {
+    if fields.list("seeds").is_empty() {
         // The reader has told why.
         return None;
     }
@@ -263,11 +226,11 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
         .filter_map(|table| ChartSpec::read(reader, table, &axes, &measures, &folder))
         .collect();
     Some(Sweep {
-        name: fields.text("name")?.to_owned(),
-        title: fields.text("title")?.to_owned(),
-        notes: fields.text("notes").unwrap_or_default().to_owned(),
+        name: section.name,
+        title: section.title,
+        notes: section.notes,
         axes,
-        seeds,
+        seeds: section.seeds,
         measures,
         map,
         charts,
@@ -280,30 +243,24 @@ fn read(reader: &mut Reader, fields: &Fields, file: &Path, name: String) -> Opti
 }
 
 fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
-    let name = vary.text("name")?.to_owned();
+    let (section, _sound) = read_settings::<AxisSection>(reader, vary, &[]);
     let node = vary.foreign("values")?;
     let values = match &node.data {
         Data::List(items) => items.iter().map(|item| value(&item.data)).collect::<Option<Vec<_>>>(),
         _ => None,
     };
     let Some(values) = values.filter(|values| !values.is_empty()) else {
-        reader.fail(
-            &node.at,
-            vary.path_of("values"),
-            "expected a list of one value or more, as in the scenario",
-        );
+        let message = "expected a list of one value or more, as in the scenario";
+        reader.fail_at(vary, "values", message);
         return None;
     };
-    let put = vary
-        .foreign("put")
-        .map_or(Some(Vec::new()), |node| puts(reader, vary, node, values.len()))?;
-    Some(Axis {
-        label: vary.text("label").unwrap_or(&name).to_owned(),
-        name,
-        set: vary.texts("set").map(|(path, _)| path.to_owned()).collect(),
-        values,
-        put,
-    })
+    let put = match vary.foreign("put") {
+        Some(node) => puts(reader, vary, node, values.len())?,
+        None => Vec::new(),
+    };
+    let name = vary.text("name")?.to_owned();
+    let label = section.label.unwrap_or_else(|| name.clone());
+    Some(Axis { label, name, set: section.set, values, put })
 }
 
 /// What each of so many values puts.
@@ -329,7 +286,7 @@ fn puts(
         let message = format!(
             "expected a list of {values} tables, one for each value: paths in quotes, and values"
         );
-        reader.fail(&node.at, vary.path_of("put"), message);
+        reader.fail_at(vary, "put", message);
     }
     each
 }
@@ -362,34 +319,22 @@ fn map(
     axes: &[Axis],
     measures: &[(String, String)],
 ) -> Option<MapSpec> {
+    let (section, sound) = read_settings::<MapSpec>(reader, table, &[]);
     let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
     let measure_names: Vec<&str> = measures.iter().map(|(name, _)| name.as_str()).collect();
-    let mut known = |key: &str, names: &[&str]| {
-        let name = table.text(key)?;
-        if !names.contains(&name) {
-            reader.fail(
-                &table.span(key),
-                table.path_of(key),
-                format!("no {name:?}; {}", suggest(name, names)),
-            );
+    for (key, names) in [
+        ("x", &axis_names),
+        ("y", &axis_names),
+        ("panels", &axis_names),
+        ("value", &measure_names),
+        ("line", &measure_names),
+    ] {
+        if let Some(name) = table.text(key).filter(|name| !names.contains(name)) {
+            reader.fail_at(table, key, format!("no {name:?}; {}", suggest(name, names)));
         }
-        Some(name.to_owned())
-    };
-    let (x, y) = (known("x", &axis_names), known("y", &axis_names));
-    let panels = known("panels", &axis_names);
-    let (value, line) = (known("value", &measure_names), known("line", &measure_names));
-    let value = value?;
-    Some(MapSpec {
-        x: x?,
-        y: y?,
-        panels,
-        label: table.text("label").unwrap_or(&value).to_owned(),
-        value,
-        low: table.number("low")?,
-        high: table.number("high")?,
-        line,
-        line_label: table.text("line_label").unwrap_or_default().to_owned(),
-    })
+    }
+    let label = section.label.clone().or_else(|| Some(section.value.clone()));
+    sound.then_some(MapSpec { label, ..section })
 }
 
 /// FNV-1a, 64 bits: tells whether something changed, no more.

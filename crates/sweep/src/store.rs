@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::SweepError;
 use crate::axis::Axis;
 use crate::chart::ChartSpec;
-use crate::spec::{MapSpec, Sweep, Task, fnv};
+use crate::spec::{Sweep, Task, fnv};
+use crate::tables::MapSpec;
 
 const FORMAT: &str = "evenkeel-sweep-task";
 const VERSION: u32 = 2;

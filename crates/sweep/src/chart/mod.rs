@@ -11,11 +11,13 @@ use std::path::Path;
 use evenkeel_report::confidence::Estimate;
 use evenkeel_scenario::published_number;
 use evenkeel_settings::read::{Fields, Reader, suggest};
+use evenkeel_settings::read_settings;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use crate::axis::{Axis, plain, value};
 use crate::store::TaskResult;
+use crate::tables::{ChartSection, MarkSection};
 
 pub(crate) use draw::draw;
 
@@ -89,34 +91,31 @@ impl ChartSpec {
         measures: &[(String, String)],
         folder: &Path,
     ) -> Option<Self> {
+        let (section, _sound) = read_settings::<ChartSection>(reader, table, &[]);
         let axis_names: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
         let measure_names: Vec<&str> = measures.iter().map(|(name, _)| name.as_str()).collect();
         let mut known = |key: &str, names: &[&str]| {
             let name = table.text(key)?;
             if !names.contains(&name) {
                 let message = format!("no {name:?}; {}", suggest(name, names));
-                reader.fail(&table.span(key), table.path_of(key), message);
+                reader.fail_at(table, key, message);
                 return None;
             }
             Some(name.to_owned())
         };
         let (x, curves) = (known("x", &axis_names), known("curves", &axis_names));
-        let measure = known("value", &measure_names)?;
+        let value = known("value", &measure_names)?;
         let x = x?;
         let names_of = |name: &str| -> Vec<String> {
             let axis = axes.iter().find(|axis| axis.name == name);
             axis.into_iter().flat_map(|axis| axis.values.iter().map(plain)).collect()
         };
         let (xs, names) = (names_of(&x), curves.as_deref().map(names_of).unwrap_or_default());
-        let show: Vec<String> = table.texts("show").map(|(text, _)| text.to_owned()).collect();
         for (text, at) in table.texts("show") {
             if !names.iter().any(|name| name == text) {
                 let valid: Vec<&str> = names.iter().map(String::as_str).collect();
-                reader.fail(
-                    at,
-                    table.path_of("show"),
-                    format!("no curve {text:?}; {}", suggest(text, &valid)),
-                );
+                let message = format!("no curve {text:?}; {}", suggest(text, &valid));
+                reader.fail(at, table.path_of("show"), message);
             }
         }
         let published = table
@@ -124,16 +123,16 @@ impl ChartSpec {
             .filter_map(|mark| Mark::read(reader, mark, &xs, &names, folder))
             .collect();
         Some(Self {
-            name: table.text("name")?.to_owned(),
-            title: table.text("title")?.to_owned(),
-            notes: table.text("notes").unwrap_or_default().to_owned(),
-            label: table.text("label").unwrap_or(&measure).to_owned(),
+            name: section.name,
+            title: section.title,
+            notes: section.notes,
+            label: section.label.unwrap_or_else(|| value.clone()),
             x,
             curves,
-            show,
-            value: measure,
-            log: table.switch("log").unwrap_or(false),
-            low: table.number("low"),
+            show: section.show,
+            value,
+            log: section.log,
+            low: section.low,
             published,
         })
     }
@@ -230,32 +229,31 @@ impl Mark {
         curves: &[String],
         folder: &Path,
     ) -> Option<Self> {
+        let (section, _sound) = read_settings::<MarkSection>(reader, table, &[]);
         let from = table.text("from")?;
-        let times = table.number("times").unwrap_or(1.0);
         let mut number = |key: &str| match published_number(folder, from, table.text(key)?) {
-            Ok(number) => Some(number * times),
+            Ok(number) => Some(number * section.times),
             Err(error) => {
-                reader.fail(&table.span(key), table.path_of(key), error.to_string());
+                reader.fail_at(table, key, error.to_string());
                 None
             }
         };
         let (wanted, half) = (number("number"), number("half"));
-        let x = table.foreign("x").map(|node| (value(&node.data), node));
-        if let Some((x, node)) = &x
+        let x = table.foreign("x").map(|node| value(&node.data));
+        if let Some(x) = &x
             && !x.as_ref().is_some_and(|x| xs.contains(&plain(x)))
         {
             let message = format!("no value of the axis; there are: {}", xs.join(", "));
-            reader.fail(&node.at, table.path_of("x"), message);
+            reader.fail_at(table, "x", message);
         }
-        let curve = table.text("curve").map(str::to_owned);
-        if let Some(curve) = curve.as_ref().filter(|curve| !curves.contains(curve)) {
+        if let Some(curve) = section.curve.as_ref().filter(|curve| !curves.contains(curve)) {
             let message = format!("no curve {curve:?}; there are: {}", curves.join(", "));
-            reader.fail(&table.span("curve"), table.path_of("curve"), message);
+            reader.fail_at(table, "curve", message);
         }
         Some(Self {
-            label: table.text("label")?.to_owned(),
-            x: x.and_then(|(x, _)| x),
-            curve,
+            label: section.label,
+            x: x.flatten(),
+            curve: section.curve,
             value: wanted?,
             half,
         })
