@@ -5,14 +5,14 @@ use std::path::Path;
 use evenkeel_cluster::model::ModelConfig;
 use evenkeel_cluster::{ClusterConfig, Missing, Variant, Version};
 use evenkeel_config::parse::{Unique, read_file};
-use evenkeel_core::settings::Settings as _;
-use evenkeel_core::{BitRate, Bytes, Nanos};
+use evenkeel_core::settings::{Settings as _, Value};
+use evenkeel_core::{BitRate, Bytes};
 use evenkeel_scenario::{PublishedError, published_number};
-use evenkeel_settings::Diagnostics;
-use evenkeel_settings::read::{Fields, Reader, Value, parse_toml, suggest};
+use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_settings::typed::held;
+use evenkeel_settings::{Diagnostics, read_settings};
 
-use super::schema;
+use super::schema::{self, CaseConfig, ExpectSection, FileSection, Quantity, Relation};
 
 /// A cluster scenario.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Claim {
     /// Index of the case.
     pub case: usize,
     /// Which number.
-    pub of: String,
+    pub of: Quantity,
     /// Of which link, from 0.
     pub link: usize,
     /// Of which class, from 0.
@@ -82,7 +82,7 @@ impl ClusterScenario {
     /// All that is wrong with it.
     pub fn parse(text: &str, file: &str, folder: &Path) -> Result<Self, Diagnostics> {
         let (table, mut reader) = parse_toml(text, file);
-        let fields = reader.table(&schema::FILE, &table, 0..0, "");
+        let fields = reader.table(FileSection::SECTION, &table, 0..0, "");
         let scenario = scenario(&mut reader, &fields, folder);
         reader.finish(Some(scenario))
     }
@@ -98,21 +98,22 @@ impl ClusterScenario {
     /// The format as a JSON schema.
     #[must_use]
     pub fn schema() -> String {
-        evenkeel_settings::json_schema::document("cluster scenario", &schema::FILE, &|_words| None)
+        evenkeel_settings::json_schema::document("cluster scenario", FileSection::SECTION, &|_| {
+            None
+        })
     }
 }
 
 fn scenario(reader: &mut Reader, file: &Fields, folder: &Path) -> ClusterScenario {
-    let text = |key| file.text(key).unwrap_or_default().to_owned();
-    let seed = file.integer("seed").unwrap_or(1);
-    let shared = file.table("cluster");
+    let (section, _sound) = read_settings::<FileSection>(reader, file, &[]);
+    let (seed, shared) = (section.seed, file.table("cluster"));
     let mut names = Unique::new("case");
     let mut cases = Vec::new();
     for case in file.tables("case") {
         names.check(reader, case, "name");
         let layers: Vec<&Fields> = std::iter::once(case).chain(shared).collect();
-        cases
-            .push((case.text("name").unwrap_or_default().to_owned(), model(reader, &layers, seed)));
+        let name = case.text("name").unwrap_or_default().to_owned();
+        cases.push((name, model(reader, &layers, seed)));
     }
     let expectations = expectations(reader, file, folder, &cases);
     let mut ablations = Vec::new();
@@ -135,10 +136,10 @@ fn scenario(reader: &mut Reader, file: &Fields, folder: &Path) -> ClusterScenari
         ablations.push((without.text("name").unwrap_or_default().to_owned(), changed, fails));
     }
     ClusterScenario {
-        name: text("name"),
-        title: text("title"),
-        source: text("source"),
-        notes: text("notes"),
+        name: section.name,
+        title: section.title,
+        source: section.source,
+        notes: section.notes,
         seed,
         cases,
         expectations,
@@ -147,58 +148,60 @@ fn scenario(reader: &mut Reader, file: &Fields, folder: &Path) -> ClusterScenari
 }
 
 /// The settings of a case: the first layer that has a key wins.
+fn layered(layers: &[&Fields]) -> CaseConfig {
+    let mut case = CaseConfig::default();
+    for layer in layers.iter().rev() {
+        for key in CaseConfig::SECTION.keys().filter(|key| layer.given(key.name)) {
+            // A value of the wrong type has been told already.
+            let Some(item) = layer.item(key.name) else { continue };
+            case.put(key.name, None, &held(&item.value));
+        }
+    }
+    case
+}
+
+/// The model of a case.
 fn model(reader: &mut Reader, layers: &[&Fields], seed: u64) -> ModelConfig {
-    let find = |key: &str| layers.iter().find(|layer| layer.given(key));
-    let integer = |key, default: u64| find(key).and_then(|l| l.integer(key)).unwrap_or(default);
-    let time = |key, default: Nanos| find(key).and_then(|l| l.time(key)).unwrap_or(default);
-    let list = |key: &str| -> Option<Vec<u16>> {
-        let items = find(key)?.list(key).iter();
-        Some(
-            items
-                .filter_map(|item| match item.value {
-                    Value::Integer(number) => u16::try_from(number).ok(),
-                    _ => None,
-                })
-                .collect(),
-        )
+    let case = layered(layers);
+    let or = |given: &[u16], default: Vec<u16>| match given {
+        [] => default,
+        given => given.to_vec(),
     };
-    let weights = list("weights").unwrap_or_else(|| vec![1, 1, 1]);
-    let (nodes, links) = (integer("forwarders", 3) as u16, integer("links", 3) as usize);
-    let mut cluster = ClusterConfig::published(nodes, links, &weights);
+    let (nodes, links) = (case.forwarders.unwrap_or(3), case.links.unwrap_or(3));
+    let mut cluster =
+        ClusterConfig::published(nodes, links.into(), &or(&case.weights, vec![1, 1, 1]));
     cluster.set_variant(Variant::Single, 1, 0);
     cluster.missing = Missing::Abstain;
     cluster.seed = seed;
-    let frames = find("frames").and_then(|layer| Version::from_name(layer.text("frames")?));
-    cluster.framing.version = frames.unwrap_or(Version::V1);
+    cluster.framing.version = case.frames.unwrap_or(Version::V1);
     let mut model = ModelConfig::paper(cluster);
     model.cluster.timing.rate = BitRate::from_mbps(1_000);
     for key in ClusterConfig::SECTION.keys() {
-        let Some(item) = find(key.name).and_then(|layer| layer.item(key.name)) else { continue };
-        let value = match (key.name, &item.value) {
+        let value = match case.get(key.name) {
+            None | Some(Value::Absent) => continue,
             // In bytes without a unit, here.
-            ("round_bytes", Value::Integer(bytes)) => Bytes(*bytes).into(),
-            (_, value) => held(value),
+            Some(Value::Integer(bytes)) if key.name == "round_bytes" => Bytes(bytes).into(),
+            Some(value) => value,
         };
         let taken = model.cluster.put(key.name, None, &value);
         debug_assert_eq!(taken, Some(true), "{}: the same type in both tables", key.name);
     }
-    model.broadcast = time("broadcast", model.broadcast);
-    let loss = find("loss").and_then(|l| l.number("loss")).unwrap_or(0.0);
-    model.loss = (loss * 4_294_967_296.0) as u32;
-    model.per_packet = time("cpu_per_packet", model.per_packet);
-    model.per_exchange = time("cpu_per_exchange", model.per_exchange);
-    model.per_decision = time("cpu_per_decision", model.per_decision);
-    let sizes = list("sizes").unwrap_or_else(|| vec![64]);
-    let often = list("often").unwrap_or_else(|| vec![1; sizes.len()]);
+    model.broadcast = case.broadcast.unwrap_or(model.broadcast);
+    model.loss = (case.loss.unwrap_or(0.0) * 4_294_967_296.0) as u32;
+    model.per_packet = case.cpu_per_packet.unwrap_or(model.per_packet);
+    model.per_exchange = case.cpu_per_exchange.unwrap_or(model.per_exchange);
+    model.per_decision = case.cpu_per_decision.unwrap_or(model.per_decision);
+    let sizes = or(&case.sizes, vec![64]);
+    let often = or(&case.often, vec![1; sizes.len()]);
     let same = sizes.len() == often.len();
     model.sizes = sizes.into_iter().zip(often.into_iter().map(u32::from)).collect();
-    if let Some(holds) = list("holds") {
-        model.holds = holds.into_iter().map(|set| set as u8).collect();
+    if !case.holds.is_empty() {
+        model.holds = case.holds.into_iter().map(|set| set as u8).collect();
     }
-    model.interval = find("interval").and_then(|l| l.time("interval"));
+    model.interval = case.interval;
     model.seed = seed;
-    model.duration = time("duration", model.duration);
-    model.packets = find("packets").and_then(|l| l.integer("packets"));
+    model.duration = case.duration.unwrap_or(model.duration);
+    model.packets = case.packets;
     if let Some(layer) = layers.first() {
         let wrong = model.check().err().map(|error| error.to_string());
         let wrong = wrong
@@ -220,80 +223,95 @@ fn expectations(
     let mut claims = Vec::new();
     for fields in file.tables("expect") {
         names.check(reader, fields, "name");
-        let known: Vec<&str> = cases.iter().map(|(name, _)| name.as_str()).collect();
-        let name = fields.text("case").unwrap_or_default();
-        let Some(case) = known.iter().position(|known| *known == name) else {
-            let message = format!("no case {name:?}; {}", suggest(name, &known));
-            reader.fail(&fields.span("case"), fields.path_of("case"), message);
-            continue;
-        };
-        let number = |key| fields.number(key);
-        let published = match (fields.text("published"), file.text("published")) {
-            (Some(path), Some(entry)) => Some(published_number(folder, entry, path)),
-            (Some(_), None) => Some(Err(PublishedError::NotNamed)),
-            (None, _) => None,
-        };
-        let reference = match (published.clone(), number("value")) {
-            (Some(Ok(number)), None) | (None, Some(number)) => {
-                number * number_or(fields, "times", 1.0)
-            }
-            (Some(Err(error)), _) => {
-                let path = fields.path_of("published");
-                reader.fail(&fields.span("published"), path, error.to_string());
-                continue;
-            }
-            _ => {
-                reader.fail(
-                    &fields.at,
-                    fields.path.clone(),
-                    "needs one of `published` and `value`",
-                );
-                continue;
-            }
-        };
-        let is = fields.text("is").unwrap_or("near");
-        let range = match (is, number("within"), number("within_percent")) {
-            ("near", Some(within), None) => (reference - within, reference + within),
-            ("near", None, Some(percent)) => {
-                (reference * (1.0 - percent / 100.0), reference * (1.0 + percent / 100.0))
-            }
-            ("at-least", None, None) => (reference, f64::INFINITY),
-            ("at-most", None, None) => (f64::NEG_INFINITY, reference),
-            _ => {
-                let message = "`near` needs one of `within` and `within_percent`, the others none";
-                reader.fail(&fields.at, fields.path.clone(), message);
-                continue;
-            }
-        };
-        let index = |key| fields.integer(key).map_or(0, |number| number as usize - 1);
-        let (link, class) = (index("link"), index("class"));
-        let cluster = &cases[case].1.cluster;
-        if link >= cluster.links || class >= cluster.classes() {
-            let message = format!(
-                "case {name:?} has {} links and {} classes",
-                cluster.links,
-                cluster.classes()
-            );
-            reader.fail(&fields.at, fields.path.clone(), message);
-            continue;
-        }
-        let text = |key| fields.text(key).unwrap_or_default().to_owned();
-        claims.push(Claim {
-            name: text("name"),
-            claim: text("claim"),
-            case,
-            of: text("of"),
-            link,
-            class,
-            reference,
-            published: published.is_some(),
-            range,
-            note: text("note"),
-        });
+        claims.extend(claim(reader, fields, file.text("published"), folder, cases));
     }
     claims
 }
 
-fn number_or(fields: &Fields, key: &str, default: f64) -> f64 {
-    fields.number(key).unwrap_or(default)
+/// `published`: the entry that the file's published numbers are of.
+fn claim(
+    reader: &mut Reader,
+    fields: &Fields,
+    published: Option<&str>,
+    folder: &Path,
+    cases: &[(String, ModelConfig)],
+) -> Option<Claim> {
+    let (section, _sound) = read_settings::<ExpectSection>(reader, fields, &[]);
+    let known: Vec<&str> = cases.iter().map(|(name, _)| name.as_str()).collect();
+    let Some(case) = known.iter().position(|known| *known == section.case) else {
+        let message = format!("no case {:?}; {}", section.case, suggest(&section.case, &known));
+        reader.fail_at(fields, "case", message);
+        return None;
+    };
+    let reference = reference(reader, fields, &section, published, folder)?;
+    let range = range(reader, fields, &section, reference)?;
+    let (link, class) = (usize::from(section.link) - 1, usize::from(section.class) - 1);
+    let cluster = &cases[case].1.cluster;
+    if link >= cluster.links || class >= cluster.classes() {
+        let (name, links, classes) = (&section.case, cluster.links, cluster.classes());
+        let message = format!("case {name:?} has {links} links and {classes} classes");
+        reader.fail(&fields.at, fields.path.clone(), message);
+        return None;
+    }
+    Some(Claim {
+        name: section.name,
+        claim: section.claim,
+        case,
+        of: section.of,
+        link,
+        class,
+        reference,
+        published: section.published.is_some(),
+        range,
+        note: section.note,
+    })
+}
+
+/// What the number is compared with: a published one, or one that the file states.
+fn reference(
+    reader: &mut Reader,
+    fields: &Fields,
+    section: &ExpectSection,
+    published: Option<&str>,
+    folder: &Path,
+) -> Option<f64> {
+    let published = section.published.as_ref().map(|path| match published {
+        Some(entry) => published_number(folder, entry, path),
+        None => Err(PublishedError::NotNamed),
+    });
+    let number = match (published, section.value) {
+        (Some(Ok(number)), None) | (None, Some(number)) => number,
+        (Some(Err(error)), _) => {
+            reader.fail_at(fields, "published", error.to_string());
+            return None;
+        }
+        (Some(Ok(_)), Some(_)) | (None, None) => {
+            let message = "needs one of `published` and `value`";
+            reader.fail(&fields.at, fields.path.clone(), message);
+            return None;
+        }
+    };
+    Some(number * section.times)
+}
+
+/// The smallest and the largest value that are as claimed.
+fn range(
+    reader: &mut Reader,
+    fields: &Fields,
+    section: &ExpectSection,
+    reference: f64,
+) -> Option<(f64, f64)> {
+    match (section.is, section.within, section.within_percent) {
+        (Relation::Near, Some(within), None) => Some((reference - within, reference + within)),
+        (Relation::Near, None, Some(percent)) => {
+            Some((reference * (1.0 - percent / 100.0), reference * (1.0 + percent / 100.0)))
+        }
+        (Relation::AtLeast, None, None) => Some((reference, f64::INFINITY)),
+        (Relation::AtMost, None, None) => Some((f64::NEG_INFINITY, reference)),
+        _ => {
+            let message = "`near` needs one of `within` and `within_percent`, the others none";
+            reader.fail(&fields.at, fields.path.clone(), message);
+            None
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod file;
 mod schema;
 
 pub use file::{Claim, ClusterScenario};
+pub use schema::Quantity;
 
 use evenkeel_cluster::Variant;
 use evenkeel_cluster::model::{ModelConfig, Outcome};
@@ -139,15 +140,15 @@ fn measure(claim: &Claim, outcome: &Outcome) -> (f64, &'static str) {
     let sent = outcome.sent(claim.link, claim.class);
     let classes = outcome.queues.len() / outcome.links.len();
     let all: u64 = (0..classes).map(|class| outcome.sent(claim.link, class).bytes).sum();
-    match claim.of.as_str() {
-        "rate" => (outcome.rate(), "packets/s"),
-        "packets" => (sent.packets as f64, "packets"),
-        "bytes" => (sent.bytes as f64, ""),
-        "share" => (if all == 0 { 0.0 } else { sent.bytes as f64 / all as f64 }, ""),
-        "deviation" => (outcome.links[claim.link].worst_bytes as f64, ""),
-        "use" => (outcome.link_use(), ""),
-        "collisions" => (outcome.collisions as f64, "packets"),
-        _ => (out_of_step(outcome) as f64, ""),
+    match claim.of {
+        Quantity::Rate => (outcome.rate(), "packets/s"),
+        Quantity::Packets => (sent.packets as f64, "packets"),
+        Quantity::Bytes => (sent.bytes as f64, ""),
+        Quantity::Share => (if all == 0 { 0.0 } else { sent.bytes as f64 / all as f64 }, ""),
+        Quantity::Deviation => (outcome.links[claim.link].worst_bytes as f64, ""),
+        Quantity::Use => (outcome.link_use(), ""),
+        Quantity::Collisions => (outcome.collisions as f64, "packets"),
+        Quantity::OutOfStep => (out_of_step(outcome) as f64, ""),
     }
 }
 
@@ -160,10 +161,15 @@ fn judge(
     let (value, unit) = measure(claim, &case.1);
     let (least, most) = claim.range;
     let holds = (least..=most).contains(&value);
-    let quantity = match claim.of.as_str() {
-        "rate" | "use" | "collisions" | "out_of_step" => claim.of.clone(),
-        "deviation" => format!("deviation(ol{})", claim.link + 1),
-        of => format!("{of}(ol{}/class{})", claim.link + 1, claim.class + 1),
+    let of = claim.of.name();
+    let quantity = match claim.of {
+        Quantity::Rate | Quantity::Use | Quantity::Collisions | Quantity::OutOfStep => {
+            of.to_owned()
+        }
+        Quantity::Deviation => format!("{of}(ol{})", claim.link + 1),
+        Quantity::Packets | Quantity::Bytes | Quantity::Share => {
+            format!("{of}(ol{}/class{})", claim.link + 1, claim.class + 1)
+        }
     };
     let quantity = format!("{quantity}@{}", scenario.cases[claim.case].0);
     let published = claim.published.then(|| PublishedValue {

@@ -5,6 +5,7 @@ use evenkeel_core::{Bytes, Nanos};
 use evenkeel_report::{Judgement, Parameter, Report, Run, Sample, StepMark, Verdict};
 use evenkeel_scenario::Term;
 
+use super::tables::{Quantity, Relation};
 use super::{LiveClaim, LiveScenario};
 
 /// What a world has measured of all steps.
@@ -60,14 +61,14 @@ impl StepMeasured {
 /// A number of a step; `None` if this world does not see it.
 fn number(scenario: &LiveScenario, measured: &Measured, claim: &LiveClaim) -> Option<f64> {
     let (step, of) = (scenario.steps.get(claim.step)?, measured.steps.get(claim.step)?);
-    match claim.of.as_str() {
-        "share_error" => Some(of.share_error(&step.weights)),
-        "throughput" => Some(throughput(scenario, of)),
-        "relative_throughput" => {
+    match claim.of {
+        Quantity::ShareError => Some(of.share_error(&step.weights)),
+        Quantity::Throughput => Some(throughput(scenario, of)),
+        Quantity::RelativeThroughput => {
             let to = throughput(scenario, measured.steps.get(claim.to?)?);
             (to > 0.0).then(|| throughput(scenario, of) / to)
         }
-        name => of.number(name),
+        other => of.number(other.name()),
     }
 }
 
@@ -89,15 +90,20 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
         if measured.world == "sim" && (seen.is_none() || scenario.steps[claim.step].intruder) {
             return None;
         }
-        let holds = seen.is_some_and(|seen| {
-            if claim.at_least { seen >= claim.value } else { seen <= claim.value }
+        let holds = seen.is_some_and(|seen| match claim.is {
+            Relation::AtLeast => seen >= claim.value,
+            Relation::AtMost => seen <= claim.value,
         });
         let place = &scenario.steps[claim.step].name;
+        let of = claim.of.name();
         let quantity = match claim.to {
-            Some(to) => format!("{}@{place} to {}", claim.of, scenario.steps[to].name),
-            None => format!("{}@{place}", claim.of),
+            Some(to) => format!("{of}@{place} to {}", scenario.steps[to].name),
+            None => format!("{of}@{place}"),
         };
-        let sign = if claim.at_least { ">=" } else { "<=" };
+        let sign = match claim.is {
+            Relation::AtLeast => ">=",
+            Relation::AtMost => "<=",
+        };
         Some(Judgement {
             run: String::new(),
             name: claim.name.clone(),

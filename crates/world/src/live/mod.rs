@@ -8,18 +8,21 @@ mod judge;
 mod tables;
 
 pub use judge::{Measured, StepMeasured, judge, report};
+use tables::{ExpectSection, FileSection, StepSection, SwitchSection};
+pub use tables::{Quantity, Relation};
 
 use std::path::Path;
 
 use evenkeel_cluster::Variant;
 use evenkeel_config::parse::{Unique, read_file};
 use evenkeel_config::{PortSource, RouterConfig, router_from_table};
+use evenkeel_core::settings::Settings as _;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::ScenarioError;
-use evenkeel_settings::Diagnostics;
 use evenkeel_settings::diagnostic::Span;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
 use evenkeel_settings::tree::{Data, Entry, Node, Table};
+use evenkeel_settings::{Diagnostics, read_settings};
 
 /// Destination port of the first class.
 pub const FIRST_PORT: u16 = 5_000;
@@ -114,11 +117,11 @@ pub struct LiveClaim {
     /// Index of the step.
     pub step: usize,
     /// Which number.
-    pub of: String,
+    pub of: Quantity,
     /// Index of the step to compare with.
     pub to: Option<usize>,
-    /// Whether it must be at least, rather than at most, the value.
-    pub at_least: bool,
+    /// How it must relate to the value.
+    pub is: Relation,
     /// What it is compared with.
     pub value: f64,
     /// What else to know.
@@ -146,7 +149,7 @@ impl LiveScenario {
     /// All that is wrong with it.
     pub fn parse(text: &str, file: &str) -> Result<Self, Diagnostics> {
         let (table, mut reader) = parse_toml(text, file);
-        let fields = reader.table(&tables::FILE, &table, 0..0, "");
+        let fields = reader.table(FileSection::SECTION, &table, 0..0, "");
         let scenario = scenario(&mut reader, &fields);
         reader.finish(scenario)
     }
@@ -168,8 +171,8 @@ impl LiveScenario {
     pub fn schema() -> String {
         evenkeel_settings::json_schema::document(
             "live cluster scenario",
-            &tables::FILE,
-            &|_words| None,
+            FileSection::SECTION,
+            &|_| None,
         )
     }
 
@@ -207,10 +210,9 @@ impl LiveScenario {
 }
 
 fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
-    let text = |key| file.text(key).unwrap_or_default().to_owned();
-    let switch = file.table("switch")?;
-    let count = |key| switch.integer(key).map(|count| count as usize);
-    let nodes = [count("balancers")?, count("forwarders")?, count("next_hops")?];
+    let (section, _sound) = read_settings::<FileSection>(reader, file, &[]);
+    let (switch, _sound) = read_settings::<SwitchSection>(reader, file.table("switch")?, &[]);
+    let nodes = [switch.balancers, switch.forwarders, switch.next_hops].map(usize::from);
     let mut names = Unique::new("class");
     let mut classes = Vec::new();
     for class in file.tables("class") {
@@ -235,15 +237,15 @@ fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
         ablations.push((without.text("name").unwrap_or_default().to_owned(), then, fails));
     }
     Some(LiveScenario {
-        name: text("name"),
-        title: text("title"),
-        source: text("source"),
-        notes: text("notes"),
-        seed: file.integer("seed")?,
+        name: section.name,
+        title: section.title,
+        source: section.source,
+        notes: section.notes,
+        seed: section.seed,
         nodes,
-        rate: switch.rate("rate")?,
-        size: switch.size("size")?,
-        flows: switch.integer("flows").and_then(|flows| u16::try_from(flows).ok())?,
+        rate: switch.rate,
+        size: switch.size,
+        flows: switch.flows,
         classes,
         steps,
         expectations,
@@ -256,7 +258,7 @@ fn overrides(reader: &mut Reader, fields: &Fields, key: &str) -> Option<Table> {
     let Some(node) = fields.foreign(key) else { return Some(Table::default()) };
     let Data::Table(table) = &node.data else {
         let message = format!("expected a table, found {}", node.data.found());
-        reader.fail(&node.at, fields.path_of(key), message);
+        reader.fail_at(fields, key, message);
         return None;
     };
     for entry in &table.entries {
@@ -286,24 +288,12 @@ fn steps(
         if fields.given("cluster") {
             set = overrides(reader, fields, "cluster")?;
         }
-        let node = |key| fields.integer(key).and_then(|node| u16::try_from(node).ok());
-        for key in ["add", "drain", "kill"] {
-            if node(key).is_some_and(|node| usize::from(node) > nodes[1]) {
-                reader.fail(
-                    &fields.span(key),
-                    fields.path_of(key),
-                    format!("there are {} forwarders", nodes[1]),
-                );
+        let (step, _sound) = read_settings::<StepSection>(reader, fields, &[]);
+        for (key, node) in [("add", step.add), ("drain", step.drain), ("kill", step.kill)] {
+            if node.is_some_and(|node| usize::from(node) > nodes[1]) {
+                reader.fail_at(fields, key, format!("there are {} forwarders", nodes[1]));
             }
         }
-        let absent = fields.given("absent").then(|| {
-            let items = fields.list("absent").iter();
-            let node = |item: &evenkeel_settings::read::Item| match item.value {
-                evenkeel_settings::read::Value::Integer(node) => u16::try_from(node).ok(),
-                _ => None,
-            };
-            items.filter_map(node).collect::<Vec<_>>()
-        });
         let mut merged = base.clone();
         for layer in [Some(&set), always].into_iter().flatten() {
             for entry in &layer.entries {
@@ -317,9 +307,8 @@ fn steps(
             .chain(always.iter().flat_map(|table| &table.entries))
             .map(|entry| format!("{} = {}", entry.name, entry.value.data.inline()))
             .collect();
-        let wfq = fields.switch("wfq")?;
         let at = fields.at.clone();
-        let config = router(reader, wfq.then_some(&merged), at, nodes, classes)?;
+        let config = router(reader, step.wfq.then_some(&merged), at, nodes, classes)?;
         let alike = || vec![1; classes.len()];
         let weights = config
             .cluster
@@ -327,19 +316,19 @@ fn steps(
             .map_or_else(alike, |cluster| cluster.config.weights().collect());
         steps.push(LiveStep {
             weights,
-            name: fields.text("name")?.to_owned(),
-            time: fields.time("for")?,
-            settle: fields.time("settle")?,
-            offer: fields.number("offer")?,
+            name: step.name,
+            time: step.time,
+            settle: step.settle,
+            offer: step.offer,
             config,
-            told: if wfq { changed.join(", ") } else { "no [cluster]".to_owned() },
-            loss: fields.number("loss")?,
-            intruder: fields.switch("intruder")?,
-            absent,
-            add: node("add"),
-            drain: node("drain"),
-            kill: node("kill"),
-            new_flows: fields.switch("new_flows")?,
+            told: if step.wfq { changed.join(", ") } else { "no [cluster]".to_owned() },
+            loss: step.loss,
+            intruder: step.intruder,
+            absent: fields.given("absent").then_some(step.absent),
+            add: step.add,
+            drain: step.drain,
+            kill: step.kill,
+            new_flows: step.new_flows,
         });
     }
     Some(steps)
@@ -416,35 +405,29 @@ fn expectations(reader: &mut Reader, file: &Fields, steps: &[LiveStep]) -> Vec<L
             let step = known.iter().position(|known| *known == name);
             if step.is_none() {
                 let message = format!("no step {name:?}; {}", suggest(name, &known));
-                reader.fail(&fields.span(key), fields.path_of(key), message);
+                reader.fail_at(fields, key, message);
             }
             step
         };
         let (step, to) = (step_of("step"), step_of("to"));
-        let (Some(step), Some(of)) = (step, fields.text("of")) else { continue };
-        if (of == "relative_throughput") != fields.given("to") {
+        let (section, _sound) = read_settings::<ExpectSection>(reader, fields, &[]);
+        // Without a quantity it says nothing; that it is missing or wrong has been told.
+        let Some(step) = step.filter(|_| fields.text("of").is_some()) else { continue };
+        let of = section.of;
+        if (of == Quantity::RelativeThroughput) != fields.given("to") {
             let message =
                 "`relative_throughput` needs a step to compare with in `to`, the others none";
             reader.fail(&fields.at, fields.path.clone(), message);
         }
         let variant = steps[step].config.cluster.as_ref().map(|cluster| cluster.config.variant);
         let one_pair = matches!(variant, Some(Variant::Single | Variant::Lazy));
-        if ["collisions", "cycles"].contains(&of) && !one_pair {
+        if matches!(of, Quantity::Collisions | Quantity::Cycles) && !one_pair {
             let message =
                 "a link may change hands within a cycle of this variant: valid with s-ds and l-ds";
-            reader.fail(&fields.span("of"), fields.path_of("of"), message);
+            reader.fail_at(fields, "of", message);
         }
-        let text = |key| fields.text(key).unwrap_or_default().to_owned();
-        claims.push(LiveClaim {
-            name: text("name"),
-            claim: text("claim"),
-            step,
-            of: of.to_owned(),
-            to,
-            at_least: fields.text("is") == Some("at-least"),
-            value: fields.number("value").unwrap_or_default(),
-            note: text("note"),
-        });
+        let ExpectSection { name, claim, is, value, note, .. } = section;
+        claims.push(LiveClaim { name, claim, step, of, to, is, value, note });
     }
     claims
 }
