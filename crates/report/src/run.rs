@@ -245,41 +245,46 @@ counters! {
     }
 }
 
-/// Scheduler calls on one link in one window, by how many queues had packets just before the call.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct CallsSample {
-    /// End of the window, seconds.
-    pub t_s: f64,
-    /// Its length, seconds.
-    pub window_s: f64,
-    /// The router.
-    pub router: String,
-    /// The link.
-    pub link: String,
-    /// Calls that found every queue empty.
-    pub none: u64,
-    /// Calls that found one queue with packets.
-    pub one: u64,
-    /// Calls that found several.
-    pub many: u64,
-    /// What the link's admission saw and did; `None` on links without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub admission: Option<AdmissionSample>,
+counters! {
+    /// Scheduler calls on one link in one window, by how many queues had packets just before the
+    /// call.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct CallsSample {
+        /// End of the window, seconds.
+        state t_s: f64, "s";
+        /// Its length, seconds.
+        count window_s: f64, "s";
+        /// The router.
+        key router: String;
+        /// The link.
+        key link: String;
+        /// Calls that found every queue empty.
+        count none: u64, "calls";
+        /// Calls that found one queue with packets.
+        count one: u64, "calls";
+        /// Calls that found several.
+        count many: u64, "calls";
+        /// What the link's admission saw and did; `None` on links without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        each admission: Option<AdmissionSample>;
+    }
 }
 
-/// What the admission of a link saw at the end of a window, and whom it refused in it.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct AdmissionSample {
-    /// The fair rate of its latest estimate, bit/s.
-    pub fair_rate_bps: f64,
-    /// The priority load of its latest estimate, as a part of the link's rate.
-    pub priority_load: f64,
-    /// Whether it took the link for congested.
-    pub congested: bool,
-    /// Flows on its list of protected flows.
-    pub protected: u64,
-    /// Those of them that are streaming.
-    pub streaming: u64,
-    /// Packets that it refused in the window.
-    pub refused: u64,
+counters! {
+    /// What the admission of a link saw at the end of a window, and whom it refused in it.
+    #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+    pub struct AdmissionSample {
+        /// The fair rate of its latest estimate, bit/s.
+        gauge fair_rate_bps: f64, "bit/s";
+        /// The priority load of its latest estimate, as a part of the link's rate.
+        gauge priority_load: f64;
+        /// Whether it took the link for congested.
+        most congested: bool;
+        /// Flows on its list of protected flows.
+        gauge protected: u64, "flows";
+        /// Those of them that are streaming.
+        gauge streaming: u64, "flows";
+        /// Packets that it refused in the window.
+        count refused: u64, "packets";
+    }
 }

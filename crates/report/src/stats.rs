@@ -317,10 +317,7 @@ impl Run {
         }
         let mut links: Vec<Vec<&CallsSample>> = Vec::new();
         for row in self.calls.iter().filter(|c| Self::counts(c.t_s, c.window_s, from_s, to_s)) {
-            match links
-                .iter_mut()
-                .find(|rows| (&rows[0].router, &rows[0].link) == (&row.router, &row.link))
-            {
+            match links.iter_mut().find(|rows| rows[0].is_same(row)) {
                 Some(rows) => rows.push(row),
                 None => links.push(vec![row]),
             }
@@ -330,29 +327,28 @@ impl Run {
             from_s,
             to_s,
             classes: classes.into_iter().map(ClassSum::finish).collect(),
-            links: links.iter().map(|rows| LinkStats::of(rows)).collect(),
+            links: links.iter().filter_map(|rows| LinkStats::of(rows)).collect(),
         }
     }
 }
 
 impl LinkStats {
-    /// From the windows of one link in a step: at least one.
-    fn of(rows: &[&CallsSample]) -> Self {
-        let sum =
-            |calls: fn(&CallsSample) -> u64| rows.iter().map(|row| calls(row)).sum::<u64>() as f64;
-        let (none, one, many) = (sum(|row| row.none), sum(|row| row.one), sum(|row| row.many));
-        let total = none + one + many;
-        let fraction = |calls: f64| if total > 0.0 { calls / total } else { 0.0 };
-        let seconds: f64 = rows.iter().map(|row| row.window_s).sum();
-        Self {
-            router: rows[0].router.clone(),
-            link: rows[0].link.clone(),
-            none: fraction(none),
-            one: fraction(one),
-            many: fraction(many),
-            calls: if seconds > 0.0 { total / seconds } else { 0.0 },
-            admission: AdmissionStats::of(rows),
-        }
+    /// From the windows of one link in a step; `None` if there are none.
+    fn of(windows: &[&CallsSample]) -> Option<Self> {
+        let (first, rest) = windows.split_first()?;
+        let mut sum = CallsSample::clone(first);
+        rest.iter().for_each(|window| sum.add(window));
+        let total = (sum.none + sum.one + sum.many) as f64;
+        let fraction = |calls: u64| if total > 0.0 { calls as f64 / total } else { 0.0 };
+        Some(Self {
+            none: fraction(sum.none),
+            one: fraction(sum.one),
+            many: fraction(sum.many),
+            calls: if sum.window_s > 0.0 { total / sum.window_s } else { 0.0 },
+            admission: AdmissionStats::of(windows),
+            router: sum.router,
+            link: sum.link,
+        })
     }
 }
 
@@ -363,14 +359,9 @@ pub struct Measured<'a>(pub &'a [StepStats]);
 impl Metrics for Measured<'_> {
     fn value(&self, metric: Metric, subject: &Subject, step: usize) -> Option<f64> {
         let step = self.0.get(step)?;
-        let calls = |fraction: fn(&LinkStats) -> f64| {
-            let same = |l: &&LinkStats| l.router == subject.router && l.link == subject.link;
-            step.links.iter().find(same).filter(|l| l.calls > 0.0).map(fraction)
-        };
-        let admission = |value: fn(&AdmissionStats) -> f64| {
-            let same = |l: &&LinkStats| l.router == subject.router && l.link == subject.link;
-            step.links.iter().find(same).and_then(|l| l.admission.as_ref()).map(value)
-        };
+        let link = step.links.iter().find(|l| l.router == subject.router && l.link == subject.link);
+        let calls = |fraction: fn(&LinkStats) -> f64| link.filter(|l| l.calls > 0.0).map(fraction);
+        let admission = |value: fn(&AdmissionStats) -> f64| link?.admission.as_ref().map(value);
         let class = step.classes.iter().find(|c| {
             c.router == subject.router
                 && c.link == subject.link
