@@ -81,7 +81,7 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         return;
     }
     let mut fail = |fields: &Fields, key: &str, message: &str| {
-        reader.fail(&fields.span(key), fields.path_of(key), message.to_owned());
+        reader.fail_at(fields, key, message.to_owned());
     };
     for fields in file.tables("port") {
         let is_half = |port: &PortConfig| {
@@ -116,7 +116,7 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     for fields in file.tables("class").filter(|fields| fields.given("service")) {
         let message = "a service changes packets, which pass unchanged where a port has \
                        attach = \"inline\"";
-        reader.fail(&fields.span("service"), fields.path_of("service"), message.to_owned());
+        reader.fail_at(fields, "service", message.to_owned());
     }
     for link in file.tables("link") {
         let Some(admission) = link.table("admission") else { continue };

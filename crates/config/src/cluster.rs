@@ -177,7 +177,7 @@ fn port_of(reader: &mut Reader, fields: &Fields, ports: &[PortConfig]) -> Option
     if at.is_none() {
         let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
         let message = format!("no port {name:?}; {}", suggest(name, &names));
-        reader.fail(&fields.span("port"), fields.path_of("port"), message);
+        reader.fail_at(fields, "port", message);
     }
     at.and_then(|at| u16::try_from(at).ok())
 }
@@ -188,7 +188,7 @@ pub(crate) fn check_realtime(reader: &mut Reader, fields: &Fields, realtime: boo
         let message = "mode = \"busy\" excludes realtime = true, the default of a cluster's roles: \
                        the kernel stops real-time threads that never sleep for 50 ms of each \
                        second; set realtime = false, or another mode";
-        reader.fail(&fields.span("realtime"), fields.path_of("realtime"), message);
+        reader.fail_at(fields, "realtime", message);
     }
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn cluster_of(
     if ports[usize::from(section.port)].io.unwrap_or(io) == Io::AfXdp {
         let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \
                        \"af-packet\" or \"auto\"";
-        reader.fail(&fields.span("port"), fields.path_of("port"), message);
+        reader.fail_at(fields, "port", message);
     }
     check_links(reader, fields, ports, &mut section.links)?;
     section.config = section.config.reduced();
@@ -223,13 +223,13 @@ fn check_members(reader: &mut Reader, fields: &Fields, section: &ClusterSection)
     let members = &section.config.members;
     if members.len() != members.len().clamp(1, MAX_NODES) {
         let message = format!("{} members; valid: 1 to {MAX_NODES}", members.len());
-        reader.fail(&fields.span("members"), fields.path_of("members"), message);
+        reader.fail_at(fields, "members", message);
     } else if let Some(pair) = members.windows(2).find(|pair| pair[0] >= pair[1]) {
         let message = format!("{} is not above {}: ids must ascend", pair[1].0, pair[0].0);
-        reader.fail(&fields.span("members"), fields.path_of("members"), message);
+        reader.fail_at(fields, "members", message);
     } else if members.iter().all(|member| member.0 != section.node) {
         let message = format!("{} is not among the members", section.node);
-        reader.fail(&fields.span("node"), fields.path_of("node"), message);
+        reader.fail_at(fields, "node", message);
     }
 }
 
@@ -249,12 +249,11 @@ fn check_links(
         let mut others = before.iter().filter(|other| other.port == link.port);
         let hop = |hop: &&IpAddr| others.clone().any(|other| other.next_hops.contains(hop));
         for twice in link.next_hops.iter().filter(hop) {
-            let message = format!("{twice} is behind another link already");
-            reader.fail(&fields.span("next_hops"), fields.path_of("next_hops"), message);
+            reader.fail_at(fields, "next_hops", format!("{twice} is behind another link already"));
         }
         if link.next_hops.is_empty() && others.any(|other| other.next_hops.is_empty()) {
             let message = "two links of one port without next hops: name those of one at least";
-            reader.fail(&fields.span("port"), fields.path_of("port"), message);
+            reader.fail_at(fields, "port", message);
         }
     }
     Some(())
@@ -271,16 +270,11 @@ pub(crate) fn balancer_of(
     for (at, forwarder) in fields.tables("forwarder").enumerate() {
         let id = section.forwarders.get(at)?.id;
         if section.forwarders[..at].iter().any(|other| other.id == id) {
-            let message = format!("forwarder {id} is there twice");
-            reader.fail(&forwarder.span("id"), forwarder.path_of("id"), message);
+            reader.fail_at(forwarder, "id", format!("forwarder {id} is there twice"));
         }
     }
     if section.forwarders.iter().all(|one| one.state == ForwarderState::Out) {
-        reader.fail(
-            &fields.span("forwarder"),
-            fields.path_of("forwarder"),
-            "all forwarders are out",
-        );
+        reader.fail_at(fields, "forwarder", "all forwarders are out");
     }
     section.port = port?;
     Some(section)

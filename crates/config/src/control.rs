@@ -72,7 +72,7 @@ pub(crate) fn control_of(
             Err(keys @ [lower, upper]) => {
                 let key = keys.iter().find(|key| fields.given(key)).unwrap_or(&keys[0]);
                 let message = format!("class {class}: {lower} must be below {upper}");
-                reader.fail(&fields.span(key), fields.path_of(key), message);
+                reader.fail_at(fields, key, message);
             }
         }
     }

@@ -102,7 +102,7 @@ fn own(reader: &mut Reader, fields: &Fields) -> Option<OwnConfig> {
         place: reader.place(&fields.at),
     };
     if let Err(error) = own_settings::<toml::Table>(&own) {
-        reader.fail(&fields.span("settings"), fields.path_of("settings"), error.to_string());
+        reader.fail_at(fields, "settings", error.to_string());
         return None;
     }
     Some(own)

@@ -30,7 +30,7 @@ pub(crate) fn fairdrop_of(
             classes.len(),
             FlowTableConfig::MAX_GROUPS
         );
-        reader.fail(&fields.span("groups"), fields.path_of("groups"), message);
+        reader.fail_at(fields, "groups", message);
         return None;
     }
     Some(config)

@@ -98,11 +98,7 @@ pub(crate) fn membership_of(
     }
     section.prefix.truncate(section.prefix.trim_end_matches('/').len());
     if section.prefix.is_empty() {
-        reader.fail(
-            &fields.span("prefix"),
-            fields.path_of("prefix"),
-            "all keys of etcd: give it a name",
-        );
+        reader.fail_at(fields, "prefix", "all keys of etcd: give it a name");
     }
     Some(section)
 }

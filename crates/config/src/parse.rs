@@ -102,7 +102,7 @@ pub fn router_from_table(
             "{} is out of range: 2048B or 4096B with io = \"af-xdp\"",
             size_text(router.buffer_size)
         );
-        reader.fail(&section.span("buffer_size"), section.path_of("buffer_size"), message);
+        reader.fail_at(section, "buffer_size", message);
     }
     check_realtime(reader, section, router.realtime, router.mode);
     let names: Vec<_> = classes.iter().map(|class| class.name.as_str()).collect();
@@ -161,7 +161,7 @@ fn check_admissions(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
         };
         let Some(link) = config.link(port) else { continue };
         let mut fail = |key: &str, message: String| {
-            reader.fail(&table.span(key), table.path_of(key), message);
+            reader.fail_at(table, key, message);
         };
         if !link.discipline.measures_fair_rate() {
             fail(
@@ -212,7 +212,7 @@ impl<'a> Unique<'a> {
         let Some(text) = fields.text(key) else { return };
         if self.seen.insert(text.to_owned(), fields.span(key)).is_some() {
             let message = format!("{} {text:?} is there twice: it must be unique", self.what);
-            reader.fail(&fields.span(key), fields.path_of(key), message);
+            reader.fail_at(fields, key, message);
         }
     }
 }
@@ -247,7 +247,7 @@ fn classes_of(reader: &mut Reader, file: &Fields, services: &[ServiceConfig]) ->
         if rules > ClassMap::MAX_RULES {
             let message =
                 format!("more than {} rules in all classes together", ClassMap::MAX_RULES);
-            reader.fail(&fields.span("match"), fields.path_of("match"), message);
+            reader.fail_at(fields, "match", message);
         }
         class.service = service_of_class(reader, fields, &known, services);
         fragments_too(reader, fields, class.service.and_then(|at| services.get(usize::from(at))));
@@ -271,7 +271,7 @@ fn fragments_too(reader: &mut Reader, class: &Fields, service: Option<&ServiceCo
             let message = "the class is encrypted, and fragments after the first have no ports: \
                            they would leave in clear; choose it by source, destination, protocol \
                            or dscp";
-            reader.fail(&rule.span(key), rule.path_of(key), message);
+            reader.fail_at(rule, key, message);
         }
     }
 }
@@ -292,7 +292,7 @@ fn links_of(
         let Some(port) = fields.text("port") else { continue };
         if !port_names.contains(&port) {
             let message = format!("no port {port:?}; {}", suggest(port, &port_names));
-            reader.fail(&fields.span("port"), fields.path_of("port"), message);
+            reader.fail_at(fields, "port", message);
         }
         by_port.insert(port.to_owned(), link);
     }

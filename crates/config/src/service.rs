@@ -223,7 +223,7 @@ pub(crate) fn service_of_class(
     let name = class.text("service")?;
     if !names.contains(&name) {
         let message = format!("no service {name:?}; {}", suggest(name, names));
-        reader.fail(&class.span("service"), class.path_of("service"), message);
+        reader.fail_at(class, "service", message);
     }
     let at = services.iter().position(|service| service.name == name)?;
     u16::try_from(at).ok()

@@ -153,47 +153,42 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     let Some(section) = file.table("router") else { return };
     let cpus = &config.router.cpus;
     if section.given("cpus") && section.given("cpu") {
-        reader.fail(
-            &section.span("cpus"),
-            section.path_of("cpus"),
-            "not together with `cpu`".to_owned(),
-        );
+        reader.fail_at(section, "cpus", "not together with `cpu`".to_owned());
     }
     let workers = usize::from(config.router.workers);
     if section.given("cpus") && cpus.len() != workers {
         let message = format!("{} of them for {workers} worker(s): one for each", cpus.len());
-        reader.fail(&section.span("cpus"), section.path_of("cpus"), message);
+        reader.fail_at(section, "cpus", message);
     }
     if workers == 1 {
         return;
     }
     if section.given("cpu") {
         let message = "workers that share a CPU gain nothing: use `cpus`".to_owned();
-        reader.fail(&section.span("cpu"), section.path_of("cpu"), message);
+        reader.fail_at(section, "cpu", message);
     }
     for (key, given) in
         [("cluster", config.cluster.is_some()), ("balancer", config.balancer.is_some())]
     {
         if given {
-            let message = format!("[{key}] {ONE_VOICE}");
-            reader.fail(&file.span(key), file.path_of(key), message);
+            reader.fail_at(file, key, format!("[{key}] {ONE_VOICE}"));
         }
     }
     for fields in file.tables("link") {
         let Some(link) = fields.text("port").and_then(|port| config.link(port)) else { continue };
         if let Err(part) = link_for_workers(link) {
             let key = part.table;
-            reader.fail(&fields.span(key), fields.path_of(key), part.to_string());
+            reader.fail_at(fields, key, part.to_string());
         }
     }
     for (fields, service) in file.tables("service").zip(&config.services) {
         if let Err(error) = service_for_workers(service) {
-            reader.fail(&fields.span("kind"), fields.path_of("kind"), error.to_string());
+            reader.fail_at(fields, "kind", error.to_string());
         }
     }
     if let (Some(fields), Some(fairdrop)) = (file.table("fairdrop"), &config.fairdrop)
         && let Err(error) = fairdrop_for_workers(fairdrop, config.classes.len())
     {
-        reader.fail(&fields.span("groups"), fields.path_of("groups"), error.to_string());
+        reader.fail_at(fields, "groups", error.to_string());
     }
 }

@@ -50,13 +50,12 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
 /// delayed.
 fn on_the_way(scenario: &Scenario, wire: &Wire) -> f64 {
     let quality = &wire.quality;
-    let has_rate = |kind| !matches!(kind, TrafficKind::Tcp { .. } | TrafficKind::Replay);
-    let offered = scenario.traffic.iter().filter(|traffic| has_rate(traffic.kind));
+    let offered = scenario.traffic.iter().filter(|traffic| traffic.kind.has_rate());
     let offered = offered.map(|t| packet_rate(t.rate, t.size) * f64::from(t.flows)).sum();
     let shortest =
         scenario.traffic.iter().map(|traffic| traffic.size).min().unwrap_or(Bytes(1_500));
     let carried = quality.rate.map(|rate| packet_rate(rate, shortest + ETHERNET_WIRE_OVERHEAD));
-    let all_have_rates = scenario.traffic.iter().all(|traffic| has_rate(traffic.kind));
+    let all_have_rates = scenario.traffic.iter().all(|traffic| traffic.kind.has_rate());
     let per_second = match carried {
         Some(carried) if all_have_rates => f64::min(carried, offered),
         Some(carried) => carried,

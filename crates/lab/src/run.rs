@@ -1,5 +1,7 @@
 //! One scenario, from the first namespace to the written report.
 
+mod ending;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,18 +24,12 @@ use crate::router_process::{RouterProcess, cpu_time};
 use crate::schedule::Schedule;
 use crate::shell;
 use crate::tools::{self, ToolFlow};
-use crate::wire::{Wire, WireCounts};
+use crate::wire::Wire;
 use crate::world::{self, World};
 use crate::{LabError, LabOptions};
 
 /// From the first sender's thread being made to the first packet.
 const LEAD: Nanos = Nanos::from_millis(200);
-/// How long queues may take to empty after the last packet was sent.
-const DRAIN: Duration = Duration::from_secs(3);
-/// A source that leaves out more than this part of its packets did not offer what the scenario
-/// says.
-const BEHIND: f64 = 0.02;
-
 /// What came out of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -400,62 +396,6 @@ impl Lab<'_> {
         Ok(Measured { run, warnings })
     }
 
-    /// From host to host nothing disappears either, as far as the lab's own hosts send.
-    fn unexplained(&mut self, first: &Counters, last: &Counters) -> Option<String> {
-        let unseen = (0..self.flows.len()).any(|flow| self.places.is_encrypted(flow));
-        if unseen || self.sources.iter().any(|source| matches!(source, Driver::Tool(_))) {
-            return None;
-        }
-        // What is on its way between router and sink is neither here nor there.
-        std::thread::sleep(Duration::from_millis(50));
-        let rest: u64 = self.sinks.iter().flatten().map(|sink| sink.take().packets).sum();
-        let sent = self.sources.iter().map(|source| source.sent().packets).sum();
-        let lost = first.routers.iter().zip(&last.routers).map(|(a, b)| checks::lost(a, b)).sum();
-        let on_wires = self.wire_counts().map(|(.., counts)| counts.missing).sum();
-        disappeared(sent, self.arrived + rest, lost, on_wires)
-    }
-
-    /// What each direction of each wire has done: the wire's number, the end it begins at, its
-    /// counts.
-    fn wire_counts(&self) -> impl Iterator<Item = (usize, usize, WireCounts)> {
-        self.wires.iter().flat_map(|(number, wire)| {
-            let [there, back] = wire.counts();
-            [(*number, 0, there), (*number, 1, back)]
-        })
-    }
-
-    /// Packets that routers and wires hold.
-    fn held(&self, counters: &Counters) -> u64 {
-        let links = counters.routers.iter().flat_map(|router| &router.links);
-        let in_routers: u64 = links.map(|link| link.queued + link.in_ring).sum();
-        in_routers + self.wire_counts().map(|(.., counts)| counts.held).sum::<u64>()
-    }
-
-    /// The sum of the delays of all wires: no packet is longer on its way.
-    fn longest_delay(&self) -> Duration {
-        let qualities = self.scenario.wires.iter().map(|wire| &wire.quality);
-        Duration::from_nanos(qualities.map(|quality| quality.delay.0 + quality.jitter.0).sum())
-    }
-
-    /// Puts into the result what the wires have done. Returns what the user should know.
-    fn tell_wires(&self, run: &mut Run) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (wire, near, counts) in self.wire_counts() {
-            let totals = wires::totals(self.scenario, wire, near, &counts.emulator, counts.held);
-            let late = counts.worst_late;
-            run.notes.push(format!("{} They came out late by up to {late}.", wires::told(&totals)));
-            if counts.own_losses > 0 {
-                warnings.push(format!(
-                    "wire {} to {}: {} frames found the lab's own queues full and were lost: the \
-                     machine is too slow for this scenario",
-                    totals.from, totals.to, counts.own_losses
-                ));
-            }
-            run.wires.push(totals);
-        }
-        warnings
-    }
-
     fn router_cpu(&self) -> Duration {
         self.routers.iter().map(RouterProcess::cpu_time).sum()
     }
@@ -523,54 +463,6 @@ impl Lab<'_> {
         self.arrived += arrived.iter().map(|flow| flow.packets).sum::<u64>();
         HostWindow { sent, arrived }
     }
-
-    /// Ends the sources, waits until the routers are empty, and checks that nothing disappeared.
-    fn finish(&mut self, first: &Counters, run: &mut Run) -> Result<Vec<String>, LabError> {
-        self.progress.say("emptying queues");
-        for source in &mut self.sources {
-            match source {
-                Driver::Own(sender) => sender.stop(),
-                Driver::Tool(tool) => tool.stop(),
-            }
-        }
-        let begin = std::time::Instant::now();
-        let mut warnings = Vec::new();
-        let patience = DRAIN + self.longest_delay();
-        let mut empty = 0;
-        let last = loop {
-            self.look_for_signals()?;
-            let now = self.counters()?;
-            // What a router has sent on may come back into another: all must be empty twice.
-            let held = self.held(&now);
-            empty = if held == 0 { empty + 1 } else { 0 };
-            if empty == 2 {
-                break now;
-            }
-            if begin.elapsed() > patience {
-                warnings.push(format!(
-                    "{held} packets were still queued {patience:?} after the last was sent"
-                ));
-                break now;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        warnings.extend(last.routers.iter().flat_map(checks::conservation));
-        warnings.extend(
-            self.sources.iter().zip(&self.flows).filter_map(|(s, f)| behind(&f.name, s.sent())),
-        );
-        warnings.extend(self.unexplained(first, &last));
-        warnings.extend(self.tell_wires(run));
-        run.notes.extend(self.sources.iter().filter_map(|source| match source {
-            Driver::Tool(tool) => Some(tool.report()),
-            Driver::Own(_) => None,
-        }));
-        run.notes.push(format!(
-            "{} packets were forwarded by the routers, as their own counters show; their kernels \
-             forwarded none of the probe packets.",
-            forwarded(first, &last)
-        ));
-        Ok(warnings)
-    }
 }
 
 /// Has `ip` carry out the commands of each node, all nodes at once.
@@ -584,55 +476,4 @@ fn change_all(world: &World, changes: &[(&String, Vec<String>)]) -> Result<(), L
             Err(panic) => std::panic::resume_unwind(panic),
         })
     })
-}
-
-/// A sentence about packets that hosts sent, that did not arrive, and that no router and no wire
-/// counted as dropped or lost.
-fn disappeared(sent: u64, arrived: u64, lost: u64, on_wires: u64) -> Option<String> {
-    let told = arrived + lost + on_wires;
-    (sent != told).then(|| {
-        let difference = sent as i128 - told as i128;
-        format!(
-            "hosts sent {sent} packets, {arrived} arrived, routers dropped {lost} and wires lost \
-             {on_wires}: {difference} unexplained (lost in the hosts' own kernels)"
-        )
-    })
-}
-
-/// Packets that left the links of the routers between two instants.
-fn forwarded(first: &Counters, last: &Counters) -> u64 {
-    let sent = |counters: &Counters| -> u64 {
-        let links = counters.routers.iter().flat_map(|router| &router.links);
-        links.flat_map(|link| &link.classes).map(|class| class.sent_packets).sum()
-    };
-    sent(last).saturating_sub(sent(first))
-}
-
-/// A warning if a source offered clearly less than it was told to.
-fn behind(flow: &str, sent: Sent) -> Option<String> {
-    let asked = sent.packets + sent.skipped + sent.refused;
-    let missing = (sent.skipped + sent.refused) as f64 / asked.max(1) as f64;
-    (missing > BEHIND).then(|| {
-        format!(
-            "{flow} fell behind its schedule: {:.1} % of {asked} packets were not sent in time \
-             (late by up to {}); the machine is too slow for this scenario",
-            missing * 100.0,
-            sent.worst_late
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_source_that_falls_behind_is_named() {
-        let sent = |packets, skipped| Sent { packets, skipped, ..Sent::default() };
-        assert_eq!(behind("a", sent(1_000, 0)), None);
-        assert_eq!(behind("a", sent(980, 20)), None);
-        let text = behind("a", sent(970, 30)).expect("3 % is too much");
-        assert!(text.starts_with("a fell behind its schedule: 3.0 % of 1000 packets"), "{text}");
-        assert_eq!(behind("a", Sent::default()), None);
-    }
 }

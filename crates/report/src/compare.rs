@@ -156,6 +156,36 @@ impl WorldResults {
 }
 
 impl Comparison {
+    /// Links with packets, in the order in which they first appear.
+    pub(crate) fn links(&self) -> Vec<(String, String)> {
+        let mut links: Vec<(String, String)> = Vec::new();
+        for sample in self.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
+            let link = (sample.router.clone(), sample.link.clone());
+            if sample.sent_packets + sample.dropped_total() > 0 && !links.contains(&link) {
+                links.push(link);
+            }
+        }
+        links
+    }
+
+    /// Classes with packets, in the order in which they first appear.
+    pub(crate) fn classes(&self) -> Vec<String> {
+        let mut classes: Vec<String> = Vec::new();
+        for sample in self.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples) {
+            if sample.sent_packets + sample.dropped_total() + sample.qlen > 0
+                && !classes.contains(&sample.class)
+            {
+                classes.push(sample.class.clone());
+            }
+        }
+        classes
+    }
+
+    /// The steps of the first world, unscaled.
+    pub(crate) fn steps(&self) -> Vec<StepMark> {
+        self.worlds.first().map(WorldResults::steps).unwrap_or_default()
+    }
+
     /// What is the same in all results: heading, source, claim, notes.
     #[must_use]
     pub fn head(&self) -> Option<&Report> {

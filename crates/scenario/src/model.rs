@@ -167,6 +167,21 @@ pub enum TrafficKind {
     },
 }
 
+impl TrafficKind {
+    /// Whether its packets are those of TCP connections.
+    #[must_use]
+    pub fn is_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. } | Self::TcpFlows { .. })
+    }
+
+    /// Whether it is told how fast to send. A recording has its own pace, and so has a connection
+    /// that always has something to send.
+    #[must_use]
+    pub fn has_rate(&self) -> bool {
+        !matches!(self, Self::Tcp { .. } | Self::Replay)
+    }
+}
+
 /// How the sizes of flows are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowSizes {

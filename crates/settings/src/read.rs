@@ -154,6 +154,11 @@ impl Reader {
         });
     }
 
+    /// Takes note of an error in the value of a key of `table`.
+    pub fn fail_at(&mut self, table: &Fields, key: &str, message: impl Into<String>) {
+        self.fail(&table.span(key), table.path_of(key), message);
+    }
+
     /// Takes note of errors of another file.
     pub fn adopt(&mut self, errors: Diagnostics) {
         self.errors.extend(errors.0);

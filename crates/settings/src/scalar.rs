@@ -15,85 +15,50 @@ pub const PROTOCOLS: &[(&str, u8)] = &[("icmp", 1), ("tcp", 6), ("udp", 17), ("i
 
 /// Converts a single value and checks its range.
 pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, ValueError> {
-    let text = value.as_text();
     let wrong = || ValueError(format!("expected {}, found {}", kind.expected(), value.found()));
-    let text_or_wrong = || text.ok_or_else(wrong);
+    let text = || value.as_text().ok_or_else(wrong);
     match kind {
-        Kind::Text => Ok(Value::Text(text_or_wrong()?.to_owned())),
-        Kind::Form(_, fits) => match text_or_wrong()? {
-            text if fits(text) => Ok(Value::Text(text.to_owned())),
-            _ => Err(wrong()),
-        },
+        Kind::Text => Ok(Value::Text(text()?.to_owned())),
+        Kind::Form(_, fits) => text_if(text()?, fits).ok_or_else(wrong),
         // What it is instead is not repeated: messages end up in logs.
-        Kind::Secret(form, fits) => match text.filter(|text| fits(text)) {
-            Some(text) => Ok(Value::Text(text.to_owned())),
-            None => Err(ValueError(format!("expected {form}"))),
-        },
-        Kind::Path => match text_or_wrong()? {
-            "" => Err(ValueError("the path is empty".to_owned())),
-            path if path.contains('\0') => {
-                Err(ValueError("a path cannot hold a zero byte".to_owned()))
-            }
-            path => Ok(Value::Text(path.to_owned())),
-        },
-        Kind::Name(most) => name(text_or_wrong()?, *most).ok_or_else(wrong),
-        Kind::Interface => {
-            let name = text_or_wrong()?;
-            let valid = (1..=15).contains(&name.len())
-                && name != "."
-                && name != ".."
-                && !name.contains(|c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace());
-            if valid { Ok(Value::Text(name.to_owned())) } else { Err(wrong()) }
-        }
+        Kind::Secret(form, fits) => value
+            .as_text()
+            .and_then(|text| text_if(text, fits))
+            .ok_or_else(|| ValueError(format!("expected {form}"))),
+        Kind::Path => path(text()?),
+        Kind::Name(most) => text_if(text()?, |text| is_name(text, *most)).ok_or_else(wrong),
+        Kind::Interface => text_if(text()?, is_interface).ok_or_else(wrong),
         Kind::Switch => match value {
             Data::Switch(switch) => Ok(Value::Switch(*switch)),
             _ => Err(wrong()),
         },
-        Kind::Integer { min, max, .. } => {
-            let Data::Integer(number) = value else { return Err(wrong()) };
-            within(u64::try_from(*number).ok(), *min, *max)
-                .map(Value::Integer)
-                .ok_or_else(|| out_of_range(kind, &number.to_string()))
-        }
+        Kind::Integer { min, max, .. } => match value {
+            Data::Integer(number) => match u64::try_from(*number) {
+                Ok(number) => ranged(kind, number, (min, max), |n| n.to_string(), Value::Integer),
+                Err(_negative) => Err(out_of_range(kind, &number.to_string())),
+            },
+            _ => Err(wrong()),
+        },
         Kind::Number { min, max } => {
             let number = match value {
                 Data::Integer(number) => *number as f64,
                 Data::Number(number) => *number,
                 _ => return Err(wrong()),
             };
-            within(Some(number), *min, *max)
-                .map(Value::Number)
-                .ok_or_else(|| out_of_range(kind, &number.to_string()))
+            ranged(kind, number, (min, max), |n| n.to_string(), Value::Number)
         }
         Kind::Time { min, max } => {
-            let time = parse_time(text_or_wrong()?)?;
-            within(Some(time), *min, *max)
-                .map(Value::Time)
-                .ok_or_else(|| out_of_range(kind, &time_text(time)))
+            ranged(kind, parse_time(text()?)?, (min, max), time_text, Value::Time)
         }
         Kind::Rate { min, max } => {
-            let rate = parse_rate(text_or_wrong()?)?;
-            within(Some(rate), *min, *max)
-                .map(Value::Rate)
-                .ok_or_else(|| out_of_range(kind, &rate_text(rate)))
+            ranged(kind, parse_rate(text()?)?, (min, max), rate_text, Value::Rate)
         }
         Kind::Size { min, max } => {
-            let size = parse_size(text_or_wrong()?)?;
-            within(Some(size), *min, *max)
-                .map(Value::Size)
-                .ok_or_else(|| out_of_range(kind, &size_text(size)))
+            ranged(kind, parse_size(text()?)?, (min, max), size_text, Value::Size)
         }
-        Kind::Choice(words) => {
-            let word = text_or_wrong()?;
-            if words.iter().any(|(valid, _)| *valid == word) {
-                return Ok(Value::Text(word.to_owned()));
-            }
-            let near = nearest(word, words.iter().map(|(valid, _)| *valid));
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-            Err(ValueError(format!("expected {}, found {word:?}{hint}", kind.expected())))
-        }
-        Kind::Prefix => prefix(text_or_wrong()?),
-        Kind::Address => match prefix(text_or_wrong()?)? {
+        Kind::Choice(words) => choice(kind, words, text()?),
+        Kind::Prefix => prefix(text()?),
+        Kind::Address => match prefix(text()?)? {
             Value::Prefix(host) if host.is_host() => Ok(Value::Text(host.address().to_string())),
             Value::Prefix(network) => {
                 Err(ValueError(format!("{network} is a network, not one address")))
@@ -111,18 +76,59 @@ pub fn scalar(kind: &Kind, value: &Data) -> Result<Value, ValueError> {
     }
 }
 
-fn within<T: PartialOrd>(value: Option<T>, min: T, max: T) -> Option<T> {
-    value.filter(|value| *value >= min && *value <= max)
+fn text_if(text: &str, fits: impl Fn(&str) -> bool) -> Option<Value> {
+    fits(text).then(|| Value::Text(text.to_owned()))
+}
+
+/// A value that must lie in the range of its kind. `shown` writes it for the error.
+fn ranged<T: Copy + PartialOrd>(
+    kind: &Kind,
+    value: T,
+    (min, max): (&T, &T),
+    shown: fn(T) -> String,
+    held: fn(T) -> Value,
+) -> Result<Value, ValueError> {
+    if value >= *min && value <= *max {
+        Ok(held(value))
+    } else {
+        Err(out_of_range(kind, &shown(value)))
+    }
 }
 
 fn out_of_range(kind: &Kind, value: &str) -> ValueError {
     ValueError(format!("{value} is out of range; valid: {}", kind.range()))
 }
 
-fn name(text: &str, most: usize) -> Option<Value> {
+fn choice(kind: &Kind, words: &[(&str, &str)], word: &str) -> Result<Value, ValueError> {
+    let valid = || words.iter().map(|(valid, _)| *valid);
+    if valid().any(|valid| valid == word) {
+        return Ok(Value::Text(word.to_owned()));
+    }
+    let near = nearest(word, valid());
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+    Err(ValueError(format!("expected {}, found {word:?}{hint}", kind.expected())))
+}
+
+fn path(text: &str) -> Result<Value, ValueError> {
+    match text {
+        "" => Err(ValueError("the path is empty".to_owned())),
+        path if path.contains('\0') => Err(ValueError("a path cannot hold a zero byte".to_owned())),
+        path => Ok(Value::Text(path.to_owned())),
+    }
+}
+
+/// Whether Linux takes it as the name of a network interface.
+fn is_interface(text: &str) -> bool {
+    (1..=15).contains(&text.len())
+        && text != "."
+        && text != ".."
+        && !text.contains(|c: char| "/:\0".contains(c) || c.is_whitespace())
+}
+
+fn is_name(text: &str, most: usize) -> bool {
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let goes_on = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    (begins && goes_on && text.len() <= most).then(|| Value::Text(text.to_owned()))
+    begins && goes_on && text.len() <= most
 }
 
 fn prefix(text: &str) -> Result<Value, ValueError> {

@@ -44,7 +44,7 @@ pub fn read_settings<S: Settings>(
     for key in given {
         if let Some((other, words)) = key.with.filter(|_| !settings.applies(key)) {
             let message = format!("only together with {other} = \"{}\"", words.join("\" or \""));
-            reader.fail(&fields.span(key.name), fields.path_of(key.name), message);
+            reader.fail_at(fields, key.name, message);
             sound = false;
         }
     }
@@ -63,10 +63,10 @@ fn note(reader: &mut Reader, fields: &Fields, fault: SettingError) {
             // What stands there may be what could not be read, and has been told.
             Some(inner) if !inner.sound => {}
             Some(inner) => note(reader, inner, *error),
-            None => reader.fail(&fields.span(table), fields.path_of(table), error.to_string()),
+            None => reader.fail_at(fields, table, error.to_string()),
         },
         SettingError::Contradiction { key, message } if !key.is_empty() => {
-            reader.fail(&fields.span(key), fields.path_of(key), message);
+            reader.fail_at(fields, key, message);
         }
         other => reader.fail(&fields.at, fields.path.clone(), other.to_string()),
     }

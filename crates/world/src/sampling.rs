@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use evenkeel_config::Work;
 use evenkeel_core::{FlowKey, Nanos};
 use evenkeel_report::{AdmissionSample, CallsSample, ControlSample, CycleSample, Delays, Sample};
+use evenkeel_router::snapshot::ClassSnapshot;
 use evenkeel_router::{Snapshot, window};
 use evenkeel_scenario::{Scenario, Tool, Traffic};
 use thiserror::Error;
@@ -196,70 +197,93 @@ pub fn rows(
                 refused: seen.refused_total(),
             }),
         });
+        let now = later.link(&link.port);
         for class in &link.classes {
             let place = ClassAtLink {
                 router: router.clone(),
                 link: link.port.clone(),
                 class: class.name.clone(),
             };
-            let quiet = later
-                .link(&link.port)
-                .and_then(|l| l.class(&class.name))
-                .is_none_or(|c| c.in_packets == 0);
-            if quiet && !places.by_place.contains_key(&place) {
+            let ever = now.and_then(|now| now.class(&class.name)).map_or(0, |now| now.in_packets);
+            if ever == 0 && !places.by_place.contains_key(&place) {
                 continue;
             }
-            let flows = places.measured_flows(&place);
-            let readable =
-                flows.filter(|flows| !flows.iter().any(|flow| places.is_encrypted(*flow)));
-            let end_to_end = readable.map(|flows| {
-                let mut all = HostDelays::default();
-                flows.iter().for_each(|flow| all.merge(&hosts.arrived[*flow].delays));
-                all.told()
-            });
-            let knocked = flows
-                .filter(|flows| flows.iter().all(|flow| hosts.arrived[*flow].accepted.is_some()));
-            let acceptance = knocked.map(|flows| {
-                let mut all = HostDelays::default();
-                flows
-                    .iter()
-                    .filter_map(|flow| hosts.arrived[*flow].accepted.as_ref())
-                    .for_each(|d| all.merge(d));
-                all.told()
-            });
-            samples.push(Sample {
-                t_s,
-                window_s,
-                router: place.router,
-                link: place.link,
-                class: place.class,
-                offered: flows.map(|flows| flows.iter().map(|flow| hosts.sent[*flow]).sum()),
-                counts: class.counts,
-                dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
-                qlen: class.queued_packets,
-                transit: Delays {
-                    count: class.out_packets,
-                    sum_ns: class.delay_sum_ns,
-                    max_ns: class.delay_max_ns,
-                    buckets: class.delay_buckets.clone(),
-                },
-                end_to_end,
-                goodput_bytes: readable
-                    .map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].bytes).sum()),
-                control: class.control.map(|control| ControlSample {
-                    ci_delay: control.ci_delay,
-                    ci_loss: control.ci_loss,
-                    x_delay_us: control.x_delay_ns as f64 / 1e3,
-                }),
-                cycles: cycles(&window.counted, &class.name),
-                acceptance,
-                waiting: knocked
-                    .map(|flows| flows.iter().map(|flow| hosts.arrived[*flow].waiting).sum()),
-                core: None,
-            });
+            let hosts = AtHosts::of(places, &place, hosts);
+            let cycles = cycles(&window.counted, &class.name);
+            samples.push(Sample { t_s, window_s, ..sample(place, class, hosts, cycles) });
         }
     }
     (samples, calls)
+}
+
+/// The row of a class on a link: its counters, and what the hosts saw of its flows.
+fn sample(
+    place: ClassAtLink,
+    class: &ClassSnapshot,
+    hosts: AtHosts,
+    cycles: Option<CycleSample>,
+) -> Sample {
+    Sample {
+        router: place.router,
+        link: place.link,
+        class: place.class,
+        offered: hosts.offered,
+        counts: class.counts,
+        dropped: class.dropped.iter().map(|(reason, n)| (reason.clone(), *n)).collect(),
+        qlen: class.queued_packets,
+        transit: Delays {
+            count: class.out_packets,
+            sum_ns: class.delay_sum_ns,
+            max_ns: class.delay_max_ns,
+            buckets: class.delay_buckets.clone(),
+        },
+        end_to_end: hosts.end_to_end,
+        goodput_bytes: hosts.goodput_bytes,
+        control: class.control.map(|control| ControlSample {
+            ci_delay: control.ci_delay,
+            ci_loss: control.ci_loss,
+            x_delay_us: control.x_delay_ns as f64 / 1e3,
+        }),
+        cycles,
+        acceptance: hosts.acceptance,
+        waiting: hosts.waiting,
+        ..Sample::default()
+    }
+}
+
+/// What the hosts saw in a window of the flows of a class on a link; each number is `None` where
+/// they cannot know it of all these flows.
+#[derive(Default)]
+struct AtHosts {
+    offered: Option<u64>,
+    end_to_end: Option<Delays>,
+    goodput_bytes: Option<u64>,
+    acceptance: Option<Delays>,
+    waiting: Option<u64>,
+}
+
+impl AtHosts {
+    fn of(places: &Places, place: &ClassAtLink, hosts: &HostWindow) -> Self {
+        let Some(flows) = places.measured_flows(place) else { return Self::default() };
+        let arrived = || flows.iter().map(|flow| &hosts.arrived[*flow]);
+        // Sinks cannot read what a router encrypts, and only some flows knock to be let in.
+        let readable = !flows.iter().any(|flow| places.is_encrypted(*flow));
+        let knocked = arrived().all(|flow| flow.accepted.is_some());
+        Self {
+            offered: Some(flows.iter().map(|flow| hosts.sent[*flow]).sum()),
+            end_to_end: readable.then(|| merged(arrived().map(|flow| &flow.delays))),
+            goodput_bytes: readable.then(|| arrived().map(|flow| flow.bytes).sum()),
+            acceptance: knocked
+                .then(|| merged(arrived().filter_map(|flow| flow.accepted.as_ref()))),
+            waiting: knocked.then(|| arrived().map(|flow| flow.waiting).sum()),
+        }
+    }
+}
+
+fn merged<'d>(delays: impl Iterator<Item = &'d HostDelays>) -> Delays {
+    let mut all = HostDelays::default();
+    delays.for_each(|delays| all.merge(delays));
+    all.told()
 }
 
 /// What a class took of the router's cycles in a window.
@@ -281,7 +305,7 @@ mod tests {
     use crate::fixture;
     use evenkeel_core::Bytes;
     use evenkeel_core::measure::ClassCounters;
-    use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot};
+    use evenkeel_router::snapshot::LinkSnapshot;
 
     fn place(router: &str, link: &str, class: &str) -> ClassAtLink {
         ClassAtLink { router: router.into(), link: link.into(), class: class.into() }

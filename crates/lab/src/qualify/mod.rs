@@ -36,13 +36,9 @@ use bed::Bed;
 pub use noise::{CpuTime, calibrate, is_steady};
 pub use options::Options;
 pub use outcome::{FrameResult, Latency, Qualification};
-pub use search::{Found, Point, known, search};
+pub use search::{Found, NDR_LOSS, PDR_LOSS, Point, known, search};
 pub use tester::{Addresses, PortPlace, Tester, Trial, parse_mac};
 
-/// Loss that the non-drop rate tolerates: a part of the frames.
-pub const NDR_LOSS: f64 = 1e-5;
-/// Loss that the partial drop rate tolerates.
-pub const PDR_LOSS: f64 = 0.005;
 /// Lengths of frames that can be measured, bytes, frame check sequence included.
 pub const FRAMES: RangeInclusive<u16> = 64..=1518;
 /// Parts of the partial drop rate at which latency is measured, percent.
@@ -112,54 +108,16 @@ fn port_error(error: PortError) -> LabError {
 
 fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut config = None;
-    let mut bed = match subject {
-        Subject::Bed(given) => {
-            if given.ports.len() < 2 {
-                return Err(LabError::BadInput(
-                    "the router has one port: two are measured between".into(),
-                ));
-            }
-            let mut own = (**given).clone();
-            if cpus > 1 {
-                own.router.cpu = Some(ROUTER_CPU);
-            }
-            let bed = Bed::new(&own, options)?;
-            config = Some(own);
-            Some(bed)
-        }
-        Subject::Box { .. } => None,
-    };
-    let (tx, rx, addresses) = match (subject, &bed) {
-        (Subject::Box { tx, rx, mac, source, destination }, _) => {
-            let place =
-                |interface: &String| PortPlace { namespace: None, interface: interface.clone() };
-            let addresses = Addresses { device: *mac, source: *source, destination: *destination };
-            (place(tx), place(rx), addresses)
-        }
-        (Subject::Bed(_), Some(bed)) => (bed.tx.clone(), bed.rx.clone(), bed.addresses),
-        (Subject::Bed(_), None) => unreachable!("it was made above"),
-    };
+    let mut place = Place::of(subject, options, cpus)?;
     // An interface of a machine in use keeps its packets: no XDP program is put there.
-    let mut tester = Tester::open(&tx, &rx, addresses, bed.is_some()).map_err(port_error)?;
+    let mut tester = Tester::open(&place.tx, &place.rx, place.addresses, place.bed.is_some())
+        .map_err(port_error)?;
     let _ = sys::set_timer_slack(Nanos(1));
     sys::pin_to_cpu(TESTER_CPU)
         .map_err(|source| LabError::System { what: "pin the tester to a CPU".into(), source })?;
 
     let begin = Instant::now();
-    let mut notes = Vec::new();
-    if cpus < 2 {
-        notes.push("tester and router share one CPU: rates are those of both together".to_owned());
-    }
-    let device = match &mut bed {
-        Some(bed) => {
-            let ports = bed.snapshot()?.ports;
-            let io: Vec<String> =
-                ports.iter().take(2).map(|port| format!("{}: {}", port.name, port.io)).collect();
-            format!("evenkeel, {}", io.join("; "))
-        }
-        None => format!("a box between {} and {}", tx.interface, rx.interface),
-    };
+    let device = place.device()?;
     let mut frames = Vec::new();
     for (number, &frame) in options.frames.iter().enumerate() {
         let share = options.budget * (number as u32 + 1) / options.frames.len() as u32;
@@ -173,24 +131,73 @@ fn measure(subject: &Subject, options: &Options) -> Result<Qualification, LabErr
         };
         frames.push(session.run()?);
     }
-    if let Some(bed) = &mut bed {
+    let mut notes = Vec::new();
+    if cpus < 2 {
+        notes.push("tester and router share one CPU: rates are those of both together".to_owned());
+    }
+    if let Some((bed, _)) = &mut place.bed {
         let lost: u64 = bed.snapshot()?.ports.iter().map(|port| port.ring_loss).sum();
         notes.push(format!(
             "the router's receive rings had no room for {lost} frames, in all trials together"
         ));
     }
-    let ring = config
-        .as_ref()
-        .map(|config| outcome::rings(config, AfPacketOptions::default().ring_frames));
+    let frames_in_ring = AfPacketOptions::default().ring_frames;
     Ok(Qualification {
         device,
         tester: tester.io(),
-        ring,
+        ring: place.bed.map(|(_, config)| outcome::rings(&config, frames_in_ring)),
         trial: options.trial,
         precision: options.precision,
         frames,
         notes,
     })
+}
+
+/// The subject in its place, and where the tester's two ports are.
+struct Place {
+    tx: PortPlace,
+    rx: PortPlace,
+    addresses: Addresses,
+    /// The namespaces and the router in them, with its configuration; `None` for a box.
+    bed: Option<(Bed, RouterConfig)>,
+}
+
+impl Place {
+    fn of(subject: &Subject, options: &Options, cpus: usize) -> Result<Self, LabError> {
+        match subject {
+            Subject::Bed(config) => {
+                if config.ports.len() < 2 {
+                    let why = "the router has one port: two are measured between";
+                    return Err(LabError::BadInput(why.into()));
+                }
+                let mut config = (**config).clone();
+                if cpus > 1 {
+                    config.router.cpu = Some(ROUTER_CPU);
+                }
+                let bed = Bed::new(&config, options)?;
+                let (tx, rx, addresses) = (bed.tx.clone(), bed.rx.clone(), bed.addresses);
+                Ok(Self { tx, rx, addresses, bed: Some((bed, config)) })
+            }
+            Subject::Box { tx, rx, mac, source, destination } => {
+                let [tx, rx] =
+                    [tx, rx].map(|name| PortPlace { namespace: None, interface: name.clone() });
+                let addresses =
+                    Addresses { device: *mac, source: *source, destination: *destination };
+                Ok(Self { tx, rx, addresses, bed: None })
+            }
+        }
+    }
+
+    /// What is measured, in words.
+    fn device(&mut self) -> Result<String, LabError> {
+        let Some((bed, _)) = &mut self.bed else {
+            return Ok(format!("a box between {} and {}", self.tx.interface, self.rx.interface));
+        };
+        let ports = bed.snapshot()?.ports;
+        let io: Vec<String> =
+            ports.iter().take(2).map(|port| format!("{}: {}", port.name, port.io)).collect();
+        Ok(format!("evenkeel, {}", io.join("; ")))
+    }
 }
 
 /// The measurement with frames of one length.

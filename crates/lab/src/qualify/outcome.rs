@@ -10,8 +10,7 @@ use evenkeel_report::table::Table;
 use serde_json::{Value, json};
 
 use super::noise::is_steady;
-use super::search::{Found, Point};
-use super::{NDR_LOSS, PDR_LOSS};
+use super::search::{Found, NDR_LOSS, PDR_LOSS, Point};
 
 /// What Ethernet adds to a frame on a wire: preamble, start of frame, gap; bytes.
 const WIRE: f64 = 20.0;

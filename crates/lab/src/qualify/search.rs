@@ -4,6 +4,11 @@
 //! device delivers when it is overloaded. What disturbs a measurement makes frames get lost and
 //! never brings them back; so a rate counts as reached if it was reached once.
 
+/// Loss that the non-drop rate tolerates: a part of the frames.
+pub const NDR_LOSS: f64 = 1e-5;
+/// Loss that the partial drop rate tolerates.
+pub const PDR_LOSS: f64 = 0.005;
+
 /// A trial as the search sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {

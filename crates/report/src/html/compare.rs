@@ -1,17 +1,18 @@
 //! The page on one scenario in several worlds and seeds.
 
+mod results;
+
 use super::admission::{ACCEPTANCE, METERS, has_admission, is_waited_for, metered};
 use super::chart::{Canvas, Mark, Overlay, SERIES, Scale, TIME, marker};
 use super::download::{self, LegendEntry};
 use super::panels::{CONTROL, QUANTITIES, Quantity, calls_shares, grid, is_controlled};
-use super::tables::badge;
 use super::text::{escape, paragraphs};
 use super::{Figures, page, tables, topology};
 use crate::compare::{Comparison, Curve, WorldResults};
 use crate::confidence::Estimate;
-use crate::judge::{PublishedValue, Verdict};
-use crate::numbers::{fraction, grouped, micros, plain};
-use crate::run::{Run, StepMark};
+use crate::judge::PublishedValue;
+use crate::numbers::plain;
+use crate::run::Run;
 
 /// The page of a comparison. `data` names files beside it that hold all samples.
 #[must_use]
@@ -58,10 +59,10 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
         );
     }
     html += "</ul>\n</header>\n";
-    html += &published_table(comparison);
+    html += &results::published_table(comparison);
     html += &measurements(comparison, &mut figures);
-    html += &expectations(comparison);
-    html += &numbers(comparison);
+    html += &results::expectations(comparison);
+    html += &results::numbers(comparison);
     html += &setup(comparison, &mut figures);
     let data = data
         .iter()
@@ -76,89 +77,6 @@ pub fn comparison(comparison: &Comparison, data: &[String]) -> String {
 
 /// How the curves of a world are drawn, by its place.
 const STYLES: [&str; 3] = ["", " dashed", " dotted"];
-
-/// `4 275 ± 12`.
-fn estimate(value: Option<Estimate>, text: impl Fn(f64) -> String) -> String {
-    match value {
-        None => "–".to_owned(),
-        Some(Estimate { mean, half: None, .. }) => text(mean),
-        Some(Estimate { mean, half: Some(half), .. }) => {
-            format!("{} <span class=\"ci\">± {}</span>", text(mean), text(half))
-        }
-    }
-}
-
-/// A number with its unit as the expectations have it.
-fn number(unit: &str, value: f64) -> String {
-    match unit {
-        "us" => format!("{} ms", micros(value)),
-        "" => fraction(value),
-        unit => format!("{} {unit}", grouped(value)),
-    }
-}
-
-fn published_table(comparison: &Comparison) -> String {
-    let published = comparison.published();
-    if published.is_empty() {
-        return String::new();
-    }
-    let heads: String = comparison
-        .worlds
-        .iter()
-        .map(|world| format!("<th class=\"n\">{}</th>", escape(&world.label)))
-        .collect();
-    let mut rows = String::new();
-    for value in published {
-        let unit = value.unit.as_str();
-        // Shares of calls were published as shares of a table: percent reads better.
-        let share = value.place.as_ref().is_some_and(|place| place.metric.starts_with("calls_"));
-        let text = |v: f64| if share { format!("{:.1} %", v * 100.0) } else { number(unit, v) };
-        rows += &format!(
-            "<tr><td><code>{}</code></td><td class=\"n\"><b>{}</b></td>",
-            escape(&value.quantity),
-            text(value.published)
-        );
-        for world in &comparison.worlds {
-            rows += &format!(
-                "<td class=\"n\">{}</td>",
-                estimate(world.published(&value.quantity), text)
-            );
-        }
-        rows += "</tr>";
-    }
-    format!(
-        "<section>\n<h2>Published and measured</h2>\n<div \
-         class=\"scroll\"><table><thead><tr><th>quantity</th><th \
-         class=\"n\">published</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>\
-         \n</section>\n"
-    )
-}
-
-/// Links and classes with packets, in the order in which they first appear.
-fn links(comparison: &Comparison) -> Vec<(String, String)> {
-    let mut links: Vec<(String, String)> = Vec::new();
-    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples)
-    {
-        let link = (sample.router.clone(), sample.link.clone());
-        if sample.sent_packets + sample.dropped_total() > 0 && !links.contains(&link) {
-            links.push(link);
-        }
-    }
-    links
-}
-
-fn classes(comparison: &Comparison) -> Vec<String> {
-    let mut classes: Vec<String> = Vec::new();
-    for sample in comparison.worlds.iter().flat_map(WorldResults::runs).flat_map(|run| &run.samples)
-    {
-        if sample.sent_packets + sample.dropped_total() + sample.qlen > 0
-            && !classes.contains(&sample.class)
-        {
-            classes.push(sample.class.clone());
-        }
-    }
-    classes
-}
 
 fn line_mark(index: usize, world: usize) -> String {
     let series = index % SERIES;
@@ -211,7 +129,7 @@ impl Panel<'_> {
             (_, Some(floor)) => Scale::for_span(values.iter().copied(), floor),
             (_, None) => Scale::linear(values.iter().copied().fold(0.0, f64::max)),
         };
-        let steps = steps(comparison);
+        let steps = comparison.steps();
         let last = self.curves.iter().flatten().flatten().map(|(t_s, _)| *t_s).fold(0.0, f64::max);
         let (duration_s, settle_s) = times(comparison);
         let axis = named_axis.then_some(TIME);
@@ -245,8 +163,8 @@ impl Panel<'_> {
 /// A small figure for an index: what each class sent on the first link. Empty if nothing was sent.
 #[must_use]
 pub fn thumbnail(comparison: &Comparison) -> String {
-    let names = classes(comparison);
-    let links = links(comparison);
+    let names = comparison.classes();
+    let links = comparison.links();
     let Some((router, link)) = links.first() else { return String::new() };
     let [_, sent, ..] = &QUANTITIES;
     let curves =
@@ -262,10 +180,6 @@ pub fn thumbnail(comparison: &Comparison) -> String {
     };
     // What serves pointing at windows would lie over the link.
     download::without_hits(&panel.draw(comparison, 330.0, 170.0, false))
-}
-
-fn steps(comparison: &Comparison) -> Vec<StepMark> {
-    comparison.worlds.first().map(WorldResults::steps).unwrap_or_default()
 }
 
 /// Duration and settling time, unscaled.
@@ -284,7 +198,7 @@ fn mark(
     factor: f64,
 ) -> Option<Mark> {
     let place = value.place.as_ref()?;
-    let steps = steps(comparison);
+    let steps = comparison.steps();
     let from_s = steps.get(place.step)?.at_s;
     let to_s = steps.get(place.step + 1).map_or(times(comparison).0, |next| next.at_s);
     let value = value.published * factor;
@@ -299,7 +213,7 @@ fn figure_of(
     caption: &str,
     figures: &mut Figures,
 ) -> String {
-    let names = classes(comparison);
+    let names = comparison.classes();
     let published = comparison.published();
     let mut panels = grid(2);
     let mut marked = false;
@@ -352,7 +266,7 @@ fn measurements(comparison: &Comparison, figures: &mut Figures) -> String {
     } else {
         ""
     };
-    for (router, link) in links(comparison) {
+    for (router, link) in comparison.links() {
         let place = format!("link <b>{}</b> of router <b>{}</b>", escape(&link), escape(&router));
         let on = (router.as_str(), link.as_str());
         let text = format!(
@@ -450,7 +364,7 @@ fn admission(
     if !comparison.worlds.iter().flat_map(WorldResults::runs).any(|run| is_waited_for(run, on)) {
         return html;
     }
-    let names = classes(comparison);
+    let names = comparison.classes();
     let curves = |class: &String| -> Vec<Curve> {
         comparison.worlds.iter().map(|world| waits_by_step(world, on, class)).collect()
     };
@@ -513,144 +427,6 @@ fn curves_of(
     comparison.worlds.iter().map(|world| world.curve(rows)).collect()
 }
 
-/// The verdict of several seeds: the worst, and how many share it.
-fn verdicts(verdicts: &[Verdict]) -> String {
-    let Some(worst) = verdicts.iter().find(|v| v.is_bad()).or(verdicts.first()) else {
-        return "<span class=\"badge mute\">–</span>".to_owned();
-    };
-    let same = verdicts.iter().filter(|v| *v == worst).count();
-    let of = if verdicts.len() > 1 {
-        format!("<div class=\"note\">{same} of {} seeds</div>", verdicts.len())
-    } else {
-        String::new()
-    };
-    badge(*worst) + &of
-}
-
-fn expectations(comparison: &Comparison) -> String {
-    let Some(head) = comparison.head() else { return String::new() };
-    if head.judgements.is_empty() {
-        return String::new();
-    }
-    let heads: String = comparison
-        .worlds
-        .iter()
-        .map(|world| format!("<th>{}</th>", escape(&world.label)))
-        .collect();
-    let mut rows = String::new();
-    for judgement in &head.judgements {
-        let note = if judgement.note.is_empty() {
-            String::new()
-        } else {
-            format!("<div class=\"note\">{}</div>", escape(&judgement.note))
-        };
-        rows += &format!(
-            "<tbody><tr><td><div class=\"claimtext\">{}</div><code>{}</code>{note}</td>",
-            escape(&judgement.claim),
-            escape(&judgement.expression)
-        );
-        let mut terms: Vec<(&str, &str, Option<f64>)> = Vec::new();
-        for world in &comparison.worlds {
-            let judged = world.judgements(&judgement.name);
-            let all: Vec<Verdict> = judged.iter().map(|j| j.verdict).collect();
-            rows += &format!("<td>{}</td>", verdicts(&all));
-            for term in judged.iter().flat_map(|j| &j.measured) {
-                if !terms.iter().any(|(text, ..)| *text == term.text) {
-                    terms.push((&term.text, term.unit, term.value));
-                }
-            }
-        }
-        rows += "</tr>";
-        for (text, unit, value) in terms {
-            rows += &format!("<tr class=\"term\"><td><code>{}</code></td>", escape(text));
-            if text.starts_with("published.") {
-                let value = value.map_or_else(String::new, plain);
-                rows += &format!("<td colspan=\"{}\">{value}</td></tr>", comparison.worlds.len());
-                continue;
-            }
-            for world in &comparison.worlds {
-                let value = estimate(world.term(&judgement.name, text), |v| number(unit, v));
-                rows += &format!("<td>{value}</td>");
-            }
-            rows += "</tr>";
-        }
-        rows += "</tbody>";
-    }
-    format!(
-        "<section>\n<h2 id=\"expectations\">Expectations</h2>\n<div class=\"scroll\"><table \
-         class=\"wide expect worlds\"><thead><tr><th>claim, expression, numbers behind \
-         it</th>{heads}</tr></thead>{rows}</table></div>\n</section>\n"
-    )
-}
-
-/// Means per step, class and world.
-fn numbers(comparison: &Comparison) -> String {
-    let names = classes(comparison);
-    let mut html = String::from(
-        "<section>\n<h2>Numbers per step</h2>\n<div class=\"scroll\"><table \
-         class=\"wide\"><thead><tr><th>step</th><th>class</th><th>world</th><th \
-         class=\"n\">sent/s</th><th class=\"n\">dropped/s</th><th class=\"n\">queue, \
-         packets</th><th class=\"n\">mean delay, ms</th><th class=\"n\">p99, ms</th></tr></thead>",
-    );
-    let stats: Vec<Vec<_>> =
-        comparison.worlds.iter().map(|world| world.runs().map(Run::step_stats).collect()).collect();
-    let several = links(comparison).len() > 1;
-    for (router, link) in links(comparison) {
-        for (index, step) in steps(comparison).iter().enumerate() {
-            html += "<tbody>";
-            let mut first_of_step = true;
-            for (colour, class) in names.iter().enumerate() {
-                let mut first_of_class = true;
-                for (world, runs) in comparison.worlds.iter().zip(&stats) {
-                    let rows: Vec<_> = runs
-                        .iter()
-                        .filter_map(|steps: &Vec<crate::StepStats>| steps.get(index))
-                        .flat_map(|step| &step.classes)
-                        .filter(|c| c.router == router && c.link == link && c.class == *class)
-                        .collect();
-                    if rows.is_empty() {
-                        continue;
-                    }
-                    let of = |value: fn(&crate::ClassStats) -> Option<f64>| {
-                        Estimate::of(&rows.iter().filter_map(|row| value(row)).collect::<Vec<_>>())
-                    };
-                    let place = if several { format!(" {router}/{link}") } else { String::new() };
-                    let step_cell = if std::mem::take(&mut first_of_step) {
-                        format!("{}{place}", step.name)
-                    } else {
-                        String::new()
-                    };
-                    let class_cell = if std::mem::take(&mut first_of_class) {
-                        format!(
-                            "<i class=\"swatch\" style=\"background:var(--s{})\"></i>{}",
-                            colour % SERIES,
-                            escape(class)
-                        )
-                    } else {
-                        String::new()
-                    };
-                    html += &format!(
-                        "<tr><td class=\"stepname\">{}</td><td>{class_cell}</td><td>{}</td>",
-                        escape(&step_cell),
-                        escape(&world.label)
-                    );
-                    let cells = [
-                        estimate(of(|c| Some(c.sent)), grouped),
-                        estimate(of(|c| Some(c.dropped)), grouped),
-                        estimate(of(|c| Some(c.qlen)), |v| format!("{v:.1}")),
-                        estimate(of(|c| c.transit.map(|d| d.mean_us)), micros),
-                        estimate(of(|c| c.transit.map(|d| d.p99_us)), micros),
-                    ];
-                    html += &cells.map(|cell| format!("<td class=\"n\">{cell}</td>")).concat();
-                    html += "</tr>";
-                }
-            }
-            html += "</tbody>";
-        }
-    }
-    html + "</table></div>\n</section>\n"
-}
-
 fn setup(comparison: &Comparison, figures: &mut Figures) -> String {
     let Some(run) = comparison.worlds.first().and_then(|world| world.runs().next()) else {
         return String::new();
@@ -667,7 +443,7 @@ fn setup(comparison: &Comparison, figures: &mut Figures) -> String {
     }
     html += &tables::parameters(&run.parameters);
     if run.steps.len() > 1 {
-        let unscaled = Run { steps: steps(comparison), ..Run::default() };
+        let unscaled = Run { steps: comparison.steps(), ..Run::default() };
         html += &format!("<h3>Steps</h3>\n{}", tables::steps(&unscaled));
     }
     for world in &comparison.worlds {
@@ -700,6 +476,7 @@ mod tests {
     use crate::compare::group;
     use crate::fixture;
     use crate::html::Report;
+    use crate::judge::Verdict;
     use crate::judge::{FigurePlace, Judgement};
     use evenkeel_scenario::Term;
 

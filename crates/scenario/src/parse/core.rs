@@ -29,11 +29,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
     let Some(core) = file.table("core") else { return };
     let (section, _sound) = read_settings::<CoreSection>(reader, core, &[]);
     if section.ring < section.batch.into() {
-        reader.fail(
-            &core.span("ring"),
-            core.path_of("ring"),
-            "the ring must hold a burst at least",
-        );
+        reader.fail_at(core, "ring", "the ring must hold a burst at least");
     }
     let mut names = Unique::new("flow");
     let mut flows = Vec::new();

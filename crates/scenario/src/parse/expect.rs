@@ -20,21 +20,21 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         let (section, _sound) = read_settings::<ExpectSection>(reader, fields, &[]);
         if !section.reproduced && section.note.is_empty() {
             let message = "a claim that is not reproduced needs a `note` that says why";
-            reader.fail(&fields.span("reproduced"), fields.path_of("reproduced"), message);
+            reader.fail_at(fields, "reproduced", message);
         }
         let Some(that) = fields.text("that") else { continue };
         let names: &dyn Names = if known { &Scope(scenario) } else { &AnyNames };
         let expr = match expr::parse(that, names) {
             Ok(expr) => expr,
             Err(error) => {
-                reader.fail(&fields.span("that"), fields.path_of("that"), error.to_string());
+                reader.fail_at(fields, "that", error.to_string());
                 continue;
             }
         };
         if known {
             for (metric, subject, step) in expr.needs() {
                 if let Some(message) = never_sampled(scenario, metric, &subject, step) {
-                    reader.fail(&fields.span("that"), fields.path_of("that"), message);
+                    reader.fail_at(fields, "that", message);
                 }
             }
         }

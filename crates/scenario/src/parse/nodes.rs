@@ -24,11 +24,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: 
     for fields in file.tables("host").chain(file.tables("router")) {
         names.check(reader, fields, "name");
         if let Some(name) = fields.text("name").filter(|name| RESERVED.contains(name)) {
-            reader.fail(
-                &fields.span("name"),
-                fields.path_of("name"),
-                format!("{name:?} cannot name a node"),
-            );
+            reader.fail_at(fields, "name", format!("{name:?} cannot name a node"));
         }
     }
     let hosts: Vec<_> = file.tables("host").filter_map(|fields| fields.text("name")).collect();
@@ -75,16 +71,12 @@ fn wires(
         let [(a, _), (b, _)] = ends.as_slice() else {
             if good && fields.given("ends") {
                 let message = format!("a wire has two ends, not {}", ends.len());
-                reader.fail(&fields.span("ends"), fields.path_of("ends"), message);
+                reader.fail_at(fields, "ends", message);
             }
             continue;
         };
         if a == b {
-            reader.fail(
-                &fields.span("ends"),
-                fields.path_of("ends"),
-                "both ends are the same node",
-            );
+            reader.fail_at(fields, "ends", "both ends are the same node");
             continue;
         }
         if !pairs.insert((*a.min(b), *a.max(b))) {
@@ -92,7 +84,7 @@ fn wires(
                 "{a:?} and {b:?} have a wire already: ports are named after the node at the other \
                  end"
             );
-            reader.fail(&fields.span("ends"), fields.path_of("ends"), message);
+            reader.fail_at(fields, "ends", message);
             continue;
         }
         let number = index + 1;
@@ -103,7 +95,7 @@ fn wires(
         if overlaps {
             let message =
                 format!("address clash: {subnet} overlaps with the subnet of an earlier wire");
-            reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
+            reader.fail_at(fields, "subnet", message);
         }
         subnets.push((subnet, fields.span("subnet")));
         if good {
@@ -129,7 +121,7 @@ fn subnet(reader: &mut Reader, fields: &Fields, number: usize) -> Prefix {
         Some(given) if given.address().is_ipv4() && (8..=29).contains(&given.len()) => given,
         Some(given) => {
             let message = format!("{given} cannot be a wire's subnet; valid: IPv4, /8 to /29");
-            reader.fail(&fields.span("subnet"), fields.path_of("subnet"), message);
+            reader.fail_at(fields, "subnet", message);
             own
         }
     }
@@ -193,11 +185,7 @@ fn config(
     let path = fields.path_of("config");
     let mut config = match (fields.foreign("config"), fields.text("file")) {
         (Some(_), Some(_)) => {
-            reader.fail(
-                &fields.span("file"),
-                fields.path_of("file"),
-                "only one of `config` and `file` is possible",
-            );
+            reader.fail_at(fields, "file", "only one of `config` and `file` is possible");
             None
         }
         (Some(node), None) => match &node.data {
@@ -239,7 +227,7 @@ fn from_file(
                 .into_iter()
                 .map(|error| format!("{}: {}", error.file, error.message))
                 .collect::<String>();
-            reader.fail(&fields.span("file"), fields.path_of("file"), message);
+            reader.fail_at(fields, "file", message);
             return None;
         }
     };

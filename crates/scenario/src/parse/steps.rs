@@ -33,11 +33,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         {
             scenario.steps.push(first());
             if fields.text("name") == Some(FIRST) {
-                reader.fail(
-                    &fields.span("name"),
-                    fields.path_of("name"),
-                    "the step at 0 is named `start`",
-                );
+                reader.fail_at(fields, "name", "the step at 0 is named `start`");
             }
         }
         if let (Some(at), Some(last)) = (at, scenario.steps.last())
@@ -45,11 +41,10 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         {
             let message =
                 format!("steps stand in order of time: this is not after {:?}", last.name);
-            reader.fail(&fields.span("at"), fields.path_of("at"), message);
+            reader.fail_at(fields, "at", message);
         }
         if at.is_some_and(|at| at >= scenario.duration) {
-            let message = "the step is not before the end of the run";
-            reader.fail(&fields.span("at"), fields.path_of("at"), message);
+            reader.fail_at(fields, "at", "the step is not before the end of the run");
         }
         let set = fields
             .tables("set")
@@ -151,11 +146,7 @@ fn override_of(
     let steps: Vec<_> =
         scenario.steps.iter().map(|step| step.name.as_str()).chain([ALWAYS]).collect();
     if !steps.contains(&at) {
-        reader.fail(
-            &fields.span("at"),
-            fields.path_of("at"),
-            format!("no step {at:?}; {}", suggest(at, &steps)),
-        );
+        reader.fail_at(fields, "at", format!("no step {at:?}; {}", suggest(at, &steps)));
     }
     Some(AblationChange { set: set?, at: (at != ALWAYS).then(|| at.to_owned()) })
 }
@@ -231,7 +222,7 @@ fn set_change(
         // A router with an error of its own is missing here; its error has been told.
         if reader.is_clean_in(&super::LAYOUT) {
             let message = format!("no router {router:?}; {}", suggest(router, &known));
-            reader.fail(&fields.span("router"), fields.path_of("router"), message);
+            reader.fail_at(fields, "router", message);
         }
         return None;
     };
@@ -240,7 +231,7 @@ fn set_change(
     if config.link(link).is_none() && !of_fairdrop {
         let links: Vec<_> = config.links.iter().map(|link| link.port.as_str()).collect();
         let message = format!("router {router:?} has no link {link:?}; {}", suggest(link, &links));
-        reader.fail(&fields.span("link"), fields.path_of("link"), message);
+        reader.fail_at(fields, "link", message);
         return None;
     }
     let (knob, class) = (fields.text("knob")?, fields.text("class"));
@@ -262,7 +253,7 @@ fn set_change(
         && reader.is_clean_in(&super::LAYOUT)
         && let Err(error) = disciplines.follow(router, &change)
     {
-        reader.fail(&fields.span("knob"), fields.path_of("knob"), error.to_string());
+        reader.fail_at(fields, "knob", error.to_string());
     }
     Some(SetChange {
         router: router.to_owned(),

@@ -25,7 +25,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, folder: &Path, scenario: 
         let Some(mut traffic) = traffic(reader, fields, folder, number, scenario) else { continue };
         if !ports.insert((traffic.to.clone(), traffic.port, traffic.ipv6)) {
             let message = format!("another flow to {:?} has port {}", traffic.to, traffic.port);
-            reader.fail(&fields.span("port"), fields.path_of("port"), message);
+            reader.fail_at(fields, "port", message);
         }
         path(reader, fields, scenario, &mut traffic);
         scenario.traffic.push(traffic);
@@ -39,115 +39,39 @@ fn traffic(
     number: u16,
     scenario: &Scenario,
 ) -> Option<Traffic> {
-    let hosts: Vec<_> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
-    let mut known = true;
-    for key in ["from", "to"] {
-        if let Some(name) = fields.text(key).filter(|name| !hosts.contains(name)) {
-            known = false;
-            let router = scenario.routers.iter().any(|router| router.name == name);
-            let what = if router {
-                "is a router; traffic is between hosts:".to_owned()
-            } else {
-                "is no host;".to_owned()
-            };
-            reader.fail(
-                &fields.span(key),
-                fields.path_of(key),
-                format!("{name:?} {what} {}", suggest(name, &hosts)),
-            );
-        }
-    }
+    let known = check_ends(reader, fields, scenario);
     let (from, to) = (fields.text("from")?, fields.text("to")?);
-    if known && from == to {
-        reader.fail(
-            &fields.span("to"),
-            fields.path_of("to"),
-            "a host does not send to itself through a router",
-        );
-        known = false;
-    }
     let (section, _sound) = read_settings::<TrafficSection>(reader, fields, &[]);
-    let kind = match section.kind {
-        Pattern::Cbr => TrafficKind::Cbr,
-        Pattern::Poisson => TrafficKind::Poisson,
-        Pattern::OnOff => {
-            TrafficKind::OnOff { mean_on: section.mean_on, mean_off: section.mean_off }
-        }
-        Pattern::Greedy => TrafficKind::Greedy,
-        Pattern::Replay => TrafficKind::Replay,
-        Pattern::Flows => TrafficKind::Flows {
-            mean_size: section.flow_size,
-            sizes: sizes(reader, fields, &section)?,
-            peak: section.peak,
-        },
-        Pattern::Tcp => TrafficKind::Tcp { congestion: section.congestion, bytes: section.bytes },
-        Pattern::TcpFlows => TrafficKind::TcpFlows {
-            congestion: section.congestion,
-            mean_size: section.flow_size,
-            sizes: sizes(reader, fields, &section)?,
-        },
-    };
-    let is_tcp = matches!(kind, TrafficKind::Tcp { .. });
-    let come_and_go = matches!(kind, TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. });
-    let any_tcp = is_tcp || matches!(kind, TrafficKind::TcpFlows { .. });
-    let tool = match section.tool {
-        // Nothing else of ours speaks TCP on real packets.
-        Tool::Evenkeel if any_tcp => Tool::Iperf3,
-        tool => tool,
-    };
-    if any_tcp && fields.given("tool") && tool != Tool::Iperf3 {
-        let message =
-            "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
-        reader.fail(&fields.span("tool"), fields.path_of("tool"), message);
-    }
-    if section.tcp && tool != Tool::Iperf3 {
-        let message = "only together with tool = \"iperf3\"";
-        reader.fail(&fields.span("tcp"), fields.path_of("tcp"), message);
-    }
+    let kind = kind(reader, fields, &section)?;
+    let tool = tool(reader, fields, &section, kind);
     if kind == TrafficKind::Replay && !fields.given("file") {
-        reader.fail(
-            &fields.at,
-            fields.path_of("file"),
-            "this required key is missing: the capture file",
-        );
+        reader.fail_at(fields, "file", "this required key is missing: the capture file");
     }
-    let flows = section.flows;
-    if flows > 1 && (come_and_go || kind == TrafficKind::Replay) {
-        let message = "only together with a kind that is one flow by itself";
-        reader.fail(&fields.span("flows"), fields.path_of("flows"), message);
+    let is_one_flow = !matches!(
+        kind,
+        TrafficKind::Flows { .. } | TrafficKind::TcpFlows { .. } | TrafficKind::Replay
+    );
+    if section.flows > 1 && !is_one_flow {
+        reader.fail_at(fields, "flows", "only together with a kind that is one flow by itself");
     }
-    let size = section.size;
-    let no_rate = is_tcp || kind == TrafficKind::Replay;
-    let wire = (kind == TrafficKind::Greedy).then(|| wire_rate(scenario, from, to, size)).flatten();
-    match (no_rate, fields.given("rate") || wire.is_some()) {
-        (true, true) if kind == TrafficKind::Replay => {
-            let message = "a recording has its own rate";
-            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
-        }
-        (true, true) => {
-            let message = "TCP has no rate of its own; leave it out, or limit the link";
-            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
-        }
-        // A misspelt key has been told.
-        (false, false) if reader.is_clean_in(&["traffic"]) => {
-            let message = "this required key is missing: a rate such as \"10Mbit/s\"";
-            reader.fail(&fields.span("rate"), fields.path_of("rate"), message);
-        }
-        _ => {}
-    }
+    let wire = match kind {
+        TrafficKind::Greedy => wire_rate(scenario, from, to, section.size),
+        _ => None,
+    };
+    let rate = rate(reader, fields, kind, section.rate, wire);
     let (start, stop) = (section.start, section.stop.unwrap_or(scenario.duration));
     if start >= stop || stop > scenario.duration {
         let message = "a flow starts before it stops, and stops before the end of the run";
         let key = if fields.given("stop") { "stop" } else { "start" };
-        reader.fail(&fields.span(key), fields.path_of(key), message);
+        reader.fail_at(fields, key, message);
     }
     let traffic = Traffic {
         from: from.to_owned(),
         to: to.to_owned(),
         kind,
         tool,
-        rate: if no_rate { BitRate::ZERO } else { section.rate.or(wire)? },
-        size,
+        rate: rate?,
+        size: section.size,
         jitter: section.jitter,
         start,
         stop,
@@ -155,15 +79,99 @@ fn traffic(
         dscp: section.dscp,
         port: section.port.unwrap_or(PORTS_AFTER + number),
         source_port: section.source_port.unwrap_or(SOURCE_PORTS_AFTER + number),
-        flows,
+        flows: section.flows,
         recording: section.file.map(|file| folder.join(file)),
-        tcp: section.tcp || any_tcp,
+        tcp: section.tcp || kind.is_tcp(),
         place: reader.place(&fields.at),
         // A flow without a name is none; the key has been missed already.
         name: Some(section.name).filter(|name| !name.is_empty())?,
         class: section.class,
     };
     known.then_some(traffic)
+}
+
+/// Whether its ends are two hosts; the reader takes note of what they are instead.
+fn check_ends(reader: &mut Reader, fields: &Fields, scenario: &Scenario) -> bool {
+    let hosts: Vec<_> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
+    let mut known = true;
+    for key in ["from", "to"] {
+        if let Some(name) = fields.text(key).filter(|name| !hosts.contains(name)) {
+            known = false;
+            let is_router = scenario.routers.iter().any(|router| router.name == name);
+            let what = if is_router { "a router; traffic is between hosts:" } else { "no host;" };
+            reader.fail_at(fields, key, format!("{name:?} is {what} {}", suggest(name, &hosts)));
+        }
+    }
+    let ends = fields.text("from").zip(fields.text("to"));
+    if known && ends.is_some_and(|(from, to)| from == to) {
+        reader.fail_at(fields, "to", "a host does not send to itself through a router");
+        return false;
+    }
+    known
+}
+
+fn kind(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Option<TrafficKind> {
+    let (congestion, mean_size) = (section.congestion, section.flow_size);
+    Some(match section.kind {
+        Pattern::Cbr => TrafficKind::Cbr,
+        Pattern::Poisson => TrafficKind::Poisson,
+        Pattern::OnOff => {
+            TrafficKind::OnOff { mean_on: section.mean_on, mean_off: section.mean_off }
+        }
+        Pattern::Greedy => TrafficKind::Greedy,
+        Pattern::Replay => TrafficKind::Replay,
+        Pattern::Flows => {
+            let sizes = sizes(reader, fields, section)?;
+            TrafficKind::Flows { mean_size, sizes, peak: section.peak }
+        }
+        Pattern::Tcp => TrafficKind::Tcp { congestion, bytes: section.bytes },
+        Pattern::TcpFlows => {
+            let sizes = sizes(reader, fields, section)?;
+            TrafficKind::TcpFlows { congestion, mean_size, sizes }
+        }
+    })
+}
+
+/// The tool that makes its packets: for TCP always iperf3.
+fn tool(reader: &mut Reader, fields: &Fields, section: &TrafficSection, kind: TrafficKind) -> Tool {
+    let tool = match section.tool {
+        // Nothing else of ours speaks TCP on real packets.
+        Tool::Evenkeel if kind.is_tcp() => Tool::Iperf3,
+        tool => tool,
+    };
+    if kind.is_tcp() && fields.given("tool") && tool != Tool::Iperf3 {
+        let message =
+            "a flow of kind = \"tcp\" is made by iperf3 on real packets; leave `tool` out";
+        reader.fail_at(fields, "tool", message);
+    }
+    if section.tcp && tool != Tool::Iperf3 {
+        reader.fail_at(fields, "tcp", "only together with tool = \"iperf3\"");
+    }
+    tool
+}
+
+/// Its rate, as given or that of the `wire`; zero for kinds that have none. `None`: it is missing.
+fn rate(
+    reader: &mut Reader,
+    fields: &Fields,
+    kind: TrafficKind,
+    given: Option<BitRate>,
+    wire: Option<BitRate>,
+) -> Option<BitRate> {
+    let stated = fields.given("rate") || wire.is_some();
+    let wrong = match kind {
+        TrafficKind::Replay => stated.then_some("a recording has its own rate"),
+        TrafficKind::Tcp { .. } => {
+            stated.then_some("TCP has no rate of its own; leave it out, or limit the link")
+        }
+        // A misspelt key has been told.
+        _ if stated || !reader.is_clean_in(&["traffic"]) => None,
+        _ => Some("this required key is missing: a rate such as \"10Mbit/s\""),
+    };
+    if let Some(message) = wrong {
+        reader.fail_at(fields, "rate", message);
+    }
+    if kind.has_rate() { given.or(wire) } else { Some(BitRate::ZERO) }
 }
 
 /// How the sizes of flows are distributed.
@@ -177,7 +185,7 @@ fn sizes(reader: &mut Reader, fields: &Fields, section: &TrafficSection) -> Opti
     if let Some(shape) = shape.filter(|shape| !valid.contains(shape)) {
         let message =
             format!("{shape} is out of range; valid: {} to {}", valid.start(), valid.end());
-        reader.fail(&fields.span("shape"), fields.path_of("shape"), message);
+        reader.fail_at(fields, "shape", message);
         return None;
     }
     Some(sizes)
@@ -204,7 +212,7 @@ fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut
     let Some(path) = scenario.path_between(&traffic.from, &traffic.to) else {
         let message =
             format!("no path leads from {:?} to {:?} through routers", traffic.from, traffic.to);
-        reader.fail(&fields.span("to"), fields.path_of("to"), message);
+        reader.fail_at(fields, "to", message);
         return;
     };
     for pair in path.windows(2) {
@@ -217,7 +225,7 @@ fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut
                 "{} bytes do not fit the wire {}–{}: its MTU is {}",
                 traffic.size.0, pair[0], pair[1], wire.mtu
             );
-            reader.fail(&fields.span("size"), fields.path_of("size"), message);
+            reader.fail_at(fields, "size", message);
         }
     }
     let Some(flow) = flow_key(scenario, traffic) else { return };
@@ -243,7 +251,7 @@ fn path(reader: &mut Reader, fields: &Fields, scenario: &Scenario, traffic: &mut
                         suggest(meant, &classes)
                     )
                 };
-                reader.fail(&fields.span("class"), fields.path_of("class"), message);
+                reader.fail_at(fields, "class", message);
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ use evenkeel_core::drop::{
 };
 use evenkeel_core::settings::SettingError;
 use evenkeel_core::{Bytes, Cycles, Nanos};
-use evenkeel_scenario::core_model::{CoreFlows, CoreModel};
+use evenkeel_scenario::core_model::{CoreFlows, CoreLink, CoreModel};
 
 use arrivals::Arrivals;
 pub(crate) use outcome::run;
@@ -118,6 +118,49 @@ impl Ring {
     }
 }
 
+/// The flows of a model, with the costs and the shares that are different among them: a flow names
+/// its own by their places.
+struct Flows {
+    costs: Vec<u64>,
+    shares: Vec<Share>,
+    flows: Vec<Flow>,
+}
+
+impl Flows {
+    fn of(model: &CoreModel, seed: u64) -> Self {
+        let (mut costs, mut shares, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut hash = seed;
+        for kind in &model.flows {
+            let class = place_of(&mut costs, kind.cost);
+            let (later, changes) = match kind.change {
+                Some((at, cost)) => (place_of(&mut costs, cost), in_cycles(at, model.clock)),
+                None => (class, u64::MAX),
+            };
+            let share = place_of(&mut shares, Share { weight: kind.weight, group: 0 });
+            for _ in 0..kind.flows {
+                hash = mixed(hash.wrapping_add(0x9e37_79b9_7f4a_7c15));
+                let class = [class, later];
+                flows.push(Flow { hash, share, class, changes, wire: wire(kind.size) });
+            }
+        }
+        Self { costs, shares, flows }
+    }
+}
+
+/// The place of `item` in a list of different ones; it is added if it is new.
+fn place_of<T: PartialEq>(all: &mut Vec<T>, item: T) -> u8 {
+    let known = all.iter().position(|known| *known == item);
+    let place = known.unwrap_or(all.len());
+    if known.is_none() {
+        all.push(item);
+    }
+    place as u8
+}
+
+fn in_cycles(at: Nanos, clock: u64) -> u64 {
+    (u128::from(at.0) * u128::from(clock) / 1_000_000_000) as u64
+}
+
 /// Bytes on the wire for a frame: preamble and gap besides.
 fn wire(frame: Bytes) -> Bytes {
     frame + Bytes(20)
@@ -129,36 +172,7 @@ impl PolledCore {
     /// # Errors
     /// A value that the droppers refuse.
     pub fn new(model: &CoreModel, seed: u64) -> Result<Self, SettingError> {
-        let (mut costs, mut shares, mut flows) = (Vec::new(), Vec::new(), Vec::new());
-        let cycles =
-            |at: Nanos| (u128::from(at.0) * u128::from(model.clock) / 1_000_000_000) as u64;
-        let class_of = |cost: u64, costs: &mut Vec<u64>| {
-            let known = costs.iter().position(|c| *c == cost).unwrap_or_else(|| {
-                costs.push(cost);
-                costs.len() - 1
-            });
-            known as u8
-        };
-        let mut hash = seed;
-        for kind in &model.flows {
-            let class = class_of(kind.cost, &mut costs);
-            let later = kind.change.map_or(class, |(_, cost)| class_of(cost, &mut costs));
-            let share = Share { weight: kind.weight, group: 0 };
-            let row = shares.iter().position(|s| *s == share).unwrap_or_else(|| {
-                shares.push(share);
-                shares.len() - 1
-            });
-            for _ in 0..kind.flows {
-                hash = mixed(hash.wrapping_add(0x9e37_79b9_7f4a_7c15));
-                flows.push(Flow {
-                    hash,
-                    share: row as u8,
-                    class: [class, later],
-                    changes: kind.change.map_or(u64::MAX, |(at, _)| cycles(at)),
-                    wire: wire(kind.size),
-                });
-            }
-        }
+        let Flows { costs, shares, flows } = Flows::of(model, seed);
         let table =
             FlowTableConfig { flows: (2 * flows.len() as u32).max(64), shares, groups: vec![1] };
         let dropper = model.rule.map(|rule| {
@@ -171,23 +185,7 @@ impl PolledCore {
                 rule,
             })
         });
-        let out = model.link.map(|link| {
-            let fair = link.fair.then(|| {
-                let config = BandwidthConfig { table, ..BandwidthConfig::new(link.rate) };
-                BandwidthFairDrop::new(BandwidthConfig {
-                    buffer: Bytes(link.buffer.0 / 2),
-                    ..config
-                })
-            });
-            let buffer = u128::from(link.buffer.0 * 8) * u128::from(model.clock);
-            Ok::<_, SettingError>(Out {
-                fair: fair.transpose()?,
-                waiting: 0,
-                rate: link.rate.0,
-                buffer,
-                drained: 0,
-            })
-        });
+        let out = model.link.map(|link| Out::new(&link, model.clock, table)).transpose()?;
         Ok(Self {
             clock: model.clock,
             now: 0,
@@ -201,7 +199,7 @@ impl PolledCore {
             ring: Ring { slots: vec![(0, 0); model.ring as usize], head: 0, len: 0 },
             arrivals: Arrivals::new(&model.flows, model.clock, seed),
             dropper: dropper.transpose()?,
-            out: out.transpose()?,
+            out,
             counts: vec![FlowCounts::default(); flows.len()],
             flows,
             burst: Vec::with_capacity(model.batch.into()),
@@ -212,7 +210,7 @@ impl PolledCore {
 
     /// Runs until `until`, or a little longer: a round that began is finished.
     pub fn run_until(&mut self, until: Nanos) {
-        let until = (u128::from(until.0) * u128::from(self.clock) / 1_000_000_000) as u64;
+        let until = in_cycles(until, self.clock);
         while self.now < until {
             let (ring, counts) = (&mut self.ring, &mut self.counts);
             self.arrivals.until(self.now, |flow, at| {
@@ -330,6 +328,20 @@ impl PolledCore {
 }
 
 impl Out {
+    fn new(link: &CoreLink, clock: u64, table: FlowTableConfig) -> Result<Self, SettingError> {
+        let fair = link.fair.then(|| {
+            let config = BandwidthConfig { table, ..BandwidthConfig::new(link.rate) };
+            BandwidthFairDrop::new(BandwidthConfig { buffer: Bytes(link.buffer.0 / 2), ..config })
+        });
+        Ok(Self {
+            fair: fair.transpose()?,
+            waiting: 0,
+            rate: link.rate.0,
+            buffer: u128::from(link.buffer.0 * 8) * u128::from(clock),
+            drained: 0,
+        })
+    }
+
     fn drain(&mut self, now: u64, clock: u64) {
         let gone = u128::from(now - self.drained) * u128::from(self.rate);
         self.waiting = self.waiting.saturating_sub(gone);
