@@ -87,8 +87,8 @@ else
 fi
 
 step "format" cargo fmt --all --check
-# Switched on by the change that brings the tree to 100 columns:
 step "width" scripts/width.sh --self-test
+step "size of files and functions" scripts/size.py --self-test
 step "clippy" cargo clippy --workspace --all-targets "${features[@]}" --locked --quiet -- -D warnings
 step "documentation" lint_docs
 step "tests are built" cargo test --workspace "${features[@]}" --locked --quiet --no-run
