@@ -11,7 +11,7 @@ jobs=${JOBS:-$(nproc)}
 out=${OUT:-out/book}
 bad=0
 
-scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml)
+scenarios=(scenarios/lct/*.toml scenarios/wfq-altq/*.toml scenarios/wfq-other/*.toml scenarios/latency/*.toml scenarios/cross-protect/*.toml scenarios/cross-protect-lab/*.toml scenarios/fairdrop/[!l]*.toml scenarios/fairdrop/light-load.toml)
 name() { echo "$(basename "$(dirname "$1")")-$(basename "$1" .toml)"; }
 export -f name
 export evenkeel seeds out
@@ -27,7 +27,7 @@ if [ "$(id -u)" -eq 0 ]; then
   echo "On real packets, times scaled by ${TIME_SCALE:-0.06}:"
   for scenario in "${scenarios[@]}"; do
     # Simulated only; their short forms for real packets are in cross-protect-lab/.
-    [[ $scenario != *cross-protect/* && $scenario != *wfq-other/* && $scenario != *lct/tcp.toml ]] || continue
+    [[ $scenario != *cross-protect/* && $scenario != *wfq-other/* && $scenario != *latency/* && $scenario != *lct/tcp.toml ]] || continue
     # A polled core is a model of one: simulated only.
     ! grep -q '^\[core\]' "$scenario" || continue
     # A neighbour on the host can slow the machine down for seconds; what is really wrong fails twice.

@@ -29,11 +29,12 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC, PFQ, PDRR, AFAN |
+//! | [`schedule`] | the interface of a discipline, and the disciplines: FIFO, WFQ/ALTQ, LCT-UC, PFQ, PDRR, AFAN, and baselines |
 //! | [`link`] | scheduler, shaper, transmit ring and paced wire as one machine of events |
 //! | [`measure`] | QoStat meters per class and per scheduler call, histograms of delay |
 //! | [`control`] | knobs turned from what was measured, so that all classes are hit alike |
 //! | [`admit`] | who may enter: admission of new flows to an outgoing link |
+//! | [`aqm`] | active queue management: queues that stand are told so |
 //! | [`class_map`] | rules that give each packet its class |
 //! | [`drop`](mod@drop) | FairDrop: cycles of a core and bits of a link shared fairly by refusing early |
 //! | [`settings`](mod@settings) | what can be told to an algorithm: names, types, ranges, defaults, said once |
@@ -50,6 +51,7 @@
 extern crate alloc;
 
 pub mod admit;
+pub mod aqm;
 pub mod class_map;
 pub mod control;
 pub mod drop;

@@ -24,6 +24,12 @@ pub const DEFAULT_LIMIT: u32 = 50;
 /// made when the limits are told.
 pub const MAX_HELD: u64 = 4_194_304;
 
+/// Upper bound of the bytes of memory that so many packets take in queues, each of `packet` bytes:
+/// with its links.
+pub(crate) const fn memory_of(packets: u64, packet: u64) -> u64 {
+    packets * (packet + 32)
+}
+
 /// Refuses limits that come to more than [`MAX_HELD`] packets.
 pub(crate) fn check_held(limits: impl Iterator<Item = u32>) -> Result<(), SettingError> {
     let held: u64 = limits.map(u64::from).sum();

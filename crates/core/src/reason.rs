@@ -91,6 +91,8 @@ reasons! {
     PriorityFull => "priority_full",
     /// Its flow sends more than its share, and approximate fair dropping drew this packet.
     FairShare => "fair_share",
+    /// Its queue stood: all of its packets had waited for longer than the target (CoDel).
+    StandingQueue => "standing_queue",
     /// Its flow has used its fair share of the core's cycles (FairDrop).
     FairdropCpu => "fairdrop_cpu",
     /// Its flow has used its fair share of the outgoing link's bits (FairDrop).

@@ -8,21 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
-use evenkeel_core::Bytes;
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
-use evenkeel_core::schedule::Discipline as _;
-use evenkeel_core::schedule::wfq_altq::{DropRule, WfqAltqConfig};
 
 use crate::error::CommandError;
 use crate::pipeline::QueuedPacket;
 
-/// A packet in the queue of a class, with its links.
-const PACKET: u64 = size_of::<QueuedPacket>() as u64 + 32;
-/// A packet in the queue of a flow: whole lines of the cache, and the links apart.
-const PACKET_OF_FLOW: u64 = size_of::<QueuedPacket>().next_multiple_of(64) as u64 + 40;
-/// A flow of a discipline with a queue per flow: its key, its state, its place in an index and in
-/// the orders of service.
-const FLOW: u64 = 208;
 /// A flow on a list of flows.
 const LISTED: u64 = 80;
 /// The place of a flow on such a list.
@@ -31,8 +21,6 @@ const PLACE: u64 = 8;
 const REMEMBERED: u64 = 352;
 /// A flow of FairDrop's shadow.
 const SHADOW: u64 = 32;
-/// A shortest packet under a limit in bytes.
-const SHORTEST: u64 = 20;
 /// Everything of a link whose size no setting says.
 const LINK: u64 = 1 << 20;
 /// Everything of a worker whose size no setting says.
@@ -87,36 +75,7 @@ impl Footprint {
 
 /// What a discipline allocates.
 pub(crate) fn discipline(config: &DisciplineConfig, classes: usize) -> u64 {
-    let by_flow = |flows: u32, packets: u64| u64::from(flows) * FLOW + packets * PACKET_OF_FLOW;
-    let places =
-        |buffer: u32, bytes: Option<Bytes>| bytes.map_or(u64::from(buffer), |bytes| bytes.0 / 64);
-    match config {
-        DisciplineConfig::Fifo(own) => u64::from(own.limit) * PACKET,
-        DisciplineConfig::WfqAltq(own) => wfq(own, classes),
-        DisciplineConfig::Lct(own) => own.limit.first(classes).map(u64::from).sum::<u64>() * PACKET,
-        DisciplineConfig::Pfq(own) => {
-            by_flow(own.flows.flows, places(own.buffer.buffer, own.buffer.buffer_bytes))
-        }
-        DisciplineConfig::Pdrr(own) => {
-            by_flow(own.flows.flows, places(own.buffer.buffer, own.buffer.buffer_bytes))
-        }
-        DisciplineConfig::Afan(own) => {
-            by_flow(own.flows.flows, 2 * u64::from(own.limit)) + 4 * u64::from(own.afd.shadow)
-        }
-        // Only who wrote it knows.
-        DisciplineConfig::Own(_) => 0,
-    }
-}
-
-fn wfq(config: &WfqAltqConfig, classes: usize) -> u64 {
-    let mut config = config.clone();
-    config.for_classes(classes as u16);
-    let queues = usize::from(config.queue_count());
-    let packets = match config.drop {
-        DropRule::Longest => config.high_water.0 / SHORTEST + 1,
-        DropRule::Tail => config.limit.first(queues).map(u64::from).sum(),
-    };
-    packets * PACKET + queues as u64 * LISTED
+    config.memory(classes as u16, size_of::<QueuedPacket>() as u64)
 }
 
 /// What an admission allocates.

@@ -22,10 +22,10 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         Treated::Queued
     }
 
-    /// When those that wait for the end of a refill enter the discipline.
+    /// When those that wait for the end of a refill, of whom there are some, enter the discipline.
+    #[cold]
     pub(super) fn release(&self) -> Nanos {
         match self.start {
-            _ if self.waiting.is_empty() => Nanos::MAX,
             Start::Due(_) => Nanos::MAX,
             _ => self.processor_free,
         }

@@ -442,7 +442,8 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
 
     fn next_event(&self) -> Nanos {
         let tick = self.tick.unwrap_or(Nanos::MAX);
-        self.wire.done().min(self.start.instant()).min(tick).min(self.release())
+        let at = self.wire.done().min(self.start.instant()).min(tick);
+        if self.waiting.is_empty() { at } else { at.min(self.release()) }
     }
 
     fn run(&mut self, now: Nanos, sink: &mut impl LinkSink<P>) {
@@ -461,7 +462,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
                         _ => self.idle(at),
                     }
                 }
-            } else if self.release() <= at {
+            } else if !self.waiting.is_empty() && self.release() <= at {
                 self.let_in(at, sink);
             } else if let Start::Idle { .. } = self.start {
                 self.kick(at);

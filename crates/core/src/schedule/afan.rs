@@ -46,7 +46,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::buffer::{DEFAULT_QUANTUM, KnownFlows};
+use super::buffer::{DEFAULT_QUANTUM, KnownFlows, memory_of_flows};
 use super::flow_list::Flips;
 use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab};
@@ -120,6 +120,11 @@ impl Discipline for AfanConfig {
     const NAME: &'static str = "afan";
     const MEASURES_FAIR_RATE: bool = true;
     type Queues<P: Packet> = Afan<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        let queues = memory_of_flows(self.flows.most(), self.limit.saturating_mul(2), packet);
+        queues + 4 * u64::from(self.afd.shadow)
+    }
 
     fn build<P: Packet>(self) -> Result<Afan<P>, SettingError> {
         Afan::new(self)

@@ -198,6 +198,20 @@ macro_rules! disciplines {
                 }
             }
 
+            /// Upper bound of the bytes that it allocates for `classes` classes, with packets of
+            /// `packet` bytes in memory. What a user's own takes only its author knows: 0.
+            #[must_use]
+            pub fn memory(&self, classes: u16, packet: u64) -> u64 {
+                match self {
+                    $(Self::$variant(config) => {
+                        let mut config = config.clone();
+                        config.for_classes(classes);
+                        config.memory(packet)
+                    })+
+                    Self::Own(_) => 0,
+                }
+            }
+
             /// The same with this seed for its lists of flows, which should be one that nobody
             /// outside knows. Disciplines without such a list do not change.
             #[must_use]
@@ -349,4 +363,12 @@ disciplines! {
     Pdrr: super::pdrr::PdrrConfig, shared as PdrrPart: SharedFlows;
     /// Approximate flow-aware networking.
     Afan: super::afan::AfanConfig, shared as AfanPart: SharedFlows;
+    /// Strict priority.
+    Priority: super::priority::PriorityConfig;
+    /// Deficit round robin.
+    Drr: super::drr::DrrConfig;
+    /// CoDel.
+    Codel: super::codel::CodelConfig;
+    /// FQ-CoDel.
+    FqCodel: super::fq_codel::FqCodelConfig;
 }

@@ -32,6 +32,17 @@ words! {
     }
 }
 
+/// Bytes of memory for a flow: its key, its state, its place in an index and in the orders of
+/// service.
+const FLOW_MEMORY: u64 = 208;
+
+/// Upper bound of the bytes of memory that so many flows, or queues that flows are hashed to, take
+/// with so many packets, each of `packet` bytes: whole lines of the cache, and the links apart.
+pub(super) fn memory_of_flows(flows: u32, packets: u32, packet: u64) -> u64 {
+    let packets = u64::from(packets) * (packet.next_multiple_of(64) + 40);
+    u64::from(flows) * FLOW_MEMORY + packets
+}
+
 settings! {
     /// The buffer of a discipline with a queue per flow.
     #[derive(Copy, Eq)]

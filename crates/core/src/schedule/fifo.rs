@@ -16,7 +16,7 @@
 use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{LIMIT_RANGE, PacketQueue};
+use crate::queue::{LIMIT_RANGE, PacketQueue, memory_of};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
@@ -43,6 +43,10 @@ impl FifoConfig {
 impl Discipline for FifoConfig {
     const NAME: &'static str = "fifo";
     type Queues<P: Packet> = Fifo<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        memory_of(self.limit.into(), packet)
+    }
 
     fn build<P: Packet>(self) -> Result<Fifo<P>, SettingError> {
         Fifo::new(self)

@@ -122,6 +122,11 @@ impl Ring {
         Some(number)
     }
 
+    /// The number that `pop` gives.
+    pub(super) fn first(&self) -> Option<u32> {
+        (self.len > 0).then(|| self.ahead(0))
+    }
+
     /// A guess at the number that `pop` will give after `at` others: what it gives if there are so
     /// many, else any.
     #[inline]

@@ -37,7 +37,7 @@ use core::ops::RangeInclusive;
 
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue, check_held};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, PacketQueue, check_held, memory_of};
 use crate::reason::Reason;
 use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos};
@@ -121,6 +121,11 @@ impl LctConfig {
 impl Discipline for LctConfig {
     const NAME: &'static str = "lct";
     type Queues<P: Packet> = Lct<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        let packets = self.limit.first(self.classes.into()).map(u64::from).sum();
+        memory_of(packets, packet)
+    }
 
     fn build<P: Packet>(self) -> Result<Lct<P>, SettingError> {
         Lct::new(self)

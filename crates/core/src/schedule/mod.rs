@@ -8,12 +8,17 @@ use crate::units::{Bytes, Nanos};
 pub mod afan;
 pub mod any;
 pub mod buffer;
+pub mod codel;
+pub mod drr;
 pub mod fifo;
+mod flow_buckets;
 pub(crate) mod flow_list;
+pub mod fq_codel;
 pub mod lct;
 mod longest;
 pub mod pdrr;
 pub mod pfq;
+pub mod priority;
 pub mod shared;
 pub mod shared_flows;
 mod slab;
@@ -210,6 +215,9 @@ pub trait Discipline: Settings {
     /// # Errors
     /// A number is out of range.
     fn build<P: Packet>(self) -> Result<Self::Queues<P>, SettingError>;
+
+    /// Upper bound of the bytes that it allocates, with packets of `packet` bytes in memory.
+    fn memory(&self, packet: u64) -> u64;
 
     /// How many classes packets have, where that matters.
     fn for_classes(&mut self, _classes: u16) {}

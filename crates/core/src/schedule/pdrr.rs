@@ -56,7 +56,7 @@ mod flow;
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim, memory_of_flows};
 use super::flow_list::{FlowList, Ring};
 use super::longest::Longest;
 use super::shared_flows::ByFlow;
@@ -100,6 +100,10 @@ impl Discipline for PdrrConfig {
     const NAME: &'static str = "pdrr";
     const MEASURES_FAIR_RATE: bool = true;
     type Queues<P: Packet> = Pdrr<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        memory_of_flows(self.flows.most(), self.buffer.places(), packet)
+    }
 
     fn build<P: Packet>(self) -> Result<Pdrr<P>, SettingError> {
         Pdrr::new(self)
@@ -296,6 +300,8 @@ impl<P: Packet> Pdrr<P> {
 
     /// The flow whose packet goes next: turns the list until the head of the flow in service fits
     /// its deficit. Some FIFO has packets.
+    // Where a packet is taken, that is on its way; the other caller is a rare one.
+    #[inline(always)]
     fn turn(&mut self) -> EntryId {
         loop {
             if let Some(id) = self.current {

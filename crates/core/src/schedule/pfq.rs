@@ -55,7 +55,7 @@ mod flow;
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim, memory_of_flows};
 use super::flow_list::FlowList;
 use super::shared_flows::ByFlow;
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
@@ -94,6 +94,10 @@ impl Discipline for PfqConfig {
     const NAME: &'static str = "pfq";
     const MEASURES_FAIR_RATE: bool = true;
     type Queues<P: Packet> = Pfq<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        memory_of_flows(self.flows.most(), self.buffer.places(), packet)
+    }
 
     fn build<P: Packet>(self) -> Result<Pfq<P>, SettingError> {
         Pfq::new(self)

@@ -43,7 +43,7 @@ use core::ops::RangeInclusive;
 use super::shared::ByClass;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, Packet};
-use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet, check_held};
+use crate::queue::{DEFAULT_LIMIT, LIMIT_RANGE, QueueSet, check_held, memory_of};
 use crate::reason::Reason;
 use crate::settings::{Change, PerClass, SettingError, Settings, in_range};
 use crate::units::{Bytes, Nanos, Weight};
@@ -132,6 +132,15 @@ impl WfqAltqConfig {
 impl Discipline for WfqAltqConfig {
     const NAME: &'static str = "wfq-altq";
     type Queues<P: Packet> = WfqAltq<P>;
+
+    fn memory(&self, packet: u64) -> u64 {
+        let queues = self.queue_count();
+        let packets = match self.drop {
+            DropRule::Longest => self.high_water.0 / SHORTEST_PACKET + 1,
+            DropRule::Tail => self.limit.first(queues.into()).map(u64::from).sum(),
+        };
+        memory_of(packets, packet) + u64::from(queues) * size_of::<[Slot; 2]>() as u64
+    }
 
     fn build<P: Packet>(self) -> Result<WfqAltq<P>, SettingError> {
         WfqAltq::new(self)

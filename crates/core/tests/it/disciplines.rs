@@ -2,12 +2,17 @@
 //! within their ranges.
 
 use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
+use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows, Victim};
+use evenkeel_core::schedule::codel::{Codel, CodelConfig};
+use evenkeel_core::schedule::drr::{Drr, DrrConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::fq_codel::{FqCodel, FqCodelConfig};
 use evenkeel_core::schedule::lct::{self, Lct, LctConfig, MultiBacklog};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
 use evenkeel_core::schedule::{AnyScheduler, Discipline, DisciplineConfig, Treated, Wake};
 use evenkeel_core::settings::{Change, ChangeTime, Key, Kind, PerClass, SettingError, Value};
@@ -75,6 +80,14 @@ fn known_flows() -> impl Strategy<Value = KnownFlows> {
     })
 }
 
+fn aqm_configs() -> impl Strategy<Value = AqmConfig> {
+    // Short: the operations take milliseconds.
+    (10_000u64..100_000, 100_000u64..2_000_000).prop_map(|(target, interval)| AqmConfig {
+        target: Nanos(target),
+        interval: Nanos(interval),
+    })
+}
+
 fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
     (0u64..4_000, buffers(), known_flows()).prop_map(|(quantum, buffer, flows)| PfqConfig {
         quantum: Bytes(quantum),
@@ -127,6 +140,40 @@ proptest! {
     #[test]
     fn afan_keeps_the_contract(config in afan_configs(), ops in ops(200)) {
         run(Afan::new(config).unwrap(), ops);
+    }
+
+    #[test]
+    fn drr_keeps_the_contract(
+        (quantum, queues, buffer) in (256u64..4_000, 1u32..40, 1u32..40),
+        ops in ops(200),
+    ) {
+        run(Drr::new(DrrConfig { quantum: Bytes(quantum), queues, buffer }).unwrap(), ops);
+    }
+
+    #[test]
+    fn codel_keeps_the_contract((limit, aqm) in (1u32..40, aqm_configs()), ops in ops(200)) {
+        run(Codel::new(CodelConfig { limit, aqm }).unwrap(), ops);
+    }
+
+    #[test]
+    fn fq_codel_keeps_the_contract(
+        (quantum, queues, buffer) in (256u64..4_000, 1u32..40, 1u32..40),
+        aqm in aqm_configs(),
+        ops in ops(200),
+    ) {
+        let quantum = Bytes(quantum);
+        run(FqCodel::new(FqCodelConfig { quantum, queues, buffer, aqm }).unwrap(), ops);
+    }
+
+    #[test]
+    fn priority_keeps_the_contract(
+        levels in Just(vec![5u32, 0, 63, 7, 1, 2]).prop_shuffle(),
+        limit in 1u32..20,
+        ops in ops(200),
+    ) {
+        let classes = levels.len() as u16;
+        let level = PerClass::new(levels, 0);
+        run(Priority::new(PriorityConfig { level, limit, classes }).unwrap(), ops);
     }
 
     #[test]
@@ -290,6 +337,11 @@ fn every_setting_takes_its_range_and_nothing_else() {
     check_settings(&PfqConfig { flows, ..PfqConfig::default() }, 1);
     check_settings(&PdrrConfig { flows, ..PdrrConfig::default() }, 1);
     check_settings(&AfanConfig { flows, ..AfanConfig::default() }, 1);
+    let level = PerClass::new(vec![0, 1, 2, 3], 0);
+    check_settings(&PriorityConfig { level, ..PriorityConfig::default() }, 4);
+    check_settings(&DrrConfig { queues: 8, ..DrrConfig::default() }, 1);
+    check_settings(&CodelConfig::default(), 1);
+    check_settings(&FqCodelConfig { queues: 8, ..FqCodelConfig::default() }, 1);
 }
 
 #[test]
@@ -300,6 +352,10 @@ fn configurations_out_of_range_are_refused() {
     check_build(&PfqConfig::default());
     check_build(&PdrrConfig::default());
     check_build(&AfanConfig::default());
+    check_build(&PriorityConfig::default());
+    check_build(&DrrConfig::default());
+    check_build(&CodelConfig::default());
+    check_build(&FqCodelConfig::default());
     for classes in [0, 2_049] {
         let by_class = WfqAltqConfig { classes, ..WfqAltqConfig::default() };
         let hashed = WfqAltqConfig { queues: classes, ..WfqAltqConfig::altq() };

@@ -2,18 +2,23 @@
 
 use crate::common::{longest, tail, weighted};
 use crate::wire::{Out, TestPacket, assert_conserved, packet};
+use evenkeel_core::aqm::AqmConfig;
 use evenkeel_core::link::{Link, LinkConfig, Refill, RingConfig};
 use evenkeel_core::reference::Gps;
-use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::buffer::KnownFlows;
+use evenkeel_core::schedule::codel::CodelConfig;
+use evenkeel_core::schedule::drr::DrrConfig;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::fq_codel::FqCodelConfig;
 use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::lct::{FREEBSD_TICK, Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::priority::PriorityConfig;
 use evenkeel_core::schedule::wfq_altq::{WfqAltq, WfqAltqConfig};
+use evenkeel_core::schedule::{AnyScheduler, DisciplineConfig};
 use evenkeel_core::settings::Change;
 use evenkeel_core::settings::PerClass;
 use evenkeel_core::shape::ShaperConfig;
@@ -53,6 +58,7 @@ enum Discipline {
     Pfq(u32),
     Pdrr(u32, Nanos),
     Afan(u32),
+    Built(DisciplineConfig),
 }
 
 impl Discipline {
@@ -77,6 +83,7 @@ impl Discipline {
                     AfanConfig { limit, flows: KnownFlows::up_to(3), ..AfanConfig::default() };
                 AnyScheduler::Afan(Afan::new(config).unwrap())
             }
+            Self::Built(config) => config.build(CLASSES).unwrap(),
         }
     }
 }
@@ -92,6 +99,24 @@ fn x_delay() -> impl Strategy<Value = Nanos> {
 
 fn policy() -> impl Strategy<Value = MultiBacklog> {
     prop::sample::select(MultiBacklog::ALL)
+}
+
+/// One of the baselines, with a buffer of so many packets.
+fn baseline(limit: u32, which: u8) -> Discipline {
+    let aqm = AqmConfig { target: Nanos(10_000), interval: Nanos(100_000) };
+    let (queues, buffer) = (3, limit);
+    Discipline::Built(match which {
+        0 => DisciplineConfig::Drr(DrrConfig { queues, buffer, ..DrrConfig::default() }),
+        1 => DisciplineConfig::Codel(CodelConfig { limit, aqm }),
+        2 => {
+            let rest = FqCodelConfig::default();
+            DisciplineConfig::FqCodel(FqCodelConfig { queues, buffer, aqm, ..rest })
+        }
+        _ => {
+            let level = PerClass::new(vec![1, 0, 1, 2], 0);
+            DisciplineConfig::Priority(PriorityConfig { level, limit, classes: CLASSES })
+        }
+    })
 }
 
 fn discipline() -> impl Strategy<Value = Discipline> {
@@ -117,6 +142,7 @@ fn discipline() -> impl Strategy<Value = Discipline> {
             }
         });
     prop_oneof![
+        (1u32..30, 0u8..4).prop_map(|(limit, which)| baseline(limit, which)),
         (1u32..30).prop_map(Discipline::Fifo),
         (1u32..30).prop_map(Discipline::Pfq),
         (1u32..30, x_delay()).prop_map(|(limit, linger)| Discipline::Pdrr(limit, linger)),

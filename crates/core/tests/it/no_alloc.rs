@@ -11,10 +11,14 @@ use evenkeel_core::schedule::AnyScheduler;
 use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::buffer::Buffer;
 use evenkeel_core::schedule::buffer::KnownFlows;
+use evenkeel_core::schedule::codel::CodelConfig;
+use evenkeel_core::schedule::drr::DrrConfig;
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
+use evenkeel_core::schedule::fq_codel::FqCodelConfig;
 use evenkeel_core::schedule::lct::{Lct, LctConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
+use evenkeel_core::schedule::priority::PriorityConfig;
 use evenkeel_core::schedule::wfq_altq::WfqAltq;
 use evenkeel_core::settings::Change;
 use evenkeel_core::shape::ShaperConfig;
@@ -60,6 +64,12 @@ fn enqueue_advance_and_set_do_not_allocate() {
         ),
         AnyScheduler::Afan(Afan::new(AfanConfig { flows, ..AfanConfig::default() }).unwrap()),
         AnyScheduler::Fifo(Fifo::new(FifoConfig::packets(200)).unwrap()),
+        DisciplineConfig::Priority(PriorityConfig::default()).build(4).unwrap(),
+        DisciplineConfig::Drr(DrrConfig { buffer: 200, ..DrrConfig::default() }).build(1).unwrap(),
+        DisciplineConfig::Codel(CodelConfig::default()).build(1).unwrap(),
+        DisciplineConfig::FqCodel(FqCodelConfig { buffer: 200, ..FqCodelConfig::default() })
+            .build(1)
+            .unwrap(),
         wfq(tail(50)),
         wfq(longest(65_536)),
         AnyScheduler::Lct(

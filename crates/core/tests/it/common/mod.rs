@@ -12,11 +12,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use evenkeel_core::schedule::afan::{Afan, Afd};
 use evenkeel_core::schedule::buffer::Victim;
+use evenkeel_core::schedule::codel::Codel;
+use evenkeel_core::schedule::drr::Drr;
 use evenkeel_core::schedule::fifo::Fifo;
+use evenkeel_core::schedule::fq_codel::FqCodel;
 use evenkeel_core::schedule::lct::Lct;
 use evenkeel_core::schedule::lct::MultiBacklog;
 use evenkeel_core::schedule::pdrr::Pdrr;
 use evenkeel_core::schedule::pfq::Pfq;
+use evenkeel_core::schedule::priority::Priority;
 use evenkeel_core::schedule::wfq_altq::{QueueSelect, WfqAltq};
 use evenkeel_core::schedule::{Backlog, Treated, Wake};
 use evenkeel_core::settings::{Change, SettingError};
@@ -189,6 +193,10 @@ pub trait Subject: Scheduler<TestPacket> + Clone + Debug {
     fn queues_are_counted(&self) -> bool {
         true
     }
+    /// Whether it drops packets of queues that stand when it is asked for one.
+    fn drops_at_the_head(&self) -> bool {
+        false
+    }
     /// The bytes that it counts of a packet.
     fn counted(&self, packet: &TestPacket) -> Bytes {
         packet.ip_len()
@@ -196,7 +204,7 @@ pub trait Subject: Scheduler<TestPacket> + Clone + Debug {
 }
 
 macro_rules! subject_by_flow {
-    ($($name:ident),+) => {$(
+    ($($name:ident $drops:literal),+) => {$(
         impl Subject for $name<TestPacket> {
             fn queue_of(&self, packet: &TestPacket) -> usize {
                 usize::from(packet.flow.source_port - 5000)
@@ -210,23 +218,48 @@ macro_rules! subject_by_flow {
             fn queues_are_counted(&self) -> bool {
                 false
             }
+            fn drops_at_the_head(&self) -> bool {
+                $drops
+            }
             fn counted(&self, packet: &TestPacket) -> Bytes {
                 packet.wire_len()
             }
         }
     )+};
 }
-subject_by_flow!(Pfq, Pdrr, Afan);
+subject_by_flow!(Pfq false, Pdrr false, Afan false, Drr false, FqCodel true);
 
-impl Subject for Fifo<TestPacket> {
-    fn queue_of(&self, _: &TestPacket) -> usize {
-        0
+macro_rules! subject_of_one_queue {
+    ($($name:ident $drops:literal),+) => {$(
+        impl Subject for $name<TestPacket> {
+            fn queue_of(&self, _: &TestPacket) -> usize {
+                0
+            }
+            fn work_conserving(&self) -> bool {
+                true
+            }
+            fn by_class(&self) -> bool {
+                false
+            }
+            fn drops_at_the_head(&self) -> bool {
+                $drops
+            }
+        }
+    )+};
+}
+subject_of_one_queue!(Fifo false, Codel true);
+
+/// With a level for each class.
+impl Subject for Priority<TestPacket> {
+    fn queue_of(&self, packet: &TestPacket) -> usize {
+        let classes = usize::from(self.config().classes);
+        Some(packet.class.index()).filter(|class| *class < classes).unwrap_or(0)
     }
     fn work_conserving(&self) -> bool {
         true
     }
     fn by_class(&self) -> bool {
-        false
+        true
     }
 }
 
@@ -397,9 +430,19 @@ impl<S: Subject> Harness<S> {
     fn send(&mut self) -> Outcome {
         let now = self.now;
         let peeked = self.scheduler.peek_len(now);
+        let mut dropped = Vec::new();
         let sent =
-            self.scheduler.dequeue(now, &mut |p: TestPacket, _| panic!("dequeue dropped {p:?}"));
-        assert_eq!(peeked, sent.as_ref().map(Packet::ip_len), "peek_len is what dequeue gives");
+            self.scheduler.dequeue(now, &mut |packet, reason| dropped.push((packet, reason)));
+        for (packet, reason) in &dropped {
+            assert!(self.scheduler.drops_at_the_head(), "dequeue dropped {packet:?}");
+            assert_eq!(*reason, Reason::StandingQueue);
+            let head = self.queues[self.scheduler.queue_of(packet)].pop_front();
+            assert_eq!(head.as_ref(), Some(packet), "not the head of its queue");
+            self.counts[DROPPED] += 1;
+        }
+        if dropped.is_empty() {
+            assert_eq!(peeked, sent.as_ref().map(Packet::ip_len), "peek_len is what dequeue gives");
+        }
         match &sent {
             Some(packet) => {
                 let queue = self.scheduler.queue_of(packet);
