@@ -154,7 +154,7 @@ fn memory_text(config: &RouterConfig) -> String {
     )
 }
 
-/// What is allowed and yet does not do what its settings promise.
+/// Warnings: configurations that are allowed, and yet do not do what their settings promise.
 fn advice(config: &RouterConfig) -> Vec<String> {
     let of_link = |link: &evenkeel_config::LinkConfig| {
         let quantum = match &link.discipline {

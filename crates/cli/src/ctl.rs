@@ -96,7 +96,7 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
     }
 }
 
-/// What happened to a flow's packets: `evenkeel explain flow` and `evenkeel ctl explain`.
+/// The history of a flow's packets: `evenkeel explain flow` and `evenkeel ctl explain`.
 pub(crate) fn explain(socket: &Path, flow: &str, link: Option<&str>, json: bool) -> Outcome {
     let text = Client::connect(socket)?.explain(flow, link)?;
     if json {
@@ -221,7 +221,7 @@ fn show(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What the link counted of each class.
+/// The link's counters of each class.
 fn classes(link: &LinkSnapshot) -> Table {
     let shown: Vec<_> =
         ClassCounters::COUNTERS.iter().filter(|counter| counter.is_shown()).collect();
@@ -247,7 +247,7 @@ fn classes(link: &LinkSnapshot) -> Table {
     table
 }
 
-/// What each of several workers did; empty for one.
+/// The counters of each of several workers; empty for one.
 fn workers(snapshot: &Snapshot) -> String {
     if snapshot.workers.is_empty() {
         return String::new();
@@ -282,7 +282,7 @@ fn workers(snapshot: &Snapshot) -> String {
     format!("\n{}", table.render())
 }
 
-/// What the dynamic control of a link sees and does.
+/// Inputs and actions of the dynamic control of a link.
 fn control_table(link: &LinkSnapshot) -> String {
     let mut table = Table::new(["control", "index for delay", "for loss", "x_delay us", "limit"]);
     for class in &link.classes {

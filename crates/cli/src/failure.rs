@@ -2,7 +2,7 @@
 
 use evenkeel_settings::Diagnostics;
 
-/// What to print on standard error, and the exit code.
+/// The message for standard error, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// Empty: nothing to print.
@@ -11,7 +11,7 @@ pub(crate) struct Failure {
     pub(crate) code: u8,
 }
 
-/// What a command ends with: its exit code, or why it could not be carried out.
+/// Result of a command: its exit code, or why it could not be carried out.
 pub(crate) type Outcome = Result<u8, Failure>;
 
 impl Failure {

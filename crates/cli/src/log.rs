@@ -1,4 +1,4 @@
-//! What `evenkeel run` says while packets flow: lines that a thread of their own writes.
+//! The log of `evenkeel run` while packets flow: lines that a thread of their own writes.
 //!
 //! Standard error may be a full disk, a pipe that nobody reads any more, or one that nobody reads
 //! *now*: a write then fails, or blocks for as long as somebody else likes. So whoever has
@@ -64,7 +64,7 @@ impl Stream {
     }
 }
 
-/// Writes what comes until nobody can send any more.
+/// Writes lines until the last sender is gone.
 fn drain(items: &Receiver<Item>, mut out: impl Write) {
     let mut told = lost();
     for item in items {

@@ -126,7 +126,7 @@ fn runtime_dir(args: &StartArgs) -> PathBuf {
         .unwrap_or_else(|| Options::default().runtime_dir)
 }
 
-/// Whoever gives a folder for one router, beside others perhaps, means it for all of its files.
+/// A folder that is given for one router, beside others perhaps, is for all of its files.
 fn state_dir(args: &StartArgs) -> Option<PathBuf> {
     let from_environment = || std::env::var_os("EVENKEEL_STATE_DIR").map(PathBuf::from);
     let usual = || args.runtime_dir.is_none().then(|| PathBuf::from("/var/lib/evenkeel"));
@@ -239,7 +239,7 @@ enum ReloadError {
     Refused(#[from] ClientError),
 }
 
-/// What keeps the kernel from forwarding the same packets, port by port.
+/// The guard that keeps the kernel from forwarding the same packets, port by port.
 fn guards(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for port in &snapshot.ports {
@@ -263,7 +263,7 @@ fn guards(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What the router did in its life, in a line.
+/// The router's totals since its start, in a line.
 fn totals(last: &Snapshot) -> String {
     let sum = |of: fn(&evenkeel_router::snapshot::PortSnapshot) -> u64| {
         last.ports.iter().map(of).sum::<u64>()

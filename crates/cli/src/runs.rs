@@ -1,4 +1,4 @@
-//! What the commands that run scenarios share.
+//! Common parts of the commands that run scenarios.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

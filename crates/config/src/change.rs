@@ -11,8 +11,7 @@ use evenkeel_core::settings::{
     self, ChangeTime, Key, Kind, Presence, Section, SettingError, Settings,
 };
 use evenkeel_settings::read::{Reader, parse_toml, suggest};
-use evenkeel_settings::tree::{Data, Node, single};
-use evenkeel_settings::typed::held;
+use evenkeel_settings::typed::{held, node};
 use evenkeel_settings::{Diagnostic, Diagnostics};
 use thiserror::Error;
 
@@ -52,7 +51,7 @@ pub enum LinkChange {
     Control(bool),
     /// A key of its admission (`admission.min_fair_rate`).
     Admission(settings::Change),
-    /// Its admission as a whole, `None`: everybody may enter (the texts `on` for that with the
+    /// Its admission as a whole; `None`: every flow may enter (the texts `on` for that with the
     /// defaults, and `off`).
     WholeAdmission(Option<Box<AdmissionConfig>>),
 }
@@ -111,7 +110,7 @@ pub enum LinkChangeError {
     NoControl(String),
 }
 
-/// What stands in the place of a link's name in changes of `[fairdrop]`.
+/// Stands for the link's name in changes of `[fairdrop]`.
 pub const FAIRDROP: &str = "fairdrop";
 
 /// Why a change was refused. The message says what would be valid.
@@ -119,10 +118,10 @@ pub const FAIRDROP: &str = "fairdrop";
 #[error("{0}")]
 pub struct ChangeError(pub String);
 
-/// What stands before the names of the keys of an admission.
+/// Prefix of the keys of an admission.
 const ADMISSION: &str = "admission.";
 
-/// What changes as a whole, beside single settings, and what it holds.
+/// The parts of a link that change as a whole, beside single settings, and what each holds.
 pub const WHOLES: [(&str, &str); 3] = [
     ("discipline", "a table as in router.toml, `{ kind = \"pdrr\" }`: what waits is kept"),
     ("control", "`on` or `off`"),
@@ -252,7 +251,7 @@ fn class_of(name: &str, classes: &[&str]) -> Result<Class, ChangeError> {
         .ok_or_else(|| ChangeError(format!("no class {name:?}; {}", suggest(name, classes))))
 }
 
-/// What a text says for a setting, of one class where it has one for each.
+/// Reads a text as the value of a setting, of one class where it has one for each.
 fn value_of(key: &Key, text: &str) -> Result<settings::Value, ChangeError> {
     if matches!(key.presence, Presence::Optional(_)) && matches!(text, "none" | "unpaced") {
         return Ok(settings::Value::Absent);
@@ -264,17 +263,6 @@ fn value_of(key: &Key, text: &str) -> Result<settings::Value, ChangeError> {
     let (_, mut reader) = parse_toml("", "");
     let item = reader.value(&kind, &node(&kind, text), key.name);
     concluded(reader, item).map(|item| held(&item.value))
-}
-
-/// A text that is not in a TOML file as the node it would be there.
-pub(crate) fn node(kind: &Kind, text: &str) -> Node {
-    let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
-    match kind {
-        Kind::Switch | Kind::Integer { .. } | Kind::Number { .. } | Kind::Table(_) => {
-            single(text).unwrap_or_else(|_not_toml| plain())
-        }
-        _ => plain(),
-    }
 }
 
 /// The result, or all that was wrong in one message without a place.

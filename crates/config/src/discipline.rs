@@ -10,8 +10,7 @@ use thiserror::Error;
 use crate::change::{ChangeError, concluded};
 use crate::tables;
 
-/// What is wrong with the settings of a discipline of the user's own, in the words of whoever wrote
-/// it.
+/// An error in the settings of a discipline of the user's own, in the words of its author it.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{0}")]
 pub struct OwnError(String);

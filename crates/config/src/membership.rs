@@ -19,11 +19,10 @@ use evenkeel_core::settings::{Change, Held as _, SettingError, Settings, Value};
 use evenkeel_core::{Class, Nanos, settings};
 use evenkeel_settings::read::{Fields, Reader, suggest};
 use evenkeel_settings::scalar::scalar;
-use evenkeel_settings::typed::held;
+use evenkeel_settings::typed::{held, node};
 use evenkeel_settings::{ValueError, settings_of};
 use thiserror::Error;
 
-use crate::change::node;
 use crate::cluster::{BalancerForwarder, ClusterSection, ForwarderState};
 use crate::model::RouterConfig;
 

@@ -203,7 +203,7 @@ pub struct LinkConfig {
     pub discipline: DisciplineConfig,
     /// What turns the knobs while it runs; `None`: only commands do.
     pub control: Option<LinkControl>,
-    /// Who may enter; `None`: everybody.
+    /// Decides which flows may enter; `None`: all of them.
     pub admission: Option<AdmissionConfig>,
 }
 

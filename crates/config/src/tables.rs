@@ -31,12 +31,7 @@ pub static FILE: Section = Section {
           frames. \
           Addresses and routes are the kernel's (`ip address`, `ip route`, a routing daemon).",
     own: &[
-        Key::defaulted(
-            "router",
-            Kind::Table(RouterSection::SECTION),
-            "{}",
-            "What concerns the router as a whole.",
-        ),
+        ROUTER,
         Key::required(
             "port",
             Kind::Tables { section: PortConfig::SECTION, min: 1, max: MAX_PORTS },
@@ -74,21 +69,16 @@ pub static FILE: Section = Section {
 pub static WITHOUT_PORTS: Section = Section {
     heading: "[router.config]",
     doc: "As in `router.toml`, but without `[[port]]`.",
-    own: &[
-        Key::defaulted(
-            "router",
-            Kind::Table(RouterSection::SECTION),
-            "{}",
-            "What concerns the router as a whole.",
-        ),
-        SERVICES,
-        FLOWS,
-        CLASSES,
-        LINKS,
-        FAIRDROP,
-    ],
+    own: &[ROUTER, SERVICES, FLOWS, CLASSES, LINKS, FAIRDROP],
     parts: &[],
 };
+
+const ROUTER: Key = Key::defaulted(
+    "router",
+    Kind::Table(RouterSection::SECTION),
+    "{}",
+    "What concerns the router as a whole.",
+);
 
 const FLOWS: Key = Key::defaulted(
     "flows",

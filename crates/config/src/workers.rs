@@ -1,4 +1,4 @@
-//! What a router with several workers cannot have.
+//! Limits of a router with several workers.
 //!
 //! Workers share the rate of a link, and the shares of its classes or flows
 //! (`evenkeel_core::share`). Whatever else keeps state for a link as a whole would keep it in each
@@ -18,7 +18,7 @@ use crate::service::{ServiceConfig, Work};
 const ONE_VOICE: &str = "works with workers = 1 only: the exchange of frames and the table of \
                          connections belong to one worker";
 
-/// What of a link several workers cannot share.
+/// The part of a link that several workers cannot share.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{what} works with workers = 1 only: {why}")]
 pub struct UnsharedPart {
@@ -30,7 +30,7 @@ pub struct UnsharedPart {
     pub why: &'static str,
 }
 
-/// What several workers cannot have.
+/// A configuration that several workers cannot run.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum WorkersError {
     /// A role that belongs to one worker.
@@ -60,8 +60,7 @@ pub enum WorkersError {
 
 /// Whether several workers can share a link.
 ///
-/// # Errors
-/// What of it they cannot.
+/// # Errors The part that they cannot.
 pub fn link_for_workers(link: &LinkConfig) -> Result<(), UnsharedPart> {
     let refuse = |table, what, why| Err(UnsharedPart { table, what, why });
     if let Some((what, why)) = link.discipline.for_one_worker() {

@@ -1,4 +1,4 @@
-//! A change that undoes itself unless it is confirmed: for one that may cut off whoever makes it.
+//! A change that undoes itself unless it is confirmed: for one that may cut off its own operator.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -81,7 +81,7 @@ fn wait(
         return;
     }
     let mut applied = lock(&shared.applied);
-    // Between the time and the lock somebody may have confirmed.
+    // Between the time and the lock a confirmation may have come.
     if confirmed.try_recv().is_ok() || applied.waiting.take().is_none() {
         return;
     }
@@ -113,8 +113,8 @@ fn wait(
 /// Keeps the change that waits.
 pub(crate) fn confirm(shared: &Shared) -> Result<(), ConfirmError> {
     let waiting = lock(&shared.applied).waiting.take().ok_or(ConfirmError::NothingWaits)?;
-    // Whoever waits has at most just been told that the time is over, and finds that nothing waits
-    // any more.
+    // The waiting thread has at most just been told that the time is over, and finds that nothing
+    // waits any more.
     let _ = waiting.send(());
     Ok(())
 }

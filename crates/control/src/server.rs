@@ -38,7 +38,7 @@ pub trait Target: Send + Sync + 'static {
     /// Why it was not carried out; then nothing changed.
     fn send(&self, command: Command) -> Result<Reply, CommandError>;
 
-    /// A change that nobody confirmed was undone, or could not be.
+    /// A change that was not confirmed in time was undone, or could not be.
     fn undone(&self, _result: Result<(), CommandError>) {}
 }
 
@@ -209,7 +209,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes a socket that nobody listens at any more.
+/// Removes a socket without a listener.
 fn remove_stale(path: &Path) -> Result<(), ServerError> {
     let failed = |source| ServerError::Io { path: path.to_owned(), source };
     let metadata = match fs::symlink_metadata(path) {
@@ -274,7 +274,7 @@ fn listen(socket: &UnixListener, shared: &Arc<Shared>, target: &Arc<dyn Target>)
 }
 
 /// Whether there is a place for another client. Where all are taken, the one that has asked nothing
-/// for longest loses its own: connections that somebody has forgotten do not keep an operator out.
+/// for longest loses its own: forgotten connections do not keep an operator out.
 fn make_room(shared: &Shared) -> bool {
     let mut clients = lock(&shared.clients);
     if clients.len() < MAX_CLIENTS {

@@ -78,7 +78,7 @@ pub(crate) struct Sent {
 }
 
 /// How long the flows of a `[[traffic]]` wait to be let in; shared by its sender and its sink.
-/// `None` where nobody asks.
+/// `None` where they are not asked for.
 pub(crate) type Knocks = Option<Arc<Mutex<Acceptance>>>;
 
 /// The number of a flow among its like stands above that of the `[[traffic]]` in stamps.

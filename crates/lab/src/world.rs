@@ -34,7 +34,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody is left to be told; a folder that stays is swept by the next lab.
+        // No caller is left to be told; a folder that stays is swept by the next lab.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -27,8 +27,8 @@ pub use shell::ShellError;
 /// Where named namespaces are.
 const FOLDER: &str = "/run/netns";
 
-/// A set of namespaces with a prefix that nobody else has: `ekl<pid>-<start time>-<number>-`.
-/// Dropping it removes them, and whatever still runs inside.
+/// A set of namespaces with a unique prefix: `ekl<pid>-<start time>-<number>-`. Dropping it removes
+/// them, and whatever still runs inside.
 #[derive(Debug)]
 pub struct Namespaces {
     prefix: String,

@@ -104,7 +104,7 @@ fn account(step: &StepStats, dear: &[&str]) -> Option<Account> {
     for (class, _) in measured(step) {
         let cycles = class.cycles?;
         let kind = &mut kinds[usize::from(dear.contains(&class.class.as_str()))];
-        // Packets of sources that nobody counted cannot be missed.
+        // Packets of sources that are not counted cannot be missed.
         let offered = class.offered.unwrap_or(cycles.passed + cycles.refused);
         let lost = (offered - cycles.passed - cycles.refused).max(0.0);
         let flows = class.core.map_or(1, |core| core.flows.max(1));

@@ -32,7 +32,7 @@ pub struct StepStats {
     pub links: Vec<LinkStats>,
 }
 
-/// What one class got on one link during one step.
+/// The service of one class on one link during one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassStats {
     /// The router.
@@ -67,12 +67,12 @@ pub struct ClassStats {
     pub control: Option<ControlSample>,
     /// What it took of its router's cycles; `None` where they are not measured.
     pub cycles: Option<CycleStats>,
-    /// How long flows waited that got through for the first time; `None` if none did or nobody
-    /// looked.
+    /// Waiting time of flows whose first packet got through; `None` if none did, or if it was not
+    /// measured.
     pub acceptance: Option<DelayStats>,
-    /// Such flows per second; `None` if nobody looked.
+    /// Such flows per second; `None` if that was not measured.
     pub accepted: Option<f64>,
-    /// Flows that waited at the ends of the windows, on average; `None` if nobody looked.
+    /// Flows that waited at the ends of the windows, on average; `None` if that was not measured.
     pub waiting: Option<f64>,
     /// Per second: what water filling would have given it on a polled core; `None` elsewhere. The
     /// squares are those of rates, and not too small: what a flow gets in a step lies at or below

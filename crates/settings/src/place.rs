@@ -1,6 +1,6 @@
 //! Where in a file something stands that turned out to be wrong only when it was tried.
 
-use crate::tree::{Data, Entry, Table, document};
+use crate::tree::{Data, KeyValue, Table, document};
 
 /// The line, from 1, of a key of a table: `key_line(text, "router", None, "seed")`; with `name`, of
 /// the table of that name among those of `[[table]]`. Without the key, the line of the table.
@@ -20,7 +20,7 @@ pub fn key_line(text: &str, table: &str, name: Option<&str>, key: &str) -> Optio
         })?,
         _ => return Some(line(text, entry.at.start)),
     };
-    let key = |entry: &&Entry| entry.name == key;
+    let key = |entry: &&KeyValue| entry.name == key;
     Some(line(text, inside.entries.iter().find(key).map_or(at, |entry| entry.at.start)))
 }
 

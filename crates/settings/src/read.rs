@@ -10,7 +10,7 @@ use evenkeel_core::{BitRate, Bytes, Nanos};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::scalar::scalar;
-use crate::tree::{Data, Entry, Node, Table, document, single};
+use crate::tree::{Data, KeyValue, SpannedValue, Table, document, single};
 use evenkeel_core::settings::schema::{Key, Kind, Presence, Section};
 
 /// Reads one text: knows its lines and collects its errors.
@@ -54,7 +54,7 @@ pub enum Value {
     /// Values by class, as they stand; `None` stands for all classes.
     ByClass(Vec<(Option<String>, Item)>),
     /// Something that another reader knows.
-    Foreign(Node),
+    Foreign(SpannedValue),
 }
 
 /// A value and where it stands.
@@ -242,7 +242,7 @@ impl Reader {
     fn unknown_key(
         &mut self,
         section: &'static Section,
-        entry: &Entry,
+        entry: &KeyValue,
         path: &str,
         variant: Option<(&'static str, Variants)>,
     ) -> Option<&'static str> {
@@ -291,7 +291,7 @@ impl Reader {
     }
 
     /// Reads a value by its declaration; `None` if it is wrong, which is noted.
-    pub fn value(&mut self, kind: &Kind, value: &Node, path: &str) -> Option<Item> {
+    pub fn value(&mut self, kind: &Kind, value: &SpannedValue, path: &str) -> Option<Item> {
         let at = self.stand_in.clone().unwrap_or_else(|| value.at.clone());
         let value = match kind {
             Kind::List(of) => match &value.data {
@@ -322,7 +322,7 @@ impl Reader {
                         .and_then(|default| self.value(of, &default, path));
                     self.stand_in = before;
                     let mut items: Vec<_> = others.map(|item| (None, item)).into_iter().collect();
-                    for Entry { name, value, .. } in &table.entries {
+                    for KeyValue { name, value, .. } in &table.entries {
                         let item = self.value(of, value, &join(path, name));
                         items.extend(item.map(|item| (Some(name.clone()), item)));
                     }
@@ -342,7 +342,12 @@ impl Reader {
         Some(Item { value, at })
     }
 
-    fn as_table<'v>(&mut self, kind: &Kind, value: &'v Node, path: &str) -> Option<&'v Table> {
+    fn as_table<'v>(
+        &mut self,
+        kind: &Kind,
+        value: &'v SpannedValue,
+        path: &str,
+    ) -> Option<&'v Table> {
         match &value.data {
             Data::Table(table) => Some(table),
             _ => {
@@ -352,7 +357,7 @@ impl Reader {
         }
     }
 
-    fn wrong_type(&mut self, kind: &Kind, value: &Node, path: &str) {
+    fn wrong_type(&mut self, kind: &Kind, value: &SpannedValue, path: &str) {
         let message = format!("expected {}, found {}", kind.expected(), value.data.found());
         self.fail(&value.at, path, message);
     }
@@ -362,7 +367,7 @@ impl Reader {
         kind: &Kind,
         section: &'static Section,
         count: RangeInclusive<usize>,
-        value: &Node,
+        value: &SpannedValue,
         path: &str,
     ) -> Option<Value> {
         let Data::List(array) = &value.data else {
@@ -390,7 +395,7 @@ impl Reader {
         &mut self,
         kind: &Kind,
         variants: Variants,
-        value: &Node,
+        value: &SpannedValue,
         path: &str,
     ) -> Option<Value> {
         let table = self.as_table(kind, value, path)?;
@@ -531,5 +536,5 @@ getters! {
     /// Values by class.
     by_class: ByClass -> &[(Option<String>, Item)], Vec::as_slice;
     /// Something that another reader knows.
-    foreign: Foreign -> &Node, |v| v;
+    foreign: Foreign -> &SpannedValue, |v| v;
 }

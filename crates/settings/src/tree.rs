@@ -7,7 +7,7 @@ use crate::diagnostic::{Span, ValueError};
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub struct SpannedValue {
     /// Where.
     pub at: Span,
     /// What.
@@ -28,7 +28,7 @@ pub enum Data {
     /// A date or time of day.
     Date(String),
     /// `[ ]`, or tables under `[[ ]]`.
-    List(Vec<Node>),
+    List(Vec<SpannedValue>),
     /// `{ }`, or a table under `[ ]`.
     Table(Table),
 }
@@ -37,24 +37,24 @@ pub enum Data {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Its keys and values.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyValue>,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct KeyValue {
     /// The key.
     pub name: String,
     /// Where the key stands.
     pub at: Span,
     /// The value.
-    pub value: Node,
+    pub value: SpannedValue,
 }
 
 impl Table {
     /// The value of a key.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Node> {
+    pub fn get(&self, name: &str) -> Option<&SpannedValue> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| &entry.value)
     }
 }
@@ -75,7 +75,7 @@ pub fn document(text: &str) -> (Table, Vec<(Span, String)>) {
 ///
 /// # Errors
 /// It is not the text of one TOML value; says why.
-pub fn single(text: &str) -> Result<Node, ValueError> {
+pub fn single(text: &str) -> Result<SpannedValue, ValueError> {
     DeValue::parse(text)
         .map(|value| node(&value))
         .map_err(|error| ValueError(error.message().trim().to_owned()))
@@ -84,7 +84,7 @@ pub fn single(text: &str) -> Result<Node, ValueError> {
 fn table_of(table: &DeTable<'_>) -> Table {
     let mut entries: Vec<_> = table
         .iter()
-        .map(|(name, value)| Entry {
+        .map(|(name, value)| KeyValue {
             name: name.get_ref().to_string(),
             at: name.span(),
             value: node(value),
@@ -94,7 +94,7 @@ fn table_of(table: &DeTable<'_>) -> Table {
     Table { entries }
 }
 
-fn node(value: &Spanned<DeValue<'_>>) -> Node {
+fn node(value: &Spanned<DeValue<'_>>) -> SpannedValue {
     let data = match value.get_ref() {
         DeValue::String(text) => Data::Text(text.to_string()),
         // Beyond 128 bits no key of ours has a range: the largest number stands for them all.
@@ -108,7 +108,7 @@ fn node(value: &Spanned<DeValue<'_>>) -> Node {
         DeValue::Array(array) => Data::List(array.iter().map(node).collect()),
         DeValue::Table(table) => Data::Table(table_of(table)),
     };
-    Node { at: value.span(), data }
+    SpannedValue { at: value.span(), data }
 }
 
 impl Data {

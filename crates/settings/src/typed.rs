@@ -7,7 +7,7 @@ use evenkeel_core::settings::{
 
 use crate::diagnostic::Diagnostics;
 use crate::read::{Fields, Item, Reader, Value, parse_toml, suggest};
-use crate::tree::{Data, Node, single};
+use crate::tree::{Data, SpannedValue, single};
 
 /// The settings that a table says, which was read by the declaration of `S`; the rest by default.
 /// `classes` are the names of the classes, in order. `None` after an error that `reader` has noted.
@@ -138,9 +138,11 @@ pub fn change_of(
     reader.finish(value.map(|value| Change { key: known.name, class: None, value }))
 }
 
-/// A text that is not in a TOML file as the node it would be there.
-fn node(kind: &Kind, text: &str) -> Node {
-    let plain = || Node { at: 0..0, data: Data::Text(text.to_owned()) };
+/// A text that does not stand in a TOML file, as the value that it would be there: texts without
+/// their quotes.
+#[must_use]
+pub fn node(kind: &Kind, text: &str) -> SpannedValue {
+    let plain = || SpannedValue { at: 0..0, data: Data::Text(text.to_owned()) };
     let is_text = match kind {
         Kind::Switch
         | Kind::Integer { .. }

@@ -39,7 +39,7 @@ pub(crate) struct Direction {
     pub(crate) arrived: u64,
 }
 
-/// What was sent and received of one `[[traffic]]`.
+/// Packets sent and received of one `[[traffic]]`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// The host that receives it.
@@ -71,7 +71,7 @@ pub(crate) struct End {
     pub(crate) wake: Nanos,
 }
 
-/// What names a conversation at one of its hosts: host, local port, remote port, remote host, IPv6.
+/// Key of a conversation at one of its hosts: host, local port, remote port, remote host, IPv6.
 pub(crate) type ConversationKey = (u32, u16, u16, u32, bool);
 
 /// The whole simulated network.

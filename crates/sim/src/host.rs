@@ -1,9 +1,9 @@
-//! What lives on a host: one end of a conversation, as a state machine without sockets and without
+//! An endpoint on a host: one end of a conversation, as a state machine without sockets and without
 //! a clock.
 //!
 //! The engine owns the hosts. It gives an [`Endpoint`] the IP packets that arrive for it, calls it
 //! when the time it asked for has come, and sends what it puts into its [`Outbox`]. Packets
-//! are *heads*: headers as bytes, and a length. What a payload contains is nobody's business in a
+//! are *heads*: headers as bytes, and a length. The bytes of a payload do not matter in a
 //! simulation, so it is not made, copied or checked; only as many bytes as [`HEAD`] travel.
 //! Transport checksums may be left zero.
 

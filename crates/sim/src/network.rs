@@ -34,7 +34,7 @@ pub(crate) fn engine(scenario: &Scenario, disciplines: &Disciplines) -> Result<E
     }
     let mut tallies = Vec::with_capacity(scenario.traffic.len());
     for traffic in &scenario.traffic {
-        // Elsewhere nobody looks: it costs a look-up for each packet.
+        // Elsewhere it is not looked at: it costs a look-up for each packet.
         let acceptance = scenario.measures_acceptance().then(Box::default);
         tallies.push(Tally {
             to: host_number(scenario, &traffic.to)?,

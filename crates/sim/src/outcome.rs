@@ -1,4 +1,4 @@
-//! What a simulation is given besides its scenario, and what comes out of it.
+//! Options of a simulation, and its outcome.
 
 use evenkeel_core::Nanos;
 use evenkeel_report::{Judgement, Run, judge};
@@ -25,7 +25,7 @@ impl Default for SimOptions {
     }
 }
 
-/// What became of one flow (`[[traffic]]`), from end to end.
+/// Result of one flow (`[[traffic]]`), from end to end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowTotals {
     /// Name of the traffic.

@@ -71,7 +71,7 @@ struct Simulation<'a> {
     warnings: Vec<String>,
 }
 
-/// What routers and hosts had counted at one instant.
+/// Counters of routers and hosts at one instant.
 struct Counters {
     routers: Vec<Snapshot>,
     sent: Vec<u64>,
@@ -190,7 +190,7 @@ fn totals(engine: &Engine, number: usize, name: &str) -> FlowTotals {
     }
 }
 
-/// What the wires that do something have done.
+/// Totals of the wires that do something to packets.
 fn wires_of(scenario: &Scenario, engine: &Engine) -> Vec<evenkeel_report::run::WireTotals> {
     let directions = engine.directions.iter().enumerate();
     directions

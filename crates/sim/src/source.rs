@@ -1,4 +1,4 @@
-//! A host's sources: packets of a `[[traffic]]` that nobody answers.
+//! A host's sources: packets of a `[[traffic]]` without answers.
 
 use std::net::SocketAddr;
 

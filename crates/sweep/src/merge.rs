@@ -16,7 +16,7 @@ use crate::{SweepError, chart, map};
 /// The drawings of a sweep, for pages over several.
 const DRAWINGS: &str = "drawings.json";
 
-/// What was put together.
+/// Result of a merge.
 #[derive(Clone, Debug)]
 pub struct Merged {
     /// Files written.

@@ -63,7 +63,7 @@ pub struct RunOptions {
     pub disciplines: Disciplines,
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
     /// Tasks of this part.
@@ -149,7 +149,7 @@ pub fn run(
     })
 }
 
-/// What went wrong in any of the threads.
+/// The first error of any thread.
 #[derive(Default)]
 struct Failures {
     /// Tasks that could not be simulated: number, and which and why.

@@ -7,7 +7,7 @@ use evenkeel_core::settings::Settings as _;
 use evenkeel_core::settings::quantity::time_text;
 use evenkeel_scenario::Scenario;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
-use evenkeel_settings::tree::{Data, Node};
+use evenkeel_settings::tree::{Data, SpannedValue};
 use evenkeel_settings::{Diagnostics, read_settings};
 use toml::{Table, Value};
 
@@ -267,10 +267,10 @@ fn axis(reader: &mut Reader, vary: &Fields) -> Option<Axis> {
 fn puts(
     reader: &mut Reader,
     vary: &Fields,
-    node: &Node,
+    node: &SpannedValue,
     values: usize,
 ) -> Option<Vec<Vec<(String, Value)>>> {
-    let table = |item: &Node| match &item.data {
+    let table = |item: &SpannedValue| match &item.data {
         Data::Table(table) => table
             .entries
             .iter()
@@ -299,7 +299,7 @@ fn entries<T>(
     read: impl Fn(&Data) -> Result<T, &'static str>,
 ) -> Vec<(String, T)> {
     let Some(node) = fields.foreign(key) else { return Vec::new() };
-    let Node { data: Data::Table(table), .. } = node else {
+    let SpannedValue { data: Data::Table(table), .. } = node else {
         reader.fail(&node.at, key, "expected a table");
         return Vec::new();
     };

@@ -19,7 +19,7 @@ pub(crate) const TASKS: &str = "tasks";
 /// The file that says what the sweep is.
 pub(crate) const MANIFEST: &str = "sweep.json";
 
-/// What a task gave.
+/// Result of a task.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TaskResult {
     format: String,
@@ -32,7 +32,7 @@ pub(crate) struct TaskResult {
     pub(crate) rows: Vec<Row>,
 }
 
-/// What one class got on one link in one step.
+/// Means of one class on one link in one step.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub(crate) step: String,
@@ -48,8 +48,8 @@ pub(crate) struct Row {
     pub(crate) calls: Option<[f64; 3]>,
 }
 
-/// What a sweep is: written beside the tasks, so that they can be put together without the sweep's
-/// file.
+/// Description of a sweep: written beside the tasks, so that they can be put together without the
+/// sweep's file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Manifest {
     format: String,

@@ -27,7 +27,7 @@ use crate::random::Dice;
 /// Parts of a whole in [`EmulatorConfig::loss`] and [`EmulatorConfig::reorder`].
 pub const WHOLE: u32 = 1_000_000_000;
 
-/// What a wire does to packets. The default does nothing.
+/// Effects of a wire on packets. The default has none.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EmulatorConfig {
     /// Bits per second, 1 kbit/s to 1 Tbit/s; `None`: no packet takes time or waits.
@@ -76,7 +76,7 @@ impl fmt::Display for EmulatorError {
 
 impl core::error::Error for EmulatorError {}
 
-/// What becomes of a packet.
+/// Fate of a packet on the wire.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
     /// It arrives then.
@@ -87,7 +87,7 @@ pub enum Fate {
     Overflow,
 }
 
-/// What a wire has done.
+/// Counters of a wire.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct EmulatorCounters {
     /// Packets sent into it.

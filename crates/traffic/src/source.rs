@@ -48,7 +48,7 @@ pub enum Process {
     },
 }
 
-/// What a source sends.
+/// Settings of a source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceConfig {
     /// When packets come.
@@ -252,7 +252,7 @@ impl Source {
         self.seq
     }
 
-    /// What the source was made from.
+    /// The settings it was made from.
     #[must_use]
     pub const fn config(&self) -> &SourceConfig {
         &self.config

@@ -34,7 +34,7 @@ impl Acceptance {
 
     /// A packet of a flow that was sent at `sent` has arrived.
     pub fn arrived(&mut self, flow: u64, sent: Nanos) {
-        // What was sent before everybody had to knock anew tells nothing.
+        // Packets sent before all flows had to knock anew tell nothing.
         let Some(first) = self.flows.get_mut(&flow) else { return };
         if first.is_some_and(|first| sent >= first)
             && let Some(first) = first.take()

@@ -1,10 +1,10 @@
-//! What a receiving host measured.
+//! Measurements of a receiving host.
 
 use evenkeel_core::measure::Histogram;
 use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_report::Delays;
 
-/// What arrived at a sink.
+/// Packets that arrived at a sink.
 #[derive(Clone, Debug, Default)]
 pub struct Arrived {
     /// Packets.

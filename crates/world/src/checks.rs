@@ -1,9 +1,9 @@
-//! Whether the counters of a router add up.
+//! Conservation: the counters of a router must add up.
 
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{LinkSnapshot, PortSnapshot};
 
-/// What does not add up in the counters of a router; empty if all does.
+/// Counters of a router that do not add up, in words; empty if all do.
 pub fn conservation(snapshot: &Snapshot) -> Vec<String> {
     let ports = snapshot.ports.iter().filter_map(port_identity);
     let links = snapshot.links.iter().filter_map(link_identity);

@@ -47,7 +47,7 @@ const SCENARIOS: [BuiltIn; 4] = [
 /// The step that the table shows: the only one.
 const STEP: &str = "start";
 
-/// What came out of the demo.
+/// Outcome of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoOutcome {
     /// One run per discipline.
@@ -78,7 +78,7 @@ pub type Scenarios = Vec<(&'static str, Scenario)>;
 /// Scenarios with the names of their columns.
 type Named<'a> = &'a [(&'static str, Scenario)];
 
-/// What tells one demo from another.
+/// The differences between demos.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Show {
     /// The report's name and title.

@@ -36,7 +36,7 @@ pub fn change(change: &SetChange) -> String {
     }
 }
 
-/// What a step changes, for people.
+/// The changes of a step in words.
 pub fn changes(scenario: &Scenario, step: &Step) -> Vec<String> {
     let wires = |wires: &[usize], what: &str| -> Vec<String> {
         let named = wires.iter().filter_map(|wire| scenario.wires.get(*wire));
@@ -165,7 +165,7 @@ pub fn link_parameters(config: &RouterConfig, link: &LinkConfig) -> Vec<(&'stati
     let mut all = vec![("rate", rate)];
     let unsaid = evenkeel_core::link::LinkConfig { rate: link.core.rate, ..Default::default() };
     let wire = link.core.entries().into_iter().filter(|(key, value)| {
-        // Whoever knows rings wants to see it; the rest only if it is not as usual.
+        // Readers who know rings want to see it; others only if it is not as usual.
         key.name == "ring" || unsaid.get(key.name).as_ref() != Some(value)
     });
     all.extend(wire.map(|(key, value)| (key.name, in_words(&value, &classes))));

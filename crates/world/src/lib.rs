@@ -1,5 +1,5 @@
-//! What the two worlds, lab and simulator, share: everything between a scenario and its rows that
-//! does not depend on how packets travel.
+//! Common parts of the two worlds, lab and simulator: everything between a scenario and its rows
+//! that does not depend on how packets travel.
 //!
 //! - [`sampling`] follows flows through routers and forms the rows of a window from two snapshots
 //!   and what hosts measured;

@@ -1,4 +1,4 @@
-//! What the lab's own sources write into their UDP payloads, so that sinks can measure.
+//! The payload of the lab's own UDP sources, from which sinks measure.
 //!
 //! ```text
 //!  0        4        8                16               24

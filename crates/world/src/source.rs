@@ -6,7 +6,7 @@ use evenkeel_traffic::{FlowsConfig, Process, Sizes, SourceConfig};
 
 use crate::payload::SHORTEST;
 
-/// What says when the packets of a `[[traffic]]` come.
+/// The source that times the packets of a `[[traffic]]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SourceKind {
     /// One flow at a time.

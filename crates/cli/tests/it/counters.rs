@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_control::watch::{self, Format, RowWriter};
-use evenkeel_core::measure::{ClassCounters, Counter, Kind, Tally};
+use evenkeel_core::measure::{ClassCounters, Counter, CounterKind, Tally};
 use evenkeel_report::fields::{self, Column, In};
 use evenkeel_report::{Report, Run, Sample, StepMark, columns, csv, saved};
 use evenkeel_router::snapshot::{ClassSnapshot, LinkSnapshot, Snapshot};
@@ -185,7 +185,11 @@ fn section(
         let beside =
             if counter.name == "counts" { counter.parts } else { std::slice::from_ref(counter) };
         for Counter { name, unit, kind, help, parts: inside, .. } in beside {
-            let kind = if *kind == Kind::Part && inside.is_empty() { Kind::Count } else { *kind };
+            let kind = if *kind == CounterKind::Part && inside.is_empty() {
+                CounterKind::Count
+            } else {
+                *kind
+            };
             let _ = writeln!(page, "| `{name}` | {unit} | {help} | {} |", kind.name());
             if !inside.is_empty() && !told.contains(inside) {
                 told.push(inside);

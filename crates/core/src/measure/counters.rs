@@ -11,7 +11,7 @@ use crate::units::{Bytes, Nanos};
 
 /// What the values of a counter mean together.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Kind {
+pub enum CounterKind {
     /// Tells things of one kind apart: a name, a number.
     Key,
     /// Is as it is: of several workers the first one's holds.
@@ -30,7 +30,7 @@ pub enum Kind {
     Part,
 }
 
-impl Kind {
+impl CounterKind {
     /// The word of the reference.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -57,7 +57,7 @@ pub struct Counter {
     /// Its unit in a mean over time: of counts per second.
     pub rate: &'static str,
     /// What its values mean together.
-    pub kind: Kind,
+    pub kind: CounterKind,
     /// What is counted.
     pub help: &'static str,
     /// Its column in samples and its name as a metric; empty where it stays in snapshots.
@@ -184,14 +184,14 @@ macro_rules! counters {
             }
         }
     };
-    (@kind key) => { $crate::measure::Kind::Key };
-    (@kind state) => { $crate::measure::Kind::State };
-    (@kind count) => { $crate::measure::Kind::Count };
-    (@kind gauge) => { $crate::measure::Kind::Gauge };
-    (@kind most) => { $crate::measure::Kind::Maximum };
-    (@kind least) => { $crate::measure::Kind::Minimum };
-    (@kind buckets) => { $crate::measure::Kind::Buckets };
-    (@kind $part:ident) => { $crate::measure::Kind::Part };
+    (@kind key) => { $crate::measure::CounterKind::Key };
+    (@kind state) => { $crate::measure::CounterKind::State };
+    (@kind count) => { $crate::measure::CounterKind::Count };
+    (@kind gauge) => { $crate::measure::CounterKind::Gauge };
+    (@kind most) => { $crate::measure::CounterKind::Maximum };
+    (@kind least) => { $crate::measure::CounterKind::Minimum };
+    (@kind buckets) => { $crate::measure::CounterKind::Buckets };
+    (@kind $part:ident) => { $crate::measure::CounterKind::Part };
     (@rate count $unit:literal) => { concat!($unit, "/s") };
     (@rate $kind:ident $($unit:literal)?) => { concat!($($unit)?) };
     (@parts part $ty:ty) => { <$ty as $crate::measure::Tally>::COUNTERS };

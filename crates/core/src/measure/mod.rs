@@ -5,6 +5,6 @@ pub mod counters;
 mod histogram;
 mod qostat;
 
-pub use counters::{Counter, Kind, Tally, add_buckets, buckets_since};
+pub use counters::{Counter, CounterKind, Tally, add_buckets, buckets_since};
 pub use histogram::{BadBucket, Histogram};
 pub use qostat::{ClassCounters, ClassMeter, Qostat};

@@ -89,7 +89,7 @@ impl Told {
             let refused = window.counted(|cluster| {
                 ["forged", "replayed"].iter().filter_map(|kind| cluster.refused.get(*kind)).sum()
             });
-            // Nobody takes a frame for another's that has its own address.
+            // A station does not take a frame with its own address for another's.
             let heard_by = window.after.iter().flatten().count().saturating_sub(1) as f64;
             numbers.push(("injected", window.injected as f64));
             numbers.push(("refused", refused / (window.injected as f64 * heard_by).max(1.0)));
@@ -303,7 +303,7 @@ mod tests {
             [(1_000, state(0, 8)), (1_050, state(1, 8)), (1_100, from(0, 1)), (1_110, from(1, 0))];
         let first = [(100, from(0, 0)), (120, from(1, 1))];
         assert_eq!(seen(&[first.as_slice(), &next].concat()), (0, 2));
-        // What leaves before anybody can have decided is of the cycle before.
+        // Frames that leave before any node can have decided belong to the cycle before.
         let late =
             [(1_000, state(0, 8)), (1_010, from(0, 0)), (1_050, state(1, 8)), (1_110, from(1, 0))];
         assert_eq!(seen(&[first.as_slice(), &late].concat()), (0, 2));

@@ -5,7 +5,7 @@
 //!  tester: out ──veth── router: in 198.18.0.1, out 198.19.0.1 ──veth── sink: in
 //! ```
 //!
-//! The destination's hardware address is nobody's, so the sink's kernel lets each frame fall as one
+//! No station has the destination's hardware address, so the sink's kernel drops each frame as one
 //! for another station, behind the tester's packet socket: the cheapest end there is.
 
 use std::fs;
@@ -68,7 +68,7 @@ impl Bed {
             "r",
             &format!("neighbour add 198.18.0.2 lladdr 02:00:00:00:00:98 nud permanent dev {first}"),
         )?;
-        // What the router does not forward nobody does.
+        // Frames that the router does not forward stay unforwarded.
         net.exec("r", "sysctl -qw net.ipv4.ip_forward=0")?;
         let mac = net.exec("r", &format!("cat /sys/class/net/{first}/address"))?;
         let device = parse_mac(mac.trim())

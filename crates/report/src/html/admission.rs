@@ -60,7 +60,7 @@ pub(super) fn has_admission(run: &Run, (router, link): (&str, &str)) -> bool {
     run.calls.iter().any(|row| row.router == router && row.link == link && row.admission.is_some())
 }
 
-/// Whether somebody measured how long flows of a link waited.
+/// Whether the waiting times of a link's flows were measured.
 pub(super) fn is_waited_for(run: &Run, (router, link): (&str, &str)) -> bool {
     run.samples.iter().any(|s| s.router == router && s.link == link && s.acceptance.is_some())
 }

@@ -107,7 +107,7 @@ fn picture(title: &str, account: &Account) -> String {
     svg + "</svg>"
 }
 
-/// One band and its end on the right, with what it is for whoever points at it.
+/// One band and its end on the right, with its meaning as a tooltip.
 fn band(
     svg: &mut String,
     (from, to): (f64, f64),

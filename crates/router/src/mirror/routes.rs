@@ -6,8 +6,8 @@
 //! may be older. At its end, what it did not have is taken away. Mostly there is nothing, which is
 //! seen by counting: a million routes are not gone through, for events wait meanwhile.
 //!
-//! As long as nobody has made rules of his own, the kernel keeps the tables local and main
-//! together, and so they are told: as one, in which a prefix of local hides the same one of main.
+//! As long as there are no rules but the kernel's own, it keeps the tables local and main together,
+//! and so they are told: as one, in which a prefix of local hides the same one of main.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;

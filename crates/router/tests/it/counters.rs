@@ -2,7 +2,7 @@
 
 use evenkeel_cluster::Counters;
 use evenkeel_cluster::balancer::BalancerCounters;
-use evenkeel_core::measure::{ClassCounters, Kind, Tally};
+use evenkeel_core::measure::{ClassCounters, CounterKind, Tally};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{
     AdmissionSnapshot, BufferSnapshot, ClassCycles, ClassSnapshot, ClusterQueueSnapshot,
@@ -27,7 +27,7 @@ fn check<T: Tally + Default>() -> usize {
         let mut sum = of(5);
         sum.add(&of(7));
         assert_eq!(sum.value(name), Some(12), "{name} of two workers");
-        let in_window = if counter.kind == Kind::Count { 2 } else { 7 };
+        let in_window = if counter.kind == CounterKind::Count { 2 } else { 7 };
         assert_eq!(of(7).since(&of(5)).value(name), Some(in_window), "{name} in a window");
         assert_eq!(of(5).since(&of(7)).value(name), Some(5), "{name} begun anew");
         checked += 1;

@@ -20,7 +20,8 @@ use evenkeel_scenario::core_model::{CoreFlows, CoreLink, CoreModel};
 use arrivals::Arrivals;
 pub(crate) use outcome::run;
 
-/// What became of the packets of one flow, from the start on. Every count but `cycles` is packets.
+/// Fate of the packets of one flow, from the start on. Every count but `cycles` and `waited` is
+/// packets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FlowCounts {
     /// Arrived at the ring.

@@ -1,4 +1,5 @@
-//! What the sender knows of each segment in flight (RFC 6675, with the segment as its unit).
+//! The sender's scoreboard: the state of each segment in flight (RFC 6675, with the segment as its
+//! unit).
 //!
 //! | RFC 6675 | here |
 //! |---|---|

@@ -21,7 +21,7 @@ use evenkeel_core::{BitRate, Bytes, Nanos};
 use evenkeel_scenario::ScenarioError;
 use evenkeel_settings::diagnostic::Span;
 use evenkeel_settings::read::{Fields, Reader, parse_toml, suggest};
-use evenkeel_settings::tree::{Data, Entry, Node, Table};
+use evenkeel_settings::tree::{Data, KeyValue, SpannedValue, Table};
 use evenkeel_settings::{Diagnostics, read_settings};
 
 /// Destination port of the first class.
@@ -343,9 +343,9 @@ fn router(
     nodes: [usize; 3],
     classes: &[String],
 ) -> Option<RouterConfig> {
-    let node = |data| Node { at: at.clone(), data };
+    let node = |data| SpannedValue { at: at.clone(), data };
     let entry =
-        |name: &str, data| Entry { name: name.to_owned(), at: at.clone(), value: node(data) };
+        |name: &str, data| KeyValue { name: name.to_owned(), at: at.clone(), value: node(data) };
     let text = |text: &str| Data::Text(text.to_owned());
     let number = |number: usize| Data::Integer(number as i128);
     let rule = |class: usize| {
