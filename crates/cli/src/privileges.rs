@@ -21,19 +21,21 @@ const NEEDED: [Capability; 5] = [
     Capability::CAP_IPC_LOCK,
 ];
 
-/// Gives up what is not needed. Call it while the process has one thread.
+/// Gives up what is not needed: `netns` and `realtime` say whether workers enter a namespace, and
+/// whether they precede other threads. Call it while the process has one thread.
 ///
 /// # Errors
 /// The kernel refuses, which it does to nobody who gives something up.
-pub(crate) fn give_up(netns: bool) -> Result<(), Failure> {
+pub(crate) fn give_up(netns: bool, realtime: bool) -> Result<(), Failure> {
     let failed = |error| Failure::new(1, format!("giving up privileges: {error}"));
-    // The right to real-time priority is none of those that are kept; without root the limits are
-    // the service manager's, and a worker that wants to precede others says that it may not.
-    let _ = sys::allow_precedence();
     let mut kept: CapsHashSet = NEEDED.into_iter().collect();
     if netns {
         // Each worker enters it, also those that take over later.
         kept.insert(Capability::CAP_SYS_ADMIN);
+    }
+    if realtime {
+        // Each worker asks for its priority, also those that take over later.
+        kept.insert(Capability::CAP_SYS_NICE);
     }
     if sys::is_root() {
         kept.insert(Capability::CAP_DAC_OVERRIDE);

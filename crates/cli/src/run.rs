@@ -49,7 +49,7 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
-    privileges::give_up(start.args.netns.is_some())?;
+    privileges::give_up(start.args.netns.is_some(), start.config.realtime() == Some(true))?;
     let log = Log::start().map_err(system("starting the thread of the log"))?;
     let result = forward(start, &signals, &log);
     if let Err(failure) = &result {

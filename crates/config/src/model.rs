@@ -208,6 +208,14 @@ pub struct LinkConfig {
 }
 
 impl RouterConfig {
+    /// Whether workers precede ordinary threads, if the file says anything of it.
+    #[must_use]
+    pub fn realtime(&self) -> Option<bool> {
+        let cluster = self.cluster.as_ref().map(|section| section.realtime);
+        let role = cluster.or(self.balancer.as_ref().map(|section| section.realtime));
+        if self.router.realtime { Some(true) } else { role }
+    }
+
     /// How a port's frames are exchanged with the kernel.
     #[must_use]
     pub fn io_of(&self, port: &PortConfig) -> Io {

@@ -506,13 +506,7 @@ impl<'a> WorkerBuilder<'a> {
     /// A worker that must be in time goes before ordinary threads, if it may; it says what it is.
     /// After the threads that it starts, which would inherit it.
     fn precede(&self) {
-        let config = &self.worker.config;
-        let cluster = config.cluster.as_ref().map(|section| section.realtime);
-        let role = cluster.or(config.balancer.as_ref().map(|section| section.realtime));
-        if role.is_none() && !config.router.realtime {
-            return;
-        }
-        let wanted = config.router.realtime || role == Some(true);
+        let Some(wanted) = self.worker.config.realtime() else { return };
         let text = match wanted.then(|| sys::set_precedence(true)) {
             Some(Ok(())) => "realtime: the worker precedes ordinary threads (SCHED_RR)".to_owned(),
             Some(Err(error)) => format!(

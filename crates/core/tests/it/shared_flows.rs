@@ -365,6 +365,65 @@ fn admission_lets_as_many_in_as_with_one_worker() {
     }
 }
 
+/// The fair rate of each interval from 1.25 s on, least first, in parts of min_FR, while so many
+/// connections begin within half a second and go on, three of four at the first worker; and how
+/// long ten streams that come at 3 s waited to be let in.
+fn burst(workers: usize, discipline: DisciplineConfig, connections: u64) -> (Vec<f64>, Vec<f64>) {
+    let config = AdmissionConfig {
+        flows: 1_000,
+        history: 512,
+        ..AdmissionConfig::new(BitRate::from_mbps(10))
+    };
+    let least = config.min_fair_bits() as f64;
+    let mut router = Router::new(workers, discipline, config.rate, Some(&config));
+    for n in 0..connections {
+        let worker = usize::from(n % 4 == 3);
+        let from = Nanos::from_millis(n * 500 / connections);
+        router.add(worker, 1_462, Sends::Greedy(16), from);
+    }
+    let streams: Vec<usize> = (0..10)
+        .map(|n| {
+            let from = Nanos::from_millis(3_000 + 37 * n);
+            router.add(n as usize, 100, Sends::Every(Nanos::from_millis(10)), from)
+        })
+        .collect();
+    router.run(Nanos::from_millis(1_250));
+    let mut rates = Vec::new();
+    for _ in 0..58 {
+        for worker in &router.workers {
+            let view = worker.admission.as_ref().unwrap().view();
+            // While it is forced, FR is not what was measured.
+            if view.forced_until.is_none() {
+                rates.push(view.fair_rate.0 as f64 / least);
+            }
+        }
+        router.run(Nanos::from_millis(500));
+    }
+    rates.sort_by(f64::total_cmp);
+    let waited = |stream: &usize| {
+        let source = &router.sources[*stream];
+        source
+            .first_passed
+            .map_or(f64::MAX, |passed| (passed - source.first_offered.unwrap()).0 as f64 / 1e9)
+    };
+    (rates, streams.iter().map(waited).collect())
+}
+
+#[test]
+fn a_burst_of_connections_over_several_workers_does_not_lock_everybody_out() {
+    for discipline in [PDRR, PFQ] {
+        for (workers, connections) in [(1, 35), (2, 35), (2, 100), (4, 100)] {
+            let (rates, waited) = burst(workers, discipline(), connections);
+            let p5 = rates[rates.len() / 20];
+            let longest = waited.iter().copied().fold(0.0, f64::max);
+            let name = format!("{:?}, {workers} workers, {connections}", discipline());
+            // Workers see each other's flows a window later, and step by step.
+            let least = if workers == 1 { 0.8 } else { 0.75 };
+            assert!(p5 >= least && longest <= 1.0, "{name}: p5 {p5:.2}, longest wait {longest:.2}");
+        }
+    }
+}
+
 #[test]
 fn flows_that_begin_together_have_one_budget() {
     // 400 streams want in at once: what first packets may take is the link's, whoever lets them in.

@@ -32,29 +32,12 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(Some(slack))?)
 }
 
-/// Lets threads of this process precede others later, without the right to it, which it may give
-/// up: [`set_precedence`] at its lowest priority, and [`change_nice`] down to -10.
-///
-/// # Errors
-/// The limits are lower, and raising them needs CAP_SYS_RESOURCE.
-pub fn allow_precedence() -> io::Result<()> {
-    // A limit of the nice value is told as 20 less it.
-    for (resource, least) in [(Resource::Rtprio, 1), (Resource::Nice, 30)] {
-        let limit = getrlimit(resource);
-        // Without a value there is no limit.
-        let raised = |now: Option<u64>| now.map(|now| now.max(least));
-        let wanted = Rlimit { current: raised(limit.current), maximum: raised(limit.maximum) };
-        setrlimit(resource, wanted)?;
-    }
-    Ok(())
-}
-
 /// Puts the calling thread before all ordinary threads of the machine (`SCHED_RR` at its lowest
 /// priority), or among them again; threads and processes that it starts later inherit it. Not for
 /// threads that poll: the kernel stops such threads for 50 ms of each second.
 ///
 /// # Errors
-/// Needs CAP_SYS_NICE or [`allow_precedence`].
+/// Needs CAP_SYS_NICE.
 pub fn set_precedence(first: bool) -> io::Result<()> {
     let (policy, sched_priority) = if first { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
     let parameters = libc::sched_param { sched_priority };
@@ -68,7 +51,7 @@ pub fn set_precedence(first: bool) -> io::Result<()> {
 /// are not kept waiting altogether. Threads started later inherit it.
 ///
 /// # Errors
-/// More needs CAP_SYS_NICE or [`allow_precedence`].
+/// More needs CAP_SYS_NICE.
 pub fn change_nice(steps: i32) -> io::Result<()> {
     let nice = rustix::process::getpriority_process(None)?.saturating_add(steps).clamp(-20, 19);
     Ok(rustix::process::setpriority_process(None, nice)?)
