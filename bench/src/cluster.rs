@@ -47,7 +47,7 @@ impl Deciding {
         for queue in 0..nodes * links * classes {
             for (n, record) in records[..depth].iter_mut().enumerate() {
                 let draw = mix64(self.cycle << 40 ^ (queue as u64) << 16 ^ n as u64);
-                *record = Record { stamp: draw as u32, length: 64 + (draw >> 32) as u16 % 1437 };
+                *record = Record::of_packet(draw as u32, 64 + (draw >> 32) as u16 % 1437);
             }
             let (pair, class) = (queue / classes, queue % classes);
             self.scheduler.announce(pair / links, pair % links, class, &records[..depth]);

@@ -10,7 +10,7 @@ struct Around<'a>(&'a mut Vec<Vec<u8>>);
 
 impl Forwarder for Around<'_> {
     fn heads(&mut self, link: usize, class: usize, out: &mut [Record]) -> usize {
-        out.fill(Record { stamp: (link + class) as u32, length: 64 });
+        out.fill(Record::of_packet((link + class) as u32, 64));
         out.len() - usize::from(link == 2)
     }
     fn grant(&mut self, _: Grant) {}

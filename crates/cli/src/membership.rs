@@ -104,8 +104,8 @@ impl Target for Merged {
             Ok(()) => Ok(Reply::Done),
             Err(MergeError::Apply(error)) => Err(error),
             Err(MergeError::Overlay(error)) => Err(error.into()),
-            Err(MergeError::Fixed) => Err(CommandError::NeedsRestart {
-                what: "membership".to_owned(),
+            Err(MergeError::Fixed(what)) => Err(CommandError::NeedsRestart {
+                what,
                 why: "the client of etcd was started for it",
             }),
         }

@@ -22,6 +22,8 @@ pub const MAX_V1_ID: u16 = 62;
 pub const MAX_ROUNDS: u32 = 4096;
 /// Bytes that lazy scheduling counts per packet of `l` (spec 8.4).
 pub const LAZY_PACKET: u32 = 64;
+/// Most packets of a train.
+pub const TRAIN_PACKETS: usize = 64;
 
 words! {
     /// How much is decided with one exchange (spec 8).
@@ -186,6 +188,11 @@ settings! {
         /// With several packets announced, a matched pair sends so many bytes in its round instead
         /// of one packet, and does not wait for the longest packet of the round.
         reload round_bytes: Bytes = Bytes(0), in 0..=1 << 20;
+        /// Consecutive packets of a queue are announced and granted together, up to so many bytes:
+        /// what is announced and decided then costs as much for small packets as for large ones.
+        /// Shares are by trains, as exact as with packets of that size. 0: each packet by itself;
+        /// lazy scheduling has its own bursts.
+        reload train: Bytes = Bytes(0), in 0..=9_000;
         /// What to do about a frame that did not come.
         reload missing: Missing = Missing::Abstain;
         /// Bound on the time from one node's sending to all others' hearing, waking up included.
@@ -348,6 +355,13 @@ impl ClusterConfig {
         (self.variant == Variant::Lazy).then(|| u32::from(self.l) * LAZY_PACKET)
     }
 
+    /// Bytes of a train at most.
+    #[must_use]
+    pub fn train(&self) -> Option<u32> {
+        let bytes = u32::try_from(self.train.0).unwrap_or(u32::MAX);
+        (self.train.0 > 0 && self.variant != Variant::Lazy).then_some(bytes)
+    }
+
     /// Whether the next exchange runs while the window is sent.
     #[must_use]
     pub fn is_pipelined(&self) -> bool {
@@ -429,6 +443,7 @@ impl ClusterConfig {
             let divides = u64::from(256 % self.checksum_every);
             range("256 modulo checksum_every in version 1", divides, 0, 0, "0")?;
             range("an id in version 1", largest.into(), 0, MAX_V1_ID.into(), "0 to 62")?;
+            range("train in version 1", self.train.0, 0, 0, "0")?;
             crate::frame::fits_v1(self)?;
         }
         Ok(())
@@ -465,6 +480,8 @@ impl ClusterConfig {
         ]);
         all(&[self.seed, self.max_lag.0, self.checksum_every.into(), self.lost_after.into()]);
         all(&[self.framing.version as u64, self.framing.mtu.into()]);
+        // Without it the hash is that of routers that do not know it: they agree.
+        self.train().into_iter().for_each(|bytes| all(&[bytes.into()]));
         (state ^ (state >> 32)) as u32
     }
 }

@@ -34,7 +34,13 @@ impl Matching {
         (node != NONE).then(|| usize::from(node))
     }
 
-    /// The same; they are matched no more.
+    /// How many pairs there are.
+    #[inline]
+    pub(crate) fn pairs(&self, links: usize) -> usize {
+        self.of_link[..links].iter().filter(|node| **node != NONE).count()
+    }
+
+    /// The forwarder of a link; they are matched no more.
     #[inline]
     pub(crate) fn part(&mut self, link: usize) -> Option<usize> {
         let node = self.node_of(link)?;

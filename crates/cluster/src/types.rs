@@ -22,7 +22,8 @@ impl Held for NodeId {
 
 /// What the exchange says of a packet: when it came and how long it is (spec 3.2).
 ///
-/// In lazy scheduling (L-DS) a record stands for a burst, and `length` is the burst's bytes.
+/// In lazy scheduling (L-DS) a record stands for a burst, and `length` is the burst's bytes; with
+/// `train`, for packets that follow each other in their queue, and `packets` says how many.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Record {
     /// Arrival by the forwarder's own clock, microseconds, modulo 2^32 (71.6 minutes). Only
@@ -30,6 +31,17 @@ pub struct Record {
     pub stamp: u32,
     /// Bytes that are charged for it; 0 means that there is no packet.
     pub length: u16,
+    /// How many packets these are; 0 says one.
+    pub packets: u8,
+}
+
+impl Record {
+    /// One packet.
+    #[inline]
+    #[must_use]
+    pub const fn of_packet(stamp: u32, length: u16) -> Self {
+        Self { stamp, length, packets: 1 }
+    }
 }
 
 /// Whether stamp `a` is before `b`: the sign of the 32-bit difference, so that stamps may wrap.

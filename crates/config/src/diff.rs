@@ -121,6 +121,15 @@ fn section<S: Settings>(
     }
 }
 
+/// The first setting that two tables have differently and that is fixed while the router runs.
+#[must_use]
+pub fn fixed_setting<S: Settings>(old: &S, new: &S) -> Option<&'static str> {
+    match old.keeps_fixed(new) {
+        Err(SettingError::Fixed { key }) => Some(key),
+        _ => None,
+    }
+}
+
 /// The first setting of the router as a whole or of its roles that two configurations have
 /// differently and that is fixed while the router runs, with its table: `router.seed`. A table that
 /// only one of them has: `cluster`.
@@ -129,10 +138,7 @@ pub fn fixed_change(old: &RouterConfig, new: &RouterConfig) -> Option<String> {
     fn of<S: Settings>(table: &str, old: Option<&S>, new: Option<&S>) -> Option<String> {
         match (old, new) {
             (None, None) => None,
-            (Some(old), Some(new)) => match old.keeps_fixed(new) {
-                Err(SettingError::Fixed { key }) => Some(format!("{table}.{key}")),
-                _ => None,
-            },
+            (Some(old), Some(new)) => fixed_setting(old, new).map(|key| format!("{table}.{key}")),
             _ => Some(table.to_owned()),
         }
     }

@@ -47,7 +47,7 @@ pub use cluster::{
     BalancerForwarder, BalancerSection, ClusterLink, ClusterSection, ForwarderState, StationAddress,
 };
 pub use control::LinkControl;
-pub use diff::{diff, fixed_change};
+pub use diff::{diff, fixed_change, fixed_setting};
 pub use discipline::{OwnError, own_settings, parse_discipline};
 pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;

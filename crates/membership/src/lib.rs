@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use evenkeel_config::membership::OverlayError;
-use evenkeel_config::{RouterConfig, overlay};
+use evenkeel_config::{RouterConfig, fixed_setting, overlay};
 use thiserror::Error;
 
 #[cfg(feature = "etcd")]
@@ -51,9 +51,9 @@ pub type Apply<'a, E> = &'a mut dyn FnMut(&RouterConfig) -> Result<(), E>;
 /// Why a configuration is not in force. Nothing has changed.
 #[derive(Debug, Error, PartialEq)]
 pub enum MergeError<E> {
-    /// `[membership]` differs.
-    #[error("[membership] cannot change while the router runs: restart it")]
-    Fixed,
+    /// A setting of `[membership]` differs, by its key; or only one of the files has the table.
+    #[error("{0} cannot change while the router runs: restart it")]
+    Fixed(String),
     /// What etcd says does not fit the file.
     #[error("{0}")]
     Overlay(#[from] OverlayError),
@@ -91,8 +91,13 @@ impl Merger {
         base: &RouterConfig,
         apply: Apply<'_, E>,
     ) -> Result<(), MergeError<E>> {
+        if let (Some(old), Some(new)) = (&self.base.membership, &base.membership)
+            && let Some(key) = fixed_setting(old, new)
+        {
+            return Err(MergeError::Fixed(format!("membership.{key}")));
+        }
         if base.membership != self.base.membership {
-            return Err(MergeError::Fixed);
+            return Err(MergeError::Fixed("membership".to_owned()));
         }
         let merged = overlay(base, &self.keys, &self.gone)?;
         apply(&merged).map_err(MergeError::Apply)?;
@@ -222,8 +227,12 @@ mod tests {
         assert!(bad.contains("members/1/weight = \"999\"") && bad.contains("1 to 256"), "{bad}");
         assert_eq!(merger.keys, keys(&[1], &[]));
         let mut other = base.clone();
+        other.membership.as_mut().unwrap().prefix = "/other".to_owned();
+        let fixed = merger.rebase(&other, &mut apply).unwrap_err();
+        assert_eq!(fixed, MergeError::Fixed("membership.prefix".to_owned()));
         other.membership = None;
-        assert_eq!(merger.rebase(&other, &mut apply), Err(MergeError::Fixed));
+        let fixed = merger.rebase(&other, &mut apply).unwrap_err();
+        assert_eq!(fixed, MergeError::Fixed("membership".to_owned()));
         merger.rebase(&base, &mut apply).unwrap();
         assert_eq!(taken, 2, "the keys once, the file once");
         let refused =

@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_netns::testing::{TestNet, available, eventually};
-use evenkeel_ports::sys;
+use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
+use evenkeel_ports::{FramePool, Port as _, sys};
 use serde_json::Value;
 
 const LINKS: usize = 3;
@@ -52,6 +53,40 @@ fn balancer(membership: &str) -> String {
         let _ = write!(text, "[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
     }
     text + membership
+}
+
+/// What the processors did since the machine was started, in hundredths of a second: taken by the
+/// host, and idle. And how long those that could run have waited for one, in microseconds.
+struct Processors {
+    stolen: u64,
+    all: u64,
+    waited: u64,
+    at: Instant,
+}
+
+impl Processors {
+    fn now() -> Self {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let words = stat.lines().next().unwrap().split_whitespace().skip(1);
+        let ticks: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+        let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+        let total = pressure.lines().next().and_then(|line| line.rsplit_once("total="));
+        let waited = total.and_then(|(_, total)| total.trim().parse().ok()).unwrap_or(0);
+        Self { stolen: ticks[7], all: ticks.iter().sum(), waited, at: Instant::now() }
+    }
+
+    /// Why what was measured since then says nothing of the router: the bounds are those of
+    /// scripts/figures.sh, and half of the time in which somebody waited for a processor.
+    fn missing(&self) -> Option<String> {
+        let now = Self::now();
+        let stolen = (now.stolen - self.stolen) * 100 / (now.all - self.all).max(1);
+        let time = now.at.duration_since(self.at).as_micros() as u64;
+        let waited = (now.waited - self.waited) * 100 / time.max(1);
+        if stolen > 5 {
+            return Some(format!("the host took {stolen} % of the CPU time"));
+        }
+        (waited > 50).then(|| format!("others wanted the processors {waited} % of the time"))
+    }
 }
 
 /// Counts of one (link, class).
@@ -253,12 +288,15 @@ impl Cluster {
         assert!(status.unwrap().success());
     }
 
-    /// Every link is full, has no more than its rate, and classes have 3 : 1. Asks again for a
-    /// while: other processes of the machine may have had the processors.
+    /// Every link is full, has no more than its rate, and classes have 3 : 1. A window in which the
+    /// host took CPU time away, or others of the machine wanted more than there is, is not judged;
+    /// any other one is.
     fn assert_scheduled(&self, what: &str, least: f64) {
         let mut tries = 0;
         loop {
+            let before = Processors::now();
             let counts = self.during(Duration::from_millis(1_500));
+            let missing = before.missing();
             let full = 1.5 * 10e6 / 8.0 / 1_038.0;
             let of = |link: usize| (counts[2 * link] as f64, counts[2 * link + 1] as f64);
             let links: Vec<_> = (0..LINKS)
@@ -275,7 +313,10 @@ impl Cluster {
                 return;
             }
             tries += 1;
-            assert!(tries < 4, "{what}: {links:?}");
+            let Some(why) = missing else { panic!("{what}: {links:?}") };
+            println!("{what}: not judged: {why}");
+            // After a while it is: a cluster that never settles does not pass.
+            assert!(tries < 4, "{what}: {links:?}, although {why}");
         }
     }
 
@@ -452,10 +493,11 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
     cluster.assert_scheduled("one stopped", 0.6);
     cluster.signal("f2", "-CONT");
     eventually("it is used again", || cluster.health(2) == "heard");
-    // What its queues and its port had kept is sent first, by three forwarders: for so long the
-    // links carry more than voice is offered.
-    std::thread::sleep(Duration::from_millis(3_000));
+    // What had waited in it is dropped: it was of one class, and took a forwarder from the other.
+    std::thread::sleep(Duration::from_millis(100));
     cluster.assert_scheduled("it goes on", 0.6);
+    let stood = || cluster.log("f2").matches("stood still for").count();
+    eventually("it says so", || stood() == 1);
 
     // Without the balancer nothing reaches a next hop: its kernel would forward all of it.
     cluster.net.output("lb", "sysctl -qw net.ipv4.ip_forward=1");
@@ -471,6 +513,132 @@ fn whatever_happens_to_a_forwarder_nothing_is_sent_unscheduled_and_shares_hold()
     cluster.start("lb", &balancer(""));
     std::thread::sleep(Duration::from_millis(500));
     cluster.assert_scheduled("the balancer is back", 0.9);
+}
+
+/// A station at the switch that hears the exchange frames and sends its own.
+struct Stranger {
+    port: AfPacketPort,
+    pool: FramePool,
+}
+
+impl Stranger {
+    fn new(cluster: &Cluster) -> Self {
+        let options =
+            AfPacketOptions { promiscuous: true, ring_frames: 512, ..AfPacketOptions::default() };
+        let open = || AfPacketPort::open("eth0", options).unwrap();
+        let port = sys::in_netns(&cluster.net.name("ed"), open).unwrap();
+        Self { port, pool: FramePool::for_frames_of(1_024, 2_048) }
+    }
+
+    /// Exchange frames of a forwarder, which carry the tag of their VLAN.
+    fn record(&mut self, id: u8, least: usize) -> Vec<Vec<u8>> {
+        let (mut kept, mut heard) = (Vec::new(), Vec::new());
+        eventually("its frames are heard", || {
+            self.port.rx_burst(&mut self.pool, sys::monotonic_now(), &mut heard, 256);
+            for received in heard.drain(..) {
+                let frame = self.pool.bytes(&received.frame);
+                if frame[6..14] == [2, 0, 0, 0, 1, id, 0x81, 0] {
+                    kept.push(frame.to_vec());
+                }
+                self.pool.release(received.frame);
+            }
+            kept.len() >= least
+        });
+        kept
+    }
+
+    /// Sends these in turn, one each millisecond.
+    fn send(&mut self, frames: &[Vec<u8>], time: Duration) {
+        let begin = Instant::now();
+        for frame in frames.iter().cycle() {
+            if begin.elapsed() > time {
+                return;
+            }
+            let mut out = self.pool.alloc_from(frame).into_iter().collect();
+            self.port.tx_burst(&mut self.pool, &mut out);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Load 1.5, weights 3 : 1: strangers, a member of another configuration, and a switch that falls
+/// apart. Each is one line in the log that says what it was.
+#[test]
+fn whatever_happens_at_the_switch_nothing_is_sent_unscheduled_and_shares_hold() {
+    let name = "whatever_happens_at_the_switch_nothing_is_sent_unscheduled_and_shares_hold";
+    if !available(name) {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    cluster.net.output("src", "sysctl -qw net.ipv4.conf.all.accept_redirects=0");
+    cluster.net.output("src", "sysctl -qw net.ipv4.conf.eth0.accept_redirects=0");
+    for node in ["f1", "f2", "f3"] {
+        cluster.net.output(node, "sysctl -qw net.ipv4.ip_forward=1");
+        eventually("in step", || cluster.show(node)["cluster"]["in_step"] == true);
+    }
+    eventually("heard", || (1..=3).all(|id| cluster.health(id) == "heard"));
+    cluster.offer(Duration::from_micros(1_107));
+    std::thread::sleep(Duration::from_millis(500));
+    cluster.assert_scheduled("undisturbed", 0.9);
+    let mut stranger = Stranger::new(&cluster);
+    let refused = |cluster: &Cluster, node: &str, kind: &str| {
+        cluster.show(node)["cluster"]["refused"][kind].as_u64().unwrap_or(0)
+    };
+
+    // The master's own frames, again, and with one byte changed.
+    let recorded = stranger.record(1, 100);
+    let mut forged = recorded.clone();
+    forged.iter_mut().for_each(|frame| *frame.last_mut().unwrap() ^= 1);
+    let both = [recorded.clone(), forged].concat();
+    std::thread::scope(|scope| {
+        let attack = scope.spawn(|| stranger.send(&both, Duration::from_millis(2_200)));
+        std::thread::sleep(Duration::from_millis(100));
+        cluster.assert_scheduled("recorded and forged frames", 0.9);
+        attack.join().unwrap();
+    });
+    for node in ["f2", "f3"] {
+        for kind in ["forged", "replayed"] {
+            assert!(refused(&cluster, node, kind) > 100, "{node} {kind}");
+        }
+    }
+
+    // And after it has died: the next one is master, and is not led by a ghost.
+    cluster.kill("f1");
+    eventually("the balancer has heard it", || cluster.health(1) == "silent");
+    std::thread::scope(|scope| {
+        let attack = scope.spawn(|| stranger.send(&recorded, Duration::from_millis(2_200)));
+        std::thread::sleep(Duration::from_millis(100));
+        cluster.assert_scheduled("recorded frames of a dead master", 0.6);
+        attack.join().unwrap();
+    });
+    assert_eq!(cluster.show("f3")["cluster"]["master"], 2);
+    let ghost = "frames of node 1 come that were recorded earlier";
+    assert_eq!(cluster.log("f2").matches(ghost).count(), 1, "{}", cluster.log("f2"));
+
+    // It comes back with another configuration, and gets nothing to send.
+    cluster.start("f1", &forwarder(1, 7, ""));
+    eventually("it is named", || cluster.log("f2").contains("node 1 has another configuration"));
+    std::thread::sleep(Duration::from_millis(1_500));
+    cluster.assert_scheduled("another configuration", 0.6);
+    let named = cluster.log("f2").matches("node 1 has another configuration").count();
+    assert_eq!(named, 1, "{}", cluster.log("f2"));
+    cluster.kill("f1");
+    cluster.start("f1", &forwarder(1, 1, ""));
+    eventually("it is used again", || cluster.health(1) == "heard");
+
+    // The switch falls apart: forwarder 3 is on the other side, and comes back.
+    cluster.net.ip("sw", "link set f3 nomaster");
+    eventually("the balancer has heard it", || cluster.health(3) == "silent");
+    std::thread::sleep(Duration::from_millis(100));
+    cluster.assert_scheduled("split", 0.6);
+    let lost = |cluster: &Cluster| cluster.log("f2").matches("node 3 is silent").count();
+    assert_eq!(lost(&cluster), 1, "{}", cluster.log("f2"));
+    cluster.net.ip("sw", "link set f3 master br0");
+    eventually("it follows", || cluster.show("f3")["cluster"]["master"] == 1);
+    eventually("it is used again", || cluster.health(3) == "heard");
+    std::thread::sleep(Duration::from_millis(100));
+    cluster.assert_scheduled("healed", 0.6);
+    assert!(cluster.log("f2").contains("node 3 is heard"), "{}", cluster.log("f2"));
 }
 
 #[cfg(not(feature = "etcd"))]

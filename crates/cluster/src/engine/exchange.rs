@@ -3,8 +3,8 @@
 use evenkeel_core::Nanos;
 
 use super::{Engine, Phase};
-use crate::config::Version;
-use crate::frame::{FrameKind, Header, Parsed, RECORD, get_record, put_record};
+use crate::config::{TRAIN_PACKETS, Version};
+use crate::frame::{FrameKind, Header, Parsed, get_record, put_record, record_bytes};
 use crate::matching::members;
 use crate::types::{Event, Forwarder, Record};
 
@@ -51,7 +51,9 @@ impl Engine {
     fn say<F: Forwarder>(&mut self, cycle: u64, forwarder: &mut F) {
         let classes = self.config.classes();
         let burst = self.config.burst();
+        let train = self.config.train();
         let depth = self.config.depth();
+        let size = record_bytes(&self.config);
         for link in 0..self.config.links {
             for class in 0..classes {
                 let most = self.scratch.len();
@@ -59,10 +61,13 @@ impl Engine {
                 if let Some(burst) = burst {
                     count = into_burst(&mut self.scratch[..count], burst);
                 }
+                if let Some(train) = train {
+                    count = into_trains(&mut self.scratch[..count], train).min(depth);
+                }
                 let at = (link * classes + class) * depth;
                 self.scratch[count..].fill(Record::default());
                 for (n, record) in self.scratch[..depth].iter().enumerate() {
-                    put_record(&mut self.body[(at + n) * RECORD..][..RECORD], *record);
+                    put_record(&mut self.body[(at + n) * size..][..size], *record);
                 }
                 self.scheduler.announce(self.me, link, class, &self.scratch[..count]);
             }
@@ -80,7 +85,7 @@ impl Engine {
             ready: if sums { None } else { self.next_hash() },
             members: Some(self.members),
         };
-        self.send(&header, self.config.queues() * depth * RECORD, forwarder);
+        self.send(&header, self.config.queues() * depth * size, forwarder);
     }
 
     fn send<F: Forwarder>(&mut self, header: &Header, length: usize, forwarder: &mut F) {
@@ -158,12 +163,13 @@ impl Engine {
     fn announced(&mut self, member: usize) {
         self.heard |= 1 << member;
         let depth = self.config.depth();
+        let size = record_bytes(&self.config);
         let body = &self.peers[member].inbox.body;
         for link in 0..self.config.links {
             for class in 0..self.config.classes() {
-                let at = (link * self.config.classes() + class) * depth * RECORD;
+                let at = (link * self.config.classes() + class) * depth;
                 for (n, record) in self.scratch[..depth].iter_mut().enumerate() {
-                    *record = get_record(&body[at + n * RECORD..]);
+                    *record = get_record(&body[(at + n) * size..][..size]);
                 }
                 self.scheduler.announce(member, link, class, &self.scratch[..depth]);
             }
@@ -319,6 +325,28 @@ impl Engine {
             }
         }
     }
+}
+
+/// Adds up the records of packets to those of trains; how many trains there are.
+fn into_trains(records: &mut [Record], bytes: u32) -> usize {
+    let mut trains = 0_usize;
+    for n in 0..records.len() {
+        let next = records[n];
+        let last = trains.checked_sub(1).map(|last: usize| &mut records[last]);
+        let room = |train: &&mut Record| {
+            u32::from(train.length) + u32::from(next.length) <= bytes
+                && usize::from(train.packets) < TRAIN_PACKETS
+        };
+        if let Some(train) = last.filter(room) {
+            // At most `bytes`, which is far below what 16 bits hold.
+            train.length += next.length;
+            train.packets += 1;
+        } else {
+            records[trains] = Record { packets: 1, ..next };
+            trains += 1;
+        }
+    }
+    trains
 }
 
 /// Adds up the records of a burst in the first one; how many records are left: 0 or 1.

@@ -41,7 +41,7 @@ pub use counters::{Counters, Unused};
 
 use evenkeel_core::Nanos;
 
-use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Variant, Version};
+use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, TRAIN_PACKETS, Variant, Version};
 use crate::frame::{
     Auth, Builder, FrameKind, PROOF, Parser, clock_bytes, most_refunds, state_bytes,
 };
@@ -192,6 +192,8 @@ pub struct Engine {
     waiting: u16,
     declare: bool,
     last_now: Nanos,
+    /// For how long it was not called, until somebody asks.
+    away: Option<Nanos>,
     /// Engine time minus the caller's.
     ahead: Nanos,
     counters: Counters,
@@ -228,18 +230,6 @@ impl Engine {
             silent: config.lost_after,
             warned: None,
         };
-        let timing = &config.timing;
-        let longest =
-            timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
-        let round = longest.saturating_add(timing.decision).saturating_add(timing.guard);
-        let packets =
-            config.burst().map_or(1, |burst| u64::from(burst).div_ceil(u64::from(LAZY_PACKET)));
-        let window =
-            Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets));
-        let scratch = match config.variant {
-            Variant::Lazy => config.l.into(),
-            Variant::Single | Variant::Multiple | Variant::Pipelined => config.depth(),
-        };
         Ok(Self {
             me: index,
             id: me,
@@ -248,7 +238,7 @@ impl Engine {
             auth: config.framing.key.map(|key| Auth::new(key.0, epoch, &config.members)),
             proof: [0; PROOF],
             scheduler,
-            scratch: vec![Record::default(); scratch],
+            scratch: vec![Record::default(); scratch(config)],
             body: vec![0; state_body.max(clock_body)],
             peers: vec![peer; config.nodes()],
             clock: Inbox::new(clock_body, builder.fragments(clock_body)),
@@ -262,7 +252,7 @@ impl Engine {
             window_end: now,
             cycle_length: config
                 .exchange_time()
-                .saturating_add(window)
+                .saturating_add(longest_window(config))
                 .min(Nanos::SECOND)
                 .max(config.min_cycle),
             master: None,
@@ -279,6 +269,7 @@ impl Engine {
             waiting: 0,
             declare: false,
             last_now: now,
+            away: None,
             ahead: Nanos::ZERO,
             counters: Counters::default(),
             unused: Unused::default(),
@@ -326,10 +317,10 @@ impl Engine {
         self.close_early(now, forwarder);
     }
 
-    /// What was granted to this node in the last cycle was not sent in its time: it takes part
-    /// again when its clocks are set, and the others take back what they charged it.
-    pub fn fall_behind(&mut self) {
-        self.counters.out_of_step += u64::from(std::mem::replace(&mut self.in_step, false));
+    /// For how long this node stood still, if that was so long that the others have taken it for
+    /// dead. Says it once.
+    pub fn take_away(&mut self) -> Option<Nanos> {
+        self.away.take()
     }
 
     /// Time passed: to be called at [`next_timer`](Self::next_timer). Calls at other times do no
@@ -416,9 +407,12 @@ impl Engine {
         }
         // It is called at least each beat. Who was away for long has old frames before it, whose
         // cycles are over: it decides nothing before its clocks are set.
-        let away = time.saturating_sub(self.last_now) > (BEAT * BEATS).max(self.config.t_br * 4);
-        if away && self.config.framing.version == Version::V2 && self.cycle.is_some() {
-            self.fall_behind();
+        let away = time.saturating_sub(self.last_now);
+        let bound = (BEAT * BEATS).max(self.config.t_br * 4);
+        if away > bound && self.config.framing.version == Version::V2 && self.cycle.is_some() {
+            self.away = Some(away);
+            // What was granted to it was not sent: the others take back what they charged it.
+            self.counters.out_of_step += u64::from(std::mem::replace(&mut self.in_step, false));
         }
         self.last_now = time;
         time
@@ -438,5 +432,25 @@ impl Engine {
             u64::from(index == self.me || peer.silent < self.config.lost_after) << index
         };
         self.peers.iter().enumerate().map(heard).fold(0, |all, one| all | one)
+    }
+}
+
+/// As long as a window can be, for a first guess at the length of a cycle.
+fn longest_window(config: &ClusterConfig) -> Nanos {
+    let timing = &config.timing;
+    let longest = timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
+    let round = longest.saturating_add(timing.decision).saturating_add(timing.guard);
+    let bytes = config.burst().or(config.train());
+    let packets = bytes.map_or(1, |bytes| u64::from(bytes).div_ceil(LAZY_PACKET.into()));
+    Nanos(round.0.saturating_mul(u64::from(config.rounds())).saturating_mul(packets))
+}
+
+/// Heads that are looked at of one queue.
+fn scratch(config: &ClusterConfig) -> usize {
+    match config.variant {
+        Variant::Lazy => config.l.into(),
+        Variant::Single | Variant::Multiple | Variant::Pipelined => {
+            config.depth() * if config.train().is_some() { TRAIN_PACKETS } else { 1 }
+        }
     }
 }

@@ -13,6 +13,7 @@
 //!                    2 records per queue | 2 id | 2 fragment | 2 fragments | 2 bytes of body in this frame
 //!                    8 cycle | 4 configuration hash | 4 checksum of the clocks | 8 set of members      (40 bytes)
 //!                    part of the body
+//!                    with trains a record has a 7th byte, the number of its packets
 //!                    ready: in place of the checksum, the hash of the configuration that the sender is ready to change to
 //! clock body:        2 sender | 2 refunds R | 8·N clocks | 8·N clocks before | 8·M·N·K tags | R × (2 queue, 8 tag before)
 //! proof:             kind 3 of version 2, always; any configuration hash; without a key it only says that its sender lives; its body is
@@ -51,8 +52,6 @@ pub const V2_HEADER: usize = 40;
 pub const AUTH: usize = 32;
 /// The id of version 1 that says "clock".
 pub(crate) const V1_CLOCK: u8 = 63;
-/// Bytes of a record.
-pub(crate) const RECORD: usize = 6;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,7 +156,12 @@ pub enum FrameError {
 /// Bytes of a state body.
 #[must_use]
 pub fn state_bytes(config: &ClusterConfig) -> usize {
-    RECORD * config.depth() * config.queues()
+    record_bytes(config) * config.depth() * config.queues()
+}
+
+/// Bytes of a record.
+pub(crate) fn record_bytes(config: &ClusterConfig) -> usize {
+    if config.train().is_some() { 7 } else { 6 }
 }
 
 /// Bytes of a clock body with so many refunds.
@@ -206,7 +210,10 @@ pub(crate) fn fits_v1(config: &ClusterConfig) -> Result<(), ConfigError> {
 #[inline]
 pub(crate) fn put_record(out: &mut [u8], record: Record) {
     out[..4].copy_from_slice(&record.stamp.to_be_bytes());
-    out[4..RECORD].copy_from_slice(&record.length.to_be_bytes());
+    out[4..6].copy_from_slice(&record.length.to_be_bytes());
+    if let Some(packets) = out.get_mut(6) {
+        *packets = record.packets;
+    }
 }
 
 /// Reads a record.
@@ -215,5 +222,6 @@ pub(crate) fn get_record(from: &[u8]) -> Record {
     Record {
         stamp: u32::from_be_bytes([from[0], from[1], from[2], from[3]]),
         length: u16::from_be_bytes([from[4], from[5]]),
+        packets: from.get(6).copied().unwrap_or(1),
     }
 }

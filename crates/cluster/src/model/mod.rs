@@ -2,7 +2,8 @@
 //!
 //! The engines are those that run live; frames are really built, lost and parsed. Modelled are:
 //!
-//! - the switch: a broadcast reaches the others after `broadcast`; each receiver loses each frame
+//! - the switch: a broadcast reaches the others after `broadcast`, and if `byte` is given one after
+//!   the other, because all of them leave by the same ports; each receiver loses each frame
 //!   with `loss`; each outgoing link is a port with a queue, served at the links' rate;
 //! - the forwarders' processors (spec 11.1, a *calibration* with two constants fitted to Tables II
 //!   to IV, not a prediction): a forwarder opens or answers an exchange no earlier than its work of
@@ -25,6 +26,9 @@ pub struct ModelConfig {
     pub cluster: ClusterConfig,
     /// From a broadcast to its receipt by all others.
     pub broadcast: Nanos,
+    /// What a byte of an exchange frame takes on the wire: a frame to all waits for those of
+    /// others. Zero: only `broadcast` counts.
+    pub byte: Nanos,
     /// Frames of 2^32 that a receiver loses, each for itself.
     pub loss: u32,
     /// A forwarder's work per packet.
@@ -107,6 +111,7 @@ impl ModelConfig {
         Self {
             cluster,
             broadcast: Nanos::from_micros(20),
+            byte: Nanos::ZERO,
             loss: 0,
             per_packet: Nanos(5_376),
             per_exchange: Nanos(8_500),

@@ -29,6 +29,8 @@ struct Events {
     made: u64,
     buffers: Vec<Vec<u8>>,
     free: Vec<usize>,
+    /// When the ports by which broadcasts leave are free.
+    wire_free: Nanos,
     /// Forwarders that became master.
     masters: Vec<(usize, Nanos)>,
 }
@@ -97,7 +99,11 @@ impl Forwarder for Acting<'_, '_> {
 
     fn broadcast(&mut self, frame: &[u8]) {
         let buffer = self.events.keep(frame);
-        let at = self.node.now + self.node.model.broadcast;
+        let model = self.node.model;
+        // With check sequence, preamble and gap.
+        let takes = model.byte * (frame.len() as u64 + 24);
+        let at = (self.node.now + model.broadcast).max(self.events.wire_free) + takes;
+        self.events.wire_free = if takes > Nanos::ZERO { at } else { Nanos::ZERO };
         self.events.add(at, What::Frame { from: self.node.index, buffer });
     }
 
@@ -124,27 +130,14 @@ struct Port {
 
 pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     let cluster = &model.cluster;
-    let (nodes, links, classes) = (cluster.nodes(), cluster.links, cluster.classes());
+    let (nodes, links) = (cluster.nodes(), cluster.links);
     let mut events = Events::default();
     let mut engines = Vec::new();
-    let mut around = Vec::new();
     for (index, id) in cluster.members.iter().enumerate() {
         let mac = [2, 0, 0, 0, 0, index as u8];
         engines.push(Engine::new(cluster, NodeId(id.0), mac, 1, Nanos::ZERO)?);
-        let source = |queue| {
-            Source::new(model.seed, (index * links * classes + queue) as u64, model.interval)
-        };
-        let sources = (0..links * classes).map(source).collect();
-        around.push(Node {
-            model,
-            index,
-            now: Nanos::ZERO,
-            sources,
-            free: Nanos::ZERO,
-            timer: Nanos::MAX,
-            rounds: 0,
-        });
     }
+    let mut around: Vec<Node<'_>> = (0..nodes).map(|index| Node::new(model, index)).collect();
     let mut run = Run {
         model,
         random: Random::new(model.seed, u64::MAX),
@@ -152,7 +145,7 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
         weights: cluster.weights().map(u64::from).sum(),
         last_packet: None,
         outcome: Outcome {
-            queues: vec![Sent::default(); links * classes],
+            queues: vec![Sent::default(); cluster.queues()],
             links: vec![LinkUse::default(); links],
             packets: vec![0; nodes],
             time: model.duration,
@@ -170,43 +163,7 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
             run.outcome.time = now;
             break;
         }
-        match what {
-            What::Packet { node, link, class, bytes, cycle, round } => {
-                run.packet(now, node, link, class, bytes, (cycle, round));
-            }
-            What::Frame { from, buffer } => {
-                let frame = std::mem::take(&mut events.buffers[buffer]);
-                for to in (0..nodes).filter(|to| *to != from) {
-                    if run.arrives(now, from, to) {
-                        run.act(
-                            to,
-                            now,
-                            &mut engines,
-                            &mut around,
-                            &mut events,
-                            |engine, now, acting| {
-                                engine.on_frame(now, &frame, acting);
-                            },
-                        );
-                    }
-                }
-                events.buffers[buffer] = frame;
-                events.free.push(buffer);
-            }
-            What::Timer { node } if around[node].timer == now => {
-                run.act(
-                    node,
-                    now,
-                    &mut engines,
-                    &mut around,
-                    &mut events,
-                    |engine, now, acting| {
-                        engine.on_timer(now, acting);
-                    },
-                );
-            }
-            What::Timer { .. } => {}
-        }
+        run.happens(now, what, &mut engines, &mut around, &mut events);
     }
     let mut outcome = run.outcome;
     outcome.masters = events.masters;
@@ -214,6 +171,23 @@ pub(super) fn run(model: &ModelConfig) -> Result<Outcome, ConfigError> {
     outcome.checksums =
         engines.iter().map(|engine| (engine.view().checksum, engine.view().cycle)).collect();
     Ok(outcome)
+}
+
+impl<'m> Node<'m> {
+    fn new(model: &'m ModelConfig, index: usize) -> Self {
+        let queues = model.cluster.queues();
+        let source =
+            |queue| Source::new(model.seed, (index * queues + queue) as u64, model.interval);
+        Self {
+            model,
+            index,
+            now: Nanos::ZERO,
+            sources: (0..queues).map(source).collect(),
+            free: Nanos::ZERO,
+            timer: Nanos::MAX,
+            rounds: 0,
+        }
+    }
 }
 
 struct Run<'m> {
@@ -226,6 +200,39 @@ struct Run<'m> {
 }
 
 impl Run<'_> {
+    fn happens<'m>(
+        &mut self,
+        now: Nanos,
+        what: What,
+        engines: &mut [Engine],
+        around: &mut [Node<'m>],
+        events: &mut Events,
+    ) {
+        match what {
+            What::Packet { node, link, class, bytes, cycle, round } => {
+                self.packet(now, node, link, class, bytes, (cycle, round));
+            }
+            What::Frame { from, buffer } => {
+                let frame = std::mem::take(&mut events.buffers[buffer]);
+                for to in (0..engines.len()).filter(|to| *to != from) {
+                    if self.arrives(now, from, to) {
+                        self.act(to, now, engines, around, events, |engine, now, acting| {
+                            engine.on_frame(now, &frame, acting);
+                        });
+                    }
+                }
+                events.buffers[buffer] = frame;
+                events.free.push(buffer);
+            }
+            What::Timer { node } if around[node].timer == now => {
+                self.act(node, now, engines, around, events, |engine, now, acting| {
+                    engine.on_timer(now, acting);
+                });
+            }
+            What::Timer { .. } => {}
+        }
+    }
+
     fn stopped(&self, node: usize, now: Nanos) -> bool {
         self.model.stops.iter().any(|(who, when)| *who == node && now >= *when)
     }

@@ -79,7 +79,7 @@ impl Source {
             drawn -= u64::from(often);
         }
         self.made += 1;
-        self.waiting.push_back((arrival, Record { stamp: stamp(arrival), length }));
+        self.waiting.push_back((arrival, Record::of_packet(stamp(arrival), length)));
     }
 
     /// Takes the first packet.

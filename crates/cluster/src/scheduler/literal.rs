@@ -8,6 +8,12 @@ use crate::config::{ClusterConfig, Proposer, Variant, WeightRule};
 use crate::mix::{Role, mix64, tie};
 use crate::types::Record;
 
+/// Records by [i][j][k].
+type Queues = Vec<Vec<Vec<Vec<Record>>>>;
+
+/// P_ij: class and tag.
+type Pick = Option<(usize, u64)>;
+
 /// What one pair does in one round.
 type Sent = (u32, usize, usize, usize, u32);
 
@@ -45,17 +51,10 @@ impl Literal {
         (start, start + ((u64::from(length) * divided) << 20) / w)
     }
 
-    fn decide(&mut self, cycle: u64, mut queues: Vec<Vec<Vec<Vec<Record>>>>) -> Vec<Sent> {
+    /// Queues that were empty are owed nothing; m_jk.
+    fn wake(&mut self, queues: &Queues) -> Vec<Vec<u64>> {
         let (m, n, k) = (self.config.nodes(), self.config.links, self.config.classes());
         let shared = self.config.rule == WeightRule::PerClass;
-        let deep: Vec<Vec<Vec<bool>>> = queues
-            .iter()
-            .map(|of| {
-                of.iter()
-                    .map(|of| of.iter().map(|queue| queue.len() == self.config.depth()).collect())
-                    .collect()
-            })
-            .collect();
         let was = self.backlogged.clone();
         let mut spread = vec![vec![0_u64; k]; n];
         for j in 0..n {
@@ -71,45 +70,74 @@ impl Literal {
                 }
             }
         }
+        spread
+    }
+
+    /// P_ij: class and tag.
+    fn picks(&self, round: u64, queues: &Queues, spread: &[Vec<u64>]) -> Vec<Vec<Pick>> {
+        let (m, n, k) = (self.config.nodes(), self.config.links, self.config.classes());
+        let shared = self.config.rule == WeightRule::PerClass;
+        let mut p = vec![vec![None; n]; m];
+        for i in 0..m {
+            for j in 0..n {
+                let backlogged = (0..k).filter(|c| !queues[i][j][*c].is_empty());
+                let tag = |c: usize| {
+                    let (start, finish) =
+                        self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
+                    if shared { start } else { finish }
+                };
+                p[i][j] = backlogged
+                    .map(|c| (tag(c), tie(round, Role::Class, i, j, c), c))
+                    .min()
+                    .map(|(tag, _, c)| (c, tag));
+            }
+        }
+        p
+    }
+
+    /// Z, by links.
+    fn pairs(&self, round: u64, queues: &Queues, p: &[Vec<Pick>]) -> Vec<(usize, usize)> {
+        let (m, n) = (self.config.nodes(), self.config.links);
+        let mut x: Vec<Vec<usize>> =
+            (0..m).map(|i| (0..n).filter(|j| p[i][*j].is_some()).collect()).collect();
+        for (i, list) in x.iter_mut().enumerate() {
+            list.sort_by_key(|j| {
+                let (c, _) = p[i][*j].unwrap();
+                (queues[i][*j][c][0].stamp, tie(round, Role::Forwarder, i, *j, 0), *j)
+            });
+        }
+        let mut y: Vec<Vec<usize>> =
+            (0..n).map(|j| (0..m).filter(|i| p[*i][j].is_some()).collect()).collect();
+        for (j, list) in y.iter_mut().enumerate() {
+            list.sort_by_key(|i| (p[*i][j].unwrap().1, tie(round, Role::Link, j, *i, 0), *i));
+        }
+        let pairs: Vec<(usize, usize)> = match self.config.proposer {
+            Proposer::Links => gale_shapley(&y, &x).into_iter().map(|(j, i)| (i, j)).collect(),
+            Proposer::Forwarders => gale_shapley(&x, &y),
+        };
+        let mut pairs = pairs;
+        pairs.sort_by_key(|(_, j)| *j);
+        pairs
+    }
+
+    fn decide(&mut self, cycle: u64, mut queues: Queues) -> Vec<Sent> {
+        let (m, n, k) = (self.config.nodes(), self.config.links, self.config.classes());
+        let shared = self.config.rule == WeightRule::PerClass;
+        let is_deep = |queue: &Vec<Record>| queue.len() == self.config.depth();
+        let of_link = |of: &Vec<Vec<Record>>| -> Vec<bool> { of.iter().map(is_deep).collect() };
+        let deep: Vec<Vec<Vec<bool>>> =
+            queues.iter().map(|of| of.iter().map(of_link).collect()).collect();
+        let spread = self.wake(&queues);
         let seed = mix64(self.config.seed ^ mix64(cycle));
-        let mut sent = Vec::new();
+        let (mut sent, mut cut, mut most) = (Vec::new(), false, 0);
         for r in 0..self.config.rounds() {
             let round = seed.wrapping_add(u64::from(r) << 1 | 1);
-            // P_ij: class and tag.
-            let mut p = vec![vec![None; n]; m];
-            for i in 0..m {
-                for j in 0..n {
-                    let backlogged = (0..k).filter(|c| !queues[i][j][*c].is_empty());
-                    let tag = |c: usize| {
-                        let (start, finish) =
-                            self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
-                        if shared { start } else { finish }
-                    };
-                    p[i][j] = backlogged
-                        .map(|c| (tag(c), tie(round, Role::Class, i, j, c), c))
-                        .min()
-                        .map(|(tag, _, c)| (c, tag));
-                }
+            let p = self.picks(round, &queues, &spread);
+            let pairs = self.pairs(round, &queues, &p);
+            if cut && pairs.len() < most {
+                break;
             }
-            let mut x: Vec<Vec<usize>> =
-                (0..m).map(|i| (0..n).filter(|j| p[i][*j].is_some()).collect()).collect();
-            for (i, list) in x.iter_mut().enumerate() {
-                list.sort_by_key(|j| {
-                    let (c, _) = p[i][*j].unwrap();
-                    (queues[i][*j][c][0].stamp, tie(round, Role::Forwarder, i, *j, 0), *j)
-                });
-            }
-            let mut y: Vec<Vec<usize>> =
-                (0..n).map(|j| (0..m).filter(|i| p[*i][j].is_some()).collect()).collect();
-            for (j, list) in y.iter_mut().enumerate() {
-                list.sort_by_key(|i| (p[*i][j].unwrap().1, tie(round, Role::Link, j, *i, 0), *i));
-            }
-            let pairs: Vec<(usize, usize)> = match self.config.proposer {
-                Proposer::Links => gale_shapley(&y, &x).into_iter().map(|(j, i)| (i, j)).collect(),
-                Proposer::Forwarders => gale_shapley(&x, &y),
-            };
-            let mut pairs = pairs;
-            pairs.sort_by_key(|(_, j)| *j);
+            most = most.max(pairs.len());
             let mut stop = pairs.is_empty();
             for (i, j) in pairs {
                 let (c, _) = p[i][j].unwrap();
@@ -122,7 +150,10 @@ impl Literal {
                 self.finish[flow][j][c] = tag;
                 self.clock[j] = tag;
                 sent.push((r, i, j, c, u32::from(record.length)));
-                stop |= queues[i][j][c].is_empty() && deep[i][j][c];
+                let used_up = queues[i][j][c].is_empty() && deep[i][j][c];
+                let others = shared && (0..m).any(|i| !queues[i][j][c].is_empty());
+                cut |= used_up && others;
+                stop |= used_up && !others;
             }
             if stop {
                 break;
@@ -207,7 +238,7 @@ proptest! {
                         break;
                     }
                     let length = [64, 576, 40_000][(draw % 3) as usize];
-                    queue.push(Record { stamp: (draw >> 8) as u32 & 3, length });
+                    queue.push(Record::of_packet((draw >> 8) as u32 & 3, length));
                 }
             }
             announce(&mut scheduler, &queues);
@@ -234,7 +265,7 @@ fn a_class_that_comes_back_shares_from_then_on() {
         config.set_variant(Variant::Multiple, 20, 0);
         config.rule = rule;
         let mut scheduler = Scheduler::new(&config).unwrap();
-        let full = vec![Record { stamp: 1, length: 1500 }; 20];
+        let full = vec![Record::of_packet(1, 1500); 20];
         for cycle in 0..30 {
             scheduler.announce(0, 0, 0, &full);
             scheduler.announce(0, 0, 1, &[]);

@@ -15,6 +15,10 @@
 //! what weighted fair queueing selects for its link until the round's time is used up: as all
 //! lengths are announced, all nodes know what that is, and class shares stay as exact as before.
 //!
+//! A window ends when a queue has used up what was announced of it, and there may be more: its
+//! class would get less than its share. With rule B others may have packets of that class; then
+//! the queue takes no part in the rest of the window, as long as no link is idle for that.
+//!
 //! Threads of one machine use this without an engine: [`announce`](Scheduler::announce) for all,
 //! then [`decide`](Scheduler::decide).
 
@@ -105,6 +109,8 @@ pub struct Scheduler {
     granted: Vec<Granted>,
     round: u64,
     stop: bool,
+    /// A queue of which nobody knows what comes next takes no part any more: others have its class.
+    cut: bool,
     exact: bool,
 }
 
@@ -149,6 +155,7 @@ impl Scheduler {
             granted: Vec::with_capacity(most),
             round: 0,
             stop: false,
+            cut: false,
             exact: true,
             config: config.clone(),
         })
@@ -205,10 +212,17 @@ impl Scheduler {
         let decision =
             if self.config.is_pipelined() { Nanos::ZERO } else { self.config.timing.decision };
         let mut at = Nanos::ZERO;
-        let mut round = 0;
+        let (mut round, mut most) = (0, 0);
         while round < self.config.rounds() && self.exact && !self.stop {
             self.round = seed.wrapping_add(u64::from(round) << 1 | 1);
             self.match_all();
+            let pairs = self.matching.pairs(self.links);
+            if self.cut && pairs < most {
+                // A link would stay idle for want of knowledge, not of packets.
+                (0..self.links).for_each(|link| _ = self.matching.part(link));
+                break;
+            }
+            most = most.max(pairs);
             let begin = at + decision;
             let Some(length) = self.send(cycle, round, begin) else { break };
             at = begin + length + self.config.timing.guard;
@@ -248,7 +262,7 @@ impl Scheduler {
     /// Works out what is known of every queue, its tag, and all selections.
     fn begin(&mut self, present: u64) {
         self.exact = true;
-        self.stop = false;
+        (self.stop, self.cut) = (false, false);
         self.granted.clear();
         let all = u64::MAX >> (64 - self.nodes);
         let late = present & all & !self.fresh;
@@ -401,32 +415,34 @@ impl Scheduler {
         if self.config.round_bytes > Bytes(0) {
             return self.send_many(cycle, round, begin);
         }
-        let mut longest = 0;
+        let mut longest = (0, 0);
         for link in 0..self.links {
             let Some(node) = self.matching.part(link) else { continue };
-            let (class, bytes) = self.first_of(node, link);
+            let (class, Record { length: bytes, packets, .. }) = self.first_of(node, link);
             self.take(node, link, class, bytes);
             let grant = Grant { cycle, round, link, class, bytes: bytes.into(), at: begin };
             self.granted.push(Granted { node, grant });
-            longest = longest.max(bytes);
+            let (bytes, packets) = self.cost(bytes, packets);
+            longest = (bytes.max(longest.0), packets.max(longest.1));
         }
-        (longest > 0).then(|| self.slot(longest))
+        (longest.0 > 0).then(|| self.time(longest))
     }
 
     /// The same with `round_bytes`: a pair goes on until the longest first packet, or so many
     /// bytes, are over.
     fn send_many(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
-        let first =
-            |link: usize| self.matching.node_of(link).map(|node| self.first_of(node, link).1);
+        let first = |link: usize| {
+            self.matching.node_of(link).map(|node| self.slot(self.first_of(node, link).1))
+        };
         let longest = (0..self.links).filter_map(first).max()?;
         let bytes = self.config.round_bytes.0;
-        let length = self.slot(longest).max(Nanos((bytes * self.per_byte) >> 20));
+        let length = longest.max(Nanos((bytes * self.per_byte) >> 20));
         for link in 0..self.links {
             let Some(node) = self.matching.part(link) else { continue };
             let mut sent = Nanos::ZERO;
             loop {
-                let (class, bytes) = self.first_of(node, link);
-                let slot = self.slot(bytes);
+                let (class, record) = self.first_of(node, link);
+                let (bytes, slot) = (record.length, self.slot(record));
                 if sent + slot > length {
                     break;
                 }
@@ -444,9 +460,9 @@ impl Scheduler {
         Some(length)
     }
 
-    /// Class and bytes of P_ij, which must exist.
+    /// Class and record of P_ij, which must exist.
     #[inline(always)]
-    fn first_of(&self, node: usize, link: usize) -> (usize, u16) {
+    fn first_of(&self, node: usize, link: usize) -> (usize, Record) {
         let class = if self.per_class {
             let picks = Shared { links: self.links, full: &self.full, flows: &self.flows };
             picks.class(self.round, node, link)
@@ -454,21 +470,30 @@ impl Scheduler {
             Own { nodes: self.nodes, picks: &self.picks, choices: &self.choices }
                 .class(self.round, node, link)
         };
-        (class, self.queues[(node * self.links + link) * self.classes + class].head.length)
+        (class, self.queues[(node * self.links + link) * self.classes + class].head)
     }
 
-    /// How long a record's bytes take.
+    /// The bytes that a record takes on the wire, and its packets.
     #[inline]
-    fn slot(&self, length: u16) -> Nanos {
-        let timing = &self.config.timing;
+    fn cost(&self, length: u16, packets: u8) -> (u64, u64) {
         // How many packets a burst has is not announced: at most this many.
         let packets = match self.config.burst() {
-            Some(burst) => u32::from(length).div_ceil(LAZY_PACKET).min(burst / LAZY_PACKET),
-            None => 1,
+            Some(burst) => u32::from(length).div_ceil(LAZY_PACKET).min(burst / LAZY_PACKET).into(),
+            None => u64::from(packets.max(1)),
         };
-        let bytes = u64::from(length) + u64::from(timing.overhead) * u64::from(packets);
+        (u64::from(length) + u64::from(self.config.timing.overhead) * packets, packets)
+    }
+
+    /// How long so many bytes and packets take.
+    #[inline]
+    fn time(&self, (bytes, packets): (u64, u64)) -> Nanos {
         let wire = Nanos((bytes * self.per_byte).div_ceil(1 << 20));
-        wire.max(timing.per_packet * u64::from(packets))
+        wire.max(self.config.timing.per_packet * packets)
+    }
+
+    #[inline]
+    fn slot(&self, record: Record) -> Nanos {
+        self.time(self.cost(record.length, record.packets))
     }
 
     /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the
@@ -497,8 +522,11 @@ impl Scheduler {
                 // Others may have heard more of this queue.
                 self.exact &= self.config.missing == Missing::Stale;
             } else if usize::from(count) == self.depth {
-                // Nobody knows what comes next in it.
-                self.stop = true;
+                // Nobody knows what comes next in it. With rule B the class has its share of the
+                // link as long as somebody has packets of it.
+                let others = self.per_class && self.flows[link].holders[class] != 0;
+                self.cut |= others;
+                self.stop |= !others;
             }
         }
         if self.per_class {

@@ -51,7 +51,7 @@ fn determinism(cycles: u64) {
             for (n, record) in records.iter_mut().enumerate() {
                 let length =
                     if draw >> 60 == n as u64 { 0 } else { 64 + (draw >> (8 * n)) as u16 % 1437 };
-                *record = Record { stamp: (draw >> (10 + n)) as u32, length };
+                *record = Record::of_packet((draw >> (10 + n)) as u32, length);
             }
             let (node, link, class) =
                 (queue as usize / 9, queue as usize / 3 % 3, queue as usize % 3);
@@ -115,12 +115,7 @@ fn ties_are_shared_out() {
     let rounds = 3_000;
     for cycle in 0..rounds {
         for queue in 0..27 {
-            scheduler.announce(
-                queue / 9,
-                queue / 3 % 3,
-                queue % 3,
-                &[Record { stamp: 7, length: 64 }],
-            );
+            scheduler.announce(queue / 9, queue / 3 % 3, queue % 3, &[Record::of_packet(7, 64)]);
         }
         for granted in scheduler.decide(cycle, 7).grants {
             if granted.grant.link == 0 {
@@ -268,7 +263,7 @@ fn stamps_may_wrap() {
     let mut config = single(1, 2, &[1]);
     config.proposer = evenkeel_cluster::Proposer::Forwarders;
     let mut scheduler = Scheduler::new(&config).unwrap();
-    scheduler.announce(0, 0, 0, &[Record { stamp: 4, length: 64 }]);
-    scheduler.announce(0, 1, 0, &[Record { stamp: u32::MAX - 4, length: 64 }]);
+    scheduler.announce(0, 0, 0, &[Record::of_packet(4, 64)]);
+    scheduler.announce(0, 1, 0, &[Record::of_packet(u32::MAX - 4, 64)]);
     assert_eq!(scheduler.decide(1, 1).grants[0].grant.link, 1);
 }

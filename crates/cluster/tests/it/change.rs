@@ -21,7 +21,7 @@ pub(crate) struct Around {
 impl Forwarder for Around {
     fn heads(&mut self, link: usize, class: usize, out: &mut [Record]) -> usize {
         for (n, record) in out.iter_mut().enumerate() {
-            *record = Record { stamp: (link + 3 * class + 9 * n) as u32, length: 640 };
+            *record = Record::of_packet((link + 3 * class + 9 * n) as u32, 640);
         }
         out.len()
     }

@@ -20,7 +20,7 @@ struct Around {
 impl Forwarder for Around {
     fn heads(&mut self, link: usize, class: usize, out: &mut [Record]) -> usize {
         for (n, record) in out.iter_mut().enumerate() {
-            *record = Record { stamp: (link + 3 * class + 9 * n) as u32, length: 64 };
+            *record = Record::of_packet((link + 3 * class + 9 * n) as u32, 64);
         }
         out.len()
     }
@@ -236,7 +236,7 @@ fn nothing_allocates_in_a_cycle() {
     struct Quiet(u64);
     impl Forwarder for Quiet {
         fn heads(&mut self, _: usize, class: usize, out: &mut [Record]) -> usize {
-            out.fill(Record { stamp: class as u32, length: 64 });
+            out.fill(Record::of_packet(class as u32, 64));
             out.len()
         }
         fn grant(&mut self, _: Grant) {

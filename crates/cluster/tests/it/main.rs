@@ -8,3 +8,4 @@ mod freshness;
 mod health;
 
 mod published;
+mod scale;

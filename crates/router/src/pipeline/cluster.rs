@@ -56,6 +56,8 @@ struct Around {
     next_pace: Timing,
     limit: usize,
     late: u64,
+    /// For how long, and how many packets had waited: not told yet.
+    stood_still: Option<(Nanos, usize)>,
 }
 
 struct Queue {
@@ -104,7 +106,7 @@ impl Forwarder for Acting<'_> {
     fn heads(&mut self, link: usize, class: usize, out: &mut [Record]) -> usize {
         let packets = &self.around.queues[link * self.around.classes + class].packets;
         for (record, packet) in out.iter_mut().zip(packets) {
-            *record = Record { stamp: stamp(packet.arrival()), length: length(packet) };
+            *record = Record::of_packet(stamp(packet.arrival()), length(packet));
         }
         packets.len().min(out.len())
     }
@@ -114,8 +116,9 @@ impl Forwarder for Acting<'_> {
         let queue = grant.link * around.classes + grant.class;
         let (mut left, mut at) = (grant.bytes, grant.at);
         while left > 0 {
-            // What a port's fall has taken away meanwhile is not sent.
-            let Some(packet) = around.queues[queue].take() else { break };
+            // What a port's fall has taken away meanwhile is not sent; nor is a packet that came
+            // back to the head since and is longer than what the link's time is reserved for.
+            let Some(packet) = around.queues[queue].take_up_to(left) else { break };
             left = left.saturating_sub(u32::from(length(&packet)));
             let wire = Bytes(u64::from(length(&packet)) + u64::from(around.pace.overhead));
             let port = around.ports[grant.link];
@@ -161,7 +164,8 @@ impl Queue {
         }
     }
 
-    fn take(&mut self) -> Option<QueuedPacket> {
+    fn take_up_to(&mut self, bytes: u32) -> Option<QueuedPacket> {
+        self.packets.front().filter(|first| u32::from(length(first)) <= bytes)?;
         let packet = self.packets.pop_front()?;
         self.bytes -= packet.ip_len().0;
         self.granted_packets += 1;
@@ -202,6 +206,7 @@ impl ClusterRole {
                 next_pace: section.config.timing,
                 limit: section.limit as usize,
                 late: 0,
+                stood_still: None,
             },
             section: section.clone(),
             engine_config,
@@ -313,6 +318,7 @@ impl ClusterRole {
 
     /// Runs what the engine has to do up to `now`.
     pub(super) fn run_engine(&mut self, now: Nanos, pool: &mut FramePool) {
+        self.drop_what_is_stale(pool);
         let Some(engine) = &mut self.engine else { return };
         let mut acting = Acting { around: &mut self.around, pool };
         // A call may set a timer that is due already; two do all that can be due at one time.
@@ -321,6 +327,20 @@ impl ClusterRole {
                 engine.on_timer(now, &mut acting);
             }
         }
+    }
+
+    /// After a pause in which the balancers have given its flows to others: what waits here is of
+    /// the class that could not be sent, and nothing comes after it. It would take a forwarder, and
+    /// with it a link of each round, from the class that is owed it.
+    fn drop_what_is_stale(&mut self, pool: &mut FramePool) {
+        let Some(time) = self.engine.as_mut().and_then(Engine::take_away) else { return };
+        let waiting = |around: &Around| -> usize {
+            around.queues.iter().map(|queue| queue.packets.len()).sum::<usize>()
+                + around.granted.len()
+        };
+        let packets = waiting(&self.around);
+        self.drop_queues(None, Reason::Stopped, pool);
+        self.around.stood_still = Some((time, packets));
     }
 
     /// The frames to be broadcast, the last one first.
@@ -333,8 +353,9 @@ impl ClusterRole {
     }
 
     /// The next packet that may leave at `now`, and its port. Those whose time is over by more than
-    /// `t_br` go back to their queues: another forwarder may have their link by then. What was
-    /// decided of this node is void then, and it says so.
+    /// `t_br` go back to their queues: another forwarder may have their link by then. They stay
+    /// charged to their class. To say that nothing was sent would take back what the whole window
+    /// had charged, most of which was sent: a burst of 52 packets went free for one that was late.
     pub(super) fn pop_granted(&mut self, now: Nanos) -> Option<(usize, QueuedPacket)> {
         let around = &mut self.around;
         let bound = self.section.config.t_br;
@@ -349,10 +370,7 @@ impl ClusterRole {
                 around.give_back(granted);
             }
         }
-        if late > 0 {
-            around.late += late as u64;
-            self.engine.iter_mut().for_each(Engine::fall_behind);
-        }
+        around.late += late as u64;
         around.granted.front().filter(|first| first.at <= now)?;
         let granted = around.granted.pop_front()?;
         Some((usize::from(granted.port), granted.packet))

@@ -201,6 +201,85 @@ fn with_lost_frames_nobody_sends_on_anothers_link() {
     assert!(abstained > 3, "frames were lost: {abstained}");
 }
 
+/// L-DS: whoever has begun a burst of voice on link 0 gets no processor for 3 ms (`t_br` is 1 ms).
+#[test]
+fn a_late_packet_does_not_make_its_whole_burst_free() {
+    let mut nodes = cluster("variant = \"l-ds\"\nl = 200\noverhead = 0");
+    nodes.iter_mut().for_each(|node| node.load(250));
+    let mut sent: Sent = Vec::new();
+    let mut now = START;
+    let (mut hang, mut last, mut hangs) = ((usize::MAX, START), None, 0);
+    // Before its first cycle it waits for three of the longest possible ones, 0.7 s.
+    while now < START + Nanos::from_millis(2_000) {
+        now += Nanos::from_micros(50);
+        for at in 0..nodes.len() {
+            if at == hang.0 && now < hang.1 {
+                continue;
+            }
+            let Node { pipeline, ports, .. } = &mut nodes[at];
+            pipeline.round(now, ports);
+            while let Some(frame) = nodes[at].outside.take() {
+                let to = destination_mac(&frame).unwrap();
+                if to.is_group() {
+                    for other in (0..nodes.len()).filter(|other| *other != at) {
+                        assert!(nodes[other].outside.inject(&frame));
+                    }
+                } else if let Some(link) = (0..3).find(|link| hop(*link).0 == to) {
+                    let class = usize::from(headers(&frame).dscp == 46);
+                    sent.push((now, source_mac(&frame).unwrap(), link, class));
+                    let begins = link == 0 && last.replace((at, class)) != Some((at, class));
+                    if begins && class == 1 {
+                        (hang, hangs) = ((at, now + Nanos::from_millis(3)), hangs + 1);
+                    }
+                }
+            }
+        }
+    }
+    let late: u64 = nodes.iter_mut().map(|node| node.view(now).late).sum();
+    // What was late stays charged, and here it is always voice.
+    let [rest, voice] = shares(&sent, 0);
+    let ratio = (voice as f64 + late as f64) / rest as f64;
+    println!("{hangs} times, {late} late: {voice} : {rest} = {ratio:.2}");
+    assert!(hangs > 20 && late > 20, "{hangs} {late}");
+    assert!((2.8..3.3).contains(&ratio), "voice had bursts for nothing: {voice} : {rest}");
+}
+
+/// A process that is stopped for so long that balancers have given its flows to others comes back
+/// with queues that hold what they could not send: of one class only, which then takes a forwarder.
+#[test]
+fn what_a_stopped_forwarder_had_kept_does_not_take_the_shares_of_the_living() {
+    let mut nodes = cluster("l = 10");
+    run(&mut nodes, START, Nanos::from_millis(200), || false);
+    let kept = |node: &mut Node, now| -> u64 {
+        node.view(now).links.iter().flat_map(|link| &link.classes).map(|of| of.queued_packets).sum()
+    };
+    let begin = START + Nanos::from_millis(200);
+    assert!(kept(&mut nodes[1], begin) > 500);
+    // Stopped, not dead: what is sent to it waits at its port.
+    nodes[1].alive = false;
+    run(&mut nodes, begin, Nanos::from_millis(300), || false);
+    nodes[1].alive = true;
+    let back = begin + Nanos::from_millis(300);
+    run(&mut nodes, back, Nanos::from_millis(2), || false);
+    let now = back + Nanos::from_millis(2);
+    assert_eq!(kept(&mut nodes[1], now), 0);
+    let view = nodes[1].view(now);
+    let dropped = |class: usize| view.links[0].classes[class].dropped["stopped"];
+    assert!(dropped(0) > 50, "{view:?}");
+    let mut news = Vec::new();
+    nodes[1].pipeline.drain_news(|text| news.push(text.to_owned()));
+    let said = news.iter().filter(|text| text.contains("stood still for 30")).count();
+    assert_eq!(said, 1, "{news:?}");
+    // A pause that balancers do not act upon costs nothing.
+    nodes[2].alive = false;
+    let before = kept(&mut nodes[2], now);
+    run(&mut nodes, now, Nanos::from_millis(30), || false);
+    nodes[2].alive = true;
+    run(&mut nodes, now + Nanos::from_millis(30), Nanos::from_millis(2), || false);
+    let after = kept(&mut nodes[2], now + Nanos::from_millis(32));
+    assert!(after > 0 && after + 20 > before, "{before} {after}");
+}
+
 #[test]
 fn another_takes_over_from_a_dead_master() {
     let mut nodes = cluster("l = 10");

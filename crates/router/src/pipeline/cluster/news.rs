@@ -57,6 +57,13 @@ impl ClusterRole {
 
     /// Reports once what has happened.
     pub(in crate::pipeline) fn drain_news(&mut self, mut report: impl FnMut(&str)) {
+        if let Some((time, packets)) = self.around.stood_still.take() {
+            report(&format!(
+                "cluster: this node stood still for {} ms, and the others have taken its links and \
+                 its flows: {packets} packets that waited here are dropped",
+                time.0 / 1_000_000
+            ));
+        }
         for event in self.around.news.drain(..) {
             report(&text(&event));
         }

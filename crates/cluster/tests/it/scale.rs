@@ -1,0 +1,107 @@
+//! Large clusters, and trains of packets.
+
+use evenkeel_cluster::frame::{Builder, clock_bytes, state_bytes};
+use evenkeel_cluster::model::{ModelConfig, Outcome};
+use evenkeel_cluster::{ClusterConfig, Variant};
+use evenkeel_core::{Bytes, Nanos};
+
+/// What a packet takes of the paper's forwarders.
+const PACKET: Nanos = Nanos(5_376);
+
+/// P-DS with rule B and the paper's forwarders; the exchange at 1 Gbit/s, frame by frame, each
+/// decision as dear as its claim allows, and half a nanosecond for each byte that is heard.
+fn large(size: u16, classes: usize, rounds: u16, train: u64) -> ModelConfig {
+    let mut cluster = ClusterConfig::new(size, size.into(), &vec![1; classes]);
+    cluster.set_variant(Variant::Pipelined, 4, rounds - 4);
+    cluster.train = Bytes(train);
+    let decision = Nanos(40_000 * u64::from(size).pow(2) / 64_u64.pow(2));
+    // In one exchange all say their state, and one the clocks.
+    let state = Builder::new(&cluster, [2; 6]).state_wire_bytes();
+    let clock = clock_bytes(&cluster, usize::from(rounds) * usize::from(size)) * 11 / 10;
+    cluster.t_br = Nanos((state * usize::from(size) + clock) as u64 * 8) + Nanos::from_micros(100);
+    let reading = state_bytes(&cluster) as u64 * u64::from(size - 1) / 2;
+    let mut model = ModelConfig::paper(cluster);
+    let packets = u64::from(rounds) * (train / 64).max(1);
+    model.cluster.timing.per_packet = PACKET + Nanos(reading / packets);
+    model.cluster.timing.decision = decision;
+    // All of a forwarder's work is in the pace of its packets.
+    (model.per_packet, model.per_exchange) = (Nanos::ZERO, Nanos::ZERO);
+    model.byte = Nanos(8);
+    model
+}
+
+/// Packets sent, in parts of what the forwarders send without weighted fair queueing. The time in
+/// which the cluster looks for its master and nobody knows anything is left out.
+fn part(model: &mut ModelConfig) -> (f64, Outcome) {
+    let cluster = &model.cluster;
+    let train = (cluster.train.0 / 64).max(1);
+    let window = PACKET * train * u64::from(cluster.rounds());
+    // It waits for three of the longest cycles there could be.
+    let packet = Nanos::from_micros(13) + cluster.timing.decision;
+    let guess = packet * cluster.train.0.div_ceil(64).max(1) * u64::from(cluster.rounds());
+    let begin = (guess + cluster.t_br) * 3 + window + cluster.t_br;
+    let [before, after] = [begin, begin + window * 2].map(|time| {
+        model.duration = time;
+        model.run().unwrap()
+    });
+    let sent = |outcome: &Outcome| outcome.packets.iter().sum::<u64>() as f64;
+    let most = (window * 2).as_secs_f64() / PACKET.as_secs_f64() * after.packets.len() as f64;
+    ((sent(&after) - sent(&before)) / most, after)
+}
+
+#[test]
+fn sixty_four_forwarders_on_sixty_four_links_do_not_starve() {
+    for (size, classes, rounds) in [(16, 4, 60), (32, 8, 120), (64, 8, 340)] {
+        let mut model = large(size, classes, rounds, 1_500);
+        let (part, outcome) = part(&mut model);
+        let count = |of: fn(&evenkeel_cluster::Counters) -> u64| {
+            outcome.nodes.iter().map(of).sum::<u64>() as f64
+        };
+        let rounds = count(|node| node.rounds) / count(|node| node.decided);
+        println!("{size} x {size} x {classes}: {:.1} %, {rounds:.0} rounds", part * 100.0);
+        assert_eq!(outcome.collisions, 0);
+        assert!(part >= 0.95, "{size}: {part}");
+    }
+}
+
+#[test]
+fn without_trains_the_exchange_and_the_decisions_are_what_is_full() {
+    let (part, _) = part(&mut large(32, 8, 120, 0));
+    println!("{:.1} %", part * 100.0);
+    assert!(part < 0.5, "{part}");
+}
+
+/// Mixed sizes, weights 3 : 1: trains share as their packets would, and a round is as long as what
+/// is sent in it.
+#[test]
+fn trains_of_mixed_packets_share_by_weight_and_take_the_time_that_is_reckoned() {
+    let run = |train| {
+        let mut cluster = ClusterConfig::new(3, 3, &[3, 1]);
+        cluster.set_variant(Variant::Pipelined, 8, 32);
+        cluster.train = Bytes(train);
+        let mut model = ModelConfig::paper(cluster);
+        model.cluster.timing.per_packet = Nanos::ZERO;
+        model.cluster.timing.decision = Nanos::ZERO;
+        (model.per_packet, model.per_exchange) = (Nanos::ZERO, Nanos::ZERO);
+        model.sizes = vec![(64, 50), (576, 15), (1_500, 35)];
+        model.duration = Nanos::from_millis(200);
+        model.run().unwrap()
+    };
+    let (single, trains) = (run(0), run(3_000));
+    assert_eq!(trains.collisions, 0);
+    for link in 0..3 {
+        let [voice, rest] = [0, 1].map(|class| trains.sent(link, class).bytes as f64);
+        let ratio = voice / rest / 3.0;
+        let [one, many] = [&single, &trains].map(|outcome| outcome.links[link]);
+        println!("{ratio:.4}: {one:?}, trains: {many:?}");
+        assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+        assert!(many.worst_bytes <= one.worst_bytes + 2 * 3_000, "{many:?}");
+        // Were the packets of a train not counted, the next would come before its end.
+        assert!(many.most_waiting <= one.most_waiting, "{many:?}");
+    }
+    let [packets, packets_alone] =
+        [&trains, &single].map(|outcome| outcome.packets.iter().sum::<u64>() as f64);
+    assert!(packets > packets_alone * 0.97, "{packets} {packets_alone}");
+    let rounds = |outcome: &Outcome| outcome.nodes[0].rounds;
+    assert!(rounds(&trains) * 2 < rounds(&single), "fewer decisions for as many packets");
+}
