@@ -524,7 +524,9 @@ impl Scheduler {
             } else if usize::from(count) == self.depth {
                 // Nobody knows what comes next in it. With rule B the class has its share of the
                 // link as long as somebody has packets of it.
-                let others = self.per_class && self.flows[link].holders[class] != 0;
+                // A pair that goes on would send another class before it.
+                let single = self.per_class && self.config.round_bytes == Bytes(0);
+                let others = single && self.flows[link].holders[class] != 0;
                 self.cut |= others;
                 self.stop |= !others;
             }
