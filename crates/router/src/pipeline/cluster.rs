@@ -29,6 +29,9 @@ use super::counters::ByReason;
 use super::packet::QueuedPacket;
 use crate::error::CommandError;
 
+/// After an event the living share as configured again within this time.
+const SHARES_HOLD_AFTER: Nanos = Nanos::from_millis(100);
+
 /// The role.
 pub(super) struct ClusterRole {
     section: ClusterSection,
@@ -331,16 +334,19 @@ impl ClusterRole {
 
     /// After a pause in which the balancers have given its flows to others: what waits here is of
     /// the class that could not be sent, and nothing comes after it. It would take a forwarder, and
-    /// with it a link of each round, from the class that is owed it.
+    /// with it a link of each round, from the class that is owed it. What is sent in no time stays.
     fn drop_what_is_stale(&mut self, pool: &mut FramePool) {
         let Some(time) = self.engine.as_mut().and_then(Engine::take_away) else { return };
-        let waiting = |around: &Around| -> usize {
-            around.queues.iter().map(|queue| queue.packets.len()).sum::<usize>()
-                + around.granted.len()
-        };
-        let packets = waiting(&self.around);
-        self.drop_queues(None, Reason::Stopped, pool);
-        self.around.stood_still = Some((time, packets));
+        let around = &self.around;
+        let packets = around.queues.iter().map(|queue| queue.packets.len()).sum::<usize>();
+        let bytes = around.queues.iter().map(|queue| queue.bytes).sum();
+        let takes =
+            around.pace.rate.time_for(Bytes(bytes)) + around.pace.per_packet * packets as u64;
+        let stale = takes > SHARES_HOLD_AFTER;
+        if stale {
+            self.drop_queues(None, Reason::Stopped, pool);
+        }
+        self.around.stood_still = Some((time, if stale { packets } else { 0 }));
     }
 
     /// The frames to be broadcast, the last one first.
