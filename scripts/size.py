@@ -20,8 +20,6 @@ LONGER = {
     # Benches print their report from top to bottom; each number stands beside its measurement.
     "bench/src/fib.rs::run": (116, "a report"),
     "bench/src/routes.rs::measure": (100, "a report"),
-    # One ring, walked once per burst; what a descriptor becomes is decided in one place.
-    "crates/ports/src/af_xdp/bursts.rs::receive": (90, "the receive path of AF_XDP"),
     # One attribute of a netlink message after the other.
     "crates/router/src/mirror/decode.rs::route": (83, "attributes of a route"),
     "crates/router/src/mirror/rules.rs::rule": (86, "attributes of a rule"),

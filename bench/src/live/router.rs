@@ -47,7 +47,7 @@ impl Router {
         };
         let ports = include_str!("../router.toml");
         let text = format!(
-            "[router]\nmode = \"{}\"\nio = \"{}\"\n{ports}{link}{}",
+            "[router]\nmode = \"{}\"\nio = \"{}\"\nbypass = [\"ip_forward\"]\n{ports}{link}{}",
             task.mode, task.io, task.more
         );
         let (file, socket) = (bed.file("router.toml"), bed.file("control.sock"));

@@ -194,6 +194,7 @@ fn show(snapshot: &Snapshot) -> String {
         ports.row(names.into_iter().chain(counts.map(|n| n.to_string())));
     }
     text += &ports.render();
+    text += &super_frames(snapshot);
     for link in &snapshot.links {
         let rate =
             link.rate_bps.map_or_else(|| "unpaced".to_owned(), |bps| rate_text(BitRate(bps)));
@@ -217,6 +218,23 @@ fn show(snapshot: &Snapshot) -> String {
     text += &crate::cluster::show(snapshot);
     if let Some(dropped) = drops_before_links(snapshot) {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
+    }
+    text
+}
+
+/// What ports received and sent whole, in packets and on the wire; empty where there was nothing
+/// but plain frames.
+fn super_frames(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for port in &snapshot.ports {
+        let whole = [(port.rx_segments, port.rx_packets), (port.tx_segments, port.tx_packets)];
+        if port.cut > 0 || whole.iter().any(|(segments, packets)| segments > packets) {
+            let _ = writeln!(
+                text,
+                "super-frames of {}: {} segments received, {} sent, {} super-frames cut",
+                port.name, port.rx_segments, port.tx_segments, port.cut
+            );
+        }
     }
     text
 }

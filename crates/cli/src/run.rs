@@ -73,6 +73,7 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         netns: args.netns.clone(),
         cpu: args.cpu,
         report: Some(|text| tracing::warn!("{text}")),
+        refuses_bypass: true,
         disciplines,
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
@@ -244,7 +245,7 @@ fn guards(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for port in &snapshot.ports {
         let guard = match port.guard.as_str() {
-            "inline" => "TCX programs, removed by the kernel with this process",
+            "inline" | "bridge" => "TCX programs, removed by the kernel with this process",
             "link" => "TCX program, removed by the kernel with this process",
             "xdp" => "none needed: it does not see what comes here",
             "filter" => "tc filter, inert one second after this process ends",

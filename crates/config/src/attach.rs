@@ -19,6 +19,8 @@ pub enum Attach {
     /// Only the queues are taken over; the kernel routes. This port's link is the interface's
     /// egress: what the kernel sends there. The next port of the configuration is its other half.
     InlineWire,
+    /// One of two ports between which every frame passes.
+    Bridge,
     /// The other half: its link is the interface's ingress, what the kernel receives from there.
     /// Its interface is our end of the pair between the kernel and us.
     InlineKernel,
@@ -29,15 +31,18 @@ pub enum Attach {
 /// process has left is found again.
 #[must_use]
 pub fn pair_of(interface: &str) -> (String, String) {
-    let room = INTERFACE_NAME - "ekh-".len();
-    let tail = if interface.len() <= room {
-        interface.to_owned()
-    } else {
-        let mut hasher = DefaultHasher::new();
-        interface.hash(&mut hasher);
-        format!("{:0room$x}", hasher.finish() & ((1 << (4 * room)) - 1))
-    };
-    (format!("ekh-{tail}"), format!("eku-{tail}"))
+    (named("ekh-", interface), named("eku-", interface))
+}
+
+/// A name that tells which interface it belongs to, and that is short enough for one.
+fn named(prefix: &str, interface: &str) -> String {
+    let room = INTERFACE_NAME - prefix.len();
+    if interface.len() <= room {
+        return format!("{prefix}{interface}");
+    }
+    let mut hasher = DefaultHasher::new();
+    interface.hash(&mut hasher);
+    format!("{prefix}{:0room$x}", hasher.finish() & ((1 << (4 * room)) - 1))
 }
 
 /// The other half of a port that is attached inline.
@@ -59,6 +64,7 @@ impl PortConfig {
             (Attachment::Route, _) => Attach::Route,
             (Attachment::Inline, false) => Attach::InlineWire,
             (Attachment::Inline, true) => Attach::InlineKernel,
+            (Attachment::Bridge, _) => Attach::Bridge,
         }
     }
 }
@@ -71,7 +77,16 @@ impl RouterConfig {
             Attach::Route => None,
             Attach::InlineWire => Some(port + 1),
             Attach::InlineKernel => port.checked_sub(1),
+            Attach::Bridge => (0..self.ports.len())
+                .find(|other| *other != port && self.ports[*other].attach() == Attach::Bridge),
         }
+    }
+
+    /// The name of the kernel's bridge that is made for a port that has none, if one is to be.
+    #[must_use]
+    pub fn made_bridge(&self) -> Option<String> {
+        let first = self.ports.iter().find(|port| port.attach() == Attach::Bridge)?;
+        self.router.make_bridge.then(|| named("ekb-", &first.interface))
     }
 }
 
@@ -83,46 +98,59 @@ pub(crate) fn check(reader: &mut Reader, file: &Fields, config: &RouterConfig) {
     let mut fail = |fields: &Fields, key: &str, message: &str| {
         reader.fail_at(fields, key, message.to_owned());
     };
+    let bridged = |port: &PortConfig| port.attach() == Attach::Bridge;
+    let bridges = config.ports.iter().filter(|port| bridged(port)).count();
     for fields in file.tables("port") {
-        let is_half = |port: &PortConfig| {
-            port.attach() == Attach::InlineKernel && Some(port.name.as_str()) == fields.text("name")
+        let name = fields.text("name");
+        let some = |of: &dyn Fn(&PortConfig) -> bool| {
+            config.ports.iter().any(|port| of(port) && Some(port.name.as_str()) == name)
         };
-        if config.ports.iter().any(is_half) {
+        if some(&|port| port.attach() == Attach::InlineKernel) {
             let message = "this is the name of the ingress of a port with attach = \"inline\"";
             fail(fields, "name", message);
         }
-        let is_xdp = |port: &PortConfig| {
-            port.attach() == Attach::InlineWire
+        let own = |port: &PortConfig| {
+            matches!(port.attach(), Attach::InlineWire | Attach::Bridge)
                 && port.io == Some(Io::AfXdp)
-                && Some(port.name.as_str()) == fields.text("name")
         };
-        if config.ports.iter().any(is_xdp) {
-            let message = "attach = \"inline\" works with packet sockets: leave `io` out";
+        if some(&own) {
+            let message = "attach = \"inline\" and \"bridge\" work with packet sockets: leave `io` \
+                           out";
             fail(fields, "io", message);
+        }
+        if bridges != 2 && some(&bridged) {
+            let message = format!(
+                "attach = \"bridge\" joins two ports: {bridges} {} it",
+                if bridges == 1 { "has" } else { "have" }
+            );
+            fail(fields, "attach", &message);
         }
     }
     if config.router.workers > 1
         && let Some(section) = file.table("router")
     {
-        let message = "attach = \"inline\" works with workers = 1 only, for the time being";
+        let message = "attach = \"inline\" and \"bridge\" work with workers = 1 only, for the time \
+                       being";
         fail(section, "workers", message);
     }
     for role in ["cluster", "balancer"] {
         if let Some(section) = file.table(role) {
-            let message = format!("[{role}] forwards itself: no port can have attach = \"inline\"");
+            let message = format!(
+                "[{role}] forwards itself: no port can have attach = \"inline\" or \"bridge\""
+            );
             reader.fail(&section.at, section.path.clone(), message);
         }
     }
     for fields in file.tables("class").filter(|fields| fields.given("service")) {
         let message = "a service changes packets, which pass unchanged where a port has \
-                       attach = \"inline\"";
+                       attach = \"inline\" or \"bridge\"";
         reader.fail_at(fields, "service", message.to_owned());
     }
     for link in file.tables("link") {
         let Some(admission) = link.table("admission") else { continue };
         if admission.table("second_link").is_some() {
-            let message = "the kernel chooses the way of a packet: no second link with \
-                           attach = \"inline\"";
+            let message = "the way of a packet is not chosen here: no second link with \
+                           attach = \"inline\" or \"bridge\"";
             let at = admission.span("second_link");
             reader.fail(&at, admission.path_of("second_link"), message.to_owned());
         }

@@ -53,7 +53,8 @@ pub use evenkeel_core::schedule::{BuildError, DisciplineConfig, OwnConfig};
 pub use fairdrop::parse_fairdrop;
 pub use membership::{MembershipSection, Refusal, overlay};
 pub use model::{
-    Attachment, ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig, RouterSection,
+    Attachment, Bypass, ClassConfig, Hairpin, Io, LinkConfig, Mode, PortConfig, RouterConfig,
+    RouterSection,
 };
 pub use parse::{PortSource, router_from_table};
 pub use service::{

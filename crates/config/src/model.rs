@@ -77,6 +77,19 @@ settings! {
         /// rate send at once what they could have sent in this time at most; the capacity of a
         /// longer pause is lost.
         reload max_catch_up: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
+        /// A super-frame (what a sender leaves to the device to cut) that takes a link longer than
+        /// this, at its rate or its shaper's, is cut before it is queued, so that a short packet
+        /// never waits behind 64 KiB; others stay whole, and cost as much as one packet. 0: all
+        /// are cut. For ports with `attach = "inline"` or `"bridge"`; others have them cut by the
+        /// kernel.
+        reload split_above: Nanos = Nanos::from_millis(1), in 0..=100_000_000;
+        /// What the kernel does with packets that it forwards, and does not do with those that go
+        /// through ports with `attach = "route"`: where there is, `evenkeel run` does not start
+        /// unless it stands here.
+        reload bypass: Vec<Bypass> = Vec::new(), absent "nothing may be bypassed";
+        /// Makes a bridge of the kernel's, without STP and snooping, for two ports with
+        /// `attach = "bridge"` whose interfaces are in none. It stays when the router ends.
+        reload make_bridge: bool = false;
         /// When no worker has given a sign of life for so long (the process was stopped, or hangs),
         /// the kernel forwards until one is back.
         fixed heartbeat: Nanos = Nanos::from_millis(200), in 20_000_000..=2_000_000_000_u64;
@@ -114,6 +127,22 @@ words! {
         /// As `busy` while frames come more often than every `spin` on average, else as `event`:
         /// near no CPU when idle, no wake-up delay under load.
         Adaptive = "adaptive",
+    }
+}
+
+words! {
+    /// What the kernel does with packets that it forwards.
+    pub enum Bypass {
+        /// Chains of nftables, or of iptables built on it, at prerouting, forward and postrouting:
+        /// firewall and translation.
+        #[default]
+        Netfilter = "netfilter",
+        /// Policies of IPsec.
+        Xfrm = "xfrm",
+        /// The kernel is told not to forward (`net.ipv4.ip_forward = 0`).
+        IpForward = "ip_forward",
+        /// It drops packets of sources that are elsewhere (`rp_filter = 1`).
+        RpFilter = "rp_filter",
     }
 }
 
@@ -171,6 +200,10 @@ words! {
         /// before. Such a port has two links: `[[link]]` with `port = "wan"` is what leaves by its
         /// interface, with `port = "wan-ingress"` what arrives there.
         Inline = "inline",
+        /// Only the queues between this port and the other one with this word: every frame that
+        /// comes in by one leaves by the other, unchanged. While the router does not run, a bridge
+        /// of the kernel's that both interfaces are in passes them on.
+        Bridge = "bridge",
     }
 }
 

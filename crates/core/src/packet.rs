@@ -207,6 +207,12 @@ pub trait Packet {
     fn flow_hash(&self) -> u64;
     /// When it was put into the router's input queue.
     fn arrival(&self) -> Nanos;
+    /// How many packets it is on the wire: more than one for a super-frame, whose lengths are those
+    /// of its segments together.
+    #[inline]
+    fn segments(&self) -> u32 {
+        1
+    }
     /// Whether the router itself made it, to keep the network running: what only passes through is
     /// none such, whatever its protocol, ports and TTL say.
     #[inline]

@@ -180,6 +180,21 @@ pub enum PortError {
         /// The name.
         name: String,
     },
+    /// Two interfaces are not in the same bridge of the kernel's.
+    #[error(
+        "interfaces {one} and {other} are to be bridged, but {why}: while this process does not \
+         run a bridge of the kernel forwards between them; put both into one (`ip link add br0 \
+         type bridge`, `ip link set {one} master br0`, `ip link set {other} master br0`), or take \
+         them out and set make_bridge = true under [router]"
+    )]
+    NotBridged {
+        /// One interface.
+        one: String,
+        /// The other one.
+        other: String,
+        /// What they are in.
+        why: String,
+    },
     /// A capture file is malformed.
     #[error("{file}: {what}")]
     Capture {

@@ -21,6 +21,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod bypass;
 pub mod error;
 pub mod gate;
 pub mod guard;
@@ -43,6 +44,7 @@ mod interface;
 mod mapping;
 mod netlink;
 mod segment;
+mod words;
 
 pub use error::{BadCapture, PortError};
 pub use pool::{Frame, FramePool, Umem};

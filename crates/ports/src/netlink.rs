@@ -50,6 +50,20 @@ impl Message {
     }
 }
 
+/// Kinds and values of attributes that follow each other.
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let &[a, b, c, d] = rest.first_chunk()?;
+        let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
+        let length = usize::from(length).clamp(4, rest.len());
+        let value = &rest[4..length];
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        // Two bits say how it is to be read.
+        Some((kind & 0x3fff, value))
+    })
+}
+
 /// A connection to rtnetlink of the calling thread's namespace.
 #[derive(Debug)]
 pub(crate) struct RouteSocket {
@@ -59,7 +73,12 @@ pub(crate) struct RouteSocket {
 
 impl RouteSocket {
     pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        Self::open_to(NETLINK_ROUTE)
+    }
+
+    /// To another part of the kernel.
+    pub(crate) fn open_to(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })

@@ -22,6 +22,9 @@ pub const MIN_BUFFER: usize = 256;
 /// The largest buffer, bytes.
 pub const MAX_BUFFER: usize = 65_536;
 
+/// Bytes of what the kernel says of a frame: `struct virtio_net_hdr`.
+pub(crate) const DESCRIPTION: usize = 10;
+
 static NEXT_POOL: AtomicU16 = AtomicU16::new(0);
 
 /// A handle to a buffer that holds one frame, from the Ethernet header on, without the frame check
@@ -29,14 +32,38 @@ static NEXT_POOL: AtomicU16 = AtomicU16::new(0);
 #[derive(Debug)]
 #[must_use = "a frame that is dropped instead of released leaks its buffer"]
 pub struct Frame {
+    /// Of the region of super-frames, counted on from the buffers of the other one.
     index: u32,
     len: u32,
     offset: u16,
     pool: u16,
     partial_checksum: bool,
+    /// The kernel's header of the frame lies at the start of its buffer.
+    described: bool,
+    segments: u16,
+    /// Bytes of headers that each segment has.
+    headers: u16,
 }
 
 impl Frame {
+    /// How many frames it is on the wire: one, but for a super-frame that is kept whole.
+    #[must_use]
+    pub const fn segments(&self) -> u16 {
+        self.segments
+    }
+
+    /// Length of the frames that it is on the wire together, bytes: each segment has the headers.
+    #[must_use]
+    pub const fn cut_len(&self) -> usize {
+        self.len as usize + (self.segments as usize - 1) * self.headers as usize
+    }
+
+    /// Length of the headers up to the data, bytes; 0 of a frame that is no super-frame.
+    #[must_use]
+    pub const fn segment_headers(&self) -> usize {
+        self.headers as usize
+    }
+
     /// Length of the frame, bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -152,11 +179,26 @@ impl Umem {
     }
 }
 
-/// A region of frame buffers and the list of the free ones.
+/// Room for a super-frame: the longest IP packet, with Ethernet header and two tags.
+const WHOLE_BUFFER: usize = (HEADROOM + 14 + 8 + 65_535).next_multiple_of(64);
+/// Super-frames that are kept whole at once; memory is taken as they come, 32 MiB at most.
+const WHOLE_BUFFERS: usize = 512;
+
+/// Buffers for super-frames.
+#[derive(Debug)]
+struct Whole {
+    region: Region,
+    /// Numbered from 0.
+    free: Vec<u32>,
+}
+
+/// A region of frame buffers and the list of the free ones. Super-frames that are kept whole lie in
+/// a second region, which is made with the first of them.
 #[derive(Debug)]
 pub struct FramePool {
     region: Region,
     free: Vec<u32>,
+    whole: Option<Whole>,
     buffer: usize,
     buffers: usize,
     id: u16,
@@ -192,6 +234,7 @@ impl FramePool {
         Self {
             region: Region::of(buffers * buffer),
             free: (0..last).rev().collect(),
+            whole: None,
             buffer,
             buffers,
             id: NEXT_POOL.fetch_add(1, Ordering::Relaxed),
@@ -216,10 +259,11 @@ impl FramePool {
         self.free.len()
     }
 
-    /// How many buffers are held by frames, lost ones included.
+    /// How many buffers are held by frames, lost ones and those of super-frames included.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        self.buffers - self.free.len()
+        let whole = self.whole.as_ref().map_or(0, |whole| WHOLE_BUFFERS - whole.free.len());
+        self.buffers - self.free.len() + whole
     }
 
     /// Touches every page of the region, so that no later access has to wait for the kernel to
@@ -235,13 +279,81 @@ impl FramePool {
     /// An empty frame, or `None` if no buffer is free.
     pub fn alloc(&mut self) -> Option<Frame> {
         let index = self.free.pop()?;
-        Some(Frame {
+        Some(self.frame(index, HEADROOM, 0))
+    }
+
+    fn frame(&self, index: u32, offset: usize, len: usize) -> Frame {
+        Frame {
             index,
-            len: 0,
-            offset: HEADROOM as u16,
+            len: len as u32,
+            offset: offset as u16,
             pool: self.id,
             partial_checksum: false,
-        })
+            described: false,
+            segments: 1,
+            headers: 0,
+        }
+    }
+
+    /// Whether there is room for one more super-frame.
+    pub(crate) fn has_room_for_super(&mut self) -> bool {
+        let whole = self.whole.get_or_insert_with(|| Whole {
+            region: Region::of(WHOLE_BUFFERS * WHOLE_BUFFER),
+            free: (0..WHOLE_BUFFERS as u32).rev().collect(),
+        });
+        !whole.free.is_empty()
+    }
+
+    /// A super-frame of `length` bytes with what is left over from earlier ones in it, which is
+    /// `segments` frames on the wire with `headers` bytes of headers each. `None`: no room.
+    pub(crate) fn alloc_super(
+        &mut self,
+        length: usize,
+        segments: u16,
+        headers: u16,
+    ) -> Option<Frame> {
+        if segments == 0 || HEADROOM + length > WHOLE_BUFFER || !self.has_room_for_super() {
+            return None;
+        }
+        let index = self.whole.as_mut()?.free.pop()?;
+        let frame = self.frame(self.buffers as u32 + index, HEADROOM, length);
+        Some(Frame { segments, headers, ..frame })
+    }
+
+    /// Keeps with a frame what the kernel says of it, for whoever sends it.
+    pub(crate) fn describe(&mut self, frame: &mut Frame, header: [u8; DESCRIPTION]) {
+        let at = self.start(frame) - usize::from(frame.offset);
+        if usize::from(frame.offset) >= DESCRIPTION {
+            self.region_mut(frame).slice_mut(at, DESCRIPTION).copy_from_slice(&header);
+            frame.described = true;
+        }
+    }
+
+    /// What the kernel says of a frame, if that was [kept](Self::describe) with it.
+    pub(crate) fn description(&self, frame: &Frame) -> Option<&[u8; DESCRIPTION]> {
+        let at = self.start(frame) - usize::from(frame.offset);
+        frame.described.then(|| self.region(frame).slice(at, DESCRIPTION).first_chunk())?
+    }
+
+    /// A frame of another pool, copied into this one, with all that is known of it; `None` if there
+    /// is no room for it.
+    pub fn copy_from(&mut self, other: &Self, frame: &Frame) -> Option<Frame> {
+        let mut copy = if other.is_whole(frame) {
+            self.alloc_super(frame.len(), frame.segments, frame.headers)?
+        } else {
+            let mut copy = self.alloc()?;
+            if self.extend(&mut copy, frame.len()).is_none() {
+                self.release(copy);
+                return None;
+            }
+            copy
+        };
+        self.bytes_mut(&copy).copy_from_slice(other.bytes(frame));
+        copy.partial_checksum = frame.partial_checksum;
+        if let Some(header) = other.description(frame) {
+            self.describe(&mut copy, *header);
+        }
+        Some(copy)
     }
 
     /// A frame that holds a copy of `bytes`; `None` if no buffer is free or if `bytes` does not
@@ -256,9 +368,13 @@ impl FramePool {
         Some(frame)
     }
 
-    /// A second frame with the same contents and flags; `None` if no buffer is free.
+    /// A second frame with the same contents and flags; `None` if no buffer is free, or if it is a
+    /// super-frame.
     pub fn duplicate(&mut self, frame: &Frame) -> Option<Frame> {
         let source = self.start(frame);
+        if frame.described || self.is_whole(frame) {
+            return None;
+        }
         let copy = Frame { index: self.free.pop()?, ..*frame };
         let target = self.start(&copy);
         self.region.copy(source, target, frame.len as usize);
@@ -277,7 +393,10 @@ impl FramePool {
     /// If the frame belongs to another pool.
     pub fn release(&mut self, frame: Frame) {
         assert_eq!(frame.pool, self.id, "a frame returned to a pool it was not taken from");
-        self.free.push(frame.index);
+        match (self.is_whole(&frame), &mut self.whole) {
+            (true, Some(whole)) => whole.free.push(frame.index - self.buffers as u32),
+            _ => self.free.push(frame.index),
+        }
     }
 
     /// The frame's bytes.
@@ -287,7 +406,7 @@ impl FramePool {
     #[must_use]
     pub fn bytes(&self, frame: &Frame) -> &[u8] {
         let start = self.start(frame);
-        self.region.slice(start, frame.len as usize)
+        self.region(frame).slice(start, frame.len as usize)
     }
 
     /// Begins to read where the frame's headers are, without waiting for it: for all frames of a
@@ -296,8 +415,9 @@ impl FramePool {
     #[inline]
     pub fn prefetch(&self, frame: &Frame) {
         let start = self.start(frame);
-        if start < self.region.length {
-            self.region.prefetch(start);
+        let region = self.region(frame);
+        if start < region.length {
+            region.prefetch(start);
         }
     }
 
@@ -307,7 +427,7 @@ impl FramePool {
     /// If the frame belongs to another pool.
     pub fn bytes_mut(&mut self, frame: &Frame) -> &mut [u8] {
         let start = self.start(frame);
-        self.region.slice_mut(start, frame.len as usize)
+        self.region_mut(frame).slice_mut(start, frame.len as usize)
     }
 
     /// Puts `bytes` behind the frame. False, and nothing changed, if the buffer has no room for
@@ -328,11 +448,12 @@ impl FramePool {
     pub fn extend(&mut self, frame: &mut Frame, more: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
         let (old, offset) = (frame.len as usize, usize::from(frame.offset));
-        if more > self.buffer - offset - old {
+        let buffer = if self.is_whole(frame) { WHOLE_BUFFER } else { self.buffer };
+        if more > buffer - offset - old {
             return None;
         }
         frame.len += more as u32;
-        Some(self.region.slice_mut(start + old, more))
+        Some(self.region_mut(frame).slice_mut(start + old, more))
     }
 
     /// Cuts the frame to `len` bytes; a frame that is shorter stays as it is.
@@ -350,7 +471,7 @@ impl FramePool {
         frame.offset -= bytes.len() as u16;
         frame.len += bytes.len() as u32;
         let start = self.start(frame);
-        self.region.slice_mut(start, bytes.len()).copy_from_slice(bytes);
+        self.region_mut(frame).slice_mut(start, bytes.len()).copy_from_slice(bytes);
         true
     }
 
@@ -393,21 +514,16 @@ impl FramePool {
     /// lent, if it cannot lie there.
     pub(crate) fn adopt(&self, index: u32, offset: usize, len: usize) -> Option<Frame> {
         let fits = (index as usize) < self.buffers && offset + len <= self.buffer;
-        fits.then_some(Frame {
-            index,
-            len: len as u32,
-            offset: offset as u16,
-            pool: self.id,
-            partial_checksum: false,
-        })
+        fits.then(|| self.frame(index, offset, len))
     }
 
     /// Lends the kernel the buffer of a frame that it is to send: number, and where in the region
     /// the frame begins.
     ///
     /// # Panics
-    /// If the frame belongs to another pool.
+    /// If the frame belongs to another pool, or is a super-frame: the kernel was not told of those.
     pub(crate) fn lend_frame(&self, frame: Frame) -> (u32, usize) {
+        assert!(!self.is_whole(&frame), "a super-frame cannot be lent");
         (frame.index, self.start(&frame))
     }
 
@@ -415,18 +531,45 @@ impl FramePool {
     /// put there.
     pub(crate) fn before(&self, frame: &Frame, count: usize) -> Option<&[u8]> {
         (usize::from(frame.offset) >= count)
-            .then(|| self.region.slice(self.start(frame) - count, count))
+            .then(|| self.region(frame).slice(self.start(frame) - count, count))
     }
 
     /// The same, to be changed.
     pub(crate) fn before_mut(&mut self, frame: &Frame, count: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
-        (usize::from(frame.offset) >= count).then(|| self.region.slice_mut(start - count, count))
+        (usize::from(frame.offset) >= count)
+            .then(|| self.region_mut(frame).slice_mut(start - count, count))
     }
 
     fn start(&self, frame: &Frame) -> usize {
         assert_eq!(frame.pool, self.id, "a frame of another pool");
-        frame.index as usize * self.buffer + usize::from(frame.offset)
+        let (index, offset) = (frame.index as usize, usize::from(frame.offset));
+        match index.checked_sub(self.buffers) {
+            None => index * self.buffer + offset,
+            Some(index) => index * WHOLE_BUFFER + offset,
+        }
+    }
+
+    /// Whether the frame lies in a buffer for super-frames.
+    const fn is_whole(&self, frame: &Frame) -> bool {
+        frame.index as usize >= self.buffers
+    }
+
+    #[inline]
+    fn region(&self, frame: &Frame) -> &Region {
+        match &self.whole {
+            Some(whole) if self.is_whole(frame) => &whole.region,
+            _ => &self.region,
+        }
+    }
+
+    #[inline]
+    fn region_mut(&mut self, frame: &Frame) -> &mut Region {
+        let is_whole = self.is_whole(frame);
+        match &mut self.whole {
+            Some(whole) if is_whole => &mut whole.region,
+            _ => &mut self.region,
+        }
     }
 }
 
@@ -492,6 +635,33 @@ mod tests {
         assert!(pool.duplicate(&frame).is_none());
         pool.release(frame);
         pool.release(copy);
+    }
+
+    #[test]
+    fn super_frames_have_buffers_of_their_own_and_move_with_all_that_is_known_of_them() {
+        let mut pool = FramePool::new(1);
+        let small = pool.alloc_from(b"small").unwrap();
+        let mut whole = pool.alloc_super(60_054, 42, 54).unwrap();
+        pool.bytes_mut(&whole).fill(7);
+        pool.describe(&mut whole, [9; DESCRIPTION]);
+        assert_eq!((whole.segments(), whole.cut_len()), (42, 60_054 + 41 * 54));
+        assert_eq!((small.segments(), small.cut_len()), (1, 5));
+        assert!(pool.duplicate(&whole).is_none() && pool.alloc().is_none());
+        let mut other = FramePool::new(1);
+        let copy = other.copy_from(&pool, &whole).unwrap();
+        assert_eq!((copy.segments(), copy.cut_len()), (42, whole.cut_len()));
+        assert_eq!(other.bytes(&copy), pool.bytes(&whole));
+        assert_eq!(other.description(&copy), Some(&[9; DESCRIPTION]));
+        assert_eq!((pool.in_use(), other.in_use()), (2, 1));
+        pool.release(whole);
+        assert_eq!(pool.bytes(&small), b"small");
+        pool.release(small);
+        other.release(copy);
+        assert_eq!((pool.in_use(), other.in_use(), pool.free()), (0, 0, 1));
+        let all: Vec<_> = std::iter::from_fn(|| pool.alloc_super(100, 2, 54)).collect();
+        assert_eq!(all.len(), WHOLE_BUFFERS);
+        assert!(!pool.has_room_for_super());
+        all.into_iter().for_each(|frame| pool.release(frame));
     }
 
     #[test]

@@ -75,12 +75,19 @@ impl RxWaiting {
 pub struct PortCounters {
     /// Frames handed over by [`Port::rx_burst`].
     pub rx_frames: u64,
-    /// Their bytes, Ethernet header included, frame check sequence not.
+    /// Their bytes, Ethernet header included, frame check sequence not; of super-frames those of
+    /// their segments.
     pub rx_bytes: u64,
     /// Frames sent.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Of super-frames handed over whole, the segments beyond one each.
+    pub rx_more: u64,
+    /// Of super-frames sent whole, the segments beyond one each.
+    pub tx_more: u64,
+    /// Super-frames that were cut here.
+    pub cut: u64,
     /// Frames lost in the kernel because the receive ring was full.
     pub ring_loss: u64,
     /// Calls of [`Port::tx_burst`] that had to leave frames with the caller.
@@ -96,6 +103,9 @@ impl Default for PortCounters {
             rx_bytes: 0,
             tx_frames: 0,
             tx_bytes: 0,
+            rx_more: 0,
+            tx_more: 0,
+            cut: 0,
             ring_loss: 0,
             tx_blocked: 0,
             dropped: [0; Reason::COUNT],
@@ -115,6 +125,9 @@ impl PortCounters {
         self.rx_bytes += other.rx_bytes;
         self.tx_frames += other.tx_frames;
         self.tx_bytes += other.tx_bytes;
+        self.rx_more += other.rx_more;
+        self.tx_more += other.tx_more;
+        self.cut += other.cut;
         self.ring_loss += other.ring_loss;
         self.tx_blocked += other.tx_blocked;
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
@@ -256,6 +269,11 @@ port! {
         /// Does without frames that came in this span of time: the kernel has forwarded its copies,
         /// because the router hung. A port whose frames the kernel never has, has nothing to do.
         fn passed_by(&mut self, span: Range<Nanos>) -> () = ();
+
+        /// From now on hands super-frames over whole that take the wire at most `longest` bytes,
+        /// with check sequences, preambles and gaps; longer ones it cuts. For ports that can send
+        /// them as they come.
+        fn keep_whole(&mut self, longest: usize) -> () = ();
 
         /// Receives up to `max` frames into buffers of `pool` and appends them to `out`, in order
         /// of arrival. Returns how many were appended. Never waits. `now` is the time of the call,

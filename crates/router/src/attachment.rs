@@ -9,7 +9,7 @@ use evenkeel_core::Nanos;
 use evenkeel_ports::gate;
 use evenkeel_ports::guard::{Guard, GuardKind};
 use evenkeel_ports::heartbeat::Heartbeat;
-use evenkeel_ports::inline::{Inline, PairNames};
+use evenkeel_ports::inline::{self, Bridged, Inline, PairNames};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{Port, PortError};
 
@@ -62,13 +62,17 @@ pub(crate) fn fails_closed(config: &RouterConfig, at: usize) -> bool {
     forwarder.map(|link| link.port).chain(balancer).any(|port| usize::from(port) == at)
 }
 
-/// Closes the interface of a port that [fails closed](fails_closed).
-pub(crate) fn close_gate(
-    config: &RouterConfig,
-    at: usize,
-    interface: &str,
-) -> Result<(), PortError> {
-    if fails_closed(config, at) { gate::close(interface) } else { Ok(()) }
+/// What stays at the interface of a port when the process ends: it is closed, if the port [fails
+/// closed](fails_closed); a bridged one is in a bridge of the kernel's with its peer.
+pub(crate) fn settle(config: &RouterConfig, at: usize) -> Result<(), PortError> {
+    let interface = |at: usize| config.ports[at].interface.as_str();
+    if config.ports[at].attach() == Attach::Bridge
+        && let Some(peer) = config.peer_of(at)
+    {
+        let made = config.made_bridge();
+        inline::join([interface(at.min(peer)), interface(at.max(peer))], made.as_deref())?;
+    }
+    if fails_closed(config, at) { gate::close(interface(at)) } else { Ok(()) }
 }
 
 /// What keeps the kernel from sending on what goes through the router.
@@ -78,6 +82,8 @@ pub(crate) enum Hold {
     Guard(Guard),
     /// From sending and receiving past the router, at an interface that is attached inline.
     Inline(Inline),
+    /// From passing on what goes through the router, at an interface that is bridged.
+    Bridge(Bridged),
 }
 
 impl Hold {
@@ -99,6 +105,9 @@ impl Hold {
                 Inline::attach(interface, PairNames { kernel, ours }, heart)
                     .map(|inline| Some(Self::Inline(inline)))
             }
+            Attach::Bridge => {
+                Bridged::attach(interface, heart).map(|bridged| Some(Self::Bridge(bridged)))
+            }
             // The other half of the port holds the interface.
             Attach::Route | Attach::InlineKernel => Ok(None),
         }
@@ -107,7 +116,7 @@ impl Hold {
     pub(crate) fn set_local(&mut self, addresses: &[IpAddr]) -> Result<(), PortError> {
         match self {
             Self::Guard(guard) => guard.set_local(addresses),
-            Self::Inline(_) => Ok(()),
+            Self::Inline(_) | Self::Bridge(_) => Ok(()),
         }
     }
 
@@ -116,6 +125,7 @@ impl Hold {
         match self {
             Self::Guard(guard) if guard.kind() == GuardKind::Link => ("link", guard.dropped()),
             Self::Guard(guard) => ("filter", guard.dropped()),
+            Self::Bridge(bridged) => ("bridge", bridged.taken()),
             Self::Inline(inline) => {
                 let (egress, ingress) = inline.taken();
                 ("inline", egress + ingress)

@@ -38,6 +38,19 @@ pub enum StartError {
         /// The interface.
         interface: String,
     },
+    /// The kernel does something with packets that would be forwarded past it.
+    #[error(
+        "packets between ports with attach = \"route\" do not pass what the kernel here does \
+         with them:\n  {}\nleave that to the kernel with attach = \"inline\" (`evenkeel shape`), \
+         or accept it with bypass = [{words}] under [router]",
+        found.join("\n  ")
+    )]
+    Bypassed {
+        /// What it does.
+        found: Vec<String>,
+        /// What accepts it, as the file has it.
+        words: String,
+    },
     /// The process may not do what a router must.
     #[error("{what} needs {privilege}: run as root or give the process that capability")]
     NoPrivilege {
@@ -121,6 +134,7 @@ impl StartError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::MissingInterface { .. }
+            | Self::Bypassed { .. }
             | Self::OneCpu { .. }
             | Self::NoSuchCapture(_)
             | Self::Port { .. }

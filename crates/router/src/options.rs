@@ -29,6 +29,9 @@ pub struct Options {
     pub report: Option<fn(&str)>,
     /// The disciplines of `kind = "own"`.
     pub disciplines: Disciplines,
+    /// Whether a router does not start that would forward past what the kernel does with packets
+    /// (`bypass` in `[router]`). Not in namespaces that were made for it.
+    pub refuses_bypass: bool,
     /// Ports (by name) whose frames, received and sent, are also written to a pcapng file. It costs
     /// a copy per frame.
     pub captures: BTreeMap<String, PathBuf>,
@@ -44,6 +47,7 @@ impl Default for Options {
             reply_timeout: Duration::from_secs(5),
             report: None,
             disciplines: Disciplines::default(),
+            refuses_bypass: false,
             captures: BTreeMap::new(),
         }
     }

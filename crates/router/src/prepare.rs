@@ -3,6 +3,8 @@
 //! A worker that starts opens everything. One that takes over from others while the router runs
 //! (see `handover.rs`) opens what they do not have, says so, and waits until they have drained.
 
+mod bypass;
+mod discard;
 mod epoch;
 mod ivs;
 mod take_over;
@@ -23,17 +25,18 @@ use evenkeel_ports::inline::{InlinePort, Side};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
-use evenkeel_ports::{FramePool, Port, PortError, RxFrame, Umem};
+use evenkeel_ports::{Port, PortError, Umem};
 
-use crate::attachment::{Attachment, Hold, close_gate, offloads_of};
+use crate::attachment::{Attachment, Hold, offloads_of, settle};
 use crate::claim::Claim;
 use crate::clock::TscClock;
 use crate::error::{CommandError, StartError};
 use crate::handover::PortTransition;
 use crate::mirror::{Mirror, MirrorEvent, MirrorView};
 use crate::options::{Options, Seeded};
-use crate::pipeline::{BURST, Buffers, LinkState, Pipeline, WorkerShares};
+use crate::pipeline::{Buffers, LinkState, Pipeline, WorkerShares};
 use crate::worker::{Message, MirrorAccess, Worker};
+use discard::discard_until;
 
 /// In mode `busy` one in so many frames has a stamp of the kernel's.
 const BUSY_STAMPS: u32 = 8;
@@ -166,6 +169,7 @@ pub(crate) fn prepare(
     let replacement = params.replacement.take();
     let mut builder = WorkerBuilder::new(config, options, params, replacement.as_ref())?;
     let Some(Replacement { transitions, steps, .. }) = replacement else {
+        builder.refuse_bypass()?;
         for at in 0..builder.opened.len() {
             builder.open(at, None)?;
         }
@@ -437,6 +441,7 @@ impl<'a> WorkerBuilder<'a> {
             Attach::Route => None,
             Attach::InlineWire => Some(Side::Wire),
             Attach::InlineKernel => Some(Side::Kernel),
+            Attach::Bridge => Some(Side::Bridge),
         };
         if let Some(side) = side {
             return match InlinePort::open(&port.interface, side) {
@@ -539,8 +544,7 @@ impl<'a> WorkerBuilder<'a> {
         // All ports could be opened: a start that fails leaves the interfaces as they were.
         if self.worker.mirror.leads() {
             for (at, port) in self.worker.config.ports.iter().enumerate() {
-                close_gate(&self.worker.config, at, &port.interface)
-                    .map_err(|error| port_error(&port.name, error))?;
+                settle(&self.worker.config, at).map_err(|error| port_error(&port.name, error))?;
             }
         }
         if self.worker.mirror.leads() {
@@ -564,21 +568,6 @@ impl<'a> WorkerBuilder<'a> {
     fn set_ring(&mut self) -> Result<(), CommandError> {
         let ring = self.worker.ports.iter().filter_map(|port| port.rx_ring()).max().unwrap_or(0);
         self.worker.pipeline.set_ring_frames(ring)
-    }
-}
-
-/// Releases frames that came before `until`, which others have forwarded. Gives those that came
-/// later and were read with them.
-fn discard_until(pool: &mut FramePool, port: &mut dyn Port, until: Nanos) -> Vec<RxFrame> {
-    let mut frames: Vec<RxFrame> = Vec::with_capacity(BURST);
-    loop {
-        port.rx_burst(pool, sys::monotonic_now(), &mut frames, BURST);
-        let none = frames.is_empty();
-        let earlier = frames.partition_point(|frame| frame.arrival < until);
-        frames.drain(..earlier).for_each(|received| pool.release(received.frame));
-        if none || !frames.is_empty() {
-            return frames;
-        }
     }
 }
 

@@ -282,8 +282,12 @@ counters! {
     pub struct PortCounts {
         /// Frames received.
         count rx_packets: u64, "frames";
-        /// Bytes of frames received (from the Ethernet header, without frame check sequence).
+        /// Bytes of frames received (from the Ethernet header, without frame check sequence); of a
+        /// super-frame those of its segments.
         count rx_bytes: u64, "bytes";
+        /// What the frames received are on the wire: each, or each segment of a super-frame.
+        #[serde(default)]
+        count rx_segments: u64, "segments";
         /// Received frames left to the kernel: its own addresses, multicast, ARP, what is not IP.
         count to_host: u64, "frames";
         /// Received frames of the cluster's exchange; a part of neither `to_host` nor `forwarded`.
@@ -335,8 +339,15 @@ counters! {
         part counts: PortCounts;
         /// Frames sent.
         count tx_packets: u64, "frames";
-        /// Bytes of frames sent.
+        /// Bytes of frames sent; of a super-frame those of its segments.
         count tx_bytes: u64, "bytes";
+        /// What the frames sent are on the wire: each, or each segment of a super-frame.
+        #[serde(default)]
+        count tx_segments: u64, "segments";
+        /// Super-frames that were cut when they were received: the link they leave by is too slow
+        /// for them (`split_above`), or there was no room to keep them whole.
+        #[serde(default)]
+        count cut: u64, "super-frames";
         /// Packets made here that did not get to an outgoing link, by reason.
         #[serde(default)]
         part originated_dropped: Drops, "packets";

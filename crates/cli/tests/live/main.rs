@@ -1,5 +1,6 @@
 //! The command on real interfaces. Needs root; says so and passes otherwise.
 
+mod bridge;
 mod hang;
 mod log;
 mod memory;

@@ -190,6 +190,55 @@ fn watched(live: &Live) -> (f64, f64) {
 }
 
 #[test]
+fn it_does_not_start_where_it_would_switch_off_what_the_kernel_does() {
+    let Some(live) = Live::prepared("bypass", CONFIG, 1) else { return };
+    if !has_tool("bypass", "nft", "nftables") {
+        return;
+    }
+    let rules = "table inet wall { chain empty { type filter hook forward priority 1; }; \
+                 chain gate { type filter hook forward priority 0; ip ttl 77 drop; }; }";
+    std::fs::write(live.folder.path().join("rules"), rules).unwrap();
+    let file = live.folder.path().join("rules").display().to_string();
+    live.net.output("r", &format!("nft -f {file}"));
+    live.net.sysctl("r", "net.ipv4.ip_forward=0 net.ipv4.conf.wan.rp_filter=1");
+    live.net.ip("r", "xfrm policy add src 10.66.0.0/16 dst 10.67.0.0/16 dir out");
+    let folder = live.folder.path().to_owned();
+    let write = |bypass: &str| {
+        let config = format!("[router]\nbypass = [{bypass}]\n{CONFIG}");
+        std::fs::write(folder.join("router.toml"), config).unwrap();
+    };
+    write("\"xfrm\"");
+    let log = std::fs::File::create(folder.join("log")).unwrap();
+    let mut refused = command(&live.net, &live.folder).stderr(log).spawn().unwrap();
+    let mut code = None;
+    eventually("it is refused", || {
+        code = refused.try_wait().unwrap();
+        code.is_some()
+    });
+    let said = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+    assert_eq!(code.unwrap().code(), Some(2), "{said}");
+    for word in [
+        "netfilter: table inet wall: chain gate at forward, 1 rule",
+        "ip_forward: net.ipv4.ip_forward = 0",
+        "rp_filter: net.ipv4.conf.wan.rp_filter = 1",
+        "bypass = [\"xfrm\", \"netfilter\", \"ip_forward\", \"rp_filter\"]",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(!said.contains("chain empty") && !said.contains("IPsec"), "{said}");
+    // Accepted, it starts.
+    write("\"xfrm\", \"netfilter\", \"ip_forward\", \"rp_filter\"");
+    let mut accepted = start(&live.net, &live.folder);
+    let socket = folder.join("control.sock");
+    eventually("it runs", || {
+        assert!(accepted.try_wait().unwrap().is_none(), "it was refused");
+        socket.exists()
+    });
+    accepted.kill().unwrap();
+    accepted.wait().unwrap();
+}
+
+#[test]
 fn x_delay_changed_under_load_shows_in_the_next_samples_and_a_wrong_value_changes_nothing() {
     let Some(live) = Live::new("x_delay_under_load") else { return };
     let (server, client) = live.load();

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
+use evenkeel_netns::testing::{TestNet, available, eventually, eventually_some, has_tool, text};
 use serde_json::Value;
 
 /// What a gateway has: sources are translated, and only what inside began comes in.
@@ -67,17 +67,26 @@ impl Home {
 
     /// The command, with the folders of this test.
     fn shape(&self, interface: &str) -> Command {
+        self.shape_to(interface, DOWN, UP)
+    }
+
+    fn shape_to(&self, interface: &str, down: u64, up: u64) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         let socket = self.folder.path().join("control.sock");
         command.args(["shape", interface, "--netns", &self.net.name("g")]);
-        command.args(["--down", &format!("{DOWN}Mbit/s"), "--up", &format!("{UP}Mbit/s")]);
+        command.args(["--down", &format!("{down}Mbit/s"), "--up", &format!("{up}Mbit/s")]);
         command.arg("--socket").arg(socket).arg("--runtime-dir").arg(self.folder.path());
         command
     }
 
     fn start(&mut self) {
+        self.start_at(DOWN, UP);
+    }
+
+    fn start_at(&mut self, down: u64, up: u64) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
-        let shaper = self.shape("wan").stdout(log.try_clone().unwrap()).stderr(log).spawn();
+        let shaper =
+            self.shape_to("wan", down, up).stdout(log.try_clone().unwrap()).stderr(log).spawn();
         self.shaper = Some(shaper.unwrap());
         eventually("the shaper answers", || self.try_show().is_some());
     }
@@ -95,13 +104,13 @@ impl Home {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    /// Packets sent by a link so far, and their bytes on the wire.
+    /// What a link has sent so far: packets as the wire carries them, and their bytes there.
     fn sent(&self, link: &str) -> (u64, u64) {
         let shown = self.try_show().unwrap_or_else(|| panic!("no answer; log: {}", self.log()));
         let links = shown["links"].as_array().unwrap();
         let found = links.iter().find(|one| one["port"] == link).unwrap();
         let class = &found["classes"][0];
-        let packets = class["sent_packets"].as_u64().unwrap();
+        let packets = class["sent_segments"].as_u64().unwrap();
         // Header, check sequence, preamble and gap.
         (packets, class["sent_bytes"].as_u64().unwrap() + 38 * packets)
     }
@@ -174,10 +183,16 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
         let most = rate * 125_000 * took.as_micros() as u64 / 1_000_000;
         assert!(bytes <= most + 20_000, "{link}: {bytes} bytes in {took:?}");
         assert!(reached < rate as f64, "{link}: {reached} of {rate} Mbit/s");
-        // Super-frames were cut: a packet has 1538 bytes on the wire at most.
         assert!(packets * 1538 >= bytes, "{link}: {packets} packets, {bytes} bytes");
         // Generous: other tests run beside this one.
         assert!(reached > rate as f64 * 0.5, "{link}: {reached} of {rate} Mbit/s");
+    }
+    // What takes a link longer than a millisecond was cut: 5000 bytes inwards, 1250 outwards.
+    let shown = home.try_show().unwrap();
+    for (port, most) in shown["ports"].as_array().unwrap().iter().zip([3, 1]) {
+        let count = |name: &str| port[name].as_u64().unwrap();
+        assert!(count("rx_segments") <= most * count("rx_packets"), "{port}");
+        assert!(count("cut") > 0, "{port}");
     }
     // The box's own traffic goes through the links as well.
     let (before, _) = home.sent("wan");
@@ -200,6 +215,57 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
     home.kill("-TERM");
     home.is_as_ever("afterwards");
     home.nothing_is_left();
+}
+
+#[test]
+fn super_frames_stay_whole_on_a_fast_link_and_everything_balances() {
+    let Some(mut home) = Home::new("shape") else { return };
+    let features = |home: &Home| home.net.output("g", "ethtool -k wan");
+    let before = has_tool("shape", "ethtool", "ethtool").then(|| features(&home));
+    // A super-frame takes 0.6 ms of this.
+    home.start_at(900, 900);
+    home.is_as_ever("while it runs");
+    for downwards in [true, false] {
+        assert!(home.transfer(2, downwards) > 100.0, "downwards: {downwards}");
+    }
+    // What was on its way has arrived.
+    let shown = eventually_some("all is sent", || {
+        let shown = home.try_show()?;
+        let quiet = shown["links"]
+            .as_array()?
+            .iter()
+            .all(|link| link["queued"] == 0 && link["in_ring"] == 0);
+        quiet.then_some(shown)
+    });
+    let [ports, links] = ["ports", "links"].map(|part| shown[part].as_array().unwrap().clone());
+    for (at, to) in [(0, 1), (1, 0)] {
+        let (port, link, out) = (&ports[at], &links[to]["classes"][0], &ports[to]);
+        let count = |of: &Value, name: &str| of[name].as_u64().unwrap_or_else(|| panic!("{name}"));
+        let (packets, segments) = (count(port, "rx_packets"), count(port, "rx_segments"));
+        assert!(segments > 4 * packets, "{packets} packets, {segments} segments");
+        assert_eq!(segments, count(link, "in_segments"), "{port} {link}");
+        let gone = count(link, "sent_segments") + count(link, "dropped_segments");
+        assert_eq!(segments, gone, "{link}");
+        assert_eq!(count(link, "sent_segments"), count(out, "tx_segments"), "{link} {out}");
+        if count(link, "dropped_segments") == 0 {
+            assert_eq!(count(port, "rx_bytes"), count(out, "tx_bytes"), "{port} {out}");
+        }
+        // Every segment has its headers: 14 bytes of Ethernet are no part of what a link counts.
+        let ip = count(out, "tx_bytes") - 14 * count(out, "tx_segments");
+        assert_eq!(ip, count(link, "sent_bytes"), "{link} {out}");
+    }
+    let told = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["ctl", "show", "--socket"])
+        .arg(home.folder.path().join("control.sock"))
+        .output()
+        .unwrap();
+    assert!(text(&told).contains("super-frames of wan: "), "{}", text(&told));
+    // Nothing of the interface was changed, and so nothing stays changed.
+    home.kill("-KILL");
+    if let Some(before) = before {
+        assert_eq!(before, features(&home));
+    }
+    home.is_as_ever("afterwards");
 }
 
 #[test]

@@ -60,6 +60,37 @@ fn what_an_inline_port_cannot_have_is_refused_with_its_line() {
     assert!(errors.contains("router.toml:4: port.attach: ") && errors.contains("inline"));
 }
 
+fn bridge(second: &str) -> Result<RouterConfig, String> {
+    let ports = format!(
+        "[[port]]\nname = \"a\"\ninterface = \"eth0\"\nattach = \"bridge\"\n\
+         [[port]]\nname = \"m\"\ninterface = \"eth9\"\n\
+         [[port]]\nname = \"b\"\ninterface = \"eth1\"\n{second}"
+    );
+    RouterConfig::parse(&ports, "router.toml").map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn two_ports_are_bridged_neither_one_nor_three() {
+    let config = bridge("attach = \"bridge\"\n").unwrap();
+    let peers: Vec<_> = (0..3).map(|port| config.peer_of(port)).collect();
+    assert_eq!(peers, [Some(2), None, Some(0)]);
+    assert_eq!(config.ports[0].attach(), Attach::Bridge);
+    assert_eq!(config.made_bridge(), None);
+    let making = bridge("attach = \"bridge\"\n[router]\nmake_bridge = true\n").unwrap();
+    assert_eq!(making.made_bridge().as_deref(), Some("ekb-eth0"));
+    let third = "attach = \"bridge\"\n\
+                 [[port]]\nname = \"c\"\ninterface = \"eth2\"\nattach = \"bridge\"\n";
+    for (rest, wanted) in [
+        ("", "router.toml:4: port.attach: attach = \"bridge\" joins two ports: 1 has it"),
+        (third, "3 have it"),
+        ("attach = \"bridge\"\nio = \"af-xdp\"\n", "router.toml:12: port.io: "),
+        ("attach = \"bridge\"\n[router]\nworkers = 2\n", "router.workers: "),
+    ] {
+        let errors = bridge(rest).unwrap_err();
+        assert!(errors.contains(wanted), "{rest}: {errors}");
+    }
+}
+
 #[test]
 fn a_change_of_attachment_is_told() {
     let routed = RouterConfig::parse(&INLINE.replace("inline", "route"), "router.toml").unwrap();

@@ -7,7 +7,7 @@
 //!
 //! Identity, per class and at every instant between two calls to the link: `in_packets =
 //! sent_packets + queued + in the ring + sum of dropped`. `out_packets` counts what the scheduler
-//! gave, before the ring.
+//! gave, before the ring. The same holds for segments, of which a super-frame is many.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,6 +35,12 @@ crate::counters! {
         count sent_packets: u64, "packets", as "sent";
         /// IP bytes of `sent_packets`.
         count sent_bytes: Bytes, "bytes", as "sent_bytes";
+        /// What `in_packets` are on the wire: of a super-frame its segments.
+        count in_segments: u64, "segments";
+        /// What `sent_packets` are on the wire.
+        count sent_segments: u64, "segments";
+        /// What the packets dropped would have been.
+        count dropped_segments: u64, "segments";
     }
 }
 
@@ -186,6 +192,7 @@ impl Qostat {
         let meter = self.meter(packet.class());
         meter.in_packets += 1;
         meter.in_bytes += packet.ip_len();
+        meter.in_segments += u64::from(packet.segments());
     }
 
     /// The scheduler is about to be called with `busy` queues that have packets.
@@ -209,6 +216,8 @@ impl Qostat {
         meter.in_bytes += length;
         meter.sent_packets += 1;
         meter.sent_bytes += length;
+        meter.in_segments += u64::from(packet.segments());
+        meter.sent_segments += u64::from(packet.segments());
         meter.gave(length, delay);
     }
 
@@ -217,11 +226,14 @@ impl Qostat {
         let meter = self.meter(packet.class());
         meter.sent_packets += 1;
         meter.sent_bytes += packet.ip_len();
+        meter.sent_segments += u64::from(packet.segments());
     }
 
     /// A packet was dropped.
     pub(crate) fn lost<P: Packet>(&mut self, packet: &P, reason: Reason) {
-        self.meter(packet.class()).dropped[reason.index()] += 1;
+        let meter = self.meter(packet.class());
+        meter.dropped[reason.index()] += 1;
+        meter.dropped_segments += u64::from(packet.segments());
     }
 
     fn meter(&mut self, class: Class) -> &mut ClassMeter {

@@ -147,20 +147,23 @@ impl Device {
     }
 
     /// Sends frames as [`Port::tx_burst`](crate::Port::tx_burst) says. `receiver` is the socket
-    /// that tells whether the interface is still there.
+    /// that tells whether the interface is still there. `described`: the socket wants the kernel's
+    /// header before each frame.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         receiver: BorrowedFd<'_>,
         pool: &mut FramePool,
         frames: &mut VecDeque<Frame>,
+        described: bool,
     ) -> usize {
         let mut taken = 0;
         while !frames.is_empty() && self.state != PortState::Gone {
-            let (sent, stop) = self.batch.send(socket, pool, frames);
+            let (sent, stop) = self.batch.send(socket, pool, frames, described);
             for frame in frames.drain(..sent) {
                 self.counters.tx_frames += 1;
-                self.counters.tx_bytes += frame.len() as u64;
+                self.counters.tx_bytes += frame.cut_len() as u64;
+                self.counters.tx_more += u64::from(frame.segments() - 1);
                 pool.release(frame);
             }
             taken += sent;

@@ -249,7 +249,7 @@ impl Port for AfPacketPort {
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
         let socket = self.socket.as_fd();
-        self.device.send(socket, socket, pool, frames)
+        self.device.send(socket, socket, pool, frames, false)
     }
 
     fn passed_by(&mut self, span: Range<Nanos>) {

@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::pool::{Frame, FramePool};
+use crate::pool::{DESCRIPTION, Frame, FramePool};
 
 /// The most frames one system call sends.
 const BATCH: usize = 64;
+
+/// Of a frame of which there is nothing to say.
+static PLAIN: [u8; DESCRIPTION] = [0; DESCRIPTION];
 
 /// The headers of one call, made once.
 pub(super) struct Batch {
@@ -42,34 +45,39 @@ impl Batch {
         // SAFETY: mmsghdr is plain data; null pointers with zero lengths are valid in it.
         let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         Self {
-            parts: vec![part; BATCH].into_boxed_slice(),
+            parts: vec![part; 2 * BATCH].into_boxed_slice(),
             headers: vec![header; BATCH].into_boxed_slice(),
         }
     }
 
     /// Sends from the front of `frames` up to a whole batch. Returns how many were sent and why no
-    /// more.
+    /// more. `described`: the socket wants the kernel's header before each frame.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         pool: &FramePool,
         frames: &VecDeque<Frame>,
+        described: bool,
     ) -> (usize, Stop) {
+        let part = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
         let mut count = 0;
         for frame in frames.iter().take(BATCH) {
-            let bytes = pool.bytes(frame);
-            self.parts[count] =
-                libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let skipped = usize::from(!described);
+            self.parts[2 * count] = part(pool.description(frame).unwrap_or(&PLAIN));
+            self.parts[2 * count + 1] = part(pool.bytes(frame));
             let header = &mut self.headers[count].msg_hdr;
-            header.msg_iov = &raw mut self.parts[count];
-            header.msg_iovlen = 1;
+            header.msg_iov = &raw mut self.parts[2 * count + skipped];
+            header.msg_iovlen = 2 - skipped as libc::size_t;
             count += 1;
         }
         if count == 0 {
             return (0, Stop::Empty);
         }
-        // SAFETY: `count` headers are valid; each has one part, which points into a frame of
-        // `pool`, borrowed until the call returns; the kernel only reads them.
+        // SAFETY: `count` headers are valid; each has one part or two, which point into a buffer of
+        // `pool`, borrowed until the call returns, or to `PLAIN`; the kernel only reads them.
         let sent = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),

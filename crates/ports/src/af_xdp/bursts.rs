@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use evenkeel_core::{Nanos, Reason};
 
 use super::options::FRAME_OVERHEAD;
-use super::{AfXdpPort, checksum, program};
+use super::{AfXdpPort, checksum};
 use crate::pool::{Frame, FramePool};
 use crate::port::{PortState, RxFrame, vlan_of};
 use crate::sys::take_error;
@@ -51,24 +51,10 @@ impl AfXdpPort {
                 && let Some(received) = queue.socket.rx.next()
             {
                 taken += 1;
-                let (index, offset) =
-                    (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
-                queue.returned(index as u32);
-                let Some(mut frame) = pool.adopt(index as u32, offset, received.len as usize)
-                else {
-                    unreachable!("the kernel writes inside the buffers it was given");
-                };
-                let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp).map(Nanos);
+                let (mut frame, stamp) = queue.adopt(pool, buffer, received);
                 let stamp = stamp.filter(|stamp| *stamp >= oldest);
                 let arrival = if sampled {
-                    // The next frame here may come without one, and must not be given this one's.
-                    if let (Some(_), Some(bytes)) = (stamp, pool.before_mut(&frame, program::STAMP))
-                    {
-                        bytes.fill(0);
-                    }
-                    queue.since =
-                        stamp.map_or(queue.since, |stamp| stamp.max(queue.since)).min(now);
-                    queue.since
+                    queue.sampled(pool, &frame, stamp, now)
                 } else {
                     stamp.map_or(now, |stamp| stamp.min(now))
                 };

@@ -2,10 +2,11 @@
 
 use evenkeel_core::Nanos;
 
+use super::program;
 use super::shared::Sockets;
 use super::socket::XdpSocket;
 use crate::error::PortError;
-use crate::pool::FramePool;
+use crate::pool::{Frame, FramePool};
 
 /// A receive queue and the socket that serves it.
 #[derive(Debug)]
@@ -66,6 +67,39 @@ impl Queue {
     /// The kernel has given a buffer back.
     pub(super) fn returned(&mut self, index: u32) {
         self.lent[index as usize / 64] &= !(1 << (index % 64));
+    }
+
+    /// The frame that the kernel has written into one of its buffers, and its stamp.
+    pub(super) fn adopt(
+        &mut self,
+        pool: &FramePool,
+        buffer: usize,
+        received: libc::xdp_desc,
+    ) -> (Frame, Option<Nanos>) {
+        let (index, offset) =
+            (received.addr / buffer as u64, (received.addr % buffer as u64) as usize);
+        self.returned(index as u32);
+        let Some(frame) = pool.adopt(index as u32, offset, received.len as usize) else {
+            unreachable!("the kernel writes inside the buffers it was given");
+        };
+        let stamp = pool.before(&frame, program::STAMP).and_then(program::stamp).map(Nanos);
+        (frame, stamp)
+    }
+
+    /// When a frame came, where only some have a stamp. The next frame in this buffer may come
+    /// without one, and must not be given this one's.
+    pub(super) fn sampled(
+        &mut self,
+        pool: &mut FramePool,
+        frame: &Frame,
+        stamp: Option<Nanos>,
+        now: Nanos,
+    ) -> Nanos {
+        if let (Some(_), Some(bytes)) = (stamp, pool.before_mut(frame, program::STAMP)) {
+            bytes.fill(0);
+        }
+        self.since = stamp.map_or(self.since, |stamp| stamp.max(self.since)).min(now);
+        self.since
     }
 
     /// Gives the kernel buffers to receive into, as many as the ring takes.

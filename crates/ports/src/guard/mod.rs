@@ -18,14 +18,14 @@ pub(crate) mod filter;
 mod program;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::bpf::{AttachType, Link, MMAPABLE, Map, MapKind, Program, ProgramKind};
+use crate::bpf::{AttachType, Link, Program, ProgramKind};
 use crate::classify::LocalAddresses;
 use crate::error::PortError;
 use crate::heartbeat::{Heartbeat, KTIME_GET_COARSE_NS, KTIME_GET_NS};
 use crate::interface::Control;
-use crate::mapping::Mapping;
+use crate::words::Words;
 
 pub use crate::classify::MAX_LOCAL;
 
@@ -53,7 +53,7 @@ enum Attached {
 pub struct Guard {
     attached: Attached,
     local: LocalAddresses,
-    state: State,
+    state: Words,
 }
 
 impl Guard {
@@ -85,9 +85,9 @@ impl Guard {
         heart: &Heartbeat,
     ) -> Result<Self, PortError> {
         let local = LocalAddresses::create(local)?;
-        let state = State::create()?;
+        let state = Words::create(program::STATE)?;
         let load = |clock| {
-            let code = program::assemble(local.map(), &state.map, heart, clock);
+            let code = program::assemble(local.map(), state.map(), heart, clock);
             Program::load(ProgramKind::SchedCls, "evenkeel_guard", &code, 0)
         };
         let link = match kind {
@@ -154,31 +154,5 @@ impl Guard {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.state.word(program::DROPPED).load(Ordering::Relaxed)
-    }
-}
-
-/// The state that the program and this process share, mapped into memory.
-#[derive(Debug)]
-struct State {
-    map: Map,
-    memory: Mapping,
-}
-
-/// The kernel gives whole pages; the value is at the start of the first.
-const PAGE: usize = 4096;
-
-impl State {
-    fn create() -> Result<Self, PortError> {
-        let map = Map::create(MapKind::Array, 4, program::STATE, 1, MMAPABLE)?;
-        let memory = Mapping::shared(map.as_fd(), PAGE, 0, false)
-            .map_err(|error| PortError::from_io("mapping a BPF map", error))?;
-        Ok(Self { map, memory })
-    }
-
-    fn word(&self, offset: i16) -> &AtomicU64 {
-        assert!(offset >= 0 && (offset as usize) + 8 <= PAGE && offset % 8 == 0);
-        // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side
-        // accesses the word only whole, by an atomic or an aligned load.
-        unsafe { AtomicU64::from_ptr(self.memory.start().add(offset as usize).cast()) }
     }
 }

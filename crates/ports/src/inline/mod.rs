@@ -19,26 +19,25 @@
 //! and forwards as if there had never been a router. While that gives no sign of life
 //! ([`crate::heartbeat`]) they let everything pass.
 
+mod bridge;
 mod inbox;
 mod pair;
 mod port;
 mod program;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use crate::bpf::{AttachType, Link, MMAPABLE, Map, MapKind, Program, ProgramKind};
+use crate::bpf::{AttachType, Link, Program, ProgramKind};
 use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
 use crate::interface::Control;
-use crate::mapping::Mapping;
+use crate::words::Words;
 
+pub use bridge::{Bridged, join};
 use pair::Pair;
 pub use pair::PairNames;
 pub use port::{InlinePort, Side};
-
-/// The kernel gives whole pages; the value is at the start of the first.
-const PAGE: usize = 4096;
 
 /// What holds an interface inline. While it lives, and the heart beats, packets go through the two
 /// [`InlinePort`]s.
@@ -47,7 +46,7 @@ pub struct Inline {
     // The interface is given back before what its packets pass is taken away.
     _interface: [Link; 2],
     _pair_links: [Link; 2],
-    state: State,
+    state: Words,
     _pair: Pair,
 }
 
@@ -62,20 +61,14 @@ impl Inline {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
         let pair = Pair::make(interface, names)?;
-        let state = State::create()?;
-        let failed = |error: io::Error| {
-            let what = format!("linking programs to {interface}");
-            match error.raw_os_error() {
-                Some(libc::EINVAL) => PortError::Unsupported { what, source: error },
-                _ => control.unless_gone(interface, ifindex, PortError::from_io(what, error)),
-            }
-        };
+        let state = Words::create(program::STATE)?;
+        let failed = |error| not_linked(&control, interface, ifindex, error);
         let load = |name, code: &[u64]| Program::load(ProgramKind::SchedCls, name, code, 0);
         let link = |program: &Program, at, to| program.link(at, to, 0).map_err(failed);
         let sink = load("evenkeel_sink", &program::sink())?;
         let inject = load("evenkeel_inject", &program::inject(ifindex))?;
-        let egress = load("evenkeel_egress", &program::egress(&state.map, heart, pair.kernel))?;
-        let ingress = load("evenkeel_ingress", &program::ingress(&state.map, heart))?;
+        let egress = load("evenkeel_egress", &program::egress(state.map(), heart, pair.kernel))?;
+        let ingress = load("evenkeel_ingress", &program::ingress(state.map(), heart))?;
         // What packets are sent to is ready before they are sent there.
         let pair_links = [
             link(&sink, pair.ours, AttachType::TcxIngress)?,
@@ -97,25 +90,11 @@ impl Inline {
     }
 }
 
-/// The state that the programs and this process share, mapped into memory.
-#[derive(Debug)]
-struct State {
-    map: Map,
-    memory: Mapping,
-}
-
-impl State {
-    fn create() -> Result<Self, PortError> {
-        let map = Map::create(MapKind::Array, 4, program::STATE, 1, MMAPABLE)?;
-        let memory = Mapping::shared(map.as_fd(), PAGE, 0, false)
-            .map_err(|error| PortError::from_io("mapping a BPF map", error))?;
-        Ok(Self { map, memory })
-    }
-
-    fn word(&self, offset: i16) -> &AtomicU64 {
-        assert!(offset >= 0 && (offset as usize) + 8 <= PAGE && offset % 8 == 0);
-        // SAFETY: aligned and inside the mapping, which lives as long as `self`; the kernel side
-        // accesses the word only whole, by an atomic or an aligned load.
-        unsafe { AtomicU64::from_ptr(self.memory.start().add(offset as usize).cast()) }
+/// Why programs could not be linked to an interface.
+fn not_linked(control: &Control, interface: &str, ifindex: u32, error: io::Error) -> PortError {
+    let what = format!("linking programs to {interface}");
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => PortError::Unsupported { what, source: error },
+        _ => control.unless_gone(interface, ifindex, PortError::from_io(what, error)),
     }
 }

@@ -5,9 +5,9 @@ use std::io;
 use crate::error::PortError;
 use crate::ethtool;
 use crate::interface::Control;
-use crate::netlink::{Message, RouteSocket};
+use crate::netlink::{Message, RouteSocket, attributes};
 
-const RTM_NEWLINK: u16 = 16;
+pub(super) const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 
@@ -110,38 +110,46 @@ impl Drop for Pair {
 }
 
 /// `struct ifinfomsg`.
-fn ifinfomsg(flags: libc::c_int, change: libc::c_int) -> [u8; 16] {
+pub(super) fn ifinfomsg(flags: libc::c_int, change: libc::c_int) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[8..12].copy_from_slice(&flags.to_ne_bytes());
     bytes[12..16].copy_from_slice(&change.to_ne_bytes());
     bytes
 }
 
-fn with_zero(name: &str) -> Vec<u8> {
+pub(super) fn with_zero(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
+/// What the kernel says of an interface, by its attributes or its number; `None`: there is no such
+/// interface.
+pub(super) fn look_up(
+    route: &mut RouteSocket,
+    by: &[(u16, &[u8])],
+    index: u32,
+) -> io::Result<Option<Vec<u8>>> {
+    let mut head = ifinfomsg(0, 0);
+    head[4..8].copy_from_slice(&index.to_ne_bytes());
+    let request = by.iter().fold(Message::new(RTM_GETLINK, 0, &head), |request, (kind, value)| {
+        request.attribute(*kind, value)
+    });
+    match route.request(request) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        bodies => Ok(Some(bodies?.into_iter().next().unwrap_or_default())),
+    }
+}
+
 /// The alias of an interface, empty if it has none; `None`: there is no such interface.
 fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
-    let request =
-        Message::new(RTM_GETLINK, 0, &ifinfomsg(0, 0)).attribute(IFLA_IFNAME, &with_zero(name));
-    let bodies = match route.request(request) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
-        bodies => bodies?,
+    let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
+        return Ok(None);
     };
-    let mut rest = bodies.first().and_then(|body| body.get(16..)).unwrap_or_default();
-    while let Some(&[a, b, c, d]) = rest.first_chunk() {
-        let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
-        let length = usize::from(length).clamp(4, rest.len());
-        if kind == IFLA_IFALIAS {
-            let text = String::from_utf8_lossy(&rest[4..length]);
-            return Ok(Some(text.trim_end_matches('\0').to_owned()));
-        }
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
-    }
-    Ok(Some(String::new()))
+    let alias = attributes(body.get(16..).unwrap_or_default())
+        .find(|(kind, _)| *kind == IFLA_IFALIAS)
+        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+    Ok(Some(alias.unwrap_or_default()))
 }
 
 fn create(route: &mut RouteSocket, names: &PairNames) -> io::Result<()> {
@@ -164,6 +172,13 @@ fn configure(route: &mut RouteSocket, name: &str, alias: &str) -> io::Result<()>
     let message = Message::new(RTM_NEWLINK, 0, &ifinfomsg(wanted, wanted))
         .attribute(IFLA_IFNAME, &with_zero(name))
         .attribute(IFLA_IFALIAS, alias.as_bytes());
+    without_addresses(route, name);
+    route.request(message).map(drop)
+}
+
+/// Keeps IPv6 from giving an interface an address of its own. A kernel without IPv6 has nothing to
+/// keep off.
+pub(super) fn without_addresses(route: &mut RouteSocket, name: &str) {
     let silent = Message::new(RTM_NEWLINK, 0, &ifinfomsg(0, 0))
         .attribute(IFLA_IFNAME, &with_zero(name))
         .nested(IFLA_AF_SPEC, |families| {
@@ -171,9 +186,7 @@ fn configure(route: &mut RouteSocket, name: &str, alias: &str) -> io::Result<()>
                 v6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[GEN_MODE_NONE])
             })
         });
-    // A kernel without IPv6 has nothing to keep off.
     let _ = route.request(silent);
-    route.request(message).map(drop)
 }
 
 fn remove(route: &mut RouteSocket, name: &str) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! One side of an inline interface as a port: a packet socket that receives super-frames and cuts
-//! them, and one that sends with our mark, by the interface's ordinary way.
+//! One side of an inline interface as a port: a packet socket that receives super-frames, which are
+//! kept whole or cut, and one that sends with our mark, by the interface's ordinary way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use evenkeel_core::{Nanos, Reason};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::inbox::Inbox;
+use super::inbox::{Inbox, Received};
 use super::program;
 use crate::af_packet::device::{Device, Stamps, bind};
 use crate::error::PortError;
 use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
-use crate::segment::Segments;
+use crate::segment::{Segments, VnetHeader};
 use crate::sys::{set_option, set_send_buffer};
 
 /// Bytes of frames that the kernel holds for us: a second of 100 Mbit/s.
@@ -31,6 +31,9 @@ pub enum Side {
     /// Our end of the pair: what the kernel sends by the interface is received, what is sent
     /// arrives on the interface.
     Kernel,
+    /// An interface between which and another one every frame passes: all that arrives there is
+    /// received, what is sent leaves there.
+    Bridge,
 }
 
 /// A side of an inline interface. It receives nothing but what
@@ -44,8 +47,10 @@ pub struct InlinePort {
     inbox: Inbox,
     /// Segments of the inbox's front frame that have been handed over.
     segment: usize,
-    /// A frame with its tag put back, or its checksum completed, before it is cut.
+    /// A frame with its tag put back.
     scratch: Vec<u8>,
+    /// The longest super-frame that is handed over whole, bytes on the wire.
+    longest: usize,
 }
 
 impl InlinePort {
@@ -58,8 +63,8 @@ impl InlinePort {
     pub fn open(interface: &str, side: Side) -> Result<Self, PortError> {
         let open = |found: &Interface| open_sockets(interface, found.index, side);
         let (device, (receiver, sender)) = Device::open(interface, open)?;
-        let inbox = Inbox::new();
-        Ok(Self { device, side, receiver, sender, inbox, segment: 0, scratch: Vec::new() })
+        let (inbox, scratch) = (Inbox::new(), Vec::new());
+        Ok(Self { device, side, receiver, sender, inbox, segment: 0, scratch, longest: 0 })
     }
 
     /// Hands over the front frame of the inbox, or as many of its segments as `most` allows.
@@ -83,51 +88,42 @@ impl InlinePort {
             self.inbox.advance();
             return 1;
         }
-        let mut header = received.header;
-        self.scratch.clear();
-        // The tag goes between the addresses and the type.
-        let split = received.bytes.len().min(12);
-        self.scratch.extend_from_slice(&received.bytes[..split]);
-        if let Some(tag) = received.tag {
-            self.scratch.extend_from_slice(&tag);
-            header = header.moved(tag.len() as u16);
-        }
-        self.scratch.extend_from_slice(&received.bytes[split..]);
-        let segments = if header.is_super() {
-            Segments::of(header, &self.scratch).map(Some)
-        } else {
-            header.complete(&mut self.scratch).map(|()| None)
-        };
+        let (frame, header) = with_tag(&received, &mut self.scratch);
+        let segments = header.is_super().then(|| Segments::of(header, frame)).transpose();
         let Ok(segments) = segments else {
             // Nothing can be told of its segments but that there are some.
             counters.drop_one(Reason::FrameTooLong);
             self.inbox.advance();
             return 1;
         };
+        if self.segment == 0
+            && let Some(whole) = whole(pool, header, segments.as_ref(), frame, self.longest)
+        {
+            counters.rx_frames += 1;
+            counters.rx_bytes += whole.cut_len() as u64;
+            counters.rx_more += u64::from(whole.segments() - 1);
+            out.push(RxFrame { frame: whole, arrival, vlan: vlan_of(frame) });
+            self.inbox.advance();
+            return 1;
+        }
+        if self.segment == 0 && segments.is_some() {
+            counters.cut += 1;
+        }
         let count = segments.as_ref().map_or(1, Segments::count);
         let mut handed = 0;
         while self.segment < count && handed < most {
             let at = self.segment;
             self.segment += 1;
             handed += 1;
-            let length = segments.as_ref().map_or(self.scratch.len(), |all| all.len(at));
-            if length > pool.max_frame() {
-                counters.drop_one(Reason::FrameTooLong);
-                continue;
+            match copy(pool, frame, segments.as_ref(), at, header) {
+                Ok(copied) => {
+                    counters.rx_frames += 1;
+                    counters.rx_bytes += copied.len() as u64;
+                    let vlan = vlan_of(pool.bytes(&copied));
+                    out.push(RxFrame { frame: copied, arrival, vlan });
+                }
+                Err(reason) => counters.drop_one(reason),
             }
-            let Some(mut frame) = pool.alloc() else {
-                counters.drop_one(Reason::NoBuffer);
-                continue;
-            };
-            let bytes = pool.extend(&mut frame, length).expect("the length was compared");
-            match &segments {
-                Some(all) => all.write(&self.scratch, at, bytes),
-                None => bytes.copy_from_slice(&self.scratch),
-            }
-            let vlan = vlan_of(bytes);
-            counters.rx_frames += 1;
-            counters.rx_bytes += length as u64;
-            out.push(RxFrame { frame, arrival, vlan });
         }
         if self.segment >= count {
             self.segment = 0;
@@ -135,6 +131,74 @@ impl InlinePort {
         }
         handed
     }
+}
+
+/// A frame with the tag that the kernel has taken out. Most have none, and stay where they are.
+fn with_tag<'a>(received: &Received<'a>, scratch: &'a mut Vec<u8>) -> (&'a [u8], VnetHeader) {
+    let Some(tag) = received.tag else { return (received.bytes, received.header) };
+    scratch.clear();
+    // It goes between the addresses and the type.
+    let (addresses, rest) = received.bytes.split_at(received.bytes.len().min(12));
+    for part in [addresses, &tag, rest] {
+        scratch.extend_from_slice(part);
+    }
+    (scratch, received.header.moved(tag.len() as u16))
+}
+
+/// A frame, or segment `at` of a super-frame, in a buffer of its own.
+fn copy(
+    pool: &mut FramePool,
+    frame: &[u8],
+    segments: Option<&Segments>,
+    at: usize,
+    header: VnetHeader,
+) -> Result<Frame, Reason> {
+    let length = segments.map_or(frame.len(), |all| all.len(at));
+    let mut copied = if length > pool.max_frame() {
+        // The interface's MTU is beyond the buffers.
+        pool.alloc_super(length, 1, 0).ok_or(Reason::NoBuffer)?
+    } else {
+        let mut copied = pool.alloc().ok_or(Reason::NoBuffer)?;
+        let _ = pool.extend(&mut copied, length);
+        copied
+    };
+    let bytes = pool.bytes_mut(&copied);
+    match segments {
+        Some(all) => all.write(frame, at, bytes),
+        None => bytes.copy_from_slice(frame),
+    }
+    if segments.is_none() && header.needs_checksum() {
+        // Whoever receives it at last, or the device, completes it.
+        copied.set_partial_checksum(true);
+        pool.describe(&mut copied, header.write(0));
+    }
+    Ok(copied)
+}
+
+/// What a frame takes of the wire beside its bytes: check sequence, preamble and gap.
+const AROUND: usize = 24;
+
+/// A super-frame as it is, if it takes the wire at most `longest` bytes. Only TCP and UDP whose
+/// checksum is left to the device, without a tag before IP: what else there is, the device that it
+/// leaves by may not be able to cut.
+fn whole(
+    pool: &mut FramePool,
+    header: VnetHeader,
+    segments: Option<&Segments>,
+    frame: &[u8],
+    longest: usize,
+) -> Option<Frame> {
+    let segments = segments.filter(|_| header.needs_checksum() && vlan_of(frame).is_none())?;
+    let (count, headers) = (segments.count(), segments.headers());
+    if frame.len() + (count - 1) * headers + count * AROUND > longest {
+        return None;
+    }
+    let headers = u16::try_from(headers).ok()?;
+    let mut whole = pool.alloc_super(frame.len(), u16::try_from(count).ok()?, headers)?;
+    pool.bytes_mut(&whole).copy_from_slice(frame);
+    whole.set_partial_checksum(true);
+    pool.describe(&mut whole, header.write(headers));
+    Some(whole)
 }
 
 fn open_sockets(name: &str, ifindex: u32, side: Side) -> Result<(OwnedFd, OwnedFd), PortError> {
@@ -161,20 +225,38 @@ fn open_sockets(name: &str, ifindex: u32, side: Side) -> Result<(OwnedFd, OwnedF
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
         .map_err(failed("setting the receive buffer"))?;
     let filter = match side {
-        Side::Wire => program::received(),
-        Side::Kernel => program::redirected(),
+        Side::Wire => Some(program::received()),
+        Side::Kernel => Some(program::redirected()),
+        Side::Bridge => None,
     };
-    attach_filter(fd, &filter).map_err(failed("attaching a filter"))?;
+    if let Some(filter) = filter {
+        attach_filter(fd, &filter).map_err(failed("attaching a filter"))?;
+    } else {
+        receive_all(fd, ifindex).map_err(failed("receiving what is for others"))?;
+    }
     bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
 
     let sender = open()?;
     let fd = sender.as_fd();
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+        .map_err(failed("sending super-frames"))?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_MARK, &program::OURS)
         .map_err(failed("marking what is sent"))?;
     set_send_buffer(&sender, SEND_BUFFER).map_err(failed("setting the send buffer"))?;
     // Protocol 0: it receives nothing.
     bind(fd, ifindex, 0).map_err(failed("binding a packet socket"))?;
     Ok((receiver, sender))
+}
+
+/// Also what is addressed to other stations, for as long as the socket lives.
+fn receive_all(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    let request = libc::packet_mreq {
+        mr_ifindex: ifindex as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
 fn attach_filter(fd: BorrowedFd<'_>, filter: &[libc::sock_filter]) -> io::Result<()> {
@@ -194,6 +276,7 @@ impl Port for InlinePort {
         match self.side {
             Side::Wire => "inline, between the interface and the kernel".to_owned(),
             Side::Kernel => "inline, between the kernel and the interface".to_owned(),
+            Side::Bridge => "bridge, packet socket with super-frames".to_owned(),
         }
     }
 
@@ -215,7 +298,7 @@ impl Port for InlinePort {
 
     /// On the wire's side frames come twice until the programs are attached.
     fn kernel_has_copy(&self) -> bool {
-        self.side == Side::Wire
+        self.side != Side::Kernel
     }
 
     /// The kernel tells readiness once per frame it hands over: what lies in the inbox must be
@@ -242,12 +325,16 @@ impl Port for InlinePort {
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
-        self.device.send(self.sender.as_fd(), self.receiver.as_fd(), pool, frames)
+        self.device.send(self.sender.as_fd(), self.receiver.as_fd(), pool, frames, true)
+    }
+
+    fn keep_whole(&mut self, longest: usize) {
+        self.longest = longest;
     }
 
     /// What came by the pair was redirected to us, and the kernel has not sent it.
     fn passed_by(&mut self, span: Range<Nanos>) {
-        if self.side == Side::Wire {
+        if self.side != Side::Kernel {
             self.device.passed_by = Some(span);
         }
     }

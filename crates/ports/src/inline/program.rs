@@ -7,6 +7,8 @@
 //!                   else count, drop (the packet socket has its copy)
 //! ingress of ek0    mark is ours: redirect to the ingress of eth0 · else drop
 //! ingress of ek1    drop (the packet socket has its copy)
+//!
+//! ingress of a bridged interface    count, drop, whatever it is
 //! ```
 //!
 //! **Left to the kernel** is everything while the router gives no sign of life
@@ -92,6 +94,19 @@ pub(super) fn ingress(state: &Map, heart: &Heartbeat) -> Vec<u64> {
     asm.set(r0, DROP).exit();
     asm.place(kernel);
     asm.set(r0, NEXT).exit();
+    asm.finish()
+}
+
+/// At the ingress of an interface that is bridged.
+pub(super) fn bridged(state: &Map, heart: &Heartbeat) -> Vec<u64> {
+    let mut asm = Assembler::default();
+    let kernel = asm.label();
+    asm.copy(FRAME, Reg(1));
+    heart.any_beats(&mut asm, KTIME_GET_COARSE_NS, kernel);
+    count(&mut asm, state, TAKEN_FRAMES);
+    asm.set(Reg(0), DROP).exit();
+    asm.place(kernel);
+    asm.set(Reg(0), NEXT).exit();
     asm.finish()
 }
 

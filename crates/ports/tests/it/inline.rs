@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::{TestNet, available, eventually, inside};
@@ -48,6 +48,10 @@ struct Passing {
     out: AtomicU64,
     inward: AtomicU64,
     longest: AtomicU64,
+    /// Super-frames that take the wire at most so many bytes stay whole.
+    keeps: AtomicUsize,
+    /// Bytes and segments received and sent, both ports together, when it has stopped.
+    balance: Mutex<[u64; 4]>,
 }
 
 /// Attaches `rb` and passes packets on until told to stop.
@@ -74,6 +78,7 @@ fn pass(passing: &Passing) {
         for (from, to, count) in
             [(&mut kernel, &mut out, &passing.out), (&mut wire, &mut inward, &passing.inward)]
         {
+            from.keep_whole(passing.keeps.load(Ordering::Relaxed));
             idle &= from.rx_burst(&mut pool, now, &mut burst, 256) == 0;
             count.fetch_add(burst.len() as u64, Ordering::Relaxed);
             for received in burst.drain(..) {
@@ -87,6 +92,16 @@ fn pass(passing: &Passing) {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
+    let [wire, kernel] = [&mut wire, &mut kernel].map(Port::counters);
+    let (frames, more) = (wire.rx_frames + kernel.rx_frames, wire.rx_more + kernel.rx_more);
+    let (sent, sent_more) = (wire.tx_frames + kernel.tx_frames, wire.tx_more + kernel.tx_more);
+    *passing.balance.lock().unwrap() = [
+        wire.rx_bytes + kernel.rx_bytes,
+        wire.tx_bytes + kernel.tx_bytes,
+        frames + more,
+        sent + sent_more,
+    ];
+    assert_eq!(pool.in_use(), out.len() + inward.len());
 }
 
 /// Sends `bytes` from `from` to `to` over TCP; what arrives is compared.
@@ -155,6 +170,26 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
             eprintln!("{from} to {to}: {:.0} Mbit/s", 160.0 / took.as_secs_f64());
         }
         assert_eq!(passing.longest.load(Ordering::Relaxed), 1514, "super-frames were cut");
+        // Whole they arrive as well, forwarded and at the box itself, and again cut where they are
+        // longer than may be.
+        passing.keeps.store(usize::MAX, Ordering::Relaxed);
+        for (from, to, address) in [
+            ("a", "b", "10.77.2.2:0"),
+            ("b", "a", "[fd77:1::2]:0"),
+            ("r", "b", "[fd77:2::2]:0"),
+            ("b", "r", "10.77.2.1:0"),
+        ] {
+            passing.longest.store(0, Ordering::Relaxed);
+            let took = transfer(&lab, from, to, address, 20_000_000);
+            let longest = passing.longest.load(Ordering::Relaxed);
+            eprintln!("{from} to {to}, whole: {:.0} Mbit/s", 160.0 / took.as_secs_f64());
+            assert!(longest > 10_000, "{from} to {to}: {longest} bytes at most");
+        }
+        passing.keeps.store(20_000, Ordering::Relaxed);
+        passing.longest.store(0, Ordering::Relaxed);
+        transfer(&lab, "a", "b", "10.77.2.2:0", 5_000_000);
+        let longest = passing.longest.load(Ordering::Relaxed);
+        assert!((1514..20_000).contains(&longest), "{longest}");
         // A process that hangs is passed by.
         passing.hangs.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(250));
@@ -167,6 +202,9 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
         });
         passing.stop.store(true, Ordering::Relaxed);
     });
+    let [received, sent, segments, sent_segments] = *passing.balance.lock().unwrap();
+    assert!(segments > 10_000, "{segments}");
+    assert_eq!((received, segments), (sent, sent_segments), "bytes and segments balance");
     assert!(pings(&lab, "a", "10.77.2.2"), "forwarding goes on afterwards");
     assert!(!lab.output("r", "ip -br link").contains("ek"), "the pair is gone");
 }

@@ -2,6 +2,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod bridge;
 mod common;
 mod gate;
 mod guard;

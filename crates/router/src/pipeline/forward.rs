@@ -62,7 +62,8 @@ impl Pipeline {
         let at = packet.arrival;
         let slot = &mut self.ports[packet.port.index()];
         slot.count.rx_packets += 1;
-        slot.count.rx_bytes += packet.frame.len() as u64;
+        slot.count.rx_bytes += packet.frame.cut_len() as u64;
+        slot.count.rx_segments += u64::from(packet.frame.segments());
         let (up, own, peer) = (slot.up, slot.mac.bits(), slot.peer);
         if !up {
             return self.drop(packet, Reason::LinkDown);

@@ -56,10 +56,8 @@ impl Translator<'_> {
     /// The frame in the new pool. `Err`: there is no room for it.
     fn frame(&mut self, frame: Frame) -> Result<Frame, Frame> {
         let Some(from) = self.from else { return Ok(frame) };
-        let Some(mut copy) = self.to.alloc_from(from.bytes(&frame)) else { return Err(frame) };
-        copy.set_partial_checksum(frame.partial_checksum());
         // The buffer of the original goes with its pool.
-        Ok(copy)
+        self.to.copy_from(from, &frame).ok_or(frame)
     }
 }
 

@@ -159,6 +159,8 @@ struct Settings {
     measures: bool,
     /// Frames that the receive ring of a port holds.
     ring: u32,
+    /// How long a super-frame may take the wire that stays whole.
+    split_above: Nanos,
 }
 
 impl Settings {
@@ -206,6 +208,7 @@ impl Settings {
             seed: section.seed.unwrap_or(DEFAULT_SEED),
             measures: section.cycles,
             ring: BURST as u32,
+            split_above: section.split_above,
         }
     }
 

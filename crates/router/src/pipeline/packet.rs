@@ -59,6 +59,14 @@ pub(super) fn wire_len(length: usize) -> Bytes {
     Bytes(payload.max(SHORTEST_PAYLOAD)) + ETHERNET_WIRE_OVERHEAD
 }
 
+/// What the wire takes for a frame, or for all segments of a super-frame. That the last of these
+/// may be padded by 5 bytes is left out.
+pub(super) fn wire_len_of(frame: &Frame) -> Bytes {
+    let more = u64::from(frame.segments() - 1);
+    let around = ETHERNET_WIRE_OVERHEAD.0 - ETHERNET_HEADER;
+    wire_len(frame.cut_len()) + Bytes(more * around)
+}
+
 impl QueuedPacket {
     /// The frame's handle, the packet being done with.
     pub fn into_frame(self) -> Frame {
@@ -73,7 +81,11 @@ impl Packet for QueuedPacket {
 
     /// With VLAN tags and padding, as they are sent.
     fn wire_len(&self) -> Bytes {
-        wire_len(self.frame.len())
+        wire_len_of(&self.frame)
+    }
+
+    fn segments(&self) -> u32 {
+        self.frame.segments().into()
     }
 
     fn class(&self) -> Class {

@@ -88,9 +88,15 @@ impl PortSlot {
             up: self.up,
             mac: self.mac.to_string(),
             mtu: self.mtu,
-            counts: PortCounts { rx_packets: count.rx_packets + fallen_in, ..count.counts },
+            counts: PortCounts {
+                rx_packets: count.rx_packets + fallen_in,
+                rx_segments: count.rx_segments + fallen_in,
+                ..count.counts
+            },
             tx_packets: device.tx_frames,
             tx_bytes: device.tx_bytes,
+            tx_segments: device.tx_frames + device.tx_more,
+            cut: device.cut,
             originated_dropped: named(&count.originated_dropped),
             dropped: named(&dropped),
             ring_loss: device.ring_loss,

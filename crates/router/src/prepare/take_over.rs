@@ -3,7 +3,8 @@
 use evenkeel_core::Nanos;
 use evenkeel_ports::{Port, sys};
 
-use super::{Handover, WorkerBuilder, discard_until};
+use super::discard::discard_until;
+use super::{Handover, WorkerBuilder};
 use crate::attachment::{Attachment, Hold};
 use crate::handover::PortTransition;
 use crate::worker::Worker;

@@ -9,7 +9,7 @@ use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::{PortError, sys};
 
 use super::Worker;
-use crate::attachment::{Attachment, Hold, close_gate, offloads_of};
+use crate::attachment::{Attachment, Hold, offloads_of, settle};
 use crate::handover::PortDrain;
 use crate::pipeline::{BURST, LinkState};
 
@@ -141,7 +141,7 @@ impl Worker {
                 attachment.guard =
                     Hold::of(port, *attach, interface, &self.local, self.beater.heart())?;
                 attachment.offloads = offloads;
-                close_gate(&self.config, at, interface)?;
+                settle(&self.config, at)?;
             }
             attachment.in_use = true;
         }

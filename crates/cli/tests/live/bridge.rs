@@ -1,0 +1,148 @@
+//! `attach = "bridge"` between two hosts: they find each other, are shaped, and go on without the
+//! process. Needs root.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+
+use evenkeel_netns::testing::{TestNet, available, eventually, eventually_some, has_tool, text};
+use serde_json::Value;
+
+/// Megabits per second towards `b`.
+const RATE: u64 = 40;
+
+struct Bridge {
+    net: TestNet,
+    folder: tempfile::TempDir,
+    process: Option<Child>,
+}
+
+impl Bridge {
+    fn new() -> Option<Self> {
+        if !available("bridge") || !has_tool("bridge", "iperf3", "iperf3") {
+            return None;
+        }
+        let net = TestNet::new(&["a", "g", "b"]);
+        net.wire(("a", "a0"), ("g", "left"));
+        net.wire(("b", "b0"), ("g", "right"));
+        for (node, interface, host) in [("a", "a0", 1), ("b", "b0", 2)] {
+            net.ip(node, &format!("address add 10.5.0.{host}/24 dev {interface}"));
+            net.ip(node, &format!("address add fd05::{host}/64 dev {interface} nodad"));
+        }
+        Some(Self { net, folder: tempfile::tempdir().unwrap(), process: None })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, making: bool) -> Command {
+        let file = self.path("router.toml");
+        let config = format!(
+            "[router]\nmake_bridge = {making}\ncontrol = {:?}\n\
+             [[port]]\nname = \"left\"\ninterface = \"left\"\nattach = \"bridge\"\n\
+             [[port]]\nname = \"right\"\ninterface = \"right\"\nattach = \"bridge\"\n\
+             [[link]]\nport = \"right\"\nrate = \"{RATE}Mbit/s\"\n\
+             discipline = {{ kind = \"pdrr\" }}\n",
+            self.path("control.sock")
+        );
+        std::fs::write(&file, config).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.arg("run").arg(file).args(["--netns", &self.net.name("g")]);
+        command.arg("--runtime-dir").arg(self.folder.path());
+        command
+    }
+
+    fn start(&mut self, making: bool) {
+        let log = std::fs::File::create(self.path("log")).unwrap();
+        let mut command = self.command(making);
+        let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        self.process = Some(process);
+        eventually("the bridge answers", || self.show().is_some());
+    }
+
+    fn show(&self) -> Option<Value> {
+        let output = ctl(&self.path("control.sock"));
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Packets that have left towards `b`, and their bytes on the wire.
+    fn sent(&self) -> (u64, u64) {
+        let shown = self.show().unwrap_or_else(|| {
+            panic!("no answer: {}", std::fs::read_to_string(self.path("log")).unwrap_or_default())
+        });
+        let class = &shown["links"][1]["classes"][0];
+        let packets = class["sent_segments"].as_u64().unwrap();
+        (packets, class["sent_bytes"].as_u64().unwrap() + 38 * packets)
+    }
+
+    fn pings(&self) -> bool {
+        ["10.5.0.2", "fd05::2"]
+            .iter()
+            .all(|to| self.net.try_output("a", &format!("ping -n -c 1 -W 1 {to}")).0)
+    }
+
+    fn signal(&mut self, signal: &str) {
+        let mut process = self.process.take().expect("it runs");
+        let id = process.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        process.wait().unwrap();
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn ctl(socket: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.args(["ctl", "--json", "show", "--socket"]).arg(socket).output().unwrap()
+}
+
+#[test]
+fn two_hosts_are_bridged_with_the_process_and_without_it() {
+    let Some(mut bridge) = Bridge::new() else { return };
+    // In no bridge nothing would pass when the process ends.
+    let refused = bridge.command(false).output().unwrap();
+    let said = text(&refused);
+    assert!(!refused.status.success(), "{said}");
+    for word in ["left", "right", "make_bridge"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert!(!bridge.net.ip("g", "-br link").contains("ekb-"), "nothing was made");
+
+    bridge.start(true);
+    eventually("they find each other", || bridge.pings());
+    let before = bridge.sent();
+    let server = bridge.net.start("b", "iperf3 -s -1 -p 5302");
+    eventually("the server listens", || {
+        bridge.net.output("b", "ss -Hltn sport = :5302").contains("5302")
+    });
+    let began = std::time::Instant::now();
+    let output = bridge.net.run("a", "iperf3 -c 10.5.0.2 -p 5302 -t 2 -P 2");
+    assert!(output.status.success(), "{}", text(&output));
+    let (took, after) = (began.elapsed(), bridge.sent());
+    drop(server);
+    let bytes = after.1 - before.1;
+    let most = RATE * 125_000 * took.as_micros() as u64 / 1_000_000;
+    assert!(bytes <= most + 20_000, "{bytes} bytes in {took:?}");
+    assert!(bytes > most / 4, "{bytes} bytes in {took:?}");
+
+    // Killed, it leaves the kernel's bridge forwarding; the next start finds that.
+    bridge.signal("-KILL");
+    eventually("the kernel goes on", || bridge.pings());
+    bridge.start(false);
+    let before = bridge.sent();
+    assert!(bridge.pings(), "after a restart");
+    let passed = eventually_some("they are counted", || {
+        let after = bridge.sent();
+        (after.0 >= before.0 + 2).then_some(after)
+    });
+    assert!(passed.1 > before.1);
+    bridge.signal("-TERM");
+    assert!(bridge.pings(), "afterwards");
+}
