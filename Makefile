@@ -1,14 +1,18 @@
 # The two commands: `make run` and `make test`. Each sets up what is missing first.
 SHELL := /bin/bash
 CARGO ?= cargo
+# Seconds of chaos in `make soak`, for each kind of port.
+CHAOS ?= 1800
 
-.PHONY: help setup build run test soak fairdrop-sweep bench figures fmt clean
+.PHONY: help setup build run test soak harden sbom fairdrop-sweep bench figures fmt clean
 
 help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
-	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load"
+	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
+	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
+	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
 	@echo "make fairdrop-sweep  FairDrop in 5400 cells and more; it does not hold yet in all of them (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
@@ -34,6 +38,16 @@ soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
+	@EVENKEEL_KILLS=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live f10_a_router_killed -- --nocapture --test-threads 1
+
+	@EVENKEEL_CHAOS=$(CHAOS) $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live chaos -- --nocapture --test-threads 1
+
+harden:
+	@scripts/harden.sh $(or $(SECONDS_EACH),60)
+
+sbom:
+	@mkdir -p out
+	@scripts/sbom.py out/evenkeel.cdx.json
 
 # Apart from `make soak`, because it fails today: docs/fairdrop.md says where.
 fairdrop-sweep:

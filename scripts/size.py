@@ -20,14 +20,6 @@ LONGER = {
     # Benches print their report from top to bottom; each number stands beside its measurement.
     "bench/src/fib.rs::run": (116, "a report"),
     "bench/src/routes.rs::measure": (100, "a report"),
-    # One attribute of a netlink message after the other.
-    "crates/router/src/mirror/decode.rs::route": (83, "attributes of a route"),
-    "crates/router/src/mirror/rules.rs::rule": (86, "attributes of a rule"),
-    # The order in which a router is made is the order in which it may fail.
-    "crates/router/src/prepare.rs::new": (82, "a router is prepared"),
-    "crates/router/src/prepare.rs": (662, "a router is prepared"),
-    # Parsing and rewriting of a frame are held against each other.
-    "crates/net/src/frame.rs": (607, "headers of a frame"),
 }
 
 TESTS = re.compile(

@@ -70,11 +70,12 @@ dependencies() {
   # Unoptimised: it is built in a third of the time, and runs for seconds.
   command -v cargo-deny >/dev/null || cargo install --quiet --locked --debug cargo-deny || return 1
   cargo deny --log-level error --locked check licenses bans sources || return 1
-  # The advisory database is fetched by hand where the network allows it; here it is only used if it is there.
+  scripts/sbom.py --check || return 1
+  # Brought by `make setup` where the network allows it; here it is only used if it is there.
   if compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-db*/*" >/dev/null; then
     cargo deny --log-level error --locked check --disable-fetch advisories
   else
-    echo "advisories: no local database, not checked (cargo deny fetch brings it)"
+    echo "advisories: no local database, not checked (make setup brings it where the network allows)"
   fi
 }
 

@@ -13,6 +13,7 @@ mod args;
 mod bench;
 mod check;
 mod cluster;
+mod confine;
 mod ctl;
 mod cycles;
 mod failure;

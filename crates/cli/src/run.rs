@@ -18,6 +18,7 @@ use sd_notify::NotifyState;
 
 use crate::args::{RunArgs, StartArgs};
 use crate::check;
+use crate::confine;
 use crate::failure::{Failure, Outcome};
 use crate::log::{self, Log};
 use crate::membership::{self, Merged};
@@ -50,7 +51,9 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
     // Before the first thread: all of them inherit the block, so that signals arrive here only.
     let signals = Signals::block().map_err(system("watching for signals"))?;
     privileges::give_up(start.args.netns.is_some(), start.config.realtime() == Some(true))?;
+    let unconfined = confine::files(&own_folders(&start));
     let log = Log::start().map_err(system("starting the thread of the log"))?;
+    unconfined.unwrap_or_else(|why| tracing::warn!("{why}"));
     let result = forward(start, &signals, &log);
     if let Err(failure) = &result {
         log.err.print(format!("{}\n", failure.text));
@@ -94,10 +97,11 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         server.path().display()
     ));
 
-    tell_systemd(NotifyState::Ready);
     let asked = {
         let _client =
             merged.start(config).map_err(system("starting the thread of [membership]"))?;
+        confine::calls().unwrap_or_else(|why| tracing::warn!("{why}"));
+        tell_systemd(NotifyState::Ready);
         wait(signals, &handle, file, socket, log)
     };
     tell_systemd(NotifyState::Stopping);
@@ -117,6 +121,17 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         ));
     }
     Ok(0)
+}
+
+/// Where a router makes files while it runs.
+fn own_folders(start: &Start<'_>) -> Vec<PathBuf> {
+    let Start { config, args, .. } = start;
+    let socket = args.socket.as_deref().unwrap_or_else(|| Path::new(&config.router.control));
+    let mut folders = vec![runtime_dir(args), Options::default().runtime_dir];
+    folders.extend(state_dir(args));
+    folders.push(confine::folder_of(socket));
+    folders.extend(args.capture.iter().map(|(_, file)| confine::folder_of(file)));
+    folders
 }
 
 fn runtime_dir(args: &StartArgs) -> PathBuf {

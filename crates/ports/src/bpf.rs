@@ -236,7 +236,6 @@ pub(crate) enum If {
     Greater = 0x20,
     NotEqual = 0x50,
     GreaterSigned = 0x60,
-    NotGreaterSigned = 0xd0,
 }
 
 /// A place to jump to, forward only.

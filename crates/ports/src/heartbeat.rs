@@ -88,36 +88,39 @@ impl Heartbeat {
         Nanos(beats.min().unwrap_or(0))
     }
 
-    fn newest(&self) -> Nanos {
+    /// Since when, for the programs at the ingress of the stack, a worker is silent; in the future
+    /// while none is. Workers that run have the first words; all are silent before the first runs.
+    fn silent_since(&self) -> Nanos {
         let beats = (0..MAX_WORKERS).map(|worker| self.word(worker).load(Ordering::Acquire));
-        Nanos(beats.max().unwrap_or(0))
+        let oldest = beats.take_while(|beat| *beat > 0).min().unwrap_or(0);
+        Nanos(oldest).saturating_add(self.limit)
     }
 
-    /// Told by a worker that has been silent for too long: since when, and until now, all were.
-    /// Whoever comes back first finds it out for the others.
-    fn silence(&self, now: Nanos) -> Range<Nanos> {
-        let since = self.newest().saturating_add(self.limit);
+    /// Workers from this one on are no more: their silence means nothing.
+    pub fn retire(&self, from: usize) {
+        (from..MAX_WORKERS).for_each(|worker| self.word(worker).store(0, Ordering::Release));
+    }
+
+    /// From when to when the kernel has forwarded the last time.
+    fn last_gap(&self) -> Range<Nanos> {
         let [from, until] = &self.gap;
-        if since < now {
-            from.store(since.0, Ordering::Release);
-            until.store(now.0, Ordering::Release);
-        }
         Nanos(from.load(Ordering::Acquire))..Nanos(until.load(Ordering::Acquire))
     }
 
-    /// Goes to `stale` if no worker has beaten lately: what the programs at the ingress of the
+    /// Goes to `stale` if a worker has not beaten lately: what the programs at the ingress of the
     /// stack do, which do not know whose a frame is. Registers 0 to 5 are lost.
-    pub(crate) fn any_beats(&self, asm: &mut Assembler, clock: i32, stale: Label) {
+    pub(crate) fn all_beat(&self, asm: &mut Assembler, clock: i32, stale: Label) {
         let (r0, r1, r2, r3) = (Reg(0), Reg(1), Reg(2), Reg(3));
         let fresh = asm.label();
         asm.call(clock).map_value(r1, &self.map);
         for worker in 0..MAX_WORKERS {
-            // A beat after the clock was read makes the difference negative: fresh.
+            let nobody = if worker == 0 { stale } else { fresh };
             asm.load(Width::B8, r2, r1, (worker * STRIDE) as i16);
+            asm.jump_if(r2, If::Equal, 0, nobody);
+            // A beat after the clock was read makes the difference negative: fresh.
             asm.copy(r3, r0).subtract(r3, r2);
-            asm.jump_if(r3, If::NotGreaterSigned, self.limit.0 as i32, fresh);
+            asm.jump_if(r3, If::GreaterSigned, self.limit.0 as i32, stale);
         }
-        asm.jump(stale);
         asm.place(fresh);
     }
 
@@ -145,6 +148,10 @@ pub struct Beater {
     worker: usize,
     /// A store that is not older need not be repeated.
     fresh: Nanos,
+    /// No worker is silent for too long before that.
+    calm: Nanos,
+    /// Somebody was, when it was looked the last time: the kernel forwards.
+    silent: bool,
 }
 
 impl Beater {
@@ -152,8 +159,14 @@ impl Beater {
     #[must_use]
     pub fn new(heart: Arc<Heartbeat>, worker: usize) -> Self {
         heart.word(worker).store(monotonic_now().0, Ordering::Release);
+        Self::waiting(heart, worker)
+    }
+
+    /// The same; until it [beats](Self::beat), it is not a worker that could be silent.
+    #[must_use]
+    pub fn waiting(heart: Arc<Heartbeat>, worker: usize) -> Self {
         let fresh = Nanos(heart.limit.0 / FRESH);
-        Self { heart, worker, fresh }
+        Self { heart, worker, fresh, calm: Nanos::ZERO, silent: false }
     }
 
     /// The heart.
@@ -163,29 +176,41 @@ impl Beater {
     }
 
     /// Call it in each round of the loop that forwards; costs a load, and now and then a store. If
-    /// the kernel has forwarded because all workers were silent, and this one was: from when to
-    /// when.
+    /// the kernel forwards because a worker, this one or another, was silent: from when to when;
+    /// until [`Nanos::MAX`] while another still is.
     #[inline]
-    pub fn beat(&self, now: Nanos) -> Option<Range<Nanos>> {
-        let word = self.heart.word(self.worker);
+    pub fn beat(&mut self, now: Nanos) -> Option<Range<Nanos>> {
         // Nobody else writes it.
-        let last = Nanos(word.load(Ordering::Relaxed));
-        if now.saturating_sub(last) < self.fresh {
+        let last = Nanos(self.heart.word(self.worker).load(Ordering::Relaxed));
+        if now.saturating_sub(last) < self.fresh && now < self.calm {
             return None;
         }
-        let late = now.saturating_sub(last) > self.heart.limit;
-        let silence = if late { self.back(last) } else { None };
-        // Not before the end of the silence, lest it be told twice.
-        let beat = silence.as_ref().map_or(now, |silence| silence.end.max(now));
-        word.store(beat.0, Ordering::Release);
-        silence
+        self.look(now, last)
     }
 
-    #[cold]
-    fn back(&self, last: Nanos) -> Option<Range<Nanos>> {
-        // Read again, as close to the store as can be: until then the kernel forwards.
-        let silence = self.heart.silence(monotonic_now());
-        (silence.end > last && !silence.is_empty()).then_some(silence)
+    fn look(&mut self, now: Nanos, last: Nanos) -> Option<Range<Nanos>> {
+        let Heartbeat { limit, gap: [from, until], .. } = &*self.heart;
+        let word = self.heart.word(self.worker);
+        if now.saturating_sub(last) <= *limit {
+            word.store(now.0, Ordering::Release);
+        } else {
+            let since = self.heart.silent_since();
+            // Read again, as close to the store as can be: until then the kernel forwards.
+            let back = monotonic_now().max(now);
+            if since < back {
+                from.store(since.0, Ordering::Release);
+                until.store(back.0, Ordering::Release);
+            }
+            word.store(back.0, Ordering::Release);
+        }
+        self.calm = self.heart.silent_since();
+        let was_silent = std::mem::replace(&mut self.silent, self.calm <= now);
+        if self.silent {
+            return (!was_silent).then_some(self.calm..Nanos::MAX);
+        }
+        let gap = self.heart.last_gap();
+        let told = !was_silent && gap.end <= last;
+        (!told && !gap.is_empty()).then_some(gap)
     }
 }
 
@@ -194,32 +219,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_worker_that_is_back_tells_the_others_how_long_nobody_was_there() {
+    fn f10_each_worker_learns_from_when_to_when_one_was_away() {
         if !evenkeel_netns::testing::available("heartbeat") {
             return;
         }
         let limit = Nanos::from_millis(20);
         let heart = Heartbeat::new(limit).unwrap();
-        let beaters = [0, 1].map(|worker| Beater::new(Arc::clone(&heart), worker));
+        let mut beaters = [0, 1].map(|worker| Beater::new(Arc::clone(&heart), worker));
         std::thread::sleep(std::time::Duration::from_millis(2));
         let start = monotonic_now();
-        assert!(beaters.iter().all(|beater| beater.beat(start).is_none()));
+        assert!(beaters.iter_mut().all(|beater| beater.beat(start).is_none()));
         // The next store is not due yet.
-        assert!(beaters.iter().all(|beater| beater.beat(start + Nanos(1)).is_none()));
-        assert_eq!(heart.newest(), start);
-        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(beaters.iter_mut().all(|beater| beater.beat(start + Nanos(1)).is_none()));
+        assert_eq!(heart.oldest(2), start);
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
+        pause();
+        // Both were away, and the first that is back cannot forward alone.
         let back = monotonic_now();
-        let first = beaters[0].beat(back).expect("nobody was there");
-        assert_eq!(first.start, start + limit);
-        assert!(first.end >= back);
-        assert_eq!(beaters[1].beat(monotonic_now()), Some(first));
+        assert_eq!(beaters[0].beat(back), Some(start + limit..Nanos::MAX));
+        assert_eq!(beaters[0].beat(monotonic_now()), None, "it was told");
+        let all = beaters[1].beat(monotonic_now()).expect("nobody was there");
+        assert!(all.start == start + limit && all.end > back, "{all:?}");
+        assert_eq!(beaters[0].beat(monotonic_now()), Some(all.clone()));
+        assert!(beaters.iter_mut().all(|beater| beater.beat(monotonic_now()).is_none()));
 
-        // One alone was away: the kernel did not forward.
+        // One alone was away.
+        let alone = heart.oldest(2);
+        pause();
         beaters[0].beat(monotonic_now());
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        heart.word(1).store(monotonic_now().0, Ordering::Release);
+        let away = beaters[0].beat(monotonic_now());
+        assert!(away.is_none(), "told when it beat before: {away:?}");
+        let gap = beaters[1].beat(monotonic_now()).expect("the kernel forwarded");
+        assert!(gap.start >= alone + limit && gap.end > all.end, "{gap:?} {all:?}");
+        assert_eq!(beaters[0].beat(monotonic_now()), Some(gap));
+
+        // One that is no more is not waited for.
+        heart.retire(1);
+        pause();
+        assert!(beaters[0].beat(monotonic_now()).is_some_and(|gap| gap.end < Nanos::MAX));
         assert_eq!(beaters[0].beat(monotonic_now()), None);
-        assert!(heart.oldest(2) > start);
     }
 
     #[test]

@@ -297,6 +297,36 @@ mod tests {
         out.iter().map(|rx| (rx.arrival, pool.bytes(&rx.frame).to_vec())).collect()
     }
 
+    /// A disk that is full after so many bytes.
+    struct Full(usize);
+
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn f15_a_capture_that_ends_early_shows_where_the_port_is_shown() {
+        let (near, mut far) =
+            MemoryPort::pair(MemoryOptions::default(), ("near", [2; 6]), ("far", [4; 6]));
+        let mut tap = PcapTap::new(near, Full(400), PcapTapOptions::default()).unwrap();
+        let (mut pool, mut out) = (FramePool::new(8), Vec::new());
+        assert!(!tap.io().contains("missing"));
+        for _ in 0..4 {
+            assert!(far.inject(&[1; 100]));
+        }
+        tap.rx_burst(&mut pool, Nanos(1), &mut out, 4);
+        assert_eq!(out.len(), 4, "what is not captured passes");
+        assert!(tap.lost() > 0);
+        assert!(tap.io().contains(&format!("{} frames missing", tap.lost())), "{}", tap.io());
+    }
+
     #[test]
     fn what_a_tap_writes_is_read_back_with_its_times() {
         let directory = tempfile::tempdir().unwrap();

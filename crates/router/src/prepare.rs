@@ -7,16 +7,17 @@ mod bypass;
 mod discard;
 mod epoch;
 mod ivs;
+mod pipeline;
+mod tables;
 mod take_over;
 
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use evenkeel_config::{Attach, Io, Mode, PortConfig, RouterConfig, Work};
+use evenkeel_config::{Attach, Io, Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
@@ -27,16 +28,17 @@ use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
 use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError, Umem};
 
+use self::discard::discard_until;
+use self::pipeline::build_pipeline;
+use self::tables::MirrorStart;
 use crate::attachment::{Attachment, Hold, offloads_of, settle};
 use crate::claim::Claim;
-use crate::clock::TscClock;
 use crate::error::{CommandError, StartError};
 use crate::handover::PortTransition;
-use crate::mirror::{Mirror, MirrorEvent, MirrorView};
+use crate::mirror::{MirrorEvent, MirrorView};
 use crate::options::{Options, Seeded};
-use crate::pipeline::{Buffers, LinkState, Pipeline, WorkerShares};
-use crate::worker::{Message, MirrorAccess, Worker};
-use discard::discard_until;
+use crate::pipeline::{Buffers, LinkState, WorkerShares};
+use crate::worker::{Message, Worker};
 
 /// In mode `busy` one in so many frames has a stamp of the kernel's.
 const BUSY_STAMPS: u32 = 8;
@@ -192,35 +194,6 @@ pub(crate) fn prepare(
     }
 }
 
-/// The mirror of the leader, or a follower's view of it.
-struct MirrorStart {
-    access: MirrorAccess,
-    ready: Notifier,
-    initial: Vec<MirrorEvent>,
-    followers: Vec<(Follower, MirrorView)>,
-}
-
-impl MirrorStart {
-    fn leader(config: &RouterConfig, followers: Vec<Follower>) -> Result<Self, StartError> {
-        let ready = Notifier::new().map_err(system("making a notifier"))?;
-        let interfaces = config.ports.iter().map(|port| port.interface.clone()).collect();
-        let notifiers: Vec<_> = followers.iter().map(|(ready, _)| ready.clone()).collect();
-        let (mirror, initial, views) = Mirror::start_for(interfaces, ready.clone(), &notifiers)
-            .map_err(|source| {
-                denied("reading the kernel's routes".into(), "CAP_NET_ADMIN", source)
-            })?;
-        let followers = followers.into_iter().zip(views).collect();
-        Ok(Self { access: MirrorAccess::Leader(mirror), ready, initial, followers })
-    }
-
-    fn follower(feed: &Receiver<MirrorFeed>) -> Result<Self, StartError> {
-        let MirrorFeed { view, ready, initial } =
-            feed.recv().map_err(|_gone| StartError::NoLeader)?;
-        let access = MirrorAccess::Follower(view);
-        Ok(Self { access, ready, initial, followers: Vec::new() })
-    }
-}
-
 /// Claims the interfaces that no worker of this router has claimed before.
 fn claim_interfaces(
     config: &RouterConfig,
@@ -236,59 +209,13 @@ fn claim_interfaces(
     config.ports.iter().enumerate().map(claim).collect()
 }
 
-/// The IVs of this worker. One that takes over gets those of the old ones; of several only the
-/// first can ever be the only one, and encrypt.
-fn ivs_of(
-    config: &RouterConfig,
-    realtime: u64,
-    options: &Options,
-    replaces: bool,
-) -> Result<Range<u64>, StartError> {
-    if replaces {
-        return Ok(0..0);
-    }
-    let file = options.state_dir().join("esp-ivs");
-    ivs::reserve(&file, realtime).or_else(|source| {
-        if !config.services.iter().any(|service| matches!(service.work, Work::Esp(_))) {
-            // Should a change bring a tunnel, its packets are refused as `esp_exhausted`.
-            return Ok(0..0);
-        }
-        let what = format!(
-            "{}: ESP needs IVs that were never used, and keeps there how far they were (see \
-             --state-dir)",
-            file.display()
-        );
-        Err(StartError::System { what, source })
-    })
-}
-
-/// The pipeline of a worker, with its clock and its buffers, and empty tables.
-fn build_pipeline(
-    config: &RouterConfig,
-    now: Nanos,
-    options: &Options,
-    shares: Option<WorkerShares>,
-    own_buffers: bool,
-    replaces: bool,
-) -> Result<Pipeline, StartError> {
-    let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
-    if own_buffers {
-        pipeline.pool_mut().prefault();
-    }
-    // FairDrop can be switched on, and services can be added, while the router runs.
-    let clock = Box::new(TscClock::calibrate(options.report));
-    let realtime = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
-    pipeline.set_surroundings(clock, ivs_of(config, realtime, options, replaces)?)?;
-    if config.cluster.is_some() || config.balancer.is_some() {
-        let who = config.cluster.as_ref().map_or("balancer".to_owned(), |own| own.node.to_string());
-        let file = options.state_dir().join(format!("cluster-epoch-{who}"));
-        let epoch = epoch::next(&file, realtime / 1_000, |text| {
-            options.report.iter().for_each(|report| report(text));
-        });
-        pipeline.begin_epoch(epoch);
-    }
-    pipeline.set_max_catch_up(Some(config.router.max_catch_up));
-    Ok(pipeline)
+/// By port, the part of a worker in what the AF_XDP ports of several have in common.
+fn xdp_parts(common: &[XdpCommon], number: usize, workers: u16) -> Vec<Option<XdpPart>> {
+    let (worker, workers) = (number as u32, u32::from(workers));
+    let part = |common: &XdpCommon| {
+        (workers > 1).then(|| XdpPart { worker, workers, common: common.clone() })
+    };
+    common.iter().map(part).collect()
 }
 
 impl<'a> WorkerBuilder<'a> {
@@ -334,15 +261,11 @@ impl<'a> WorkerBuilder<'a> {
             }
             pipeline.apply(now, event.clone());
         }
-        let workers = u32::from(config.router.workers);
-        let part = |common: &XdpCommon| {
-            let part = || XdpPart { worker: number as u32, workers, common: common.clone() };
-            (workers > 1).then(part)
-        };
+        let xdp_parts = xdp_parts(&xdp_common, number, config.router.workers);
         let count = config.ports.len();
         let worker = Worker {
             local: pipeline.host_addresses(),
-            beater: Beater::new(params.heart, number),
+            beater: Beater::waiting(params.heart, number),
             pipeline,
             ports: Vec::with_capacity(count),
             attachments: Vec::with_capacity(count),
@@ -370,7 +293,7 @@ impl<'a> WorkerBuilder<'a> {
             claims,
             opened: (0..count).map(|_| None).collect(),
             attachments: (0..count).map(|_| None).collect(),
-            xdp_parts: xdp_common.iter().map(part).collect(),
+            xdp_parts,
             fanout_groups,
             umem,
         })

@@ -78,8 +78,7 @@ impl Handle {
         self.pool.is_running()
     }
 
-    /// For how long the worker that has been silent longest has given no sign of life. Locks what
-    /// a command in progress holds.
+    /// For how long the worker that has been silent longest has given no sign of life.
     #[must_use]
     pub fn silence(&self) -> Nanos {
         sys::monotonic_now().saturating_sub(self.pool.oldest_beat())

@@ -278,8 +278,12 @@ impl Worker {
     #[cold]
     fn passed_by(&mut self, span: &Range<Nanos>) {
         self.ports.iter_mut().for_each(|port| port.passed_by(span.clone()));
+        if span.end == Nanos::MAX {
+            self.report("a worker gives no sign of life: the kernel forwards");
+            return;
+        }
         self.report(&format!(
-            "the router gave no sign of life: the kernel forwarded for {}",
+            "a worker gave no sign of life: the kernel forwarded for {}",
             span.end.saturating_sub(span.start)
         ));
     }

@@ -14,7 +14,7 @@ const EACH: u64 = 10;
 
 /// When answers came that `ping -D` tells of, seconds. What waited in a router that was stopped
 /// comes late: that is no sign of life.
-fn answers(output: &str) -> Vec<f64> {
+pub(super) fn answers(output: &str) -> Vec<f64> {
     let in_time = |line: &str| {
         let (came, rest) = line.strip_prefix('[')?.split_once(']')?;
         let took: f64 = rest.split_once("time=")?.1.split_once(' ')?.0.parse().ok()?;

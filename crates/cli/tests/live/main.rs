@@ -1,7 +1,9 @@
 //! The command on real interfaces. Needs root; says so and passes otherwise.
 
 mod bridge;
+mod chaos;
 mod hang;
+mod kill;
 mod log;
 mod memory;
 mod no_xdp;

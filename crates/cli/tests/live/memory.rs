@@ -14,15 +14,15 @@ const ALLOWED: &str = "--as=943718400";
 const CHANGES: u64 = 1_000;
 
 /// Numbers that look random and are the same every time.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) % end
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    pub(super) fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.below(of.len() as u64) as usize]
     }
 }

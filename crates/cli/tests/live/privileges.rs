@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use evenkeel_netns::testing::eventually;
+use evenkeel_netns::testing::{eventually, text};
 
 use crate::run::{CONFIG, Live, TWO_WORKERS};
 
@@ -38,12 +38,22 @@ fn every_thread_has_given_up_what_it_does_not_need_and_interfaces_still_come_bac
                 assert_eq!(has & !kept, 0, "{set} {has:x}\n{status}");
             }
             assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+            assert_eq!(field("Seccomp:"), "2", "system calls are filtered: {status}");
             threads += 1;
         }
         assert!(threads >= 4, "{threads} threads: workers, control, log");
         // Sockets, programs and offloads are made anew without what was given up.
         live.interface_leaves("wan", "10.2.0.1/24");
         live.still_forwards();
+        // New workers, with sockets, programs, maps and clocks of their own.
+        let file = live.folder.path().join("more.toml");
+        let more = config.replacen("[[port]]", "[[class]]\nname = \"more\"\n[[port]]", 1);
+        fs::write(&file, more).unwrap();
+        let output = live.ctl(&["reload", &file.display().to_string()]);
+        assert!(output.status.success() || text(&output).contains("captured"), "{}", text(&output));
+        live.still_forwards();
+        live.signal("-TERM");
+        assert!(live.router.wait().unwrap().success(), "offloads and files are put back");
     }
 }
 

@@ -127,7 +127,7 @@ impl Live {
 
     /// 10 Mbit/s of `bulk` packets from `a` to `b` until the child is killed, at most for half a
     /// minute.
-    fn load(&self) -> (Child, Child) {
+    pub(super) fn load(&self) -> (Child, Child) {
         let mut server = self.net.command("b", "iperf3 -s -1 -p 5002");
         let server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("iperf3 listens", || self.net.output("b", "ss -ltn").contains(":5002"));
@@ -150,7 +150,7 @@ impl Live {
     }
 }
 
-fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
+pub(super) fn start(net: &TestNet, folder: &tempfile::TempDir) -> Child {
     command(net, folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -171,7 +171,7 @@ impl Drop for Live {
     }
 }
 
-fn end(mut child: Child) {
+pub(super) fn end(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -7,7 +7,7 @@
 //! neither IPv4 nor IPv6                                          -> pass
 //! destination multicast, limited broadcast, IPv6 link-local      -> pass
 //! destination in the map of local addresses                      -> pass
-//! no worker of the router has beaten lately (heartbeat)          -> pass
+//! a worker of the router has not beaten lately (heartbeat)         -> pass
 //! else count it                                                  -> drop
 //! ```
 //!
@@ -44,7 +44,7 @@ pub(super) fn assemble(local: &Map, state: &Map, heart: &Heartbeat, clock: i32) 
     asm.load(Width::B4, r2, frame, VLAN_TCI).and(r2, 0x0fff).jump_if(r2, If::NotEqual, 0, pass);
     classify::transit(&mut asm, local, LOAD_SKB, pass);
 
-    heart.any_beats(&mut asm, clock, pass);
+    heart.all_beat(&mut asm, clock, pass);
     asm.map_value(r1, state).set(r2, 1).atomic_add(r1, DROPPED, r2);
     asm.set(r0, DROP).exit();
     asm.place(pass);

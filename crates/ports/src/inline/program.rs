@@ -102,7 +102,7 @@ pub(super) fn bridged(state: &Map, heart: &Heartbeat) -> Vec<u64> {
     let mut asm = Assembler::default();
     let kernel = asm.label();
     asm.copy(FRAME, Reg(1));
-    heart.any_beats(&mut asm, KTIME_GET_COARSE_NS, kernel);
+    heart.all_beat(&mut asm, KTIME_GET_COARSE_NS, kernel);
     count(&mut asm, state, TAKEN_FRAMES);
     asm.set(Reg(0), DROP).exit();
     asm.place(kernel);
@@ -141,7 +141,7 @@ fn unmark(asm: &mut Assembler) {
 /// Goes to `kernel` with a frame that is left to the kernel.
 fn leave(asm: &mut Assembler, heart: &Heartbeat, kernel: Label) {
     let r2 = Reg(2);
-    heart.any_beats(asm, KTIME_GET_COARSE_NS, kernel);
+    heart.all_beat(asm, KTIME_GET_COARSE_NS, kernel);
     let (v6, ours) = (asm.label(), asm.label());
     let kind = |kind: u16| i32::from(kind.to_be());
     asm.load(Width::B4, r2, FRAME, PROTOCOL);

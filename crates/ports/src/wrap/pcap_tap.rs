@@ -141,4 +141,12 @@ impl<P: Port> std::fmt::Debug for PcapTap<P> {
 
 impl<P: Port> crate::port::PortWrapper for PcapTap<P> {
     wraps_inner!(Tracer<P, See>);
+
+    /// A file that ends early says nothing by itself.
+    fn io(&self) -> String {
+        match self.lost() {
+            0 => Port::io(&self.inner),
+            lost => format!("{}; {lost} frames missing in the capture", Port::io(&self.inner)),
+        }
+    }
 }

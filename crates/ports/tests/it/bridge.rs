@@ -54,7 +54,7 @@ impl Drop for Stops<'_> {
 
 fn pass(passing: &Passing) {
     let heart = Heartbeat::new(Nanos::from_millis(200)).unwrap();
-    let beater = Beater::new(Arc::clone(&heart), 0);
+    let mut beater = Beater::new(Arc::clone(&heart), 0);
     let mut pool = FramePool::new(4096);
     let mut ports = ["ra", "rb"].map(|name| InlinePort::open(name, Side::Bridge).unwrap());
     let _bridged = ["ra", "rb"].map(|name| Bridged::attach(name, &heart).unwrap());

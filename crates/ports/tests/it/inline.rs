@@ -58,7 +58,7 @@ struct Passing {
 fn pass(passing: &Passing) {
     let names = PairNames { kernel: "ekh-rb".into(), ours: "eku-rb".into() };
     let heart = Heartbeat::new(Nanos::from_millis(200)).unwrap();
-    let beater = Beater::new(Arc::clone(&heart), 0);
+    let mut beater = Beater::new(Arc::clone(&heart), 0);
     let _inline = Inline::attach("rb", names, &heart).unwrap();
     let mut pool = FramePool::new(8192);
     let mut wire = InlinePort::open("rb", Side::Wire).unwrap();

@@ -16,8 +16,8 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as KernelState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHopFlags,
-    RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHop,
+    RouteNextHopFlags, RouteType, RouteVia,
 };
 
 use super::rules::{self, KernelRule};
@@ -373,22 +373,11 @@ fn route(message: &RouteMessage) -> (Option<KernelRoute>, Option<NotFollowed>) {
             RouteAttribute::Gateway(address) => single.gateway = route_address(address),
             RouteAttribute::Via(via) => single.gateway = via_address(via),
             RouteAttribute::MultiPath(hops) => {
-                for hop in hops {
-                    encapsulates |=
-                        hop.attributes.iter().any(|a| matches!(a, RouteAttribute::Encap(_)));
-                    if !hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown)
-                    {
-                        several.push(KernelNextHop {
-                            index: hop.interface_index,
-                            gateway: hop.attributes.iter().find_map(|attribute| match attribute {
-                                RouteAttribute::Gateway(address) => route_address(address),
-                                RouteAttribute::Via(via) => via_address(via),
-                                _ => None,
-                            }),
-                            weight: u16::from(hop.hops) + 1,
-                        });
-                    }
-                }
+                let into_tunnel = |hop: &RouteNextHop| {
+                    hop.attributes.iter().any(|a| matches!(a, RouteAttribute::Encap(_)))
+                };
+                encapsulates |= hops.iter().any(into_tunnel);
+                several.extend(hops.iter().filter_map(next_hop));
             }
             _ => {}
         }
@@ -408,6 +397,20 @@ fn route(message: &RouteMessage) -> (Option<KernelRoute>, Option<NotFollowed>) {
     let prefix = Prefix::new(destination, header.destination_prefix_length);
     let route = prefix.map(|prefix| KernelRoute { prefix, table, metric, kind, mtu, next_hops });
     (route, encapsulates.then_some(NotFollowed::RouteEncapsulation))
+}
+
+/// One of several next hops, if it can be used now.
+fn next_hop(hop: &RouteNextHop) -> Option<KernelNextHop> {
+    let usable = !hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown);
+    usable.then(|| KernelNextHop {
+        index: hop.interface_index,
+        gateway: hop.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(address) => route_address(address),
+            RouteAttribute::Via(via) => via_address(via),
+            _ => None,
+        }),
+        weight: u16::from(hop.hops) + 1,
+    })
 }
 
 fn route_mtu(metrics: &[RouteMetric]) -> Option<u32> {

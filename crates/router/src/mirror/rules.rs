@@ -254,16 +254,21 @@ pub(super) fn rule(message: &RuleMessage) -> Option<KernelRule> {
     if let (Some((_, mask)), Some(given)) = (&mut rule.dscp, dscp_mask) {
         *mask = given;
     }
-    rule.action = match header.action {
-        RuleAction::ToTable if domain => KernelAction::Domain,
-        RuleAction::ToTable => KernelAction::Lookup(table),
+    let table = if domain { KernelAction::Domain } else { KernelAction::Lookup(table) };
+    rule.action = action(header.action, table, target);
+    Some(rule)
+}
+
+/// What a rule does: looks into its `table`, or goes on with that of priority `target`, or neither.
+fn action(action: RuleAction, table: KernelAction, target: Option<u32>) -> KernelAction {
+    match action {
+        RuleAction::ToTable => table,
         RuleAction::Goto => KernelAction::Goto(target.unwrap_or(0)),
         RuleAction::Nop => KernelAction::Nop,
         RuleAction::Unreachable => KernelAction::Unreachable,
         RuleAction::Prohibit => KernelAction::Prohibit,
         _ => KernelAction::Blackhole,
-    };
-    Some(rule)
+    }
 }
 
 /// What rules ask of a port: its interface, and the routing domain (VRF) that it is in.

@@ -83,6 +83,7 @@ impl WorkerPool {
         }
         let (handles, result) = start_replacements(new, drained, cut, plan.buffers, threads);
         self.count.store(handles.len(), Ordering::Relaxed);
+        members.heart.retire(handles.len());
         members.handles = handles;
         members.config = config;
         (members.xdp_common, members.fanout_groups) = (xdp_common, fanout_groups);

@@ -5,6 +5,7 @@ mod all_or_nothing;
 mod cluster;
 mod common;
 mod control;
+mod corpus;
 mod counters;
 mod fairdrop;
 mod handover;

@@ -40,7 +40,7 @@ impl Pulse {
     /// As that of worker 0.
     pub fn of(heart: &Arc<Heartbeat>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let beater = Beater::new(Arc::clone(heart), 0);
+        let mut beater = Beater::new(Arc::clone(heart), 0);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {

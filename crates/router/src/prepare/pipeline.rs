@@ -1,0 +1,68 @@
+//! The pipeline of a worker that begins, with what no other life of the router has had.
+
+use std::ops::Range;
+
+use evenkeel_config::{RouterConfig, Work};
+use evenkeel_core::Nanos;
+use evenkeel_ports::sys;
+
+use super::{epoch, ivs};
+use crate::clock::TscClock;
+use crate::error::StartError;
+use crate::options::Options;
+use crate::pipeline::{Pipeline, WorkerShares};
+
+/// The IVs of this worker. One that takes over gets those of the old ones; of several only the
+/// first can ever be the only one, and encrypt.
+fn ivs_of(
+    config: &RouterConfig,
+    realtime: u64,
+    options: &Options,
+    replaces: bool,
+) -> Result<Range<u64>, StartError> {
+    if replaces {
+        return Ok(0..0);
+    }
+    let file = options.state_dir().join("esp-ivs");
+    ivs::reserve(&file, realtime).or_else(|source| {
+        if !config.services.iter().any(|service| matches!(service.work, Work::Esp(_))) {
+            // Should a change bring a tunnel, its packets are refused as `esp_exhausted`.
+            return Ok(0..0);
+        }
+        let what = format!(
+            "{}: ESP needs IVs that were never used, and keeps there how far they were (see \
+             --state-dir)",
+            file.display()
+        );
+        Err(StartError::System { what, source })
+    })
+}
+
+/// The pipeline of a worker, with its clock and its buffers, and empty tables.
+pub(super) fn build_pipeline(
+    config: &RouterConfig,
+    now: Nanos,
+    options: &Options,
+    shares: Option<WorkerShares>,
+    own_buffers: bool,
+    replaces: bool,
+) -> Result<Pipeline, StartError> {
+    let mut pipeline = Pipeline::for_worker(config, now, options.disciplines.clone(), shares)?;
+    if own_buffers {
+        pipeline.pool_mut().prefault();
+    }
+    // FairDrop can be switched on, and services can be added, while the router runs.
+    let clock = Box::new(TscClock::calibrate(options.report));
+    let realtime = now.0.saturating_add_signed(sys::realtime_minus_monotonic());
+    pipeline.set_surroundings(clock, ivs_of(config, realtime, options, replaces)?)?;
+    if config.cluster.is_some() || config.balancer.is_some() {
+        let who = config.cluster.as_ref().map_or("balancer".to_owned(), |own| own.node.to_string());
+        let file = options.state_dir().join(format!("cluster-epoch-{who}"));
+        let epoch = epoch::next(&file, realtime / 1_000, |text| {
+            options.report.iter().for_each(|report| report(text));
+        });
+        pipeline.begin_epoch(epoch);
+    }
+    pipeline.set_max_catch_up(Some(config.router.max_catch_up));
+    Ok(pipeline)
+}
