@@ -51,8 +51,8 @@ pub struct CoreFlows {
     pub name: String,
     /// How many they are.
     pub flows: u32,
-    /// Packets per second of each.
-    pub pps: u64,
+    /// Packets per second of each; more than 0.
+    pub pps: f64,
     /// Length of their frames, check sequence included.
     pub size: Bytes,
     /// Cycles of a packet, besides polling.

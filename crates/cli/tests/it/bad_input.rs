@@ -298,6 +298,32 @@ fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
     assert_eq!(advice("kind = \"pdrr\""), "");
 }
 
+/// FairDrop measures its worker's core: where that is not its own, or not all there is, it is told.
+#[test]
+fn check_says_where_fairdrop_cannot_work() {
+    let folder = Folder::new();
+    let advice = |router: &str, fairdrop: &str| {
+        let toml = format!(
+            "[router]\n{router}\n[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[link]]\nport \
+             = \"wan\"\nrate = \"10Mbit/s\"\ndiscipline = {{ kind = \"pdrr\" \
+             }}\n[fairdrop]\n{fairdrop}\n"
+        );
+        let file = folder.write("router.toml", &toml);
+        let output = evenkeel(&["check", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{}", errors(&output));
+        let lines = text(&output);
+        lines.lines().filter(|l| l.starts_with("advice: ")).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(advice("cpu = 1", "bandwidth = false"), "");
+    assert_eq!(advice("", "on = false"), "");
+    assert!(advice("", "bandwidth = false").contains("no cpu is named"));
+    assert!(advice("cpu = 1", "").contains("set bandwidth = false"));
+    assert!(advice("cpu = 1", "groups = \"class\"").contains("single class"));
+    assert!(advice("cpu = 1", "rule = { kind = \"kappa\" }").contains("published rule"));
+    let workers = advice("workers = 2\ncpus = [0, 1]", "bandwidth = false");
+    assert!(workers.contains("each of 2 workers") && !workers.contains("no cpu"), "{workers}");
+}
+
 fn text_of_json(output: &Output) -> serde_json::Value {
     serde_json::from_str(&text(output)).expect("it is JSON")
 }

@@ -145,12 +145,13 @@ settings! {
     pub struct WaterLevel: "rule = { kind = \"level\", … }" {
         /// How much of its rate a flow may save up while it is silent, as time.
         live burst: Nanos = Nanos::from_millis(3), in 100_000..=1_000_000_000;
-        /// How many packets of the kind that it last sent a flow may save up, where that is more,
-        /// they are not longer than `wait`, and load is told by time. Four it may always.
-        live packets: u16 = 16, in 4..=1_000, counting "packets";
-        /// How long packets should wait when there are more than the core can take. Load is told
-        /// by this time where a full receive ring takes twice as long to process; else by how full
-        /// the ring is.
+        /// How many packets of the kind that it last sent a flow may save up, where that is more
+        /// and load is told by time. With fewer than come in a train, flows that send trains lose
+        /// of their share.
+        live packets: u16 = 32, in 4..=1_000, counting "packets";
+        /// How long packets should wait when there are more than the core can take; less where a
+        /// quarter of a full receive ring takes less. Load is told by this time where a full ring
+        /// takes more than a fifth of it to process; else by how full the ring is.
         live wait: Nanos = Nanos::from_millis(5), in 100_000..=1_000_000_000;
         /// Largest part of the core that fetching and refusing may take so that flows below the
         /// level lose nothing at the ring.

@@ -109,6 +109,8 @@ pub struct CpuView {
 const COST_FRACTION: u32 = 8;
 /// A flow is not charged beyond this many times what it may save up.
 const FORGIVEN: u64 = 4;
+/// A round should not take longer than a second divided by this.
+const ROUNDS_PER_SECOND: u64 = 2_000;
 /// 1 as a scale.
 const ONE: u64 = 1 << 16;
 
@@ -150,6 +152,8 @@ pub struct CpuFairDrop {
     charged: u64,
     refused: u64,
     absurd: u64,
+    /// Frames to fetch at most: see [`CpuFairDrop::burst`].
+    burst: u16,
 }
 
 impl CpuFairDrop {
@@ -178,6 +182,7 @@ impl CpuFairDrop {
             charged: 0,
             refused: 0,
             absurd: 0,
+            burst: config.batch,
             config,
         };
         dropper.start_rule();
@@ -193,6 +198,7 @@ impl CpuFairDrop {
             Rule::Level(_) | Rule::Kappa(_) => 0,
         };
         self.level = Level::default();
+        self.burst = self.config.batch;
         self.wait.restart();
         self.shadow.give_clock(&self.config.table, matches!(self.config.rule, Rule::Level(_)));
     }
@@ -202,8 +208,13 @@ impl CpuFairDrop {
     /// first [`judge`](Self::judge).
     pub fn begin_batch(&mut self, poll: &Poll) {
         let classes = self.config.costs.len();
-        self.wait.round_ends(poll, self.costs[..classes].iter().map(|cost| cost.admitted).sum());
-        let useful = self.rescale(poll.busy.0);
+        let (admitted, explained) =
+            self.costs[..classes].iter().fold((0, 0), |(all, work), cost| {
+                (all + cost.admitted, work + cost.learnt * u64::from(cost.admitted))
+            });
+        let explained = explained >> COST_FRACTION;
+        self.wait.round_ends(poll, admitted, explained);
+        let useful = self.rescale(poll.busy.0, explained);
         self.settle();
         let last = self.last.replace(poll.now).unwrap_or(poll.now);
         if poll.now < last {
@@ -267,7 +278,26 @@ impl CpuFairDrop {
         }
     }
 
+    /// How many frames to fetch at most: with our rule fewer than a batch where packets take so
+    /// long that a whole one would hold the core up for milliseconds. The shares then follow the
+    /// load round by round, and a packet is judged late.
+    #[inline]
+    #[must_use]
+    pub fn burst(&self) -> u16 {
+        self.burst
+    }
+
+    fn follow_burst(&mut self, poll: &Poll) {
+        let (busy, longest) = (poll.busy.0, self.config.clock / ROUNDS_PER_SECOND);
+        if busy > longest {
+            self.burst = (self.burst / 2).max(1);
+        } else if 0 < busy && busy < longest / 4 && poll.waiting > 0 {
+            self.burst = self.burst.saturating_mul(2).min(self.config.batch);
+        }
+    }
+
     fn follow_level(&mut self, poll: &Poll, elapsed: u64, rule: &WaterLevel, affordable: bool) {
+        self.follow_burst(poll);
         let cycles = |time: Nanos| {
             (u128::from(time.0) * u128::from(self.config.clock) / 1_000_000_000) as u64
         };
@@ -324,12 +354,9 @@ impl CpuFairDrop {
     }
 
     /// Takes up what the previous round took; returns S / T_busy with 16 fraction bits.
-    fn rescale(&mut self, busy: u64) -> u64 {
+    fn rescale(&mut self, busy: u64, explained: u64) -> u64 {
         let classes = self.config.costs.len();
         let costs = &mut self.costs[..classes];
-        let explained: u64 =
-            costs.iter().map(|cost| cost.learnt * u64::from(cost.admitted)).sum::<u64>()
-                >> COST_FRACTION;
         let mut useful = ONE;
         if explained > 0 && busy > 0 {
             let busy = busy.min(1 << 40);
@@ -337,6 +364,9 @@ impl CpuFairDrop {
             // worker was not running.
             let scale = (busy * ONE / explained).clamp(ONE / 2, ONE * 4);
             self.scale = match self.config.rule {
+                // Rounds are short, and dear packets come together: in their rounds refusing is a
+                // smaller part than in those before.
+                Rule::Level(_) if self.wait.is_on() => self.scale - self.scale / 256 + scale / 256,
                 Rule::Level(_) | Rule::Kappa(_) => self.scale - self.scale / 8 + scale / 8,
                 // As published.
                 _ => scale,

@@ -6,16 +6,26 @@
 //! dropping by it, and AFD (Pan, Breslau, Prabhakar, Shenker, 2003) a fair share by the queue:
 //!
 //! ```text
-//! e      = wait / T - 1
-//! level <- level * exp(-INTEGRAL e dt / (T + delay) + idle / T)
+//! T      = `wait`, or what a quarter of a full ring takes where that is less
+//! e      = waiting time / T - 1
+//! level <- level * exp((-INTEGRAL pull dt + UNUSED idle) / (T + delay) + idle after refusing / T)
+//! pull   = e up to 1; more where e > 8
 //! rate   = level * exp(-PROPORTIONAL e)              at which flows are served in this round
-//! saved  = max(burst * level, some packets) * exp(-SHRINK e)
+//! saved  = max(burst * level * exp(-SHRINK e),
+//!              packets * exp(-SHRINK (e - 8)) - e packets - e T level / 2)
 //! ```
 //!
 //! What answers at once is what flows may save up: as packets wait longer, those flows are refused
-//! first that took most lately. Another level shows only when they have used up what they saved:
-//! `delay`, which the integral part waits for; without that it swings. Where the core was idle
-//! although something was refused, the level was too low, by that much.
+//! first that took most lately. A packet fewer is enough for that: flows that are limited are all
+//! at the end of their savings, and if they lost more of them, none would come for long, and then
+//! all together. While packets wait less than they should, it is more, so that the core does not
+//! rest. Only where they wait several times as long, savings are lost as a whole.
+//!
+//! Another level shows only when flows have used up what they saved: `delay`, which the integral
+//! part waits for; without that it swings. Where the core is idle although something was refused,
+//! the level was too low, by that much. Idle time as such raises it slowly: flows that are evenly
+//! spaced come in bunches, between which the core rests though packets wait for T on average, and
+//! what it could have done then is missing from the shares of those who are limited.
 //!
 //! Nothing is let pass because of an empty ring, and everything that arrives is polled: refusing
 //! costs little beside such packets.
@@ -29,10 +39,18 @@ pub(super) const UNIT: i64 = 1 << 16;
 const INTEGRAL: i64 = UNIT / 4;
 const PROPORTIONAL: i64 = UNIT / 2;
 const SHRINK: i64 = UNIT * 7 / 10;
-/// Longest wait that is told apart from a longer one, in targets.
+/// Of the core idle, so many parts weigh as much as packets that wait for a target too long.
+const UNUSED: i64 = 25 * INTEGRAL;
+/// Errors above which savings are lost, and the level falls faster.
+const FAR: i64 = 8 * UNIT;
+/// Packets more that may be saved up where none waits.
+const IDLE_PACKETS: i64 = 8;
+/// Longest wait that is told apart from a longer one, in targets: by what answers at once, and by
+/// the rest.
 const LONGEST: i64 = 4;
-/// Packets that a flow may save up at least.
-const FEWEST: u64 = 4;
+const LONGEST_OF_ALL: i64 = 64;
+/// Load is told by time where a full ring takes at least this part of the time packets may wait.
+const SHORTEST_RING: u128 = 5;
 /// Longest time that is told apart from a longer one, in targets.
 const MOST: i64 = 1 << 24;
 
@@ -42,16 +60,19 @@ struct Load {
     polled: u64,
     admitted: u64,
     busy: u64,
+    /// Of `busy`, what processing took that packets were admitted for.
+    useful: u64,
 }
 
 impl Load {
     /// A round is over.
-    fn round(&mut self, polled: u32, admitted: u32, busy: u64) {
+    fn round(&mut self, polled: u32, admitted: u32, busy: u64, useful: u64) {
         if busy > 0 {
             let add = |sum: u64, more: u64| sum - sum / 8 + more;
             self.polled = add(self.polled, u64::from(polled) << 8);
             self.admitted = add(self.admitted, u64::from(admitted) << 8);
             self.busy = add(self.busy, busy.min(1 << 40) << 8);
+            self.useful = add(self.useful, useful.min(1 << 40) << 8);
         }
     }
 
@@ -79,8 +100,14 @@ pub(super) struct WaitControl {
     target: u64,
     /// e.
     error: i64,
-    /// What is left of savings in this round, 16 fraction bits.
+    /// What is left in this round of what flows may save up of their rate, and of their packets, 16
+    /// fraction bits; and how many of the latter are lacking.
     patience: u64,
+    kept: u64,
+    lacking: i64,
+    /// Work besides that is lacking, 16 fraction bits: what brings the wait back if all flows are
+    /// limited.
+    excess: i64,
     /// [`WaterLevel::packets`].
     packets: u64,
     /// Frames fetched in the round before, and all that were refused until then.
@@ -98,19 +125,24 @@ impl WaitControl {
         *self = Self { load: self.load, polled: self.polled, ..Self::default() };
     }
 
-    /// The round before is over: so many of its packets were admitted.
-    pub(super) fn round_ends(&mut self, poll: &Poll, admitted: u32) {
-        self.load.round(self.polled, admitted, poll.busy.0);
+    /// The round before is over: so many of its packets were admitted, for work of so many cycles.
+    pub(super) fn round_ends(&mut self, poll: &Poll, admitted: u32, useful: u64) {
+        self.load.round(self.polled, admitted, poll.busy.0, useful);
         self.polled = poll.polled;
     }
 
-    /// Whether load is told by time: a ring full of packets that are admitted takes more than twice
-    /// `target` cycles; if it was so, it remains so down to half of it: as dear packets are
-    /// refused, those that are admitted become cheaper.
-    pub(super) fn choose(&mut self, ring: u32, target: u64, rule: &WaterLevel) -> bool {
-        (self.ring, self.target, self.packets) = (ring.max(1), target, rule.packets.into());
-        let full = u128::from(self.load.each()) * u128::from(ring);
-        self.on = full * 2 > u128::from(target) * if self.on { 1 } else { 4 };
+    /// Whether load is told by time, with packets that may wait for `wait` cycles: a ring full of
+    /// packets that are admitted takes more than a part of that; if it was so, it remains so down
+    /// to half of it: as dear packets are refused, those that are admitted become cheaper. Not
+    /// where refusing takes a twentieth of the core, or a tenth once it is so: less is polled where
+    /// the ring tells load. The target is such that a ring has room for three times as many.
+    pub(super) fn choose(&mut self, ring: u32, wait: u64, rule: &WaterLevel) -> bool {
+        (self.ring, self.packets) = (ring.max(1), rule.packets.into());
+        self.target = wait.min(self.load.of(ring) / 4).max(1);
+        let each = self.load.useful / self.load.admitted.max(1);
+        let full = u128::from(each) * u128::from(ring) * SHORTEST_RING;
+        let (least, part) = if self.on { (wait / 2, 90) } else { (wait, 95) };
+        self.on = full > u128::from(least) && self.load.useful * 100 >= self.load.busy * part;
         self.on
     }
 
@@ -134,17 +166,27 @@ impl WaitControl {
         // have waited for so long.
         let waiting = i64::from(poll.waiting) + i64::from(poll.polled);
         let filled = waiting * 2 * UNIT / i64::from(self.ring);
-        self.error = wait.max(filled).min(LONGEST * UNIT) - UNIT;
+        let far = wait.max(filled).min(LONGEST_OF_ALL * UNIT) - UNIT;
+        self.error = far.min((LONGEST - 1) * UNIT);
         self.patience = grown(UNIT as u64, -(SHRINK * self.error) >> 16);
-        let delay = u128::from(self.savings(self.load.each())) << 32;
+        self.kept = grown(UNIT as u64, -(SHRINK * (far - FAR).max(0)) >> 16);
+        self.lacking = if far < 0 { far * IDLE_PACKETS } else { far };
+        let part = (u128::from(self.target) * u128::from(level.level())) >> 33;
+        self.excess = (part as i64).saturating_mul(self.error);
+
+        let delay = u128::from(self.packets.saturating_mul(self.load.each())) << 32;
         let delay = u64::try_from(delay / u128::from(level.level())).unwrap_or(u64::MAX);
-        let gain = INTEGRAL * self.error / (UNIT + self.in_targets(delay));
-        let fall = (gain * self.in_targets(elapsed)) >> 16;
+        let slow = UNIT + self.in_targets(delay);
+        let pull = far.min(UNIT.max(far - (FAR - UNIT)));
+        let fall = ((INTEGRAL * pull / slow) * self.in_targets(elapsed)) >> 16;
         let fall = if affordable { fall } else { fall.min(0) };
-        let idle = elapsed.saturating_sub(poll.busy.0);
-        let wasted = if refused > self.refused && poll.busy.0 > 0 { idle } else { 0 };
+        let idle = match poll.busy.0 {
+            0 => 0,
+            busy => self.in_targets(elapsed.saturating_sub(busy)),
+        };
+        let wasted = if refused > self.refused { idle } else { 0 };
         self.refused = refused;
-        level.grow(self.in_targets(wasted) - fall);
+        level.grow(wasted + UNUSED * idle / slow - fall);
     }
 
     /// The rate at which flows are served in this round.
@@ -157,21 +199,18 @@ impl WaitControl {
         ((u128::from(saved) * u128::from(self.patience)) >> 16) as u64
     }
 
-    /// What a flow may save up whatever its rate: of packets of so many cycles, as many as take the
-    /// target, but some at least, and not more than the rule says.
-    fn savings(&self, each: u64) -> u64 {
-        let most = self.packets.max(FEWEST).saturating_mul(each);
-        self.target.clamp(FEWEST.saturating_mul(each), most)
-    }
-
     /// Whether a flow whose packets are charged `each` (2^-16 cycles) and that is `ahead` of its
-    /// rate may have one more. A flow that could save up less than a few packets would lose of its
-    /// rate whenever its next packet comes a little later. Flows that are limited alike would all
-    /// come in the same round, and none in the next: each has a part of a packet more, by its tag.
+    /// rate may have one more, whatever its rate. A flow that could save up less than some packets
+    /// would lose of its rate whenever its next packets come a little later. Flows that are limited
+    /// alike would all come in the same round, and none in the next: each has a part of a packet
+    /// more, by its tag.
     pub(super) fn is_saved(&self, ahead: u64, each: u64, tag: u32) -> bool {
-        let saved = self.left_of(self.savings(each >> 16)).saturating_mul(1 << 16);
-        let apart = ((u128::from(each) * u128::from(tag)) >> 32) as u64;
-        ahead <= saved.saturating_add(apart)
+        let each = i128::from(each);
+        let all = (each * i128::from(self.packets * self.kept)) >> 16;
+        let lacking = ((each * i128::from(self.lacking)) >> 16) + i128::from(self.excess);
+        let apart = (each * i128::from(tag)) >> 32;
+        // A quarter is left, for trains.
+        i128::from(ahead) <= (all - lacking).max(all / 4) + apart
     }
 }
 

@@ -21,14 +21,8 @@ use evenkeel_ports::RxWaiting;
 use evenkeel_settings::entries;
 
 use super::cycles::Meter;
-use super::packet::BURST;
 use super::sharing::WorkerShares;
 use crate::snapshot::{FairDropClass, FairDropLink, FairDropSnapshot};
-
-/// A round should not take longer than a second divided by this.
-const ROUNDS_PER_SECOND: u64 = 2_000;
-/// Fewer frames are not worth a round.
-const SHORTEST_BURST: usize = 16;
 
 /// What the droppers have to know of the worker.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,10 +43,8 @@ pub(super) struct FairDrop {
     cpu: Option<CpuFairDrop>,
     links: Vec<Option<BandwidthFairDrop>>,
     shares: Option<WorkerShares>,
-    /// Frames fetched from a port in a round at most: see [`FairDrop::burst`].
-    burst: usize,
-    /// What a round may take, cycles.
-    patience: u64,
+    /// Most frames fetched from a port in a round, whatever they cost.
+    batch: usize,
     /// Packets of each class refused for cycles and for bits, and all that were judged.
     classes: Vec<[u64; 3]>,
 }
@@ -71,8 +63,7 @@ impl FairDrop {
             cpu: None,
             links: Vec::new(),
             shares: shares.cloned(),
-            burst: usize::from(machine.batch),
-            patience: machine.hertz / ROUNDS_PER_SECOND,
+            batch: usize::from(machine.batch),
             classes: vec![[0; 3]; classes],
         };
         if config.on && config.cpu {
@@ -127,12 +118,10 @@ impl FairDrop {
         self.config.on
     }
 
-    /// How many frames to fetch from a port at most. Where packets take so long that a whole burst
-    /// of them would hold the worker up for milliseconds, fewer: the shares follow the load round
-    /// by round.
+    /// How many frames to fetch from a port at most.
     #[inline]
     pub(super) fn burst(&self) -> usize {
-        self.burst
+        self.cpu.as_ref().map_or(self.batch, |cpu| cpu.burst().into())
     }
 
     /// Only the rule changes: flows keep what they are charged for.
@@ -182,11 +171,6 @@ impl FairDrop {
     ) {
         if let Some(cpu) = &mut self.cpu {
             let busy = meter.take_busy();
-            if busy.0 > self.patience {
-                self.burst = (self.burst / 2).max(SHORTEST_BURST);
-            } else if busy.0 > 0 && busy.0 < self.patience / 4 && waiting.frames > 0 {
-                self.burst = (self.burst * 2).min(BURST);
-            }
             cpu.begin_batch(&Poll {
                 now: meter.clock.now(),
                 busy,

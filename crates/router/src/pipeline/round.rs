@@ -13,6 +13,9 @@ use super::fairdrop::FairDrop;
 use super::packet::{BURST, VECTOR};
 use super::{Pipeline, Round};
 
+/// A full burst of so many frames at least is taken for a full ring, where a port cannot tell.
+const LEAST_THAT_TELLS: usize = 16;
+
 /// What the ports have given in a round.
 struct Reception {
     received: usize,
@@ -88,6 +91,9 @@ impl Pipeline {
             let slot = &mut self.ports[at];
             slot.room = port.tx_room().min(TX_QUEUE);
             slot.kernel_has_copy = port.kernel_has_copy();
+            // Fewer frames say nothing about a ring that cannot tell how full it is.
+            let least = if port.rx_ring().is_none() { LEAST_THAT_TELLS } else { 1 };
+            let burst = burst.max(least);
             let read = self.receiver.read(now, at, port, &mut self.pool, burst);
             if read.taken >= burst {
                 all.more = true;

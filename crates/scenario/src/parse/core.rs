@@ -45,7 +45,7 @@ pub(super) fn read(reader: &mut Reader, file: &Fields, scenario: &mut Scenario) 
         flows.push(CoreFlows {
             name: flow.name,
             flows: flow.flows,
-            pps: flow.pps,
+            pps: flow.pps as f64,
             size: flow.size,
             cost: flow.cost,
             weight: flow.weight,

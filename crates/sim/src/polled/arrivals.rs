@@ -37,7 +37,8 @@ impl Arrivals {
         for kind in flows {
             for _ in 0..kind.flows {
                 let train = kind.train.max(1);
-                let gap = ((clock << FRACTION) * u64::from(train) / kind.pps.max(1)).max(1);
+                let gap = (((clock << FRACTION) * u64::from(train)) as f64 / kind.pps) as u64;
+                let gap = gap.max(1);
                 next.push(Reverse((at(kind.start) + dice.within(0..gap), senders.len() as u32)));
                 let stop = at(kind.stop);
                 senders.push(Sender { gap, stop, poisson: kind.poisson, train });

@@ -174,8 +174,9 @@ impl PolledCore {
     /// A value that the droppers refuse.
     pub fn new(model: &CoreModel, seed: u64) -> Result<Self, SettingError> {
         let Flows { costs, shares, flows } = Flows::of(model, seed);
-        let table =
-            FlowTableConfig { flows: (2 * flows.len() as u32).max(64), shares, groups: vec![1] };
+        // As in a router: rare is the flow that finds no place of its own.
+        let places = FlowTableConfig::default().flows.max(8 * flows.len() as u32);
+        let table = FlowTableConfig { flows: places, shares, groups: vec![1] };
         let dropper = model.rule.map(|rule| {
             CpuFairDrop::new(CpuConfig {
                 table: table.clone(),
@@ -235,7 +236,8 @@ impl PolledCore {
 
     fn one_round(&mut self) {
         self.burst.clear();
-        while self.burst.len() < self.batch
+        let most = self.dropper.as_ref().map_or(self.batch, |dropper| dropper.burst().into());
+        while self.burst.len() < most
             && let Some(packet) = self.ring.pop()
         {
             self.burst.push(packet);

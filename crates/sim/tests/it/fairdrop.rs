@@ -18,7 +18,7 @@ fn flows(flows: u32, pps: u64, cost: u64, weight: u16) -> CoreFlows {
     CoreFlows {
         name: "flows".into(),
         flows,
-        pps,
+        pps: pps as f64,
         size: Bytes(64),
         cost,
         weight,

@@ -43,6 +43,8 @@ struct Seen {
     /// Packets refused and lost at the ring, as parts of those offered.
     refused: f64,
     lost: f64,
+    /// What a full ring of the packets that were processed takes, ms.
+    full: f64,
 }
 
 impl fmt::Display for Cell {
@@ -59,7 +61,7 @@ impl fmt::Display for Cell {
 
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { off, flow, mice, wait, refused, lost } = self;
+        let Self { off, flow, mice, wait, refused, lost, full: _ } = self;
         write!(
             f,
             "{:+.1} % (flow {flow}), small flows lose {:.1} %, wait {wait:.2} ms, refused {:.2} %, \
@@ -76,8 +78,8 @@ impl Cell {
     /// Whether the core can refuse all that is too much: what small flows need to lose nothing.
     fn is_possible(&self) -> bool {
         let model = self.model();
-        let pps: u64 = model.flows.iter().map(|kind| kind.pps * u64::from(kind.flows)).sum();
-        !self.mice || pps * u64::from(model.poll + model.refuse) < CLOCK / 5
+        let pps: f64 = model.flows.iter().map(|kind| kind.pps * f64::from(kind.flows)).sum();
+        !self.mice || pps * f64::from(model.poll + model.refuse) < CLOCK as f64 / 5.0
     }
 
     fn model(&self) -> CoreModel {
@@ -86,7 +88,7 @@ impl Cell {
         let cheap = (self.cost / self.ratio).max(100);
         let cycles = u64::from(heavy) * self.cost + u64::from(light) * cheap;
         let small = if self.mice { 0.1 / f64::from(self.flows) } else { 0.0 };
-        let pps = ((CLOCK as f64 * (self.load - small) / cycles as f64) as u64).max(1);
+        let pps = CLOCK as f64 * (self.load - small) / cycles as f64;
         let of = |name: &str, flows, pps, cost| CoreFlows {
             name: name.into(),
             flows,
@@ -107,8 +109,8 @@ impl Cell {
         let mut flows = vec![of("heavy", heavy, pps, self.cost), of("light", light, pps, cheap)];
         if self.mice {
             // A twentieth of a fair share each.
-            let share = CLOCK / u64::from(self.flows) / cheap;
-            flows.push(CoreFlows { train: 1, ..of("mice", 5, (share / 50).max(1), cheap) });
+            let share = CLOCK as f64 / f64::from(self.flows) / cheap as f64;
+            flows.push(CoreFlows { train: 1, ..of("mice", 5, share / 50.0, cheap) });
         }
         CoreModel {
             clock: CLOCK,
@@ -124,17 +126,26 @@ impl Cell {
     }
 
     /// The load with polling, and what packets wait on average below capacity without any dropper,
-    /// ms (Pollaczek, Khinchine; trains as one).
-    fn natural(&self) -> (f64, f64) {
+    /// ms (Pollaczek, Khinchine; trains as one), and what they wait whatever is refused, ms.
+    fn natural(&self) -> (f64, f64, f64) {
         let model = self.model();
         let (mut busy, mut squares) = (0.0, 0.0);
         for kind in &model.flows {
-            let pps = f64::from(kind.flows) * kind.pps as f64;
+            let pps = f64::from(kind.flows) * kind.pps;
             let cost = (kind.cost + u64::from(model.poll)) as f64 / CLOCK as f64;
             busy += pps * cost;
             squares += pps * cost * cost * f64::from(kind.train);
         }
-        (busy, squares / (2.0 * (1.0 - busy).max(0.05)) * 1e3)
+        // Evenly spaced flows come in the same order in every period, some of them at once: where
+        // the core is just busy they wait for the square root of their number, whatever little is
+        // refused of each (the mean of N D / D / 1). Others wait for as long as they do at a load
+        // of 0.95, where nothing may be refused.
+        let pps: f64 = model.flows.iter().map(|kind| f64::from(kind.flows) * kind.pps).sum();
+        let together = match self.spacing {
+            Spacing::Poisson => squares / busy * 0.95 / (2.0 * 0.05),
+            _ => (std::f64::consts::PI * f64::from(self.flows) / 8.0).sqrt() * busy / pps,
+        };
+        (busy, squares / (2.0 * (1.0 - busy).max(0.05)) * 1e3, together * 1e3)
     }
 
     fn run(&self) -> Seen {
@@ -172,7 +183,9 @@ impl Cell {
             let got = rate(after.forwarded, before.forwarded);
             let away = got / fair.admitted[at] - 1.0;
             if at >= self.flows as usize {
-                mice = mice.max(1.0 - got / offered.offered);
+                let not_seen = |c: &FlowCounts| c.refused_cpu + c.lost_at_ring;
+                let gone = rate(not_seen(after), not_seen(before));
+                mice = mice.max(gone / offered.offered);
             } else if f64::abs(away) > f64::abs(off) {
                 (off, flow) = (away, at);
             }
@@ -188,6 +201,8 @@ impl Cell {
             wait: sum(|c| c.waited) / sum(|c| c.forwarded) / CLOCK as f64 * 1e3,
             refused: sum(|c| c.refused_cpu) / all,
             lost: sum(|c| c.lost_at_ring) / all,
+            full: sum(|c| c.cycles) / sum(|c| c.forwarded) * f64::from(self.ring) / CLOCK as f64
+                * 1e3,
         }
     }
 }
@@ -242,20 +257,62 @@ fn judge(cells: &[Cell]) -> Vec<String> {
 
 impl Seen {
     /// Every flow within 5 % of max-min (6 % where chance is in it); nothing is refused below a
-    /// load of 0.95; packets wait for twice the target at most.
+    /// load of 0.95; small flows lose nothing; packets wait for twice the target at most, besides
+    /// what flows make each other wait whatever is done. Where a full ring takes less than the
+    /// millisecond from which on load is told by time, trains from many flows overflow it before
+    /// anybody can look: 30 % then, and 10 % for others.
     fn breaks(&self, cell: &Cell) -> bool {
         let random = cell.spacing == Spacing::Poisson;
-        // Packets of a millisecond that come at random wait for five milliseconds by themselves.
-        let within = match random {
-            true if cell.cost > 1_000_000 => 0.1,
-            true => 0.06,
-            false => 0.05,
+        let within = match cell.spacing {
+            Spacing::Bursty if self.full < 1.0 => 0.3,
+            _ if self.full < 1.0 => 0.1,
+            // A few packets of a millisecond that come at random are half of what may wait.
+            Spacing::Poisson if cell.cost > 1_000_000 => 0.1,
+            Spacing::Poisson => 0.06,
+            _ => 0.05,
         };
-        let (load, natural) = cell.natural();
+        let (load, natural, together) = cell.natural();
         self.off.abs() > within
-            || self.wait > 10.0 + natural / 10.0
+            || (self.full > 2.0 && self.mice > 0.05)
+            || self.wait > 10.0 + together
             || (load < 0.95 && natural < 1.0 && self.refused > 0.0)
+            || (load < 0.95 && !random && self.refused > 0.001)
     }
+}
+
+/// What broke a promise with savings of at most 16 packets that all flows lost alike, costs that
+/// followed each round, rounds of 256 packets whatever they cost, and load told by time from rings
+/// of 10 ms on.
+#[test]
+fn cells_that_failed_before() {
+    use Spacing::{Bursty, Even, Poisson};
+    let cell = |cost, ratio, flows, load, spacing| Cell {
+        cost,
+        ratio,
+        flows,
+        load,
+        spacing,
+        mice: false,
+        ring: 2_048,
+    };
+    let cells = [
+        // The hog among five random flows, the others just at their share.
+        cell(2_600_000, 2, 5, 1.2, Poisson),
+        cell(416_000, 2, 20, 1.1, Poisson),
+        // Light flows at their share: the level swung.
+        cell(26_000, 2, 20, 1.1, Even),
+        cell(26_000, 2, 5, 1.2, Even),
+        // The core was idle between bunches.
+        cell(2_600_000, 2, 200, 1.05, Even),
+        // Trains.
+        cell(2_600_000, 14, 200, 1.2, Bursty),
+        cell(416_000, 5, 200, 3.0, Bursty),
+        cell(26_000, 5, 1_000, 1.7, Bursty),
+        cell(26_000, 10, 1_000, 3.0, Even),
+        cell(7_800, 10, 200, 3.0, Poisson),
+    ];
+    let broken = judge(&cells);
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 /// Where load is told by time.
@@ -272,16 +329,16 @@ fn dear_packets_have_their_max_min_shares_and_wait_five_milliseconds() {
 fn a_hog_of_dear_packets_has_its_share() {
     use Spacing::{Even, Poisson};
     for (flows, hogs, times, cost, spacing) in [
-        (20, 1, 3, 416_000, Even),
-        (20, 1, 3, 416_000, Poisson),
-        (200, 10, 4, 130_000, Even),
-        (200, 10, 4, 130_000, Poisson),
-        (5, 1, 3, 2_600_000, Even),
+        (20, 1, 3.0, 416_000, Even),
+        (20, 1, 3.0, 416_000, Poisson),
+        (200, 10, 4.0, 130_000, Even),
+        (200, 10, 4.0, 130_000, Poisson),
+        (5, 1, 3.0, 2_600_000, Even),
     ] {
         let cell = Cell { cost, ratio: 1, flows, load: 1.5, spacing, mice: false, ring: 2_048 };
         let mut model = cell.model();
-        let all = u64::from(flows - hogs) + u64::from(hogs) * times;
-        let pps = CLOCK * 3 / 2 / cost / all;
+        let all = f64::from(flows - hogs) + f64::from(hogs) * times;
+        let pps = CLOCK as f64 * 1.5 / cost as f64 / all;
         (model.flows[0].flows, model.flows[0].pps) = (hogs, pps * times);
         (model.flows[1].flows, model.flows[1].pps) = (flows - hogs, pps);
         let seen = cell.run_model(&model);
@@ -290,15 +347,10 @@ fn a_hog_of_dear_packets_has_its_share() {
     }
 }
 
-/// All of it, in some minutes.
+/// All of it, in an hour.
 #[test]
-#[ignore = "fails in some cells (docs/fairdrop.md), takes minutes: `make fairdrop-sweep`"]
+#[ignore = "takes an hour: `make fairdrop-sweep`"]
 fn the_whole_sweep() {
-    let all = cells(&COSTS, &RATIOS, &FLOWS, &LOADS);
-    let (dear, cheap): (Vec<Cell>, Vec<Cell>) = all.into_iter().partition(|c| c.cost >= 26_000);
-    let broken = judge(&dear);
-    assert!(broken.len() * 100 < dear.len(), "{} of {}: {broken:#?}", broken.len(), dear.len());
-    // Short rings: in trains, and where small flows are few packets, they overflow for moments.
-    let broken = judge(&cheap);
-    assert!(broken.len() * 10 < cheap.len(), "{} of {}: {broken:#?}", broken.len(), cheap.len());
+    let broken = judge(&cells(&COSTS, &RATIOS, &FLOWS, &LOADS));
+    assert!(broken.is_empty(), "{}: {broken:#?}", broken.len());
 }
