@@ -10,15 +10,10 @@ help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
-<<<<<<< HEAD
 	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
-	@echo "make fairdrop-sweep  FairDrop in 5400 cells and more; it does not hold yet in all of them (docs/fairdrop.md)"
-=======
-	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: an hour (docs/fairdrop.md)"
->>>>>>> 403a7023 (FairDrop holds its shares over the sweep from 3 us to 1 ms: savings of 32 packets of which one or two are lost as packets wait, rounds of half a millisecond in both worlds; cells were 19 to 150 % off)
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that the tests need and that are missing"
