@@ -12,7 +12,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Bypass, RouterConfig};
 use evenkeel_netns::Namespaces;
 use evenkeel_router::Snapshot;
 use evenkeel_scenario::Router;
@@ -77,7 +77,9 @@ impl Bed {
         let folder = std::env::temp_dir().join(net.name_of("qualify"));
         fs::create_dir_all(&folder)
             .map_err(|source| LabError::Write { path: folder.clone(), source })?;
-        let router = Router { name: "router".to_owned(), config: config.clone() };
+        let mut config = config.clone();
+        config.router.bypass.push(Bypass::IpForward);
+        let router = Router { name: "router".to_owned(), config };
         let started = RouterProcess::start(&router, &net.name_of("r"), &folder, &options.binary);
         let router = match started {
             Ok(router) => router,
