@@ -56,9 +56,13 @@ for package in "${packages[@]}"; do
 done
 # Known weaknesses of what is built upon, for `cargo deny check advisories`; not worth waiting for, and a copy of the last 30 days is good enough.
 advisories=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
-if [ "${1:-test}" = test ] && command -v cargo-deny >/dev/null && [ -z "$(find "$advisories" -maxdepth 1 -mindepth 1 -mtime -30 2>/dev/null)" ]; then
-  timeout 30 cargo deny --log-level off fetch db >/dev/null 2>&1 ||
+if [ "${1:-test}" = test ] && command -v cargo-deny >/dev/null && [ -z "$(find "$advisories" -maxdepth 1 -mindepth 1 -type d -mtime -30 2>/dev/null)" ]; then
+  had=$(compgen -G "$advisories/*/" || true)
+  if ! timeout 30 cargo deny --log-level off fetch db >/dev/null 2>&1; then
+    # A half copy would be taken for the whole.
+    [ -n "$had" ] || rm -rf "$advisories"
     echo "The database of RustSec could not be fetched: dependencies are checked without it."
+  fi
 fi
 
 [ ${#missing[@]} -eq 0 ] && exit 0

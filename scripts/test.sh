@@ -72,8 +72,8 @@ dependencies() {
   cargo deny --log-level error --locked check licenses bans sources || return 1
   scripts/sbom.py --check || return 1
   # Brought by `make setup` where the network allows it; here it is only used if it is there.
-  if compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-db*/*" >/dev/null; then
-    cargo deny --log-level error --locked check --disable-fetch advisories
+  if compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs/*/" >/dev/null; then
+    cargo deny --log-level error --locked --offline check advisories
   else
     echo "advisories: no local database, not checked (make setup brings it where the network allows)"
   fi
