@@ -32,7 +32,7 @@ static NEXT_POOL: AtomicU16 = AtomicU16::new(0);
 #[derive(Debug)]
 #[must_use = "a frame that is dropped instead of released leaks its buffer"]
 pub struct Frame {
-    /// Of the region of super-frames, counted on from the buffers of the other one.
+    /// Of its first buffer: a super-frame takes several.
     index: u32,
     len: u32,
     offset: u16,
@@ -180,26 +180,26 @@ impl Umem {
 }
 
 /// Room for a super-frame: the longest IP packet, with Ethernet header and two tags.
-const WHOLE_BUFFER: usize = (HEADROOM + 14 + 8 + 65_535).next_multiple_of(64);
-/// Super-frames that are kept whole at once; memory is taken as they come, 32 MiB at most.
-const WHOLE_BUFFERS: usize = 512;
+const SUPER_FRAME: usize = HEADROOM + 14 + 8 + 65_535;
+/// Super-frames that are kept whole at once; the kernel gives memory as they come, 34 MiB at most.
+const SUPER_FRAMES: usize = 512;
 
-/// Buffers for super-frames.
-#[derive(Debug)]
-struct Whole {
-    region: Region,
-    /// Numbered from 0.
-    free: Vec<u32>,
+/// How many buffers there are with those of super-frames.
+const fn with_rows(buffers: usize, buffer: usize) -> usize {
+    buffers + SUPER_FRAMES * SUPER_FRAME.div_ceil(buffer)
 }
 
-/// A region of frame buffers and the list of the free ones. Super-frames that are kept whole lie in
-/// a second region, which is made with the first of them.
+/// A region of frame buffers and the list of the free ones. Super-frames that are kept whole lie
+/// behind them, each in as many buffers in a row as it may need: so a frame is found in the same
+/// way whatever it is.
 #[derive(Debug)]
 pub struct FramePool {
     region: Region,
     free: Vec<u32>,
-    whole: Option<Whole>,
+    /// The first buffers of the rows for super-frames.
+    free_rows: Vec<u32>,
     buffer: usize,
+    /// Of single frames; the kernel is told of these only.
     buffers: usize,
     id: u16,
 }
@@ -230,15 +230,25 @@ impl FramePool {
     #[must_use]
     pub fn with_buffer_size(buffers: usize, buffer: usize) -> Self {
         assert!((MIN_BUFFER..=MAX_BUFFER).contains(&buffer), "buffer size {buffer} out of range");
-        let last = u32::try_from(buffers).expect("fewer than 2^32 buffers");
+        let row = SUPER_FRAME.div_ceil(buffer);
+        let all = with_rows(buffers, buffer);
+        let end = u32::try_from(all).expect("fewer than 2^32 buffers");
+        let last = buffers as u32;
         Self {
-            region: Region::of(buffers * buffer),
+            region: Region::of(all * buffer),
             free: (0..last).rev().collect(),
-            whole: None,
+            free_rows: (last..end).step_by(row).rev().collect(),
             buffer,
             buffers,
             id: NEXT_POOL.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// What a pool of `buffers` buffers of `buffer` bytes takes at most, bytes.
+    #[must_use]
+    pub const fn memory(buffers: usize, buffer: usize) -> u64 {
+        let numbers = (buffers + SUPER_FRAMES) * size_of::<u32>();
+        (with_rows(buffers, buffer) * buffer + numbers) as u64
     }
 
     /// The longest frame a fresh buffer takes, bytes.
@@ -262,14 +272,13 @@ impl FramePool {
     /// How many buffers are held by frames, lost ones and those of super-frames included.
     #[must_use]
     pub fn in_use(&self) -> usize {
-        let whole = self.whole.as_ref().map_or(0, |whole| WHOLE_BUFFERS - whole.free.len());
-        self.buffers - self.free.len() + whole
+        self.buffers - self.free.len() + SUPER_FRAMES - self.free_rows.len()
     }
 
-    /// Touches every page of the region, so that no later access has to wait for the kernel to
-    /// provide one.
+    /// Touches every page of the buffers of single frames, so that no later access has to wait for
+    /// the kernel to provide one.
     pub fn prefault(&mut self) {
-        for page in (0..self.region.length).step_by(4096) {
+        for page in (0..self.buffers * self.buffer).step_by(4096) {
             let byte = &mut self.region.slice_mut(page, 1)[0];
             // The compiler may not drop a volatile-like round trip through black_box.
             *byte = std::hint::black_box(*byte);
@@ -295,15 +304,6 @@ impl FramePool {
         }
     }
 
-    /// Whether there is room for one more super-frame.
-    pub(crate) fn has_room_for_super(&mut self) -> bool {
-        let whole = self.whole.get_or_insert_with(|| Whole {
-            region: Region::of(WHOLE_BUFFERS * WHOLE_BUFFER),
-            free: (0..WHOLE_BUFFERS as u32).rev().collect(),
-        });
-        !whole.free.is_empty()
-    }
-
     /// A super-frame of `length` bytes with what is left over from earlier ones in it, which is
     /// `segments` frames on the wire with `headers` bytes of headers each. `None`: no room.
     pub(crate) fn alloc_super(
@@ -312,19 +312,18 @@ impl FramePool {
         segments: u16,
         headers: u16,
     ) -> Option<Frame> {
-        if segments == 0 || HEADROOM + length > WHOLE_BUFFER || !self.has_room_for_super() {
+        if segments == 0 || HEADROOM + length > SUPER_FRAME {
             return None;
         }
-        let index = self.whole.as_mut()?.free.pop()?;
-        let frame = self.frame(self.buffers as u32 + index, HEADROOM, length);
-        Some(Frame { segments, headers, ..frame })
+        let index = self.free_rows.pop()?;
+        Some(Frame { segments, headers, ..self.frame(index, HEADROOM, length) })
     }
 
     /// Keeps with a frame what the kernel says of it, for whoever sends it.
     pub(crate) fn describe(&mut self, frame: &mut Frame, header: [u8; DESCRIPTION]) {
         let at = self.start(frame) - usize::from(frame.offset);
         if usize::from(frame.offset) >= DESCRIPTION {
-            self.region_mut(frame).slice_mut(at, DESCRIPTION).copy_from_slice(&header);
+            self.region.slice_mut(at, DESCRIPTION).copy_from_slice(&header);
             frame.described = true;
         }
     }
@@ -332,13 +331,13 @@ impl FramePool {
     /// What the kernel says of a frame, if that was [kept](Self::describe) with it.
     pub(crate) fn description(&self, frame: &Frame) -> Option<&[u8; DESCRIPTION]> {
         let at = self.start(frame) - usize::from(frame.offset);
-        frame.described.then(|| self.region(frame).slice(at, DESCRIPTION).first_chunk())?
+        frame.described.then(|| self.region.slice(at, DESCRIPTION).first_chunk())?
     }
 
     /// A frame of another pool, copied into this one, with all that is known of it; `None` if there
     /// is no room for it.
     pub fn copy_from(&mut self, other: &Self, frame: &Frame) -> Option<Frame> {
-        let mut copy = if other.is_whole(frame) {
+        let mut copy = if other.is_super(frame) {
             self.alloc_super(frame.len(), frame.segments, frame.headers)?
         } else {
             let mut copy = self.alloc()?;
@@ -372,7 +371,7 @@ impl FramePool {
     /// super-frame.
     pub fn duplicate(&mut self, frame: &Frame) -> Option<Frame> {
         let source = self.start(frame);
-        if frame.described || self.is_whole(frame) {
+        if frame.described || self.is_super(frame) {
             return None;
         }
         let copy = Frame { index: self.free.pop()?, ..*frame };
@@ -393,9 +392,10 @@ impl FramePool {
     /// If the frame belongs to another pool.
     pub fn release(&mut self, frame: Frame) {
         assert_eq!(frame.pool, self.id, "a frame returned to a pool it was not taken from");
-        match (self.is_whole(&frame), &mut self.whole) {
-            (true, Some(whole)) => whole.free.push(frame.index - self.buffers as u32),
-            _ => self.free.push(frame.index),
+        if self.is_super(&frame) {
+            self.free_rows.push(frame.index);
+        } else {
+            self.free.push(frame.index);
         }
     }
 
@@ -406,7 +406,7 @@ impl FramePool {
     #[must_use]
     pub fn bytes(&self, frame: &Frame) -> &[u8] {
         let start = self.start(frame);
-        self.region(frame).slice(start, frame.len as usize)
+        self.region.slice(start, frame.len as usize)
     }
 
     /// Begins to read where the frame's headers are, without waiting for it: for all frames of a
@@ -415,9 +415,8 @@ impl FramePool {
     #[inline]
     pub fn prefetch(&self, frame: &Frame) {
         let start = self.start(frame);
-        let region = self.region(frame);
-        if start < region.length {
-            region.prefetch(start);
+        if start < self.region.length {
+            self.region.prefetch(start);
         }
     }
 
@@ -427,7 +426,7 @@ impl FramePool {
     /// If the frame belongs to another pool.
     pub fn bytes_mut(&mut self, frame: &Frame) -> &mut [u8] {
         let start = self.start(frame);
-        self.region_mut(frame).slice_mut(start, frame.len as usize)
+        self.region.slice_mut(start, frame.len as usize)
     }
 
     /// Puts `bytes` behind the frame. False, and nothing changed, if the buffer has no room for
@@ -448,12 +447,12 @@ impl FramePool {
     pub fn extend(&mut self, frame: &mut Frame, more: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
         let (old, offset) = (frame.len as usize, usize::from(frame.offset));
-        let buffer = if self.is_whole(frame) { WHOLE_BUFFER } else { self.buffer };
+        let buffer = if self.is_super(frame) { SUPER_FRAME } else { self.buffer };
         if more > buffer - offset - old {
             return None;
         }
         frame.len += more as u32;
-        Some(self.region_mut(frame).slice_mut(start + old, more))
+        Some(self.region.slice_mut(start + old, more))
     }
 
     /// Cuts the frame to `len` bytes; a frame that is shorter stays as it is.
@@ -471,7 +470,7 @@ impl FramePool {
         frame.offset -= bytes.len() as u16;
         frame.len += bytes.len() as u32;
         let start = self.start(frame);
-        self.region_mut(frame).slice_mut(start, bytes.len()).copy_from_slice(bytes);
+        self.region.slice_mut(start, bytes.len()).copy_from_slice(bytes);
         true
     }
 
@@ -487,7 +486,7 @@ impl FramePool {
     pub fn umem(&self) -> Umem {
         Umem {
             memory: Arc::clone(&self.region.memory),
-            length: self.region.length,
+            length: self.buffers * self.buffer,
             buffer: self.buffer,
         }
     }
@@ -523,7 +522,7 @@ impl FramePool {
     /// # Panics
     /// If the frame belongs to another pool, or is a super-frame: the kernel was not told of those.
     pub(crate) fn lend_frame(&self, frame: Frame) -> (u32, usize) {
-        assert!(!self.is_whole(&frame), "a super-frame cannot be lent");
+        assert!(!self.is_super(&frame), "a super-frame cannot be lent");
         (frame.index, self.start(&frame))
     }
 
@@ -531,45 +530,23 @@ impl FramePool {
     /// put there.
     pub(crate) fn before(&self, frame: &Frame, count: usize) -> Option<&[u8]> {
         (usize::from(frame.offset) >= count)
-            .then(|| self.region(frame).slice(self.start(frame) - count, count))
+            .then(|| self.region.slice(self.start(frame) - count, count))
     }
 
     /// The same, to be changed.
     pub(crate) fn before_mut(&mut self, frame: &Frame, count: usize) -> Option<&mut [u8]> {
         let start = self.start(frame);
-        (usize::from(frame.offset) >= count)
-            .then(|| self.region_mut(frame).slice_mut(start - count, count))
+        (usize::from(frame.offset) >= count).then(|| self.region.slice_mut(start - count, count))
     }
 
     fn start(&self, frame: &Frame) -> usize {
         assert_eq!(frame.pool, self.id, "a frame of another pool");
-        let (index, offset) = (frame.index as usize, usize::from(frame.offset));
-        match index.checked_sub(self.buffers) {
-            None => index * self.buffer + offset,
-            Some(index) => index * WHOLE_BUFFER + offset,
-        }
+        frame.index as usize * self.buffer + usize::from(frame.offset)
     }
 
-    /// Whether the frame lies in a buffer for super-frames.
-    const fn is_whole(&self, frame: &Frame) -> bool {
+    /// Whether the frame lies in a row of buffers.
+    const fn is_super(&self, frame: &Frame) -> bool {
         frame.index as usize >= self.buffers
-    }
-
-    #[inline]
-    fn region(&self, frame: &Frame) -> &Region {
-        match &self.whole {
-            Some(whole) if self.is_whole(frame) => &whole.region,
-            _ => &self.region,
-        }
-    }
-
-    #[inline]
-    fn region_mut(&mut self, frame: &Frame) -> &mut Region {
-        let is_whole = self.is_whole(frame);
-        match &mut self.whole {
-            Some(whole) if is_whole => &mut whole.region,
-            _ => &mut self.region,
-        }
     }
 }
 
@@ -659,8 +636,8 @@ mod tests {
         other.release(copy);
         assert_eq!((pool.in_use(), other.in_use(), pool.free()), (0, 0, 1));
         let all: Vec<_> = std::iter::from_fn(|| pool.alloc_super(100, 2, 54)).collect();
-        assert_eq!(all.len(), WHOLE_BUFFERS);
-        assert!(!pool.has_room_for_super());
+        assert_eq!(all.len(), SUPER_FRAMES);
+        assert!(pool.alloc_super(100, 2, 54).is_none());
         all.into_iter().for_each(|frame| pool.release(frame));
     }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_config::{DisciplineConfig, LinkConfig, RouterConfig};
 use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
+use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
 use crate::pipeline::QueuedPacket;
@@ -27,8 +28,10 @@ const LINK: u64 = 1 << 20;
 const WORKER: u64 = 4 << 20;
 /// What a socket of a worker at a port takes for its rings.
 const RINGS: u64 = 12 << 20;
-/// Next to a buffer: its number.
-const BUFFER: u64 = 8;
+
+/// Addresses that a thread sets aside, used or not: its stack, and the 64 MiB which the allocator
+/// of the C library keeps together for it. Only a limit of the address space counts them.
+const THREAD: u64 = 66 << 20;
 
 /// What a configuration takes, in bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,6 +42,7 @@ pub struct Footprint {
     pub links: Vec<(String, u64)>,
     /// The rest.
     pub rest: u64,
+    workers: u64,
 }
 
 impl Footprint {
@@ -55,15 +59,24 @@ impl Footprint {
                 workers * (LINK + discipline(&link.discipline, classes) + admission),
             )
         };
-        let buffer = router.buffer_size.0 + BUFFER;
+        let pool = FramePool::memory(router.buffers as usize, router.buffer_size.0 as usize);
         let fairdrop =
             config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
         let per_worker = WORKER + ports * RINGS + fairdrop + lists(&config.flows);
         Self {
-            buffers: workers * u64::from(router.buffers) * buffer,
+            buffers: workers * pool,
             links: config.links.iter().map(of_link).collect(),
             rest: workers * per_worker,
+            workers,
         }
+    }
+
+    /// Refuses it if there is no memory for it. See [`reserve`].
+    ///
+    /// # Errors
+    /// [`CommandError::Memory`].
+    pub(crate) fn reserve(&self) -> Result<(), CommandError> {
+        reserve_with(self.total(), self.workers * THREAD)
     }
 
     /// All of it.
@@ -105,6 +118,11 @@ pub(crate) fn shadows(flows: u32, links: usize) -> u64 {
 /// # Errors
 /// [`CommandError::Memory`].
 pub(crate) fn reserve(bytes: u64) -> Result<(), CommandError> {
+    reserve_with(bytes, 0)
+}
+
+/// The same, where `addresses` more are needed without memory behind them.
+fn reserve_with(bytes: u64, addresses: u64) -> Result<(), CommandError> {
     let refused = |available: Option<u64>| CommandError::Memory {
         needed: mebibytes(bytes),
         available: available.map(mebibytes),
@@ -113,7 +131,7 @@ pub(crate) fn reserve(bytes: u64) -> Result<(), CommandError> {
         return Err(refused(Some(available)));
     }
     // Limits of the process are not told; the allocator is refused by them.
-    let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let wanted = usize::try_from(bytes + addresses).unwrap_or(usize::MAX);
     Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_too_much| refused(None))
 }
 

@@ -8,7 +8,7 @@ use evenkeel_ports::sys;
 
 use crate::command::{Command, Reply};
 use crate::error::{CommandError, StartError, StopError};
-use crate::memory::{self, Footprint};
+use crate::memory::Footprint;
 use crate::options::{Options, with_seed};
 use crate::pipeline::WorkerShares;
 use crate::snapshot::Snapshot;
@@ -25,7 +25,7 @@ impl Router {
     /// # Errors
     /// [`StartError`]; whatever had been changed was put back.
     pub fn start(config: RouterConfig, options: Options) -> Result<Handle, StartError> {
-        memory::reserve(Footprint::of(&config).total())?;
+        Footprint::of(&config).reserve()?;
         let shares = WorkerShares::for_workers(&config)?;
         if let (Some(cpu), workers @ 2..) = (options.cpu, shares.len()) {
             return Err(StartError::OneCpu { cpu, workers });

@@ -16,7 +16,7 @@ use super::{
 use crate::command::Reply;
 use crate::error::{CommandError, StartError, WorkerError};
 use crate::handover::{HandoverPlan, PortTransition};
-use crate::memory::{self, Footprint};
+use crate::memory::Footprint;
 use crate::pipeline::{Buffers, WorkerShares};
 use crate::prepare::{Handover, HandoverStep, configure_thread};
 use crate::worker::{DrainRequest, Message, Worker, WorkerExit};
@@ -35,7 +35,7 @@ impl WorkerPool {
         if plan.buffers == Buffers::Kept {
             needed.buffers = 0;
         }
-        memory::reserve(needed.total())?;
+        needed.reserve()?;
         let shares = by_worker(WorkerShares::for_workers(&config)?);
         let config = members.config.followed_by(config);
         let (xdp_common, fanout_groups) =
