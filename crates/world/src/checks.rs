@@ -92,6 +92,7 @@ pub fn lost(earlier: &Snapshot, later: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_core::admit::AdmissionCounts;
     use evenkeel_core::measure::ClassCounters;
     use evenkeel_router::snapshot::{AdmissionSnapshot, ClassSnapshot, PortCounts};
 
@@ -137,9 +138,12 @@ mod tests {
         refusing.links[0].classes[0].dropped.insert("fair_rate_low".to_owned(), 7);
         refusing.links[0].classes[0].counts.in_packets += 7;
         refusing.links[0].admission = Some(AdmissionSnapshot {
-            packets: 107,
+            counts: AdmissionCounts {
+                packets: 107,
+                diverted_packets: 1,
+                ..AdmissionCounts::default()
+            },
             passed: [("protected".to_owned(), 99)].into(),
-            diverted_packets: 1,
             refused: [("fair_rate_low".to_owned(), 7)].into(),
             ..AdmissionSnapshot::default()
         });

@@ -99,7 +99,7 @@ impl Admission {
         if let Some(second) = &mut self.second
             && second.carries(now, self.config.flow_timeout, key.hash(self.seed), &key, length)
         {
-            self.counts.diverted += 1;
+            self.counts.diverted_packets += 1;
             return Verdict::Divert;
         }
         if let Some(id) = self.list.find(hash, &key)
@@ -113,7 +113,7 @@ impl Admission {
     }
 
     fn pass(&mut self, rule: Rule) -> Verdict {
-        self.counts.passed[rule as usize] += 1;
+        self.passed[rule as usize] += 1;
         Verdict::Pass
     }
 
@@ -429,7 +429,7 @@ impl Admission {
         if let Some(waited) = self.history.note(now, &key, decided) {
             self.accept_delay.record(waited);
         }
-        self.counts.diverted += 1;
+        self.counts.diverted_packets += 1;
         Verdict::Divert
     }
 
@@ -470,7 +470,7 @@ impl Admission {
 
     fn refuse(&mut self, now: Nanos, new: &Newcomer, refusal: &Refusal) -> Verdict {
         let Refusal { reason, measure, value, threshold } = *refusal;
-        self.counts.refused[reason.index()] += 1;
+        self.refused[reason.index()] += 1;
         let decided = Decided { event: Event::Refused(reason), measure, value, threshold };
         let _ = self.history.note(now, &new.key, decided);
         Verdict::Refuse(reason)

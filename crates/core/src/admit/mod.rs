@@ -169,18 +169,6 @@ enum Last {
     Unlisted(PackedFlow, u64),
 }
 
-#[derive(Clone, Debug)]
-struct Counts {
-    packets: u64,
-    passed: [u64; Rule::ALL.len()],
-    diverted: u64,
-    refused: [u64; Reason::COUNT],
-    admissions: u64,
-    removed: [u64; Removal::ALL.len()],
-    openings: u64,
-    clearings: u64,
-}
-
 /// Admission control of one outgoing link. See the [module](self).
 ///
 /// The caller keeps this order: [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) has
@@ -213,7 +201,10 @@ pub struct Admission {
     per_user: Option<PerUser>,
     flushing: Option<Flushing>,
     second: Option<SecondLink>,
-    counts: Counts,
+    counts: AdmissionCounts,
+    passed: [u64; Rule::ALL.len()],
+    refused: [u64; Reason::COUNT],
+    removed: [u64; Removal::ALL.len()],
     accept_delay: Histogram,
 }
 
@@ -252,16 +243,10 @@ impl Admission {
             per_user: None,
             flushing: None,
             second: None,
-            counts: Counts {
-                packets: 0,
-                passed: [0; Rule::ALL.len()],
-                diverted: 0,
-                refused: [0; Reason::COUNT],
-                admissions: 0,
-                removed: [0; Removal::ALL.len()],
-                openings: 0,
-                clearings: 0,
-            },
+            counts: AdmissionCounts::default(),
+            passed: [0; Rule::ALL.len()],
+            refused: [0; Reason::COUNT],
+            removed: [0; Removal::ALL.len()],
             accept_delay: Histogram::new(),
             config: config.clone(),
         };
@@ -432,7 +417,7 @@ impl Admission {
             self.last =
                 if self.config.global_list { Last::Unlisted(key, hash) } else { Last::Nothing };
         }
-        self.counts.removed[removal as usize] += 1;
+        self.removed[removal as usize] += 1;
         let (value, threshold) = held;
         // A one-packet flow that is gone is no news: it must not push out records of flows that
         // wait.
@@ -497,18 +482,16 @@ impl Admission {
             probation: self.list.unproved(),
             capacity: self.list.capacity(),
             diverted: self.second.as_ref().map_or(0, SecondLink::len),
-            packets: self.counts.packets,
-            passed: self.counts.passed,
-            diverted_packets: self.counts.diverted,
-            refused: self.counts.refused,
-            admissions: self.counts.admissions,
-            removed: self.counts.removed,
-            class_flips: self.list.flips(),
-            openings: self.counts.openings,
-            clearings: self.counts.clearings,
+            counts: AdmissionCounts {
+                class_flips: self.list.flips(),
+                forgotten: self.history.forgotten(),
+                ..self.counts.clone()
+            },
+            passed: self.passed,
+            refused: self.refused,
+            removed: self.removed,
             flood: self.budget.as_ref().is_some_and(Budget::flood),
             accept_delay: self.accept_delay.clone(),
-            forgotten: self.history.forgotten(),
             users: self.per_user.as_ref().map_or_else(Vec::new, PerUser::busiest),
             memory,
         }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
+use core::ops::Deref;
 
 use crate::measure::Histogram;
 use crate::packet::FlowKey;
@@ -288,7 +289,37 @@ pub struct UserAdmissions {
     pub flows: u32,
 }
 
-/// The state of an admission control. All counters are since the start.
+crate::counters! {
+    /// What an admission control counts, since its start.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct AdmissionCounts {
+        /// Packets that were decided upon.
+        count packets: u64, "packets";
+        /// Packets sent to the second link.
+        count diverted_packets: u64, "packets";
+        /// Flows put on the list.
+        count admissions: u64, "flows";
+        /// Changes between streaming and elastic, of all flows.
+        count class_flips: u64, "changes";
+        /// Openings by ECCM.
+        count openings: u64, "openings";
+        /// Clearings of the list.
+        count clearings: u64, "clearings";
+        /// Waiting flows that were forgotten: their delays are told too short.
+        count forgotten: u64, "flows";
+    }
+}
+
+/// The counts are read like fields of the view.
+impl Deref for AdmissionView {
+    type Target = AdmissionCounts;
+
+    fn deref(&self) -> &AdmissionCounts {
+        &self.counts
+    }
+}
+
+/// The state of an admission control.
 #[derive(Clone, Debug)]
 pub struct AdmissionView {
     /// FR as decisions see it.
@@ -315,32 +346,20 @@ pub struct AdmissionView {
     pub capacity: u32,
     /// Flows on the second link.
     pub diverted: u32,
-    /// Packets that came for a decision.
-    pub packets: u64,
+    /// What was counted.
+    pub counts: AdmissionCounts,
     /// Packets that passed, by [`Rule`].
     pub passed: [u64; Rule::ALL.len()],
-    /// Packets sent to the second link.
-    pub diverted_packets: u64,
     /// Packets refused, by [`Reason::index`].
     pub refused: [u64; Reason::COUNT],
-    /// Flows put on the list.
-    pub admissions: u64,
-    /// Flows taken off it, by [`Removal`].
+    /// Flows taken off the list, by [`Removal`].
     pub removed: [u64; Removal::ALL.len()],
-    /// Changes of class, both ways, of all flows.
-    pub class_flips: u64,
-    /// Openings by ECCM.
-    pub openings: u64,
-    /// Clearings of the list.
-    pub clearings: u64,
     /// Whether a flood of one-packet flows is held down.
     pub flood: bool,
     /// Time from the first packet of a flow to its first packet that passed. Flows that the history
     /// table forgot in between start anew, so at more than `history` waiting flows long delays are
-    /// told too short; `forgotten` says how many.
+    /// told too short; [`AdmissionCounts::forgotten`] says how many.
     pub accept_delay: Histogram,
-    /// Waiting flows that the history forgot.
-    pub forgotten: u64,
     /// Users that started flows in the present interval, busiest first; at most 32.
     pub users: Vec<UserAdmissions>,
     /// All memory of the tables, in bytes.

@@ -1,9 +1,10 @@
 //! The admission of a link as plain data.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 
 use evenkeel_core::Reason;
-use evenkeel_core::admit::{AdmissionView, Removal, Rule};
+use evenkeel_core::admit::{AdmissionCounts, AdmissionView, Removal, Rule};
 use evenkeel_core::counters;
 use evenkeel_core::measure::Histogram;
 use serde::{Deserialize, Serialize};
@@ -41,31 +42,20 @@ counters! {
         gauge capacity: u64, "flows";
         /// Flows on the second link.
         gauge diverted: u64, "flows";
-        /// Packets that were decided upon.
-        count packets: u64, "packets";
+        /// What was counted.
+        #[serde(flatten, with = "crate::counted")]
+        part counts: AdmissionCounts;
         /// Packets that passed, by rule.
         part passed: Drops, "packets";
-        /// Packets sent to the second link.
-        count diverted_packets: u64, "packets";
         /// Packets refused, by reason.
         part refused: Drops, "packets";
-        /// Flows put on the list.
-        count admissions: u64, "flows";
         /// Flows taken off it, by cause.
         part removed: Drops, "flows";
-        /// Changes between streaming and elastic, of all flows.
-        count class_flips: u64, "changes";
-        /// Openings by ECCM.
-        count openings: u64, "openings";
-        /// Clearings of the list.
-        count clearings: u64, "clearings";
         /// Whether a flood of one-packet flows is held down.
         most flood: bool;
         /// Times from a flow's first packet to its first that passed: (lowest of the bucket in ns,
         /// flows), ascending, without empty buckets.
         buckets accept_delay_buckets: Vec<(u64, u64)>, "ns";
-        /// Waiting flows that were forgotten: their delays are told too short.
-        count forgotten: u64, "flows";
         /// Users that started flows in this interval, busiest first.
         each users: Vec<UserSnapshot>;
         /// Memory of the tables, bytes.
@@ -116,6 +106,15 @@ impl FlowSnapshot {
     }
 }
 
+/// The counts are read like fields of the snapshot.
+impl Deref for AdmissionSnapshot {
+    type Target = AdmissionCounts;
+
+    fn deref(&self) -> &AdmissionCounts {
+        &self.counts
+    }
+}
+
 impl AdmissionSnapshot {
     /// From what the admission says of itself.
     #[must_use]
@@ -136,26 +135,20 @@ impl AdmissionSnapshot {
             probation: view.probation.into(),
             capacity: view.capacity.into(),
             diverted: view.diverted.into(),
-            packets: view.packets,
+            counts: view.counts.clone(),
             passed: named(Rule::ALL.iter().zip(view.passed).map(|(rule, n)| (rule.name(), n))),
-            diverted_packets: view.diverted_packets,
             refused: named(
                 Reason::ALL.iter().zip(view.refused).map(|(reason, n)| (reason.name(), n)),
             ),
-            admissions: view.admissions,
             removed: named(
                 Removal::ALL.iter().zip(view.removed).map(|(removal, n)| (removal.name(), n)),
             ),
-            class_flips: view.class_flips,
-            openings: view.openings,
-            clearings: view.clearings,
             flood: view.flood,
             accept_delay_buckets: view
                 .accept_delay
                 .buckets()
                 .map(|(index, n)| (Histogram::bounds(index).0.0, n))
                 .collect(),
-            forgotten: view.forgotten,
             users: view
                 .users
                 .iter()

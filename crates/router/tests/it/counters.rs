@@ -2,6 +2,7 @@
 
 use evenkeel_cluster::Counters;
 use evenkeel_cluster::balancer::BalancerCounters;
+use evenkeel_core::admit::AdmissionCounts;
 use evenkeel_core::measure::{ClassCounters, CounterKind, Tally};
 use evenkeel_router::Snapshot;
 use evenkeel_router::snapshot::{
@@ -45,7 +46,8 @@ fn every_number_adds_up_and_has_a_difference() {
         check::<ClusterSnapshot>() + check::<ClusterQueueSnapshot>() + check::<Counters>();
     let balancer = check::<BalancerCounters>() + check::<ForwarderSnapshot>();
     let rest = check::<ServiceSnapshot>() + check::<RemovedSnapshot>() + check::<Snapshot>();
-    let admission = check::<AdmissionSnapshot>() + check::<UserSnapshot>();
+    let admission =
+        check::<AdmissionCounts>() + check::<AdmissionSnapshot>() + check::<UserSnapshot>();
     for (part, known) in [
         (links, 11),
         (ports, 19),
