@@ -11,7 +11,7 @@ fuzz_target!(|case: Case| {
     let afd = Afd {
         shadow: 1 + u32::from(shadow),
         sample: 1 + u32::from(sample % 8),
-        target: 1 + u32::from(target % 32),
+        target: (target % 33).checked_sub(1).map(|target| 1 + u32::from(target)),
         interval: Nanos(number(&rest[..2], 10_000, 60_000)),
         ..Afd::default()
     };

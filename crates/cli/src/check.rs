@@ -178,14 +178,15 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         {
             // One flow in so many parts of the link is what closes it.
             let flows = Ppm::ONE.0 / admission.min_fair_rate.0.max(1);
-            if own.afd.target < flows.saturating_mul(AFAN_PACKETS_PER_FLOW) {
+            if let Some(target) = own.afd.target
+                && target < flows.saturating_mul(AFAN_PACKETS_PER_FLOW)
+            {
                 said.push(format!(
-                    "link {}: afan shares fairly among about {} greedy flows with afd.target = {}, \
-                     and min_fair_rate lets {flows} in: set afd.target to {} or more and limit to \
-                     twice that, or use pdrr",
+                    "link {}: afan shares fairly among about {} greedy flows with afd.target = \
+                     {target}, and min_fair_rate lets {flows} in: leave afd.target out (afd.delay \
+                     holds for any number), or set it to {} or more and limit to twice that",
                     link.port,
-                    own.afd.target / AFAN_PACKETS_PER_FLOW,
-                    own.afd.target,
+                    target / AFAN_PACKETS_PER_FLOW,
                     flows.saturating_mul(AFAN_PACKETS_PER_FLOW)
                 ));
             }

@@ -63,6 +63,9 @@
 
 mod divide;
 mod window;
+mod young;
+
+pub(crate) use young::LetIn;
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -153,9 +156,17 @@ enum Told {
     First,
     /// Bytes that each of its elastic flows was sent without a grant, in 2^-16 bytes on the wire.
     Free,
+    /// See [`LetIn`], and when that was said.
+    Young,
+    Coming,
+    Guests,
+    Likely,
+    LetInAt,
+    /// When its admission last opened the link by ECCM.
+    Opened,
 }
 
-const TOLD: usize = 5;
+const TOLD: usize = 11;
 
 /// The column of what goes first, where flows share.
 pub(crate) const URGENT: usize = 0;

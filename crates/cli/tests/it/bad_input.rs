@@ -270,8 +270,8 @@ fn a_file_with_a_key_that_everybody_may_read_is_refused() {
     assert!(!run(0o640).contains("everybody may read it"));
 }
 
-/// AFAN with its defaults gave 20 greedy flows 60 % of their fair rate, and a quantum below a
-/// packet takes the meaning from shares: both are allowed, and told.
+/// AFAN with the published target gives 20 greedy flows 60 % of their fair rate, and a quantum
+/// below a packet takes the meaning from shares: both are allowed, and told.
 #[test]
 fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
     let folder = Folder::new();
@@ -292,7 +292,8 @@ fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
         assert_eq!(json["advice"].as_array().map(Vec::len), Some(lines.len()));
         lines.join("\n")
     };
-    assert!(advice("kind = \"afan\"").contains("set afd.target to 160"));
+    assert_eq!(advice("kind = \"afan\""), "");
+    assert!(advice("kind = \"afan\", afd = { target = 50 }").contains("or set it to 160"));
     assert_eq!(advice("kind = \"afan\", limit = 500, afd = { target = 160 }"), "");
     assert!(advice("kind = \"pdrr\", quantum = \"1000B\"").contains("quantum of 1000"));
     assert_eq!(advice("kind = \"pdrr\""), "");

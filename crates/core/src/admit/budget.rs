@@ -41,7 +41,7 @@ use alloc::sync::Arc;
 
 use super::config::BURST_OR_NONE;
 use crate::settings;
-use crate::share::SharedLink;
+use crate::share::{LetIn, SharedLink};
 use crate::units::{BitRate, Bytes, Nanos, Ppm};
 
 settings! {
@@ -87,9 +87,25 @@ impl Peers {
         Self { link, worker, known }
     }
 
-    /// How many let flows in.
-    pub(super) fn workers(&self) -> u64 {
-        self.link.workers() as u64
+    /// What the others have let in of late; what one that stands still for `patience` has said is
+    /// forgotten.
+    pub(super) fn let_in(&self, now: Nanos, patience: Nanos) -> LetIn {
+        self.link.let_in_elsewhere(self.worker, now, patience)
+    }
+
+    /// The others are told what this one has let in of late.
+    pub(super) fn tell_let_in(&self, now: Nanos, let_in: LetIn) {
+        self.link.tell_let_in(self.worker, now, let_in);
+    }
+
+    /// This one opens the link by ECCM.
+    pub(super) fn tell_opened(&self, now: Nanos) {
+        self.link.tell_opened(self.worker, now);
+    }
+
+    /// When another last opened it.
+    pub(super) fn opened(&self) -> Nanos {
+        self.link.opened_elsewhere(self.worker)
     }
 
     /// What first packets the others have let in since the last call.

@@ -1,11 +1,10 @@
 //! When a link is congested: FR and PL are estimated at the ends of their intervals, and held
 //! against the thresholds, by themselves or with the flows that have come since.
 
-use super::budget::Peers;
 use super::eccm::Eccm;
 use super::estimate::Estimates;
 use super::newcomers::LEAST_FAIR;
-use super::{Admission, Cause, Measure, Observed, Removal};
+use super::{Admission, Cause, Forced, Measure, Observed, Removal};
 use crate::units::{BitRate, Nanos, Ppm};
 
 impl Admission {
@@ -30,6 +29,7 @@ impl Admission {
     /// Does what is due at `now`: estimates, the end of a forced opening, removals. Nothing before
     /// it is due.
     pub fn tick(&mut self, now: Nanos, observed: &Observed) {
+        self.join_window(now);
         let (load, fair) = (now >= self.load_due, now >= self.next_fair());
         if load {
             self.estimate_load(now, observed);
@@ -58,8 +58,8 @@ impl Admission {
         self.estimates.take_load(now, observed, self.config.rate);
         self.load_due = after(self.load_due, interval, now);
         self.newcomers.classify(now, self.config.fair_rate_interval, &self.list);
-        self.count_flows(observed);
         self.part_with_guests(now);
+        self.count_flows(now, observed);
         let free = Ppm(self.config.max_priority_load.0.saturating_sub(self.estimates.load.0));
         if let Some(budget) = &mut self.budget {
             budget.renew(now, interval, self.config.rate, free);
@@ -78,7 +78,7 @@ impl Admission {
         };
         self.estimates.take_fair(now, observed, self.config.rate, self.config.smoothing);
         self.list.next_interval();
-        self.count_flows(observed);
+        self.count_flows(now, observed);
         let congested = self.fair() < self.min_fair() || self.is_crowded(self.min_fair());
         if let Some(eccm) = &mut self.eccm {
             eccm.estimated(now, congested, restart);
@@ -92,17 +92,62 @@ impl Admission {
     }
 
     /// How many flows share the link now.
-    fn count_flows(&mut self, observed: &Observed) {
+    fn count_flows(&mut self, now: Nanos, observed: &Observed) {
         let (rate, Estimates { fair, load, .. }) = (self.config.rate, &self.estimates);
         self.newcomers.estimated(rate, *fair, *load, observed.elastic_flows);
+        if let Some(peers) = &self.peers {
+            peers.tell_let_in(now, self.newcomers.let_in());
+            self.newcomers.counted_with(peers.let_in(now, self.patience()));
+        }
+    }
+
+    /// What the other workers have let in by now.
+    pub(super) fn hear_peers(&mut self, now: Nanos) {
+        if let Some(peers) = &self.peers {
+            self.newcomers.hear(peers.let_in(now, self.patience()));
+            self.join_window(now);
+        }
+    }
+
+    /// When ECCM's window that opens at `start` ends.
+    pub(super) fn window_end(&self, start: Nanos) -> Nanos {
+        start.saturating_add(Nanos(self.config.fair_rate_interval.0 / 2))
+    }
+
+    /// A window that another worker has opened is the link's: each for itself let in as many flows
+    /// as there are workers.
+    fn join_window(&mut self, now: Nanos) {
+        let (Some(peers), Some(eccm)) = (&self.peers, &self.eccm) else { return };
+        let start = peers.opened();
+        let end = self.window_end(start);
+        if start > Nanos::ZERO
+            && now < end
+            && self.forced.is_none()
+            && eccm.is_closed_since_before(start)
+            && let Some(eccm) = &mut self.eccm
+        {
+            eccm.open(start);
+            self.forced = Some(Forced { until: end, by_eccm: true, closed: false });
+        }
+    }
+
+    /// The other workers hear of it.
+    pub(super) fn tell_peers(&self, now: Nanos) {
+        if let Some(peers) = &self.peers {
+            peers.tell_let_in(now, self.newcomers.let_in());
+        }
+    }
+
+    /// A worker that has said nothing for longer stands still.
+    fn patience(&self) -> Nanos {
+        Nanos(self.config.load_interval.0.saturating_mul(4))
     }
 
     /// Whether flows would have less than [`LEAST_FAIR`] if all that came turned elastic.
     pub(super) fn is_crowded_at_worst(&self) -> bool {
         let least = BitRate(LEAST_FAIR.of(self.min_fair().0));
         let (rate, load) = (self.config.rate, self.estimates.load);
-        self.config.expected_flows
-            && self.newcomers.crowd_at_worst(rate, least, load, self.workers())
+        self.config.expected_flows && self.newcomers.crowd_at_worst(rate, least, load)
     }
 
     /// Guests that turned elastic leave.
@@ -113,15 +158,10 @@ impl Admission {
         }
     }
 
-    /// How many let flows in to the link.
-    pub(super) fn workers(&self) -> u64 {
-        self.peers.as_ref().map_or(1, Peers::workers)
-    }
-
     /// Whether flows would have less than this with those that came after the last estimates.
     pub(super) fn is_crowded(&self, min_fair: BitRate) -> bool {
         let (rate, load) = (self.config.rate, self.estimates.load);
-        self.config.expected_flows && self.newcomers.crowd(rate, min_fair, load, self.workers())
+        self.config.expected_flows && self.newcomers.crowd(rate, min_fair, load)
     }
 
     /// FR as it is, or as it will be with those that have just come, whichever is less.
@@ -130,7 +170,7 @@ impl Admission {
             return self.fair();
         }
         let (rate, load) = (self.config.rate, self.estimates.load);
-        self.fair().min(self.newcomers.expected(rate, load, self.workers()))
+        self.fair().min(self.newcomers.expected(rate, load))
     }
 
     /// FR as decisions see it.

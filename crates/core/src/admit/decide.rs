@@ -137,6 +137,7 @@ impl Admission {
         if self.list.is_full() {
             self.sweep(now, SEARCH);
         }
+        self.hear_peers(now);
         let (min_fair, max_load) =
             new.emergency.unwrap_or((self.min_fair(), self.config.max_priority_load));
         let mut cause = self.cause(min_fair, max_load);
@@ -302,9 +303,12 @@ impl Admission {
             && eccm.must_open(now)
         {
             eccm.open(now);
-            let until = now.saturating_add(Nanos(self.config.fair_rate_interval.0 / 2));
-            self.forced = Some(Forced { until, by_eccm: true, closed: false });
+            self.forced =
+                Some(Forced { until: self.window_end(now), by_eccm: true, closed: false });
             self.counts.openings += 1;
+            if let Some(peers) = &self.peers {
+                peers.tell_opened(now);
+            }
             return true;
         }
         let due = self.flushing.as_ref().is_some_and(|flushing| flushing.due(now));
@@ -451,6 +455,7 @@ impl Admission {
                 self.list.mark_eccm(id);
                 self.newcomers.invite(now, id);
             }
+            self.tell_peers(now);
             let window = self.forced.is_some_and(|forced| forced.by_eccm);
             if window
                 && rule == Rule::ForcedOpen

@@ -25,6 +25,8 @@
 //! the window opened. A flow is elastic here if any packet of it entered an elastic queue since its
 //! admission.
 //!
+//! A link that several workers let flows in to is opened by the first of them for all.
+//!
 //! Constant time per packet; the removal takes the time of the flows that were let in. When the
 //! table is full the window closes. Not implemented: nothing of the published mechanism is left
 //! out.
@@ -84,6 +86,11 @@ impl Eccm {
             .closed_since
             .is_some_and(|t| now.saturating_sub(t) >= self.config.max_accept_delay);
         waited && self.window.is_none()
+    }
+
+    /// Whether it is closed since before `start`, and was not opened since.
+    pub(super) fn is_closed_since_before(&self, start: Nanos) -> bool {
+        self.closed_since.is_some_and(|since| since < start) && self.window.is_none()
     }
 
     /// The link opens.

@@ -39,7 +39,8 @@
 //! over the longer interval.
 //!
 //! **Several workers** of one link have an admission each, for the flows that they meet: lists,
-//! histories and ECCM's clock are a worker's own, estimates and the budget are the link's
+//! and histories are a worker's own; estimates, the budget, what has been let in since the last
+//! estimate, places of guests and ECCM's windows are the link's
 //! ([`Admission::share`]). All open and close within an interval of the estimate of each other.
 //! PUF, MFAN and the flushing family need all flows in one place, and one worker.
 //!

@@ -28,13 +28,18 @@
 //! of unknown flows. So a name is looked up, a call set up or a page begun on a link that is full
 //! of others' transfers, and FR falls by the share at most.
 //!
-//! Complexity: constant per packet; each estimate of the load looks at no more than [`YOUNG`] and
-//! [`GUESTS`] flows. Source: this project's.
+//! **Several workers** of a link tell each other what they have let in: k and the places of guests
+//! are the link's. Each counting for itself gave every worker all the places.
+//!
+//! Complexity: constant per packet, with several workers a read of what each has told; each
+//! estimate of the load looks at no more than [`YOUNG`] and [`GUESTS`] flows. Source: this
+//! project's.
 
 use alloc::vec::Vec;
 
 use super::protected::{ProtectedList, age, stamp};
 use crate::flow_table::EntryId;
+use crate::share::LetIn;
 use crate::units::{BitRate, Nanos, Ppm};
 
 /// Young flows that are remembered; further ones count as if they were known.
@@ -77,6 +82,9 @@ pub(super) struct Newcomers {
     /// Guests that take a place, and the chance that one turns elastic.
     held: u64,
     guest_chance: u64,
+    /// What the other workers have let in: by now, and when flows were counted.
+    others: LetIn,
+    others_counted: LetIn,
 }
 
 impl Newcomers {
@@ -88,6 +96,8 @@ impl Newcomers {
             guests: Vec::with_capacity(GUESTS),
             held: 0,
             guest_chance: ONE / GUESTS_PER_ELASTIC.0,
+            others: LetIn::default(),
+            others_counted: LetIn::default(),
         }
     }
 
@@ -104,40 +114,52 @@ impl Newcomers {
         self.present = by_rate.max(u64::from(elastic.unwrap_or(0)) << 16);
     }
 
-    /// Whether flows would have less than `least` with those that have just come. `workers` let
-    /// flows in to the link, each as many as this one.
-    pub(super) fn crowd(&self, rate: BitRate, least: BitRate, load: Ppm, workers: u64) -> bool {
-        self.crowd_if(self.chance, rate, least, load, workers)
+    /// What this worker has let in of late.
+    pub(super) fn let_in(&self) -> LetIn {
+        let young = self.young.len() as u64;
+        LetIn {
+            young,
+            coming: self.chance * young,
+            guests: self.held,
+            likely: self.guest_chance * self.held,
+        }
+    }
+
+    /// What the other workers have let in, now that flows are counted.
+    pub(super) fn counted_with(&mut self, others: LetIn) {
+        (self.others, self.others_counted) = (others, others);
+    }
+
+    /// What the other workers have let in by now. Those that have turned elastic there since flows
+    /// were counted here are in neither: so it is never less than it was then.
+    pub(super) fn hear(&mut self, others: LetIn) {
+        self.others = others.max(self.others_counted);
+    }
+
+    /// Whether flows would have less than `least` with those that have just come.
+    pub(super) fn crowd(&self, rate: BitRate, least: BitRate, load: Ppm) -> bool {
+        self.crowd_with(self.coming(), rate, least, load)
     }
 
     /// The same if each of them turned elastic.
-    pub(super) fn crowd_at_worst(
-        &self,
-        rate: BitRate,
-        least: BitRate,
-        load: Ppm,
-        workers: u64,
-    ) -> bool {
-        self.crowd_if(ONE, rate, least, load, workers)
+    pub(super) fn crowd_at_worst(&self, rate: BitRate, least: BitRate, load: Ppm) -> bool {
+        let young = self.young.len() as u64 + self.others.young;
+        self.crowd_with(young << 16, rate, least, load)
     }
 
-    fn crowd_if(
-        &self,
-        chance: u64,
-        rate: BitRate,
-        least: BitRate,
-        load: Ppm,
-        workers: u64,
-    ) -> bool {
-        let coming = chance * self.young.len() as u64 * workers;
+    fn crowd_with(&self, coming: u64, rate: BitRate, least: BitRate, load: Ppm) -> bool {
         let flows = u128::from(self.present.saturating_add(coming));
         flows * u128::from(least.0) >= u128::from(elastic_rate(rate, load)) << 16
     }
 
+    /// How many of the flows that have just come probably turn elastic, in 2^-16.
+    fn coming(&self) -> u64 {
+        self.let_in().coming + self.others.coming
+    }
+
     /// FR as it will be with those that have just come.
-    pub(super) fn expected(&self, rate: BitRate, load: Ppm, workers: u64) -> BitRate {
-        let coming = self.chance * self.young.len() as u64 * workers;
-        let flows = u128::from(self.present.saturating_add(coming)).max(1);
+    pub(super) fn expected(&self, rate: BitRate, load: Ppm) -> BitRate {
+        let flows = u128::from(self.present.saturating_add(self.coming())).max(1);
         let fair = (u128::from(elastic_rate(rate, load)) << 16) / flows;
         BitRate(u64::try_from(fair).unwrap_or(u64::MAX)).min(rate)
     }
@@ -164,9 +186,10 @@ impl Newcomers {
         fair: BitRate,
     ) -> bool {
         let low = fair.0 < least.0.saturating_sub(share.of(least.0));
-        let taken = u128::from(self.held * self.guest_chance) * u128::from(least.0);
+        let (own, others) = (self.let_in(), self.others);
+        let taken = u128::from(own.likely + others.likely) * u128::from(least.0);
         let more = taken < u128::from(share.of(rate.0) >> u32::from(low)) << 16;
-        share > Ppm::ZERO && (self.held == 0 || more) && self.has_room()
+        share > Ppm::ZERO && (own.guests + others.guests == 0 || more) && self.has_room()
     }
 
     /// A flow was listed as a guest.

@@ -1,7 +1,7 @@
 //! Admission keeps what it promises through bursts: flows that came after the last estimate count
 //! before it is measured what they take, and newcomers have a share of a link that others fill.
 
-use crate::admit::world::{Sends, Source, World, with_quantum};
+use crate::admit::world::{Sends, Source, World, afan, with_quantum};
 use crate::admit::{C, XpPacket, defaults, flow, ms};
 use evenkeel_core::admit::{AdmissionConfig, EccmConfig, PerUserConfig, UserBy};
 use evenkeel_core::schedule::AnyScheduler;
@@ -14,7 +14,8 @@ fn worlds(config: &AdmissionConfig) -> Vec<World> {
         world.overhead = 38;
         world
     };
-    with_quantum(DEFAULT_QUANTUM).into_iter().map(world).collect()
+    let all = with_quantum(DEFAULT_QUANTUM).into_iter().chain([afan(DEFAULT_QUANTUM)]);
+    all.map(world).collect()
 }
 
 /// FR is told in steps of a packet for each interval, and ECCM's are half of T_FR: small steps, and

@@ -111,7 +111,7 @@ fn afan_configs() -> impl Strategy<Value = AfanConfig> {
         |(shadow, sample, target, interval)| Afd {
             shadow,
             sample,
-            target,
+            target: (target > 2).then_some(target),
             interval: Nanos(interval),
             ..Afd::default()
         },

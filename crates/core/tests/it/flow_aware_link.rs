@@ -4,7 +4,7 @@
 //! Lengths count at IP level on the wire too, so that the law of the fair rate is exact: FR = (C -
 //! R_stream) / n.
 
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
@@ -106,7 +106,7 @@ fn discipline(name: &str, start_limit: Option<Bytes>) -> AnyScheduler<Sent> {
 /// An AFAN whose elastic queue is steered to several packets of each of a hundred flows: a greedy
 /// flow that has none there starts anew, with priority.
 fn roomy_afan() -> AnyScheduler<Sent> {
-    let afd = Afd { target: 400, ..Afd::default() };
+    let afd = Afd { target: Some(400), ..Afd::default() };
     AnyScheduler::Afan(
         Afan::new(AfanConfig { quantum: MTU, afd, ..AfanConfig::default() }).unwrap(),
     )
@@ -166,7 +166,7 @@ fn run(scheduler: AnyScheduler<Sent>, greedy: usize, streams: usize, seconds: u6
             let _ = link.enqueue(Nanos::ZERO, sent(flow, GREEDY_LEN, Nanos::ZERO), &mut out);
         }
     }
-    let mut again = Vec::new();
+    let mut again = VecDeque::new();
     let mut last = (Nanos::ZERO, 0);
     let mut estimate = T_FR;
     let mut at_second = 0;
@@ -181,10 +181,10 @@ fn run(scheduler: AnyScheduler<Sent>, greedy: usize, streams: usize, seconds: u6
             let known =
                 matches!(reason, Reason::FairShare | Reason::LongestFlow | Reason::QueueFull);
             assert!(packet.flow < greedy && known, "{packet:?} {reason}");
-            again.push(packet.flow);
+            again.push_back(packet.flow);
         }
         for (at, packet) in core::mem::take(&mut out.sent) {
-            if let Some(flow) = again.pop() {
+            if let Some(flow) = again.pop_front() {
                 let _ = link.enqueue(at, sent(flow, GREEDY_LEN, at), &mut out);
             }
             if packet.flow < greedy {
@@ -333,8 +333,9 @@ fn the_peak_of_a_common_start_is_brought_down() {
 /// Poisson arrivals of 1000-byte packets at these rates in bit/s for 60 s; goodput in Mbit/s and
 /// the mean of the queue.
 fn afd_alone(offered: &[u64]) -> (Vec<f64>, f64, usize) {
-    // No packet of 1000 bytes fits into this quantum: nothing has priority.
-    let config = AfanConfig { quantum: Bytes(256), ..AfanConfig::default() };
+    // No packet of 1000 bytes fits into this quantum: nothing has priority. The published target.
+    let afd = Afd { target: Some(50), ..Afd::default() };
+    let config = AfanConfig { quantum: Bytes(256), afd, ..AfanConfig::default() };
     let mut link = link(AnyScheduler::Afan(Afan::new(config).unwrap()));
     let mut out = Out::default();
     let mut state = 7;
@@ -386,6 +387,29 @@ fn v6_approximate_fair_dropping() {
     let (rates, _, dropped) = afd_alone(&[mega; 2]);
     near(&rates, &[1.0; 2], 0.05);
     assert_eq!(dropped, 0);
+}
+
+/// With a target of 50 packets greedy flows from 15 on found nothing of theirs in the elastic queue
+/// and had priority: Jain's index fell below 0.2, and the fair rate said nothing.
+#[test]
+fn afan_by_time_shares_among_a_hundred_greedy_flows() {
+    for greedy in [1, 5, 10, 15, 20, 35, 50, 75, 100] {
+        let streams = if greedy < 75 { 10 } else { 1 };
+        let seen = run(discipline("afan", None), greedy, streams, 20);
+        let law = (10.0 - 0.08 * streams as f64) / greedy as f64;
+        let elastic = seen.bytes[..greedy].iter().map(|bytes| *bytes as f64);
+        let (sum, squares) = elastic.fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+        let jain = sum * sum / (greedy as f64 * squares);
+        let case = format!("{greedy} greedy flows");
+        assert!(jain >= 0.99, "{case}: Jain's index {jain:.4}");
+        let fair = seen.mean() / law;
+        assert!((fair - 1.0).abs() < 0.03, "{case}: fair rate {fair:.3} of what it is");
+        // A packet of others that go first, now and then.
+        assert!(seen.p99() <= 2_000_000, "{case}: streams wait for {} ns", seen.p99());
+        let streams = 0.008 * streams as f64;
+        let load = seen.priority_load - streams;
+        assert!(load < 0.08, "{case}: greedy flows have {load:.3} of priority");
+    }
 }
 
 #[test]

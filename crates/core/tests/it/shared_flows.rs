@@ -186,7 +186,7 @@ fn afan_drops_fairly_over_workers_as_it_does_in_one() {
         };
         let (alone, together) = (off(1), off(spread.len()));
         assert!(together.0 < 0.02, "{spread:?} {together:?}");
-        assert!(together.1 < alone.1 + 0.02, "{spread:?} {alone:?} {together:?}");
+        assert!(together.1 < alone.1 + 0.03, "{spread:?} {alone:?} {together:?}");
     }
 }
 
@@ -411,15 +411,13 @@ fn burst(workers: usize, discipline: DisciplineConfig, connections: u64) -> (Vec
 
 #[test]
 fn a_burst_of_connections_over_several_workers_does_not_lock_everybody_out() {
-    for discipline in [PDRR, PFQ] {
-        for (workers, connections) in [(1, 35), (2, 35), (2, 100), (4, 100)] {
+    for discipline in [PDRR, PFQ, AFAN] {
+        for (workers, connections) in [(1, 35), (1, 100), (2, 35), (2, 100), (4, 35), (4, 100)] {
             let (rates, waited) = burst(workers, discipline(), connections);
             let p5 = rates[rates.len() / 20];
             let longest = waited.iter().copied().fold(0.0, f64::max);
             let name = format!("{:?}, {workers} workers, {connections}", discipline());
-            // Workers see each other's flows a window later, and step by step.
-            let least = if workers == 1 { 0.8 } else { 0.75 };
-            assert!(p5 >= least && longest <= 1.0, "{name}: p5 {p5:.2}, longest wait {longest:.2}");
+            assert!(p5 >= 0.8 && longest <= 1.0, "{name}: p5 {p5:.2}, longest wait {longest:.2}");
         }
     }
 }

@@ -6,6 +6,7 @@ use evenkeel_core::admit::{
 };
 use evenkeel_core::link::{Link, LinkConfig, LinkSink, Refill, RingConfig};
 use evenkeel_core::schedule::AnyScheduler;
+use evenkeel_core::schedule::afan::{Afan, AfanConfig};
 use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::{Bytes, FlowKey, Nanos, Reason, Scheduler};
@@ -100,6 +101,11 @@ pub fn with_quantum(quantum: Bytes) -> [AnyScheduler<XpPacket>; 2] {
         AnyScheduler::Pfq(Pfq::new(PfqConfig { quantum, ..PfqConfig::default() }).unwrap()),
         AnyScheduler::Pdrr(Pdrr::new(PdrrConfig { quantum, ..PdrrConfig::default() }).unwrap()),
     ]
+}
+
+/// AFAN with its defaults but this quantum.
+pub fn afan(quantum: Bytes) -> AnyScheduler<XpPacket> {
+    AnyScheduler::Afan(Afan::new(AfanConfig { quantum, ..AfanConfig::default() }).unwrap())
 }
 
 pub struct World {
@@ -198,7 +204,8 @@ impl World {
     fn send(&mut self, index: usize) {
         let now = self.now;
         let source = &self.sources[index];
-        if now >= source.to || source.passed * source.len >= source.size {
+        // What is dropped is sent again.
+        if now >= source.to || (source.passed - source.dropped) * source.len >= source.size {
             self.sources[index].next = Nanos::MAX;
             return;
         }
@@ -222,7 +229,8 @@ impl World {
                 self.sources[index].next = Nanos::MAX;
                 let dropped = self.sources[index].dropped;
                 while self.sources[index].inside < packets
-                    && self.sources[index].passed * self.sources[index].len
+                    && (self.sources[index].passed - self.sources[index].dropped)
+                        * self.sources[index].len
                         < self.sources[index].size
                 {
                     if self.offer(index) != Verdict::Pass {

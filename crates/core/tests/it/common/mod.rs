@@ -143,7 +143,11 @@ fn change(kind: u8, class: u8, value: u64, exponent: u32, small: u8) -> Change {
         10 => Change::new("afl_linger", Nanos(scaled(9))),
         11 => Change::new("start_limit", (value > 0).then_some(Bytes(scaled(4)))),
         12 => {
-            let afd = Afd { target: scaled(3) as u32, sample: u32::from(small), ..Afd::default() };
+            let afd = Afd {
+                target: (!class.is_multiple_of(3)).then_some(scaled(3) as u32),
+                sample: u32::from(small),
+                ..Afd::default()
+            };
             let afd = Afd { shadow: u32::from(class), interval: Nanos(1_000 * scaled(3)), ..afd };
             Change::new("afd", afd)
         }
