@@ -100,7 +100,7 @@ settings! {
     /// How long a window's sendings take; the same on all nodes.
     #[derive(Copy)]
     pub struct Timing: "[cluster]" {
-        /// The rate of each of the cluster's links.
+        /// The rate of each of the cluster's links that has none of its own.
         reload rate: BitRate = BitRate::from_mbps(1_000), in 1_000..=1_000_000_000_000_u64,
             is required;
         /// What a packet takes on the wire beyond its IP length.
@@ -193,6 +193,10 @@ settings! {
         /// Shares are by trains, as exact as with packets of that size. 0: each packet by itself;
         /// lazy scheduling has its own bursts.
         reload train: Bytes = Bytes(0), in 0..=9_000;
+        /// What each forwarder can send: in a round it serves links whose rates together are no
+        /// more than this. What the weakest of them can.
+        reload forwarder_rate: Option<BitRate> = None, in 1_000..=1_000_000_000_000_u64,
+            absent "one link at a time";
         /// What to do about a frame that did not come.
         reload missing: Missing = Missing::Abstain;
         /// Bound on the time from one node's sending to all others' hearing, waking up included.
@@ -223,6 +227,8 @@ settings! {
     plain {
         /// Outgoing links (N), 1 to 64.
         links: usize = 1;
+        /// The rate of each of them; none: all have [`Timing::rate`].
+        rates: Vec<BitRate> = Vec::new();
         /// Classes (K), 1 to 8.
         classes: u16 = 1;
     }
@@ -399,6 +405,43 @@ impl ClusterConfig {
         self.t_br * 2 + self.timing.decision * u64::from(self.rounds())
     }
 
+    /// The rate of a link.
+    #[must_use]
+    pub fn rate_of(&self, link: usize) -> BitRate {
+        self.rates.get(link).copied().unwrap_or(self.timing.rate)
+    }
+
+    /// The rates of all links.
+    pub fn link_rates(&self) -> impl Iterator<Item = BitRate> + '_ {
+        (0..self.links).map(|link| self.rate_of(link))
+    }
+
+    /// The rate of the slowest link.
+    #[must_use]
+    pub fn slowest(&self) -> BitRate {
+        self.link_rates().min().unwrap_or(self.timing.rate)
+    }
+
+    /// Whether a matched pair goes on sending until its round is over: because it is told to, or
+    /// because a fast link would wait for what a slow one sends.
+    #[must_use]
+    pub fn fills_rounds(&self) -> bool {
+        self.round_bytes.0 > 0 || self.link_rates().any(|rate| rate != self.rate_of(0))
+    }
+
+    /// Links that a forwarder serves in a round at most.
+    #[must_use]
+    pub fn links_at_once(&self) -> usize {
+        let Some(room) = self.forwarder_rate else { return 1 };
+        let mut rates: Vec<u64> = self.link_rates().map(|rate| rate.0).collect();
+        rates.sort_unstable();
+        let sum = |sum: &mut u64, rate: u64| {
+            *sum = sum.saturating_add(rate);
+            Some(*sum)
+        };
+        rates.into_iter().scan(0, sum).take_while(|sum| *sum <= room.0).count().max(1)
+    }
+
     /// The index of a member.
     #[must_use]
     pub fn index_of(&self, id: NodeId) -> Option<usize> {
@@ -425,6 +468,18 @@ impl ClusterConfig {
         let narrower = ["l", "p", "seed"];
         for key in Self::SECTION.keys().filter(|key| !narrower.contains(&key.name)) {
             key.admits(&self.get(key.name).unwrap_or(Value::Absent))?;
+        }
+        if !self.rates.is_empty() {
+            let links = self.links as u64;
+            range("the number of rates", self.rates.len() as u64, links, links, "that of links")?;
+        }
+        let fastest = self.link_rates().max().unwrap_or_default().0;
+        for rate in self.rates.iter().map(|rate| rate.0) {
+            range("a link's rate", rate, 1_000, 1_000_000_000_000, "1 kbit/s to 1 Tbit/s")?;
+        }
+        if let Some(rate) = self.forwarder_rate {
+            let valid = "at least the rate of the fastest link";
+            range("forwarder_rate", rate.0, fastest, u64::MAX, valid)?;
         }
         for pair in self.members.windows(2) {
             if pair[0] >= pair[1] {
@@ -482,6 +537,11 @@ impl ClusterConfig {
         all(&[self.framing.version as u64, self.framing.mtu.into()]);
         // Without it the hash is that of routers that do not know it: they agree.
         self.train().into_iter().for_each(|bytes| all(&[bytes.into()]));
+        if self.link_rates().any(|rate| rate != self.timing.rate) {
+            self.link_rates().for_each(|rate| all(&[1, rate.0]));
+        }
+        let several = self.forwarder_rate.filter(|_| self.links_at_once() > 1);
+        several.into_iter().for_each(|rate| all(&[2, rate.0]));
         (state ^ (state >> 32)) as u32
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use evenkeel_cluster::config::{MAX_CLASSES, MAX_NODES};
 use evenkeel_cluster::{ClusterConfig, ExchangeKey};
 use evenkeel_core::settings::{Held, Kind, Value};
-use evenkeel_core::{Nanos, settings, words};
+use evenkeel_core::{BitRate, Nanos, settings, words};
 
 use crate::model::{Io, Mode, PortConfig};
 use crate::parse::Unique;
@@ -53,6 +53,9 @@ settings! {
         fixed name: String = String::new(), written NAME, is required;
         /// The port of this forwarder that leads to it; several links may share one.
         fixed port_name as port: String = String::new(), written NAME, is required;
+        /// Its rate. Links of one cluster may differ; announce enough (`l`) for the fastest.
+        fixed rate: Option<BitRate> = None, in 1_000..=1_000_000_000_000_u64,
+            absent "`rate` of the cluster";
         /// The addresses of the routers behind it.
         fixed next_hops: Vec<IpAddr> = Vec::new(), absent "all that no other link of the port \
                                                            names";
@@ -215,6 +218,11 @@ pub(crate) fn cluster_of(
     check_links(reader, fields, ports, &mut section.links)?;
     section.config = section.config.reduced();
     section.config.links = section.links.len();
+    if section.links.iter().any(|link| link.rate.is_some()) {
+        let rate = |link: &ClusterLink| link.rate.unwrap_or(section.config.timing.rate);
+        section.config.rates = section.links.iter().map(rate).collect();
+    }
+    check_forwarder_rate(reader, fields, &section.config);
     section.config.classes = u16::try_from(classes.len()).ok()?;
     Some(section)
 }
@@ -230,6 +238,18 @@ fn check_members(reader: &mut Reader, fields: &Fields, section: &ClusterSection)
     } else if members.iter().all(|member| member.0 != section.node) {
         let message = format!("{} is not among the members", section.node);
         reader.fail_at(fields, "node", message);
+    }
+}
+
+/// A forwarder must be able to serve each link.
+fn check_forwarder_rate(reader: &mut Reader, fields: &Fields, config: &ClusterConfig) {
+    let fastest = config.link_rates().max().unwrap_or_default();
+    if let Some(rate) = config.forwarder_rate.filter(|rate| *rate < fastest) {
+        let message = format!(
+            "{rate} is less than the {fastest} of the fastest link, which no forwarder could \
+             serve; valid: {fastest} to 1 Tbit/s"
+        );
+        reader.fail_at(fields, "forwarder_rate", message);
     }
 }
 

@@ -438,7 +438,8 @@ impl Engine {
 /// As long as a window can be, for a first guess at the length of a cycle.
 fn longest_window(config: &ClusterConfig) -> Nanos {
     let timing = &config.timing;
-    let longest = timing.rate.time_for(evenkeel_core::Bytes(LONG_PACKET)).max(timing.per_packet);
+    let wire = config.slowest().time_for(evenkeel_core::Bytes(LONG_PACKET));
+    let longest = wire.max(timing.per_packet * config.links_at_once() as u64);
     let round = longest.saturating_add(timing.decision).saturating_add(timing.guard);
     let bytes = config.burst().or(config.train());
     let packets = bytes.map_or(1, |bytes| u64::from(bytes).div_ceil(LAZY_PACKET.into()));

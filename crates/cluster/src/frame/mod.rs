@@ -172,10 +172,11 @@ pub fn clock_bytes(config: &ClusterConfig, refunds: usize) -> usize {
 
 /// Refunds that a clock frame has room for at most: one for each queue of each forwarder.
 pub(crate) fn most_refunds(config: &ClusterConfig) -> usize {
-    let charged = config.rounds() as usize * config.links.min(config.nodes());
+    let at_once = config.links.min(config.nodes() * config.links_at_once());
+    let charged = config.rounds() as usize * at_once;
     let per_record = config.depth() * config.nodes() * config.queues();
     charged
-        .max(if config.round_bytes.0 > 0 { per_record } else { 0 })
+        .max(if config.fills_rounds() { per_record } else { 0 })
         .min(config.nodes() * config.queues())
 }
 

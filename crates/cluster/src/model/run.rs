@@ -92,7 +92,7 @@ impl Forwarder for Acting<'_, '_> {
             let (cycle, round) = (grant.cycle, grant.round);
             self.events
                 .add(at, What::Packet { node: node.index, link, class, bytes, cycle, round });
-            at += node.model.cluster.timing.per_packet.max(wire_time(node.model, bytes));
+            at += node.model.cluster.timing.per_packet.max(wire_time(node.model, link, bytes));
             node.free += node.model.per_packet;
         }
     }
@@ -114,9 +114,9 @@ impl Forwarder for Acting<'_, '_> {
     }
 }
 
-fn wire_time(model: &ModelConfig, bytes: u16) -> Nanos {
-    let timing = &model.cluster.timing;
-    timing.rate.time_for(evenkeel_core::Bytes(u64::from(bytes) + u64::from(timing.overhead)))
+fn wire_time(model: &ModelConfig, link: usize, bytes: u16) -> Nanos {
+    let wire = u64::from(bytes) + u64::from(model.cluster.timing.overhead);
+    model.cluster.rate_of(link).time_for(evenkeel_core::Bytes(wire))
 }
 
 /// A port of the switch.
@@ -306,7 +306,7 @@ impl Run<'_> {
         let other = |(c, r, n): (u64, u32, usize)| (c, r) == (cycle, round) && n != node;
         outcome.collisions += u64::from(port.last.is_some_and(other));
         port.last = Some((cycle, round, node));
-        let wire = wire_time(self.model, bytes);
+        let wire = wire_time(self.model, link, bytes);
         let usage = &mut outcome.links[link];
         if wire > Nanos::ZERO {
             usage.most_waiting =

@@ -3,6 +3,8 @@
 
 use proptest::prelude::*;
 
+use evenkeel_core::BitRate;
+
 use super::Scheduler;
 use crate::config::{ClusterConfig, Proposer, Variant, WeightRule};
 use crate::mix::{Role, mix64, tie};
@@ -112,12 +114,67 @@ impl Literal {
             list.sort_by_key(|i| (p[*i][j].unwrap().1, tie(round, Role::Link, j, *i, 0), *i));
         }
         let pairs: Vec<(usize, usize)> = match self.config.proposer {
+            _ if self.config.forwarder_rate.is_some() => self.admissions(&x, &y),
             Proposer::Links => gale_shapley(&y, &x).into_iter().map(|(j, i)| (i, j)).collect(),
             Proposer::Forwarders => gale_shapley(&x, &y),
         };
         let mut pairs = pairs;
         pairs.sort_by_key(|(_, j)| *j);
         pairs
+    }
+
+    /// Z with forwarders that serve several links, whoever proposes: the free one of the lowest
+    /// index is next.
+    fn admissions(&self, x: &[Vec<usize>], y: &[Vec<usize>]) -> Vec<(usize, usize)> {
+        let rate = |j: usize| self.config.rate_of(j).0;
+        let room = self.config.forwarder_rate.unwrap().0;
+        let place = |list: &[usize], who: usize| list.iter().position(|one| *one == who);
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        let used = |pairs: &[(usize, usize)], i: usize| -> u64 {
+            pairs.iter().filter(|pair| pair.0 == i).map(|pair| rate(pair.1)).sum()
+        };
+        if self.config.proposer == Proposer::Links {
+            let mut asked = vec![0; y.len()];
+            loop {
+                let is_free = |j: &usize| pairs.iter().all(|pair| pair.1 != *j);
+                let free = (0..y.len()).filter(is_free).find(|j| asked[*j] < y[*j].len());
+                let Some(j) = free else { break };
+                let i = y[j][asked[j]];
+                asked[j] += 1;
+                pairs.push((i, j));
+                while used(&pairs, i) > room {
+                    let held = pairs.iter().filter(|pair| pair.0 == i).map(|pair| pair.1);
+                    let worst = held.max_by_key(|j| place(&x[i], *j)).unwrap();
+                    pairs.retain(|pair| *pair != (i, worst));
+                }
+            }
+            return pairs;
+        }
+        let mut left = x.to_vec();
+        loop {
+            let next = |i: usize| {
+                let fits = |j: &&usize| used(&pairs, i) + rate(**j) <= room;
+                left[i].iter().find(fits).map(|j| (i, *j))
+            };
+            let Some((i, j)) = (0..x.len()).find_map(next) else { break };
+            left[i].retain(|one| *one != j);
+            match pairs.iter().find(|pair| pair.1 == j).copied() {
+                Some((holds, _)) if place(&y[j], holds) < place(&y[j], i) => continue,
+                Some(held) => pairs.retain(|pair| *pair != held),
+                None => {}
+            }
+            pairs.push((i, j));
+        }
+        pairs
+    }
+
+    /// How long a packet takes of a forwarder that serves so many links.
+    fn slot(&self, j: usize, length: u16, at_once: usize) -> u64 {
+        let timing = &self.config.timing;
+        let per_byte =
+            (8_000_000_000_u128 << 20).div_ceil(u128::from(self.config.rate_of(j).0)) as u64;
+        let bytes = u64::from(length) + u64::from(timing.overhead);
+        (bytes * per_byte).div_ceil(1 << 20).max(timing.per_packet.0 * at_once as u64)
     }
 
     fn decide(&mut self, cycle: u64, mut queues: Queues) -> Vec<Sent> {
@@ -139,21 +196,37 @@ impl Literal {
             }
             most = most.max(pairs.len());
             let mut stop = pairs.is_empty();
-            for (i, j) in pairs {
-                let (c, _) = p[i][j].unwrap();
-                let w = u64::from(self.config.weight.get(c));
-                let (start, finish) = self.times(i, j, c, queues[i][j][c][0].length, spread[j][c]);
-                let record = queues[i][j][c].remove(0);
-                let tag =
-                    if shared { start + (u64::from(record.length) << 20) / w } else { finish };
-                let flow = self.flow(i);
-                self.finish[flow][j][c] = tag;
-                self.clock[j] = tag;
-                sent.push((r, i, j, c, u32::from(record.length)));
-                let used_up = queues[i][j][c].is_empty() && deep[i][j][c];
-                let others = shared && (0..m).any(|i| !queues[i][j][c].is_empty());
-                cut |= used_up && others;
-                stop |= used_up && !others;
+            let fills = (0..n).any(|j| self.config.rate_of(j) != self.config.rate_of(0));
+            let at_once = |i: usize| pairs.iter().filter(|pair| pair.0 == i).count();
+            let first = |(i, j): &(usize, usize)| {
+                self.slot(*j, queues[*i][*j][p[*i][*j].unwrap().0][0].length, at_once(*i))
+            };
+            let length = pairs.iter().map(first).max().unwrap_or(0);
+            for (i, j) in pairs.iter().copied() {
+                let slowest = self.config.rate_of(j) == self.config.slowest();
+                let (mut time, mut known) = (0, true);
+                while let Some((c, _)) = self.picks(round, &queues, &spread)[i][j] {
+                    let next = queues[i][j][c][0].length;
+                    // A nanosecond each, by which times were rounded up.
+                    time += self.slot(j, next, at_once(i)) - u64::from(!slowest);
+                    if time > length || !known {
+                        break;
+                    }
+                    let w = u64::from(self.config.weight.get(c));
+                    let (start, finish) = self.times(i, j, c, next, spread[j][c]);
+                    let record = queues[i][j][c].remove(0);
+                    let tag =
+                        if shared { start + (u64::from(record.length) << 20) / w } else { finish };
+                    let flow = self.flow(i);
+                    self.finish[flow][j][c] = tag;
+                    self.clock[j] = tag;
+                    sent.push((r, i, j, c, u32::from(record.length)));
+                    let used_up = queues[i][j][c].is_empty() && deep[i][j][c];
+                    let others = shared && !fills && (0..m).any(|i| !queues[i][j][c].is_empty());
+                    cut |= used_up && others;
+                    stop |= used_up && !others;
+                    known = fills && !used_up && !stop;
+                }
             }
             if stop {
                 break;
@@ -212,6 +285,7 @@ proptest! {
         seed: u64, nodes in 1_u16..6, links in 1_usize..6, classes in 1_usize..5, l in 1_u16..5,
             extra in 0_u16..6,
         rule in 0..3, forwarders_propose: bool, small_lag: bool, empty in 0_u64..4,
+        rates in 0..3, at_once in 0_u64..4, per_packet in 0_u64..2,
     ) {
         let weights: Vec<u16> = (0..classes).map(|c| 1 + (mix64(seed ^ c as u64) % 3) as u16)
             .collect();
@@ -226,6 +300,15 @@ proptest! {
         // looked at when a queue's own tag is due.
         let lag = if small_lag && config.rule == WeightRule::PerClass { 1 << 16 } else { 1 << 32 };
         config.max_lag = evenkeel_core::Bytes(lag);
+        // One rate for all, rates that are places of two sizes, rates at random.
+        config.rates = (0..links as u64).map(|j| match (rates, mix64(seed ^ j) % 3) {
+            (0, _) => BitRate::from_mbps(1_000),
+            (1, odd) => BitRate::from_mbps(1_000 << (odd & 1)),
+            (_, odd) => BitRate::from_mbps(1_000 + odd * 700),
+        }).collect();
+        let fastest = config.link_rates().max().unwrap();
+        config.forwarder_rate = (at_once > 0).then(|| BitRate(fastest.0 * at_once));
+        config.timing.per_packet = evenkeel_core::Nanos(per_packet * 4_000);
         let mut scheduler = Scheduler::new(&config).unwrap();
         let mut literal = Literal::new(&config);
         let mut draw = seed;

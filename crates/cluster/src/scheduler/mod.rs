@@ -15,6 +15,10 @@
 //! what weighted fair queueing selects for its link until the round's time is used up: as all
 //! lengths are announced, all nodes know what that is, and class shares stay as exact as before.
 //!
+//! Links of different rates fill their rounds in this way too: a fast one would wait for what a
+//! slow one sends. And a forwarder whose rate is that of several links may serve them in one round:
+//! see `several.rs`.
+//!
 //! A window ends when a queue has used up what was announced of it, and there may be more: its
 //! class would get less than its share. With rule B others may have packets of that class; then
 //! the queue takes no part in the rest of the window, as long as no link is idle for that.
@@ -25,8 +29,9 @@
 mod lists;
 #[cfg(test)]
 mod literal;
+mod several;
 
-use evenkeel_core::{Bytes, Nanos};
+use evenkeel_core::{BitRate, Nanos};
 
 use crate::clocks::Clocks;
 use crate::config::{ClusterConfig, ConfigError, LAZY_PACKET, Missing, WeightRule};
@@ -34,6 +39,7 @@ use crate::matching::{Matching, augment, members};
 use crate::mix::mix64;
 use crate::types::{Grant, Record};
 use lists::{Flows, Own, Picks as _, Round, Shared};
+use several::Several;
 
 /// A grant and whose it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,8 +85,14 @@ pub struct Scheduler {
     depth: usize,
     /// Rule B.
     per_class: bool,
-    /// Nanoseconds per byte, in 2^-20.
-    per_byte: u64,
+    /// Nanoseconds per byte of each link, in 2^-20.
+    per_byte: Vec<u64>,
+    /// Those of the slowest.
+    slowest: u64,
+    /// Pairs go on sending until their round is over.
+    fills: bool,
+    /// Forwarders may serve several links in one round.
+    several: Option<Several>,
     pub(crate) clocks: Clocks,
     records: Vec<Record>,
     queues: Vec<Announced>,
@@ -123,19 +135,23 @@ impl Scheduler {
         config.validate()?;
         let queues = config.nodes() * config.queues();
         let pairs = config.nodes() * config.links;
-        let per_round = config.nodes().min(config.links);
-        let most = match config.round_bytes.0 {
-            0 => config.rounds() as usize * per_round,
-            _ => queues * config.depth(),
+        let per_round = config.links.min(config.nodes() * config.links_at_once());
+        let most = match config.fills_rounds() {
+            false => config.rounds() as usize * per_round,
+            true => queues * config.depth(),
         };
         let clocks = Clocks::new(config);
+        let per_byte = |rate: BitRate| (8_000_000_000_u128 << 20).div_ceil(rate.0.into()) as u64;
         Ok(Self {
             nodes: config.nodes(),
             links: config.links,
             classes: config.classes(),
             depth: config.depth(),
             per_class: config.rule == WeightRule::PerClass,
-            per_byte: ((8_000_000_000_u128 << 20).div_ceil(config.timing.rate.0.into())) as u64,
+            per_byte: config.link_rates().map(per_byte).collect(),
+            slowest: per_byte(config.slowest()),
+            fills: config.fills_rounds(),
+            several: (config.links_at_once() > 1).then(|| Several::new(config)),
             records: vec![Record::default(); queues * config.depth()],
             queues: vec![Announced::default(); queues],
             fresh: 0,
@@ -397,14 +413,26 @@ impl Scheduler {
         };
         let sets = (&self.nodes_of, &self.links_of);
         let (left, matching, proposer) = (&mut self.left, &mut self.matching, self.config.proposer);
+        let of_link = &mut matching.of_link;
         if self.per_class {
             let picks = Shared { links: self.links, full: &self.full, flows: &self.flows };
-            lists::match_all(&round, &picks, proposer, sets, left, matching);
+            match &mut self.several {
+                None => lists::match_all(&round, &picks, proposer, sets, left, matching),
+                Some(several) => several.match_all(&round, &picks, proposer, sets, left, of_link),
+            }
         } else {
             let picks = Own { nodes: self.nodes, picks: &self.picks, choices: &self.choices };
-            lists::match_all(&round, &picks, proposer, sets, left, matching);
+            match &mut self.several {
+                None => lists::match_all(&round, &picks, proposer, sets, left, matching),
+                Some(several) => several.match_all(&round, &picks, proposer, sets, left, of_link),
+            }
         }
-        if self.config.second_pass {
+        if !self.config.second_pass {
+            return;
+        }
+        if let Some(several) = &mut self.several {
+            several.augment(&mut self.matching.of_link, &self.nodes_of);
+        } else {
             augment(&mut self.matching, &self.nodes_of, self.links);
         }
     }
@@ -412,7 +440,7 @@ impl Scheduler {
     /// The matched pairs send; how long the round takes. `None` if there are none.
     #[inline]
     fn send(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
-        if self.config.round_bytes > Bytes(0) {
+        if self.fills {
             return self.send_many(cycle, round, begin);
         }
         let mut longest = (0, 0);
@@ -423,27 +451,39 @@ impl Scheduler {
             let grant = Grant { cycle, round, link, class, bytes: bytes.into(), at: begin };
             self.granted.push(Granted { node, grant });
             let (bytes, packets) = self.cost(bytes, packets);
-            longest = (bytes.max(longest.0), packets.max(longest.1));
+            longest = (bytes.max(longest.0), (packets * self.at_once(node)).max(longest.1));
         }
-        (longest.0 > 0).then(|| self.time(longest))
+        // All links have one rate here.
+        (longest.0 > 0).then(|| self.time(self.slowest, longest))
     }
 
-    /// The same with `round_bytes`: a pair goes on until the longest first packet, or so many
-    /// bytes, are over.
+    /// How many links a forwarder serves in this round; its processor does for all of them.
+    #[inline]
+    fn at_once(&self, node: usize) -> u64 {
+        self.several.as_ref().map_or(1, |several| several.at_once(node))
+    }
+
+    /// The same with `round_bytes`, or with links of different rates: a pair goes on until the
+    /// longest first packet, or so many bytes on the slowest link, are over.
     fn send_many(&mut self, cycle: u64, round: u32, begin: Nanos) -> Option<Nanos> {
         let first = |link: usize| {
-            self.matching.node_of(link).map(|node| self.slot(self.first_of(node, link).1))
+            let slot = |node| self.slot(node, link, self.first_of(node, link).1);
+            self.matching.node_of(link).map(slot)
         };
         let longest = (0..self.links).filter_map(first).max()?;
         let bytes = self.config.round_bytes.0;
-        let length = longest.max(Nanos((bytes * self.per_byte) >> 20));
+        let length = longest.max(Nanos((bytes * self.slowest) >> 20));
         for link in 0..self.links {
+            let slowest = self.per_byte[link] == self.slowest;
             let Some(node) = self.matching.part(link) else { continue };
-            let mut sent = Nanos::ZERO;
+            let (mut sent, mut end) = (Nanos::ZERO, length);
             loop {
                 let (class, record) = self.first_of(node, link);
-                let (bytes, slot) = (record.length, self.slot(record));
-                if sent + slot > length {
+                let (bytes, slot) = (record.length, self.slot(node, link, record));
+                // Times are rounded up: without this three of four packets would go at four times
+                // the rate.
+                end += if slowest { Nanos::ZERO } else { Nanos(1) };
+                if sent + slot > end {
                     break;
                 }
                 self.take(node, link, class, bytes);
@@ -486,14 +526,15 @@ impl Scheduler {
 
     /// How long so many bytes and packets take.
     #[inline]
-    fn time(&self, (bytes, packets): (u64, u64)) -> Nanos {
-        let wire = Nanos((bytes * self.per_byte).div_ceil(1 << 20));
+    fn time(&self, per_byte: u64, (bytes, packets): (u64, u64)) -> Nanos {
+        let wire = Nanos((bytes * per_byte).div_ceil(1 << 20));
         wire.max(self.config.timing.per_packet * packets)
     }
 
     #[inline]
-    fn slot(&self, record: Record) -> Nanos {
-        self.time(self.cost(record.length, record.packets))
+    fn slot(&self, node: usize, link: usize, record: Record) -> Nanos {
+        let (bytes, packets) = self.cost(record.length, record.packets);
+        self.time(self.per_byte[link], (bytes, packets * self.at_once(node)))
     }
 
     /// The record at the head of a queue, of `bytes`, is used: clocks and tags advance, the
@@ -525,7 +566,7 @@ impl Scheduler {
                 // Nobody knows what comes next in it. With rule B the class has its share of the
                 // link as long as somebody has packets of it.
                 // A pair that goes on would send another class before it.
-                let single = self.per_class && self.config.round_bytes == Bytes(0);
+                let single = self.per_class && !self.fills;
                 let others = single && self.flows[link].holders[class] != 0;
                 self.cut |= others;
                 self.stop |= !others;

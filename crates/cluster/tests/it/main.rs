@@ -8,4 +8,5 @@ mod freshness;
 mod health;
 
 mod published;
+mod rates;
 mod scale;

@@ -56,6 +56,12 @@ fn wrong_values_are_named() {
         (("port = \"sw\"", "port = \"sv\""), 7, "did you mean \"sw\"?"),
         (("node = 1", "node = 1\nt_brr = \"1ms\""), 6, "did you mean `t_br`?"),
         (("node = 1", "node = 1\nvariant = \"x-ds\""), 6, "p-ds"),
+        (("name = \"a\"", "name = \"a\"\nrate = \"1bit/s\""), 12, "1kbit/s to"),
+        (
+            ("node = 1", "node = 1\nforwarder_rate = \"9Mbit/s\""),
+            6,
+            "9 Mbit/s is less than the 10 Mbit/s of the fastest link",
+        ),
     ] {
         let text = error(&forwarder(change));
         assert!(text.contains(&format!("r.toml:{line}: ")) && text.contains(says), "{text}");

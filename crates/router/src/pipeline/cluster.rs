@@ -17,11 +17,11 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use evenkeel_cluster::{
-    ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, Timing, mix64, stamp,
+    ClusterConfig, Engine, Event, Forwarder, Grant, NodeId, Record, mix64, stamp,
 };
 use evenkeel_config::ClusterSection;
 use evenkeel_core::settings::{SettingError, Settings as _};
-use evenkeel_core::{Bytes, Nanos, Packet as _, Reason};
+use evenkeel_core::{BitRate, Bytes, Nanos, Packet as _, Reason};
 use evenkeel_net::PortIndex;
 use evenkeel_ports::{Frame, FramePool};
 
@@ -54,13 +54,35 @@ struct Around {
     /// By link.
     ports: Vec<u16>,
     /// How granted packets follow each other.
-    pace: Timing,
+    pace: Pace,
     /// Under the configuration that the engine is ready to change to.
-    next_pace: Timing,
+    next_pace: Pace,
     limit: usize,
     late: u64,
     /// For how long, and how many packets had waited: not told yet.
     stood_still: Option<(Nanos, usize)>,
+}
+
+/// How long packets take.
+#[derive(Clone)]
+struct Pace {
+    /// By link.
+    rates: Vec<BitRate>,
+    overhead: u16,
+    per_packet: Nanos,
+}
+
+impl Pace {
+    fn of(config: &ClusterConfig) -> Self {
+        let (overhead, per_packet) = (config.timing.overhead, config.timing.per_packet);
+        Self { rates: config.link_rates().collect(), overhead, per_packet }
+    }
+
+    /// Until the next packet on a link after one of this length.
+    fn slot(&self, link: usize, length: u16) -> Nanos {
+        let wire = Bytes(u64::from(length) + u64::from(self.overhead));
+        self.rates[link].time_for(wire).max(self.per_packet)
+    }
 }
 
 struct Queue {
@@ -123,10 +145,12 @@ impl Forwarder for Acting<'_> {
             // back to the head since and is longer than what the link's time is reserved for.
             let Some(packet) = around.queues[queue].take_up_to(left) else { break };
             left = left.saturating_sub(u32::from(length(&packet)));
-            let wire = Bytes(u64::from(length(&packet)) + u64::from(around.pace.overhead));
+            let slot = around.pace.slot(grant.link, length(&packet));
             let port = around.ports[grant.link];
-            around.granted.push_back(Granted { at, queue, port, packet });
-            at += around.pace.rate.time_for(wire).max(around.pace.per_packet);
+            // In order of time also where several links are served in one round.
+            let place = around.granted.partition_point(|other| other.at <= at);
+            around.granted.insert(place, Granted { at, queue, port, packet });
+            at += slot;
         }
     }
 
@@ -139,7 +163,7 @@ impl Forwarder for Acting<'_> {
 
     fn event(&mut self, event: Event) {
         if let Event::Changed { .. } = event {
-            self.around.pace = self.around.next_pace;
+            self.around.pace = self.around.next_pace.clone();
         }
         // Steps are lost and gained with every lost frame; they are counted.
         if !matches!(event, Event::LostStep | Event::InStep)
@@ -205,8 +229,8 @@ impl ClusterRole {
                 outbox: Vec::new(),
                 news: Vec::new(),
                 ports: section.links.iter().map(|link| link.port).collect(),
-                pace: section.config.timing,
-                next_pace: section.config.timing,
+                pace: Pace::of(&section.config),
+                next_pace: Pace::of(&section.config),
                 limit: section.limit as usize,
                 late: 0,
                 stood_still: None,
@@ -244,10 +268,10 @@ impl ClusterRole {
             Some(engine) => engine.prepare(&config, now)?,
             None => {
                 config.validate()?;
-                self.around.pace = wanted.config.timing;
+                self.around.pace = Pace::of(&config);
             }
         }
-        self.around.next_pace = wanted.config.timing;
+        self.around.next_pace = Pace::of(&config);
         self.around.limit = wanted.limit as usize;
         self.engine_config = config;
         self.section = wanted.clone();
@@ -339,9 +363,11 @@ impl ClusterRole {
         let Some(time) = self.engine.as_mut().and_then(Engine::take_away) else { return };
         let around = &self.around;
         let packets = around.queues.iter().map(|queue| queue.packets.len()).sum::<usize>();
-        let bytes = around.queues.iter().map(|queue| queue.bytes).sum();
-        let takes =
-            around.pace.rate.time_for(Bytes(bytes)) + around.pace.per_packet * packets as u64;
+        let links = around.queues.chunks(around.classes).zip(&around.pace.rates);
+        let of_link = |(queues, rate): (&[Queue], &BitRate)| {
+            rate.time_for(Bytes(queues.iter().map(|queue| queue.bytes).sum()))
+        };
+        let takes = links.map(of_link).sum::<Nanos>() + around.pace.per_packet * packets as u64;
         let stale = takes > SHARES_HOLD_AFTER;
         if stale {
             self.drop_queues(None, Reason::Stopped, pool);

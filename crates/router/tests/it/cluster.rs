@@ -177,6 +177,56 @@ fn links_are_full_and_classes_get_their_weights() {
     }
 }
 
+/// Packets per second of 1,038 bytes on links of this rate that were carried of each link, in parts
+/// of what it can carry, and voice : rest.
+fn carried(sent: &Sent, rates: [f64; 3]) -> [(f64, f64); 3] {
+    let begin = sent[0].0 + Nanos::from_millis(50);
+    let during = begin..begin + Nanos::from_millis(200);
+    let steady: Sent = sent.iter().copied().filter(|(at, ..)| during.contains(at)).collect();
+    [0, 1, 2].map(|link| {
+        let [rest, voice] = shares(&steady, link).map(|packets| packets as f64);
+        let full = 0.2 * rates[link] * 1e6 / 8.0 / 1038.0;
+        ((rest + voice) / full, voice / rest)
+    })
+}
+
+#[test]
+fn links_of_different_rates_are_full_and_a_forwarder_serves_several_where_it_can() {
+    let nodes = |text: fn(u16) -> String, loads: usize| {
+        let node = |id| Node::new(&text(id), MacAddr([2, 0, 0, 0, 1, id as u8]));
+        let mut nodes: Vec<Node> = (1..=3).map(node).collect();
+        nodes.iter_mut().for_each(|node| node.load(loads));
+        nodes
+    };
+    let rates = |id| {
+        let text = forwarder_text(id, "variant = \"p-ds\"\nl = 100");
+        text.replace("name = \"l2\"", "name = \"l2\"\nrate = \"40Mbit/s\"")
+    };
+    let sent = run(&mut nodes(rates, 600), START, Nanos::from_millis(900), || false);
+    for (busy, ratio) in carried(&sent, [10.0, 10.0, 40.0]) {
+        assert!((0.93..1.02).contains(&busy), "{busy}");
+        assert!((ratio / 3.0 - 1.0).abs() < 0.12, "{ratio}");
+    }
+    // One of three is left.
+    let alone =
+        |id| forwarder_text(id, "variant = \"p-ds\"\nl = 60\nforwarder_rate = \"30Mbit/s\"");
+    let single = |id| forwarder_text(id, "variant = \"p-ds\"\nl = 60");
+    for (text, least, most) in [(alone as fn(u16) -> String, 0.93, 1.02), (single, 0.3, 0.34)] {
+        let mut nodes = nodes(text, 600);
+        nodes[1].alive = false;
+        nodes[2].alive = false;
+        let sent = run(&mut nodes, START, Nanos::from_millis(1_000), || false);
+        let links = carried(&sent, [10.0; 3]);
+        let busy = links.iter().map(|(busy, _)| busy).sum::<f64>() / 3.0;
+        assert!((least..most).contains(&busy), "{links:?}");
+        // One at a time, the links that have the oldest packets are first.
+        let shared = links.iter().all(|(_, ratio)| (ratio / 3.0 - 1.0).abs() < 0.12);
+        assert!(shared || most < 1.0, "{links:?}");
+        // In order of time: what is granted on one link does not hold up another's.
+        assert_eq!(nodes[0].view(START + Nanos::SECOND).late, 0);
+    }
+}
+
 #[test]
 fn with_lost_frames_nobody_sends_on_anothers_link() {
     let mut nodes = cluster("variant = \"s-ds\"");

@@ -186,6 +186,7 @@ fn model(reader: &mut Reader, layers: &[&Fields], seed: u64) -> ModelConfig {
         let taken = model.cluster.put(key.name, None, &value);
         debug_assert_eq!(taken, Some(true), "{}: the same type in both tables", key.name);
     }
+    model.cluster.rates.clone_from(&case.link_rates);
     model.broadcast = case.broadcast.unwrap_or(model.broadcast);
     model.loss = (case.loss.unwrap_or(0.0) * 4_294_967_296.0) as u32;
     model.per_packet = case.cpu_per_packet.unwrap_or(model.per_packet);

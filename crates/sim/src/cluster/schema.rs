@@ -46,6 +46,11 @@ settings! {
         stated mtu: Option<u16> = None, in 256..=9_000, counting "bytes", absent "1500";
         /// Rate of each outgoing link.
         stated rate: Option<BitRate> = None, in 1_000..=1_000_000_000_000_u64, absent "1Gbit/s";
+        /// The rates of the outgoing links, one for each, if they differ.
+        stated link_rates: Vec<BitRate> = Vec::new(), absent "`rate` for each";
+        /// What a forwarder can send in a round over all links that it serves.
+        stated forwarder_rate: Option<BitRate> = None, in 1_000..=1_000_000_000_000_u64,
+            absent "one link at a time";
         /// Time of a packet in a window that does not overlap with the exchange (t_tx: fitted).
         stated per_packet: Option<Nanos> = None, in SHORT, absent "2850ns";
         /// Time of a decision in a window (t_s: measured by the paper).
