@@ -73,6 +73,7 @@ pub mod units;
 
 pub use out_of_range::OutOfRange;
 pub use packet::{Class, FlowKey, Packet};
+pub use prefetch::element as read_ahead;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use reason::Reason;
 pub use schedule::{DropSink, Scheduler};

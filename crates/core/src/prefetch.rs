@@ -13,7 +13,7 @@ const LINE: usize = 64;
 /// Reads ahead element `index` of `slice`, all its lines; an `index` beyond the slice is as good as
 /// none.
 #[inline(always)]
-pub(crate) fn element<T>(slice: &[T], index: usize) {
+pub fn element<T>(slice: &[T], index: usize) {
     // Chosen without a branch, which would wait for `index`. The search for a page that is not
     // mapped would take time too.
     let index = if index < slice.len() { index } else { 0 };

@@ -311,22 +311,14 @@ const PLAIN: usize = ETHERNET_HEADER + 20 + 4;
 #[inline]
 #[must_use]
 pub fn parse_usual(frame: &[u8]) -> Option<Headers> {
-    let head: &[u8; PLAIN] = frame.first_chunk()?;
-    let total_len = usize::from(be16(head[16], head[17]));
+    let head = usual_head(frame)?;
+    let total_len = be16(head[16], head[17]);
     let flags = be16(head[20], head[21]);
     let protocol = head[23];
-    let usual = (head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45)
-        && (PLAIN - ETHERNET_HEADER..=frame.len() - ETHERNET_HEADER).contains(&total_len)
-        && flags & 0x3fff == 0
-        && matches!(protocol, protocol::TCP | protocol::UDP);
-    let (_, ip) = head.split_first_chunk::<ETHERNET_HEADER>()?;
-    if !usual || checksum::sum_20(ip.first_chunk()?).fold() != 0xffff {
-        return None;
-    }
     Some(Headers {
         l3: ETHERNET_HEADER as u16,
         l4: ETHERNET_HEADER as u16 + 20,
-        ip_len: total_len as u32,
+        ip_len: total_len.into(),
         version: IpVersion::V4,
         dscp: head[15] >> 2,
         ecn: head[15] & 3,
@@ -345,6 +337,20 @@ pub fn parse_usual(frame: &[u8]) -> Option<Headers> {
         vlan: None,
         link_group: head[0] & 1 != 0,
     })
+}
+
+/// The first bytes of a frame with a usual packet.
+#[inline]
+pub(crate) fn usual_head(frame: &[u8]) -> Option<&[u8; PLAIN]> {
+    let head: &[u8; PLAIN] = frame.first_chunk()?;
+    let total_len = usize::from(be16(head[16], head[17]));
+    let flags = be16(head[20], head[21]);
+    let usual = (head[12] == 0x08 && head[13] == 0x00 && head[14] == 0x45)
+        && (PLAIN - ETHERNET_HEADER..=frame.len() - ETHERNET_HEADER).contains(&total_len)
+        && flags & 0x3fff == 0
+        && matches!(head[23], protocol::TCP | protocol::UDP);
+    let (_, ip) = head.split_first_chunk::<ETHERNET_HEADER>()?;
+    (usual && checksum::sum_20(ip.first_chunk()?).fold() == 0xffff).then_some(head)
 }
 
 /// [`parse`] of any frame.

@@ -57,6 +57,16 @@ impl FlowHasher {
     }
 }
 
+impl FlowHasher {
+    /// A hash of two words, for tables that find flows by less than a [key](Self::hash).
+    #[inline]
+    #[must_use]
+    pub const fn words(&self, (a, b): (u64, u64)) -> u64 {
+        let [k0, k1, ..] = self.keys;
+        fold(a ^ k0, b ^ k1)
+    }
+}
+
 /// Both halves of an address as an IPv6 address.
 #[inline]
 fn wide(address: IpAddr) -> (u64, u64) {

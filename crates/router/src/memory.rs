@@ -12,7 +12,7 @@ use evenkeel_core::admit::{AdmissionConfig, FlowsConfig, Flush};
 use evenkeel_ports::pool::FramePool;
 
 use crate::error::CommandError;
-use crate::pipeline::QueuedPacket;
+use crate::pipeline::{FlowCache, QueuedPacket};
 
 /// A flow on a list of flows.
 const LISTED: u64 = 80;
@@ -62,7 +62,8 @@ impl Footprint {
         let pool = FramePool::memory(router.buffers as usize, router.buffer_size.0 as usize);
         let fairdrop =
             config.fairdrop.as_ref().map_or(0, |own| shadows(own.flows, config.links.len()));
-        let per_worker = WORKER + ports * RINGS + fairdrop + lists(&config.flows);
+        let known = FlowCache::memory(router.flow_cache);
+        let per_worker = WORKER + known + ports * RINGS + fairdrop + lists(&config.flows);
         Self {
             buffers: workers * pool,
             links: config.links.iter().map(of_link).collect(),

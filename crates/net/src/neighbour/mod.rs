@@ -209,13 +209,19 @@ impl<H> NeighbourTable<H> {
     /// The Ethernet address of a neighbour, if it is known; it is marked as used.
     #[inline]
     pub fn mac(&mut self, port: PortIndex, address: IpAddr) -> Option<MacAddr> {
+        self.known(port, address).map(|known| known.mac)
+    }
+
+    /// What is known of a neighbour; it is marked as used.
+    #[inline]
+    pub fn known(&mut self, port: PortIndex, address: IpAddr) -> Option<Known> {
         if let Some(slot) = self.slots.find(self.last)
             && slot.address == address
             && slot.port == port
             && let Status::Known(known) = slot.status
         {
             slot.used = true;
-            return Some(known.mac);
+            return Some(known);
         }
         let at = *self.index.get(&key(port, address))?;
         let slot = self.slots.get_mut(at);
@@ -224,7 +230,7 @@ impl<H> NeighbourTable<H> {
         };
         slot.used = true;
         self.last = at;
-        Some(known.mac)
+        Some(known)
     }
 
     /// Finds the Ethernet address for `item`'s next hop, or lets `item` wait for it.

@@ -3,8 +3,9 @@
 //! stays in the cache for the whole vector.
 //!
 //! ```text
-//! up to 32 packets ─▶ fetch headers ─▶ parse, hash, classify ─▶ look up routes ─▶ fetch flow state
-//!                                                                 then packet by packet: forward
+//! up to 32 packets ─▶ fetch headers ─▶ look up flows ┬ known ─────────────────────┬▶ fetch flow state
+//!                                                    └ parse, classify, look up ──┘        │
+//!                                                      routes            packet by packet: forward
 //! ```
 //!
 //! Nothing here changes anything: counters, queues and decisions that depend on the packets before
@@ -21,6 +22,7 @@ use evenkeel_ports::Frame;
 
 use super::Pipeline;
 use super::fairdrop::FairDrop;
+use super::flow_cache::Known;
 use super::packet::{UnroutedPacket, VECTOR};
 use super::parsed::{PacketMeta, Parsed};
 use super::port::PortSlot;
@@ -35,7 +37,11 @@ impl Pipeline {
             self.pool.prefetch(&packet.frame);
         }
         parsed.clear();
-        parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
+        if self.flow_cache.is_on() {
+            self.look_up_flows(packets, parsed);
+        } else {
+            parsed.extend(packets.iter().map(|packet| self.parse(&packet.frame)));
+        }
         if self.fairdrop.as_ref().is_some_and(FairDrop::is_on) {
             return;
         }
@@ -44,7 +50,15 @@ impl Pipeline {
         }
         let mut fetches = false;
         for (parsed, packet) in parsed.iter_mut().zip(packets) {
-            let Parsed::Ip(meta) = parsed else { continue };
+            let meta = match parsed {
+                Parsed::Ip(meta) => meta,
+                Parsed::Known(Known { onward, .. }) => {
+                    let out = &self.ports[usize::from(onward.port)];
+                    fetches |= out.prefetch_buckets(onward.flow_hash);
+                    continue;
+                }
+                Parsed::Other | Parsed::Invalid(_) => continue,
+            };
             if self.ports[packet.port.index()].peer.is_none() {
                 let key = || self.lookup_key(packet, meta);
                 let route = self.routing.tables.lookup(meta.destination, meta.flow_hash, key);
@@ -59,11 +73,34 @@ impl Pipeline {
         }
         // The bucket says where the state of a flow is. For the first flows it has come by now.
         for (parsed, packet) in parsed.iter().zip(packets) {
-            if let Parsed::Ip(meta) = parsed
-                && let Some(out) = self.port_after(packet, meta)
-            {
-                out.prefetch(meta.flow_hash);
+            match parsed {
+                Parsed::Ip(meta) => {
+                    if let Some(out) = self.port_after(packet, meta) {
+                        out.prefetch(meta.flow_hash);
+                    }
+                }
+                Parsed::Known(Known { onward, .. }) => {
+                    self.ports[usize::from(onward.port)].prefetch(onward.flow_hash);
+                }
+                Parsed::Other | Parsed::Invalid(_) => {}
             }
+        }
+    }
+
+    /// Finds the packets of known flows, and parses the others.
+    #[inline]
+    fn look_up_flows(&self, packets: &[UnroutedPacket], parsed: &mut Vec<Parsed>) {
+        let mut probes = [None; VECTOR];
+        for (probe, packet) in probes.iter_mut().zip(packets) {
+            let bytes = self.pool.bytes(&packet.frame);
+            *probe = self.flow_cache.probe(bytes, &packet.frame, packet.port);
+        }
+        for (probe, packet) in probes.iter().zip(packets) {
+            let known = probe.as_ref().and_then(|probe| self.flow_cache.find(probe));
+            if let (Some(known), Some(fairdrop)) = (&known, &self.fairdrop) {
+                fairdrop.prefetch(known.onward.flow_hash);
+            }
+            parsed.push(known.map_or_else(|| self.parse(&packet.frame), Parsed::Known));
         }
     }
 

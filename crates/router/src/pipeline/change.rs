@@ -18,6 +18,7 @@ impl Pipeline {
     /// # Errors
     /// Something refuses it; nothing changed.
     pub fn change(&mut self, now: Nanos, change: &Change) -> Result<(), CommandError> {
+        self.flow_cache.begin_epoch();
         match change {
             Change::Link(link, change) => self.change_link(now, self.find(link)?, change),
             Change::FairDrop(change) => self.change_fairdrop(change),
@@ -178,6 +179,7 @@ impl Pipeline {
     /// value is refused; nothing changed.
     pub fn reload(&mut self, now: Nanos, config: &RouterConfig) -> Result<(), CommandError> {
         self.check_reload(config)?;
+        self.flow_cache.begin_epoch();
         let services = self.services.plan(config)?;
         let fairdrop =
             self.plan_fairdrop(config.fairdrop.as_ref(), &config.links, config.services.len())?;

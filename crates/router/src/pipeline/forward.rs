@@ -12,11 +12,13 @@ use evenkeel_net::frame::{self, IpVersion};
 use evenkeel_net::icmp::IcmpError;
 use evenkeel_net::neighbour::Resolution;
 use evenkeel_net::policy::{LookupKey, Origin};
+use evenkeel_net::usual::Usual;
 use evenkeel_net::{MacAddr, PortIndex};
 
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
-use super::packet::{UnroutedPacket, wire_len};
+use super::flow_cache::{Known, Onward};
+use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len};
 use super::parsed::{PacketMeta, Parsed};
 use super::pinning::{Path, PathQuery};
 
@@ -88,6 +90,7 @@ impl Pipeline {
             return self.drop(packet, Reason::OtherStation);
         }
         let meta = match parsed {
+            Parsed::Known(known) => return self.forward_known(packet, known, at),
             Parsed::Ip(meta) => meta,
             Parsed::Other => return self.punt(packet),
             Parsed::Invalid(reason) => return self.drop(packet, *reason),
@@ -111,9 +114,34 @@ impl Pipeline {
     pub(super) fn route(&mut self, packet: UnroutedPacket, at: Nanos) {
         match self.parse(&packet.frame) {
             Parsed::Ip(meta) => self.route_parsed(packet, &meta, None, at),
-            Parsed::Other => self.punt(packet),
+            Parsed::Known(_) | Parsed::Other => self.punt(packet),
             Parsed::Invalid(reason) => self.drop(packet, reason),
         }
+    }
+
+    /// Forwards a packet of a flow whose way was found out before.
+    #[inline]
+    fn forward_known(&mut self, packet: UnroutedPacket, known: &Known, at: Nanos) {
+        let Known { onward, ip_len, .. } = *known;
+        let Onward { class, flow_hash, port, .. } = onward;
+        self.meter.is_of(class);
+        if let Some(fairdrop) = self.fairdrop.as_mut().filter(|fairdrop| fairdrop.is_on()) {
+            let ticket = match fairdrop.judge_cpu(flow_hash, class) {
+                Ok(ticket) => ticket,
+                Err(reason) => return self.drop(packet, reason),
+            };
+            self.meter.stage(Stage::Judge);
+            let wire = wire_len(ETHERNET_HEADER as usize + usize::from(ip_len));
+            let (port, plain) = (usize::from(port), processing_class(None));
+            let judged = fairdrop.judge_link(port, flow_hash, class, wire, ticket, plain);
+            if let Err(reason) = judged {
+                return self.drop(packet, reason);
+            }
+        } else {
+            self.meter.stage(Stage::Judge);
+        }
+        self.flow_cache.used(known);
+        self.send_known(packet, known, at);
     }
 
     /// What the tables say of a packet's destination, looked up ahead or now.
@@ -230,8 +258,13 @@ impl Pipeline {
             cluster,
             originated,
         };
-        if let Some(mac) = self.neighbours.mac(port, next_hop) {
-            return self.forward_to(packet, meta, &hop(mac), at);
+        if let Some(known) = self.neighbours.known(port, next_hop) {
+            let hop = hop(known.mac);
+            // Whether a neighbour that may have gone is used is noted with each packet.
+            if service.is_none() && !known.stale {
+                self.remember(&packet, &hop);
+            }
+            return self.forward_to(packet, meta, &hop, at);
         }
         match self.neighbours.resolve(at, port, next_hop, packet) {
             Resolution::Mac(mac, packet) => self.forward_to(packet, meta, &hop(mac), at),
@@ -240,6 +273,26 @@ impl Pipeline {
             Resolution::Unreachable(packet) => {
                 self.refuse(packet, IcmpError::HostUnreachable, Reason::HostUnreachable, at);
             }
+        }
+    }
+
+    /// Remembers where a packet goes, for those of its flow that look like it.
+    #[inline]
+    fn remember(&mut self, packet: &UnroutedPacket, hop: &ResolvedHop<'_>) {
+        let decided_each_time = packet.originated || hop.cluster.is_some() || self.admissions.pins;
+        if !self.flow_cache.is_on() || decided_each_time {
+            return;
+        }
+        if let Some(Usual { flow, .. }) = Usual::of(self.pool.bytes(&packet.frame)) {
+            let onward = Onward {
+                class: hop.class,
+                flow_hash: hop.flow_hash,
+                port: hop.port as u16,
+                mtu: hop.mtu.min(u16::MAX.into()) as u16,
+                source: self.ports[hop.port].mac,
+                destination: hop.mac,
+            };
+            self.flow_cache.remember(flow, packet.port, onward);
         }
     }
 

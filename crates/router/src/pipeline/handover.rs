@@ -139,6 +139,7 @@ impl Pipeline {
     /// the other.
     pub fn take_over(&mut self, now: Nanos, mut old: Self, buffers: Buffers) {
         let kept = buffers == Buffers::Kept;
+        self.flow_cache.begin_epoch();
         let old_pool = std::mem::replace(&mut old.pool, FramePool::new(0));
         let copied_from = if kept {
             self.pool = old_pool;

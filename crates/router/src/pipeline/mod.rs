@@ -54,6 +54,7 @@ mod egress;
 mod exchange;
 mod explain;
 mod fairdrop;
+mod flow_cache;
 mod forward;
 mod handover;
 mod links;
@@ -101,6 +102,7 @@ use cycles::{CycleClock, Meter};
 pub use egress::OutgoingLink;
 use egress::{Egress, TX_QUEUE};
 use fairdrop::FairDrop;
+pub(crate) use flow_cache::FlowCache;
 use neighbours::Neighbours;
 pub use packet::{BURST, QueuedPacket};
 use parsed::Classifier;
@@ -184,6 +186,7 @@ pub struct Pipeline {
     services: Services,
     admissions: Admissions,
     fairdrop: Option<FairDrop>,
+    flow_cache: FlowCache,
     cluster: Option<ClusterRole>,
     balancer: Option<BalancerRole>,
     meter: Meter,
@@ -305,6 +308,7 @@ impl Pipeline {
             services: Services::new(config, 0..u64::MAX)?,
             admissions: Admissions::new(&config.flows, seed)?,
             fairdrop: None,
+            flow_cache: FlowCache::new(section.flow_cache, seed),
             cluster: config.cluster.as_ref().map(ClusterRole::new).transpose()?,
             balancer: config.balancer.as_ref().map(BalancerRole::new).transpose()?,
             meter: Meter::new(section.cycles, config.classes.len()),
@@ -356,6 +360,7 @@ impl Pipeline {
 
     /// The main forwarding table, to be filled by hand where there is no mirror.
     pub fn fib_mut(&mut self) -> &mut Fib {
+        self.flow_cache.begin_epoch();
         self.routing.tables.main_mut()
     }
 

@@ -61,6 +61,12 @@ impl Neighbours {
         self.table.mac(port, next_hop)
     }
 
+    /// The same, with whether the kernel holds it for fresh.
+    #[inline]
+    pub(super) fn known(&mut self, port: PortIndex, next_hop: IpAddr) -> Option<Known> {
+        self.table.known(port, next_hop)
+    }
+
     /// The address of a next hop, or a place where the packet waits for it.
     pub(super) fn resolve(
         &mut self,

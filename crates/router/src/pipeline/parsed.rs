@@ -10,6 +10,8 @@ use evenkeel_net::fib::Decision;
 use evenkeel_net::frame::{self, Headers, IpVersion};
 use evenkeel_net::hash::FlowHasher;
 
+use super::flow_cache::Known;
+
 /// What forwarding needs of a packet's headers. The few packets that need more are
 /// parsed again.
 pub(super) struct PacketMeta {
@@ -40,6 +42,8 @@ impl PacketMeta {
 pub(super) enum Parsed {
     /// An IP packet.
     Ip(PacketMeta),
+    /// A packet of a flow whose way is known.
+    Known(Known),
     /// Nothing that is forwarded: for the kernel.
     Other,
     /// A broken packet.

@@ -18,6 +18,7 @@ impl Pipeline {
     /// goes down are dropped as [`Reason::LinkDown`], and so is what is received there until it is
     /// up again.
     pub fn set_link(&mut self, now: Nanos, port: PortIndex, link: Option<LinkState>) {
+        self.flow_cache.begin_epoch();
         let Some(slot) = self.ports.get_mut(port.index()) else { return };
         let up = link.is_some_and(|link| link.up);
         if let Some(link) = link {
@@ -46,6 +47,7 @@ impl Pipeline {
 
     /// Applies an event of the mirror.
     pub fn apply(&mut self, now: Nanos, event: MirrorEvent) {
+        self.flow_cache.begin_epoch();
         match event {
             MirrorEvent::Link { port, link } => {
                 self.set_link(now, port, link.map(LinkState::from));
@@ -91,6 +93,7 @@ impl Pipeline {
         address: IpAddr,
         state: Option<KernelNeighbourState>,
     ) {
+        self.flow_cache.begin_epoch();
         match self.neighbours.set(now, port, address, state) {
             Waited::Resolved => self.resume(now),
             Waited::Failed => self.give_up(now, Reason::HostUnreachable),

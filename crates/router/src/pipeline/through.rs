@@ -70,7 +70,7 @@ impl Pipeline {
                 below = self.classifier.parse_below(self.pool.bytes(&packet.frame));
                 below.as_ref()
             }
-            Parsed::Invalid(_) => None,
+            Parsed::Known(_) | Parsed::Invalid(_) => None,
         };
         let (flow, flow_hash, class, ip_len, ttl) = match meta {
             Some(meta) => {

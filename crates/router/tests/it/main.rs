@@ -9,6 +9,7 @@ mod corpus;
 mod counters;
 mod fairdrop;
 mod handover;
+mod known_flows;
 mod memory;
 mod no_alloc;
 mod order;
