@@ -13,7 +13,7 @@ help:
 	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
-	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: an hour (docs/fairdrop.md)"
+	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
 	@echo "make bench  ratios against peers, measured in the same run; PARTS='memory live': only these"
 	@echo "make figures  every published figure, simulated (and in the lab as root), and one index page"
 	@echo "make setup  install the Debian packages that the tests need and that are missing"
@@ -51,7 +51,7 @@ sbom:
 
 # Apart from `make soak`, because it takes an hour.
 fairdrop-sweep:
-	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-sim --test it the_whole_sweep -- --ignored --nocapture
+	@scripts/fairdrop-sweep.sh
 
 figures: setup build
 	@scripts/book.sh

@@ -1,11 +1,12 @@
 //! `evenkeel check`: what a router.toml means, or what is wrong with it.
 
+mod fairdrop;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, diff};
 use evenkeel_core::Ppm;
-use evenkeel_core::drop::{Groups, Rule};
 use evenkeel_core::schedule::buffer::DEFAULT_QUANTUM;
 use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
@@ -198,7 +199,7 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .iter()
         .flat_map(of_link)
         .chain(too_large(config))
-        .chain(fairdrop_advice(config))
+        .chain(fairdrop::advice(config))
         .collect()
 }
 
@@ -212,52 +213,6 @@ fn too_large(config: &RouterConfig) -> Option<String> {
             mebibytes(available)
         )
     })
-}
-
-/// Where FairDrop cannot do what it is for.
-fn fairdrop_advice(config: &RouterConfig) -> Vec<String> {
-    let Some(fairdrop) = config.fairdrop.as_ref().filter(|fairdrop| fairdrop.on) else {
-        return Vec::new();
-    };
-    let mut said = Vec::new();
-    let router = &config.router;
-    if fairdrop.cpu && router.cpu.is_none() && router.cpus.is_empty() {
-        said.push(
-            "fairdrop: no cpu is named: while other threads run on the worker's CPU nobody knows \
-             what packets cost; set cpu (cpus with several workers) to a core of its own"
-                .to_owned(),
-        );
-    }
-    if fairdrop.cpu && router.workers > 1 {
-        said.push(format!(
-            "fairdrop: each of {} workers shares out its own core: flows on a worker with many \
-             others have less than those on one with few",
-            router.workers
-        ));
-    }
-    if fairdrop.cpu && !matches!(fairdrop.rule, Rule::Level(_)) {
-        said.push(format!(
-            "fairdrop: the published rule ({}) leaves heavy flows up to twice their share, \
-             depending on costs and load; kind = \"level\" does not",
-            fairdrop.rule
-        ));
-    }
-    if fairdrop.groups == Groups::Class && config.classes.len() < 2 {
-        said.push("fairdrop: groups = \"class\" does nothing with a single class".to_owned());
-    }
-    let is_fair = |link: &&evenkeel_config::LinkConfig| {
-        let discipline = &link.discipline;
-        link.core.rate.is_some()
-            && matches!(discipline, DisciplineConfig::Pfq(_) | DisciplineConfig::Pdrr(_))
-    };
-    if let Some(link) = config.links.iter().find(is_fair).filter(|_| fairdrop.bandwidth) {
-        said.push(format!(
-            "fairdrop: the discipline of link {} shares its bits among flows already, and has less \
-             to choose from: set bandwidth = false",
-            link.port
-        ));
-    }
-    said
 }
 
 fn rules(n: usize) -> String {

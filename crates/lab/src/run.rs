@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::Nanos;
+use evenkeel_netns::processors::Processors;
 use evenkeel_ports::sys::{self, Signals, lock};
 use evenkeel_report::{Judgement, Report, Run, StepMark, judge};
 use evenkeel_router::Snapshot;
@@ -195,6 +196,13 @@ fn wires(scenario: &Scenario, world: &World) -> Result<Vec<LiveWire>, LabError> 
     Ok(started)
 }
 
+/// Whether a router shares out its cycles: what others take of them is missing there.
+fn shares_cycles(scenario: &Scenario) -> bool {
+    let mut fairdrops =
+        scenario.routers.iter().filter_map(|router| router.config.fairdrop.as_ref());
+    fairdrops.any(|fairdrop| fairdrop.cpu)
+}
+
 /// The flows of the scenario between their namespaces.
 fn flows(scenario: &Scenario, world: &World) -> Result<Vec<FlowSpec>, LabError> {
     let realtime = scenario.routers.iter().any(|router| router.config.router.realtime);
@@ -349,6 +357,7 @@ impl Lab<'_> {
             sent: vec![Sent::default(); self.flows.len()],
         };
         let cpu_before = (cpu_time("self"), self.router_cpu());
+        let processors = Processors::now();
         self.wait(start, start)?;
 
         let mut steps = scenario.steps.iter().peekable();
@@ -388,6 +397,14 @@ impl Lab<'_> {
         let routers = (self.router_cpu() - cpu_before.1).as_secs_f64() / wall;
         let mut warnings = self.finish(&first, &mut run)?;
         warnings.extend(unbalanced.into_iter().take(1));
+        if shares_cycles(scenario)
+            && let Some(why) = processors.missing()
+        {
+            let told =
+                format!("not judged: {why}: shares of cycles say nothing of the router then");
+            run.notes.push(told.clone());
+            warnings.push(told);
+        }
         run.notes.push(format!(
             "Processor time: sources and sinks {:.0} %, routers {:.0} % of one processor.",
             own * 100.0,

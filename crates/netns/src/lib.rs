@@ -6,7 +6,8 @@
 //! namespaces of owners that are no longer there. Nothing else is ever touched.
 //!
 //! [`shell`] runs the system's own programs (`ip`, `ethtool`, `ping`), and [`testing`] is the same
-//! for tests: it panics where the rest gives errors, and sweeps first.
+//! for tests: it panics where the rest gives errors, and sweeps first. [`processors`] tells whether
+//! what was measured in them is worth anything.
 //!
 //! Everything goes through `ip netns`, so the namespaces can be looked at with it. Needs root
 //! (CAP_SYS_ADMIN and CAP_NET_ADMIN) and the program `ip` (Debian package iproute2).
@@ -14,6 +15,7 @@
 
 pub mod frr;
 mod owner;
+pub mod processors;
 pub mod shell;
 pub mod testing;
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use evenkeel_netns::processors::Processors;
 use evenkeel_netns::testing::{TestNet, available, eventually};
 use evenkeel_ports::sys;
 use serde_json::Value;
@@ -56,40 +57,6 @@ fn balancer(membership: &str) -> String {
         let _ = write!(text, "[[balancer.forwarder]]\nid = {id}\nmac = \"02:00:00:00:01:0{id}\"\n");
     }
     text + membership
-}
-
-/// What the processors did since the machine was started, in hundredths of a second: taken by the
-/// host, and idle. And how long those that could run have waited for one, in microseconds.
-struct Processors {
-    stolen: u64,
-    all: u64,
-    waited: u64,
-    at: Instant,
-}
-
-impl Processors {
-    fn now() -> Self {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap();
-        let words = stat.lines().next().unwrap().split_whitespace().skip(1);
-        let ticks: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
-        let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
-        let total = pressure.lines().next().and_then(|line| line.rsplit_once("total="));
-        let waited = total.and_then(|(_, total)| total.trim().parse().ok()).unwrap_or(0);
-        Self { stolen: ticks[7], all: ticks.iter().sum(), waited, at: Instant::now() }
-    }
-
-    /// Why what was measured since then says nothing of the router: the bounds are those of
-    /// scripts/figures.sh, and half of the time in which somebody waited for a processor.
-    fn missing(&self) -> Option<String> {
-        let now = Self::now();
-        let stolen = (now.stolen - self.stolen) * 100 / (now.all - self.all).max(1);
-        let time = now.at.duration_since(self.at).as_micros() as u64;
-        let waited = (now.waited - self.waited) * 100 / time.max(1);
-        if stolen > 5 {
-            return Some(format!("the host took {stolen} % of the CPU time"));
-        }
-        (waited > 50).then(|| format!("others wanted the processors {waited} % of the time"))
-    }
 }
 
 /// Counts of one (link, class).

@@ -272,6 +272,8 @@ impl FairDropConfig {
     /// What the dropper of a worker is told that has `services` services, whose clock has `hertz`
     /// cycles per second, whose ports' receive rings hold `ring` frames and who fetches at most
     /// `batch` at once. Class 0 of processing is plain forwarding, class `n` service `n - 1`.
+    /// A ring of 0 frames cannot be told; of one that is shorter than two bursts half is fetched:
+    /// else it would never hold a burst, and the core never seem too small.
     #[must_use]
     pub fn cpu(
         &self,
@@ -281,6 +283,7 @@ impl FairDropConfig {
         batch: u16,
         ring: u32,
     ) -> CpuConfig {
+        let batch = if ring == 0 { batch } else { batch.min((ring / 2).clamp(1, 1 << 15) as u16) };
         CpuConfig {
             table: self.table(classes),
             costs: vec![self.cost; services + 1],

@@ -45,7 +45,7 @@ use super::config::{
 };
 use super::level::{Level, Pressure};
 use super::shadow::{FRACTION, FlowView, Looked, MAX_AHEAD, MAX_WORK, Shadow};
-use super::wait::WaitControl;
+use super::wait::{WaitControl, is_within};
 use crate::reason::Reason;
 use crate::settings::SettingError;
 use crate::units::{Cycles, Nanos, Thousandths};
@@ -120,6 +120,8 @@ struct Cost {
     learnt: u64,
     /// What a packet is charged in this round, with [`FRACTION`] bits.
     charged: u64,
+    /// Where load is told by time: how far a flow of such packets may be ahead in this round.
+    saved: u64,
     /// Packets charged in this round.
     admitted: u32,
     /// Whether it was measured: the configured cost is a guess.
@@ -127,7 +129,7 @@ struct Cost {
 }
 
 impl Cost {
-    const NONE: Self = Self { learnt: 0, charged: 0, admitted: 0, measured: false };
+    const NONE: Self = Self { learnt: 0, charged: 0, saved: 0, admitted: 0, measured: false };
 }
 
 /// The dropper of one worker.
@@ -331,6 +333,12 @@ impl CpuFairDrop {
             let below = below > 0;
             self.level.follow(&Pressure { waiting, ring, overloaded, below, affordable });
         }
+        if by_time {
+            let classes = self.config.costs.len();
+            for cost in &mut self.costs[..classes] {
+                cost.saved = self.wait.saved(cost.charged);
+            }
+        }
         // What a flow may save up: its rate for the length of a burst, or for two rounds where
         // those are longer.
         let span = cycles(rule.burst).max(2 * elapsed);
@@ -427,9 +435,9 @@ impl CpuFairDrop {
     /// Where load is told by time: a few of its packets a flow may have whatever its rate.
     fn is_saved(&self, index: u32, ahead: u64) -> bool {
         let flow = &self.shadow.table.flows[index as usize];
-        let each = self.costs[usize::from(flow.class)].charged;
+        let Cost { charged, saved, .. } = self.costs[usize::from(flow.class)];
         let ahead = ahead.saturating_mul(self.shadow.share(index).weight.into());
-        self.wait.is_saved(ahead, each, flow.tag)
+        is_within(ahead, saved, charged, flow.tag)
     }
 
     /// Journal rule: what a flow was admitted for and is not charged for yet, per unit of weight.

@@ -302,3 +302,18 @@ fn most_places_fill_before_a_flow_finds_none() {
     let unplaced = shadow.table.unplaced;
     assert!(unplaced < 115, "{unplaced} of 115 000 flows found no place among 131 072");
 }
+
+/// With a ring shorter than a burst it was never full enough for anything to be refused.
+#[test]
+fn of_a_short_ring_half_is_fetched() {
+    let of = |ring| {
+        let cpu = super::FairDropConfig::default().cpu(1, 0, 1_000_000_000, 256, ring);
+        (cpu.batch, cpu.ring)
+    };
+    assert_eq!(
+        (of(64), of(300), of(512), of(2_048)),
+        ((32, 64), (150, 300), (256, 512), (256, 2_048))
+    );
+    // A port that cannot tell: a full burst counts as a full ring.
+    assert_eq!(of(0), (256, 256));
+}

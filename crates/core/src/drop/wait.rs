@@ -199,19 +199,25 @@ impl WaitControl {
         ((u128::from(saved) * u128::from(self.patience)) >> 16) as u64
     }
 
-    /// Whether a flow whose packets are charged `each` (2^-16 cycles) and that is `ahead` of its
-    /// rate may have one more, whatever its rate. A flow that could save up less than some packets
-    /// would lose of its rate whenever its next packets come a little later. Flows that are limited
-    /// alike would all come in the same round, and none in the next: each has a part of a packet
-    /// more, by its tag.
-    pub(super) fn is_saved(&self, ahead: u64, each: u64, tag: u32) -> bool {
+    /// How far a flow whose packets are charged `each` (2^-16 cycles) may be ahead of its rate in
+    /// this round, whatever its rate. A flow that could save up less than some packets would lose
+    /// of its rate whenever its next packets come a little later.
+    pub(super) fn saved(&self, each: u64) -> u64 {
         let each = i128::from(each);
         let all = (each * i128::from(self.packets * self.kept)) >> 16;
         let lacking = ((each * i128::from(self.lacking)) >> 16) + i128::from(self.excess);
-        let apart = (each * i128::from(tag)) >> 32;
         // A quarter is left, for trains.
-        i128::from(ahead) <= (all - lacking).max(all / 4) + apart
+        u64::try_from((all - lacking).max(all / 4)).unwrap_or(u64::MAX)
     }
+}
+
+/// Whether a flow that is `ahead` of its rate may have a packet more, charged `each`, where
+/// such flows may be ahead by `saved`. Flows that are limited alike would all come in the same
+/// round, and none in the next: each has a part of a packet more, by its tag.
+#[inline]
+pub(super) fn is_within(ahead: u64, saved: u64, each: u64, tag: u32) -> bool {
+    let apart = (u128::from(each) * u128::from(tag)) >> 32;
+    ahead <= saved.saturating_add(apart as u64)
 }
 
 /// log2(e).

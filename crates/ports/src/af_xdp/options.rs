@@ -47,7 +47,8 @@ impl Default for AfXdpOptions {
 
 impl AfXdpOptions {
     /// Slots of each ring with so many queues.
-    pub(super) fn ring_of(&self, queues: usize) -> u32 {
+    #[must_use]
+    pub fn ring_of(&self, queues: usize) -> u32 {
         let each = self.buffers.map_or(usize::MAX, |all| all / queues.max(1));
         let fits = 1 << each.clamp(64, self.ring as usize).ilog2();
         self.ring.min(fits)

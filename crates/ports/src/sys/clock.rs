@@ -14,6 +14,13 @@ pub fn monotonic_now() -> Nanos {
     Nanos(read(ClockId::Monotonic))
 }
 
+/// How long the calling thread has run, without the time in which others had its processor. A
+/// system call, of some tenths of a microsecond.
+#[must_use]
+pub fn thread_time() -> Nanos {
+    Nanos(read(ClockId::ThreadCPUTime))
+}
+
 /// What to subtract from a stamp of CLOCK_REALTIME to have the same instant in CLOCK_MONOTONIC,
 /// nanoseconds; good to some 50 ns, until somebody sets the clock.
 #[must_use]

@@ -11,13 +11,13 @@ mod signals;
 mod timer;
 mod udp;
 
-pub use clock::{monotonic_now, realtime_minus_monotonic};
+pub use clock::{monotonic_now, realtime_minus_monotonic, thread_time};
 pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
 pub use notifier::Notifier;
 pub use poller::{Event, Poller};
 pub use process::{
     allow_as_many_files_as_possible, change_nice, die_with_parent, drop_cpu_affinity,
-    gain_no_privileges, involuntary_switches, is_root, pin_to_cpu, set_precedence, set_timer_slack,
+    gain_no_privileges, is_root, pin_to_cpu, set_precedence, set_timer_slack, thread_switches,
 };
 pub(crate) use process::{limit_of_locked_memory, may_lock_beyond_limit};
 pub use refuse::{AF_XDP, refuse_sockets};

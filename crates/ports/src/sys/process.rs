@@ -57,15 +57,15 @@ pub fn change_nice(steps: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
-/// How often the calling thread was stopped although it could have gone on, for others to run. A
-/// system call, of some tenths of a microsecond.
+/// How often the calling thread waited for something, and how often it was stopped although it
+/// could have gone on, for others to run. A system call, of some tenths of a microsecond.
 #[must_use]
-pub fn involuntary_switches() -> u64 {
+pub fn thread_switches() -> [u64; 2] {
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` outlives the call. It cannot fail with this argument; zeros stay if it does.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    u64::try_from(usage.ru_nivcsw).unwrap_or(0)
+    [usage.ru_nvcsw, usage.ru_nivcsw].map(|count| u64::try_from(count).unwrap_or(0))
 }
 
 /// Ties the calling thread to one processor.

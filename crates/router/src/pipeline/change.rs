@@ -118,7 +118,7 @@ impl Pipeline {
     /// # Errors
     /// More than FairDrop can work with.
     pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
-        self.settings.ring = frames.max(BURST as u32);
+        self.settings.ring = frames;
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
     }

@@ -22,11 +22,11 @@ use crate::snapshot::{ClassCycles, CycleSnapshot, StageCycles};
 /// One packet in so many is measured at every stage.
 const SAMPLE: u32 = 16;
 
-/// A round is long enough to have been interrupted by another thread if it took a second divided by
-/// this: the kernel gives nobody less. Asking takes a hundredth of it.
-const LONG_ROUNDS: u64 = 20_000;
-/// Rounds in a row that were interrupted, after which one counts all the same: costs of packets
-/// that take longer than the thread may run are learnt, too.
+/// What takes a second divided by this is long enough to have been interrupted by another thread:
+/// the kernel gives nobody less. Asking takes a hundredth of it.
+const LONG: u64 = 20_000;
+/// Rounds in a row that were interrupted for nobody knows how long, after which one counts all the
+/// same: costs of packets that take longer than the thread may run are learnt, too.
 const MOST_LEFT_OUT: u32 = 16;
 
 /// What cycles are read from, and spent on.
@@ -37,10 +37,11 @@ pub trait CycleClock: Send {
     fn spend(&mut self, cycles: Cycles);
     /// Cycles per second.
     fn hertz(&self) -> u64;
-    /// Whether the thread was stopped for others since the last call: their cycles are in the
-    /// counter too. Asked after long rounds only.
-    fn was_switched_out(&mut self) -> bool {
-        false
+    /// Cycles that others had since the last call, while the thread was stopped for them: they are
+    /// in the counter too. `None`: some, but nobody knows how many. Asked where something
+    /// took long only.
+    fn taken(&mut self) -> Option<Cycles> {
+        Some(Cycles(0))
     }
     /// What it is, in words for people.
     fn source(&self) -> String;
@@ -140,6 +141,8 @@ pub(super) struct Meter {
     /// Whether anything is measured; otherwise the clock is not read.
     on: bool,
     mark: u64,
+    /// Cycles after which is asked whether others had some of them.
+    long: u64,
     stages: [Count; Stage::ALL.len()],
     /// Packets until the next that is measured at every stage.
     until_sample: u32,
@@ -158,10 +161,12 @@ pub(super) struct Meter {
     /// Cycles of the rounds since [`Meter::take_busy`].
     busy: u64,
     busy_total: u64,
-    /// When the round began.
-    begun: u64,
-    /// Rounds in a row in which the thread was stopped for others, the last included.
+    /// Others had unknown cycles of this round.
+    lost_track: bool,
+    /// Rounds in a row in which that was so, the last included.
     interrupted: u32,
+    /// Cycles that others had while the thread was stopped for them.
+    taken: u64,
     /// There was one since [`Meter::take_busy`].
     unknown: bool,
 }
@@ -172,6 +177,7 @@ impl Meter {
             clock: Box::new(VirtualCycles::default()),
             on,
             mark: 0,
+            long: u64::MAX,
             stages: [Count::default(); Stage::ALL.len()],
             until_sample: SAMPLE,
             packet: 0,
@@ -184,10 +190,16 @@ impl Meter {
             fetch: 0,
             busy: 0,
             busy_total: 0,
-            begun: 0,
+            lost_track: false,
             interrupted: 0,
+            taken: 0,
             unknown: false,
         }
+    }
+
+    pub(super) fn set_clock(&mut self, clock: Box<dyn CycleClock>) {
+        self.long = clock.hertz() / LONG;
+        self.clock = clock;
     }
 
     pub(super) fn switch(&mut self, on: bool) {
@@ -198,15 +210,31 @@ impl Meter {
         let now = self.clock.now().0;
         let took = now.saturating_sub(self.mark);
         self.mark = now;
-        took
+        if took > self.long { self.own(took) } else { took }
+    }
+
+    /// What of so many cycles was not others'.
+    #[cold]
+    fn own(&mut self, took: u64) -> u64 {
+        match self.clock.taken() {
+            Some(taken) if taken.0 < took => {
+                self.taken += taken.0;
+                took - taken.0
+            }
+            _ => {
+                self.lost_track = true;
+                took
+            }
+        }
     }
 
     /// A round begins.
     #[inline]
     pub(super) fn round_begins(&mut self) {
         if self.on {
-            self.mark = self.clock.now().0;
-            self.begun = self.mark;
+            // What others had while there was nothing to do is nobody's.
+            let _ = self.lap();
+            self.lost_track = false;
         }
     }
 
@@ -321,6 +349,7 @@ impl Meter {
         let transmit = self.lap();
         if received == 0 && sent == 0 {
             // Nobody's cycles: an idle poll.
+            self.lost_track = false;
             return;
         }
         let counts = self.counts();
@@ -346,9 +375,11 @@ impl Meter {
                 // Whose packet it was that was in the works then is chance: what packets of the
                 // class took otherwise is theirs.
                 for (count, total) in [&mut passed, &mut refused].into_iter().zip(&*totals) {
-                    let usual = part(total.cycles, total.packets, count.packets);
-                    self.other.cycles += count.cycles.saturating_sub(usual);
-                    count.cycles = count.cycles.min(usual);
+                    if total.packets > 0 {
+                        let usual = part(total.cycles, total.packets, count.packets);
+                        self.other.cycles += count.cycles.saturating_sub(usual);
+                        count.cycles = usual;
+                    }
                 }
             }
             totals[0].add(passed.packets, passed.cycles);
@@ -362,12 +393,17 @@ impl Meter {
         self.busy += left;
     }
 
-    /// Whether the round's cycles were its packets'.
+    /// Whether it is known whose the cycles of the round were.
     fn counts(&mut self) -> bool {
-        let long = self.mark.saturating_sub(self.begun) > self.clock.hertz() / LONG_ROUNDS;
-        let interrupted = long && self.clock.was_switched_out();
+        let interrupted = std::mem::take(&mut self.lost_track);
         self.interrupted = if interrupted { self.interrupted + 1 } else { 0 };
         self.interrupted.is_multiple_of(MOST_LEFT_OUT)
+    }
+
+    /// The counter, as it would be had others taken nothing: the time of the part of the core that
+    /// there is to share out.
+    pub(super) fn own_time(&mut self) -> Cycles {
+        Cycles(self.clock.now().0.saturating_sub(self.taken))
     }
 
     /// Busy cycles since the last call; 0 if that is not known because others ran.

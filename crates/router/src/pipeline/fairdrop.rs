@@ -172,7 +172,7 @@ impl FairDrop {
         if let Some(cpu) = &mut self.cpu {
             let busy = meter.take_busy();
             cpu.begin_batch(&Poll {
-                now: meter.clock.now(),
+                now: meter.own_time(),
                 busy,
                 polled: polled as u32,
                 waiting: waiting.fullest,

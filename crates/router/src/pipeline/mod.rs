@@ -336,7 +336,7 @@ impl Pipeline {
         clock: Box<dyn CycleClock>,
         ivs: Range<u64>,
     ) -> Result<(), CommandError> {
-        self.meter.clock = clock;
+        self.meter.set_clock(clock);
         self.services.begin_nonces(ivs);
         let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())

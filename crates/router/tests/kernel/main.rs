@@ -7,16 +7,27 @@
 #[path = "../it/common/mod.rs"]
 mod common;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod frr;
 mod rules;
 mod soak;
 mod tables;
+
+/// Held by a test that fills a worker's core: two at once would measure each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 mod packet_sockets {
     const IO: &str = "af-packet";
     include!("suite.rs");
     include!("workers.rs");
     include!("change.rs");
+    mod fairdrop {
+        include!("fairdrop.rs");
+    }
 }
 
 mod xdp {
@@ -24,5 +35,8 @@ mod xdp {
     include!("suite.rs");
     include!("workers.rs");
     include!("change.rs");
+    mod fairdrop {
+        include!("fairdrop.rs");
+    }
     include!("queues.rs");
 }

@@ -7,6 +7,7 @@
 //! there.
 
 mod arrivals;
+mod meters;
 mod outcome;
 
 use evenkeel_core::drop::{
@@ -18,6 +19,7 @@ use evenkeel_core::{Bytes, Cycles, Nanos};
 use evenkeel_scenario::core_model::{CoreFlows, CoreLink, CoreModel};
 
 use arrivals::Arrivals;
+use meters::Meters;
 pub(crate) use outcome::run;
 
 /// Fate of the packets of one flow, from the start on. Every count but `cycles` and `waited` is
@@ -79,6 +81,8 @@ pub struct PolledCore {
     ring: Ring,
     arrivals: Arrivals,
     dropper: Option<CpuFairDrop>,
+    /// Instead of a dropper.
+    meters: Option<Meters>,
     out: Option<Out>,
     flows: Vec<Flow>,
     counts: Vec<FlowCounts>,
@@ -201,6 +205,7 @@ impl PolledCore {
             ring: Ring { slots: vec![(0, 0); model.ring as usize], head: 0, len: 0 },
             arrivals: Arrivals::new(&model.flows, model.clock, seed),
             dropper: dropper.transpose()?,
+            meters: None,
             out,
             counts: vec![FlowCounts::default(); flows.len()],
             flows,
@@ -208,6 +213,16 @@ impl PolledCore {
             idle: 0,
             overhead: 0,
         })
+    }
+
+    /// The model at rest with an oracle instead of its dropper: the flow of each number may have
+    /// `shares[number]` packets per second.
+    ///
+    /// # Errors
+    /// A value that the dropper of the link refuses.
+    pub fn with_oracle(model: &CoreModel, seed: u64, shares: &[f64]) -> Result<Self, SettingError> {
+        let core = Self::new(&CoreModel { rule: None, ..model.clone() }, seed)?;
+        Ok(Self { meters: Some(Meters::new(shares, model.clock, model.batch)), ..core })
     }
 
     /// Runs until `until`, or a little longer: a round that began is finished.
@@ -236,7 +251,11 @@ impl PolledCore {
 
     fn one_round(&mut self) {
         self.burst.clear();
-        let most = self.dropper.as_ref().map_or(self.batch, |dropper| dropper.burst().into());
+        let most = match (&self.dropper, &mut self.meters) {
+            (Some(dropper), _) => dropper.burst().into(),
+            (None, Some(meters)) => meters.burst_after(self.busy),
+            (None, None) => self.batch,
+        };
         while self.burst.len() < most
             && let Some(packet) = self.ring.pop()
         {
@@ -258,6 +277,12 @@ impl PolledCore {
         self.overhead += spent;
         for (flow, arrived) in &self.burst {
             let counts = &mut self.counts[*flow as usize];
+            if self.meters.as_mut().is_some_and(|meters| !meters.admits(*flow, self.now)) {
+                counts.refused_cpu += 1;
+                spent += self.refuse;
+                self.overhead += self.refuse;
+                continue;
+            }
             let flow = &self.flows[*flow as usize];
             let ticket = match &mut self.dropper {
                 Some(dropper) => match dropper.judge(flow.hash, ShareId(flow.share)) {
