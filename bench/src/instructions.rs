@@ -7,9 +7,11 @@
 //! switched off should not be seen.
 //!
 //! A case is run with N and with 2 N packets; the difference, divided by N, is what a packet costs,
-//! set-up left out.
+//! set-up left out. Of the pipeline only what happens inside its rounds is counted, the copies out
+//! of and into ports in memory included: the hosts at its ends are not its own. Flows have sent
+//! three packets before, but where each packet is the first of its flow.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use crate::disciplines::{BusyLink, CASES, Exchange};
 use crate::fairdrop::{FLOWS, Judging, RULES};
@@ -18,6 +20,7 @@ use crate::pipeline::{Forwarding, SETUPS};
 use crate::plot;
 
 const PACKETS: u64 = 20_000;
+const PIPELINE: &str = "pipeline:";
 
 /// Every case that [`one`] knows.
 fn names() -> Vec<String> {
@@ -64,11 +67,30 @@ pub(crate) fn one(case: &str, packets: u64) {
     }
 }
 
+/// Instructions per packet of a case; `None` if valgrind cannot be run.
+fn per_packet(case: &str) -> Option<f64> {
+    // What comes before is not counted there.
+    let before = if case.starts_with(PIPELINE) { 0 } else { count(case, PACKETS)? };
+    let packets = if before == 0 { PACKETS } else { 2 * PACKETS };
+    Some((count(case, packets)? - before) as f64 / PACKETS as f64)
+}
+
+/// What the guard of the tests asks for: a line for each case.
+pub(crate) fn count_some(cases: &[&str]) -> ExitCode {
+    for case in cases {
+        let Some(each) = per_packet(case) else { return ExitCode::FAILURE };
+        println!("{each:>6.0}  {case}");
+    }
+    ExitCode::SUCCESS
+}
+
 /// Instructions that valgrind counts for a run of this program; `None` if it cannot be run.
 fn count(case: &str, packets: u64) -> Option<u64> {
     let program = std::env::current_exe().ok()?;
+    let only = case.starts_with(PIPELINE).then_some("--toggle-collect=*::counted_round*");
     let done = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(only)
         .arg(program)
         .args(["one", case, &packets.to_string()])
         .stdin(Stdio::null())
@@ -85,15 +107,14 @@ pub(crate) fn run() {
     println!("Instructions per packet (valgrind; exact, the machine's speed has no part in them)");
     let mut counted = Vec::new();
     for case in names() {
-        match (count(&case, PACKETS), count(&case, 2 * PACKETS)) {
-            (Some(once), Some(twice)) => {
-                let each = (twice - once) as f64 / PACKETS as f64;
+        match per_packet(&case) {
+            Some(each) => {
                 println!("  {case:<46} {each:>9.0}");
                 if case.starts_with("flows:") {
                     counted.push((case, each));
                 }
             }
-            _ => {
+            None => {
                 println!(
                     "  skipped: valgrind is missing or failed (Debian package valgrind; make setup \
                      installs it)"

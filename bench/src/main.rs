@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         ["cores"] => cores::run(),
         ["idle", evenkeel] => return idle::run(evenkeel.as_ref()),
         ["instructions"] => instructions::run(),
+        ["count", cases @ ..] => return instructions::count_some(cases),
         ["live", evenkeel, only @ ..] => return live::run(evenkeel.as_ref(), only),
         ["rte_sched", program] => return rte::run(program.as_ref()),
         ["one", case, packets] => {
