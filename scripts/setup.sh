@@ -22,6 +22,7 @@ test=(
   iperf3            # traffic source of the lab, and TCP through the router
   libprotobuf-dev   # with protobuf-compiler: builds the client of etcd
   nftables          # firewall and translation of the gateways that are shaped
+  openssl           # certificates for etcd, in a test
   pkg-config
   procps
   protobuf-compiler

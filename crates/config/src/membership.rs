@@ -32,13 +32,25 @@ settings! {
     /// fit. Needs an evenkeel built with the feature `etcd`. See docs/cluster-live.md.
     #[derive(Eq)]
     pub struct MembershipSection: "[membership]" {
-        /// Where etcd is: `["http://10.0.0.1:2379"]`. The packet path never waits for it.
+        /// Where etcd is: `["https://10.0.0.1:2379"]`, or with `http://` where nobody else can
+        /// reach it. The packet path never waits for it.
         fixed endpoints: Vec<String> = Vec::new(), is required;
         /// What the keys of this cluster begin with.
         fixed prefix: String = "/evenkeel".to_owned();
         /// A router that is not heard of for so long is not alive: balancers send nothing to such a
         /// forwarder. Whole seconds.
         fixed lease: Nanos = Nanos::from_secs(10), in 1_000_000_000..=3_600_000_000_000_u64;
+        /// File with the certificates (PEM) of those whom it believes who etcd is. Files of this
+        /// table are read again with each new connection.
+        fixed ca: Option<String> = None, absent "needed with `https://`";
+        /// File with this router's certificate (PEM), where etcd asks for one.
+        fixed cert: Option<String> = None, absent "none is shown";
+        /// File with the private key (PEM) of `cert`; not readable by others.
+        fixed key: Option<String> = None, absent "with `cert` only";
+        /// User of etcd's authentication.
+        fixed user: Option<String> = None, absent "etcd does not ask who it is";
+        /// File whose first line is the user's password; not readable by others.
+        fixed password_file: Option<String> = None, absent "with `user` only";
     }
 }
 
@@ -89,17 +101,50 @@ pub(crate) fn membership_of(
         reader.fail(&fields.at, fields.path.clone(), message);
     }
     let mut section: MembershipSection = settings_of(reader, fields, &[])?;
-    if let Some((wrong, at)) =
-        fields.texts("endpoints").find(|(url, _)| !url.starts_with("http://"))
-    {
-        let message = format!("{wrong:?}: expected http://HOST:PORT");
+    let known = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+    if let Some((wrong, at)) = fields.texts("endpoints").find(|(url, _)| !known(url)) {
+        let message = format!("{wrong:?}: expected http://HOST:PORT or https://HOST:PORT");
         reader.fail(at, fields.path_of("endpoints"), message);
     }
+    check_safety(reader, fields, &section);
     section.prefix.truncate(section.prefix.trim_end_matches('/').len());
     if section.prefix.is_empty() {
         reader.fail_at(fields, "prefix", "all keys of etcd: give it a name");
     }
     Some(section)
+}
+
+/// What goes with what: secrets only to an etcd that has shown who it is.
+fn check_safety(reader: &mut Reader, fields: &Fields, section: &MembershipSection) {
+    let safe = section.endpoints.iter().filter(|url| url.starts_with("https://")).count();
+    let all = safe == section.endpoints.len();
+    if safe > 0 && !all {
+        reader.fail_at(fields, "endpoints", "some with http://, some with https://: valid is one");
+    } else if safe > 0 && section.ca.is_none() {
+        let message = "https:// needs `ca`, the certificates of those whom it believes";
+        reader.fail_at(fields, "endpoints", message);
+    }
+    for (key, given) in [
+        ("ca", section.ca.is_some()),
+        ("cert", section.cert.is_some()),
+        ("key", section.key.is_some()),
+        ("user", section.user.is_some()),
+        ("password_file", section.password_file.is_some()),
+    ] {
+        if given && !all {
+            reader.fail_at(fields, key, "would not be safe: valid with https:// only");
+        }
+    }
+    let pairs = [
+        ("cert", section.cert.is_some(), "key", section.key.is_some()),
+        ("user", section.user.is_some(), "password_file", section.password_file.is_some()),
+    ];
+    for (one, has_one, other, has_other) in pairs {
+        if has_one != has_other {
+            let (given, missing) = if has_one { (one, other) } else { (other, one) };
+            reader.fail_at(fields, given, format!("`{missing}` is missing: both or none"));
+        }
+    }
 }
 
 /// What a text says that stands where a file has the value of `key`.

@@ -1,11 +1,14 @@
 //! The thread that talks to etcd.
 
 use std::fmt::Display;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use etcd_client::{ConnectOptions, GetOptions, PutOptions, WatchOptions};
+use etcd_client::{
+    Certificate, ConnectOptions, GetOptions, Identity, PutOptions, TlsOptions, WatchOptions,
+};
 use evenkeel_config::{MembershipSection, RouterConfig};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -24,8 +27,14 @@ type Send<E> = Box<dyn FnMut(&RouterConfig) -> Result<(), E> + std::marker::Send
 /// Why a session with etcd is over.
 #[derive(Debug, Error)]
 enum SessionError {
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", chain(source))]
     Etcd { what: &'static str, source: etcd_client::Error },
+    #[error("membership.{key}: {path}: {source}")]
+    File { key: &'static str, path: String, source: std::io::Error },
+    #[error("membership.{key}: {path}: holds a secret, and others may read it: chmod o= {path}")]
+    Readable { key: &'static str, path: String },
+    #[error("membership.{key}: {path}: {what}")]
+    NotPem { key: &'static str, path: String, what: &'static str },
     #[error("{what}: no answer within {} s", PATIENCE.as_secs())]
     NoAnswer { what: &'static str },
     #[error("the watch has ended{}{reason}", if reason.is_empty() { "" } else { ": " })]
@@ -34,6 +43,67 @@ enum SessionError {
     LeaseOver,
     #[error("the thread that forwards does not answer, and the lease is not kept")]
     DoesNotForward,
+}
+
+/// An error with its causes: which certificate is wrong stands in the last one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let why = error.to_string();
+        // Some say their cause themselves.
+        if !text.contains(&why) {
+            text += &format!(": {why}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// What a file says; `secret`: nobody else may know.
+fn file(key: &'static str, path: &str, secret: bool) -> Result<String, SessionError> {
+    let failed = |source| SessionError::File { key, path: path.to_owned(), source };
+    if secret && std::fs::metadata(path).map_err(failed)?.permissions().mode() & 0o007 != 0 {
+        return Err(SessionError::Readable { key, path: path.to_owned() });
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// The same, of a file in PEM.
+fn pem(
+    key: &'static str,
+    path: &str,
+    secret: bool,
+    what: &'static str,
+) -> Result<String, SessionError> {
+    let text = file(key, path, secret)?;
+    if !text.contains("-----BEGIN ") {
+        return Err(SessionError::NotPem { key, path: path.to_owned(), what });
+    }
+    Ok(text)
+}
+
+/// How to connect: whom to believe, and what to show.
+fn options(section: &MembershipSection) -> Result<ConnectOptions, SessionError> {
+    let mut options =
+        ConnectOptions::new().with_connect_timeout(PATIENCE).with_keep_alive(PATIENCE, PATIENCE);
+    if let Some(ca) = &section.ca {
+        let ca = pem("ca", ca, false, "holds no certificate (-----BEGIN CERTIFICATE-----)")?;
+        let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
+        if let (Some(cert), Some(key)) = (&section.cert, &section.key) {
+            let what = "holds no certificate (-----BEGIN CERTIFICATE-----)";
+            let cert = pem("cert", cert, false, what)?;
+            let key = pem("key", key, true, "holds no private key (-----BEGIN PRIVATE KEY-----)")?;
+            tls = tls.identity(Identity::from_pem(cert, key));
+        }
+        options = options.with_tls(tls);
+    }
+    if let (Some(user), Some(path)) = (&section.user, &section.password_file) {
+        let text = file("password_file", path, true)?;
+        let password = text.lines().next().unwrap_or_default();
+        options = options.with_user(user, password).with_auto_token_refresh(true);
+    }
+    Ok(options)
 }
 
 /// Whether the thread that forwards answers.
@@ -117,7 +187,17 @@ impl<E: Display> Session<E> {
         loop {
             let Err(error) = self.session().await else { return };
             let endpoints = self.section.endpoints.join(", ");
-            self.say(format!("etcd at {endpoints}: {error}; the router goes on with what it has"));
+            // An etcd that misses a certificate hangs up without a word.
+            let connecting = matches!(&error, SessionError::Etcd { what: "connecting", .. });
+            let unnamed = self.section.ca.is_some() && self.section.cert.is_none();
+            let hint = if connecting && unnamed {
+                " (if etcd asks its clients for certificates, `cert` and `key` name this router's)"
+            } else {
+                ""
+            };
+            self.say(format!(
+                "etcd at {endpoints}: {error}{hint}; the router goes on with what it has"
+            ));
             tokio::select! {
                 () = stop.notified() => return,
                 () = sleep(PAUSE) => {}
@@ -134,9 +214,7 @@ impl<E: Display> Session<E> {
 
     /// From connecting until something fails, or until it is to stop.
     async fn session(&mut self) -> Result<(), SessionError> {
-        let options = ConnectOptions::new()
-            .with_connect_timeout(PATIENCE)
-            .with_keep_alive(PATIENCE, PATIENCE);
+        let options = options(&self.section)?;
         let connect = etcd_client::Client::connect(&self.section.endpoints, Some(options));
         let mut client = within("connecting", connect).await?;
         let lease_time = Duration::from_nanos(self.section.lease.0);

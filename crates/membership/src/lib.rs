@@ -10,7 +10,8 @@
 //! before one lease is over: all come back at their own time. Failover among forwarders does not
 //! wait for any of this; it is in band, within a few cycles.
 //!
-//! Not implemented: TLS and passwords of etcd (let it listen inside only).
+//! With `https://` etcd shows who it is by a certificate, and the router by one of its own, a
+//! password, or both; neither goes to an etcd that has shown nothing.
 // What blocks or fails where these write would stop packets: the log has a thread (crates/cli).
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![forbid(unsafe_code)]

@@ -12,6 +12,9 @@
 //! given up one by one, and a [sweep](Connections::sweep) gives up those of idle flows. It passes
 //! the whole table eight times within the idle time, some places at each call.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use evenkeel_core::Nanos;
 
 use crate::types::NodeId;
@@ -34,10 +37,45 @@ struct Connection {
     node: u16,
 }
 
+/// The places, which are reached in this way only, and how many were looked at: a worker that looks
+/// at all of them for somebody who asks stands still for as long (74 ms with 16 million).
+#[derive(Clone, Debug)]
+struct Places {
+    entries: Vec<Connection>,
+    looked_at: Cell<u64>,
+}
+
+impl Places {
+    fn new(size: usize) -> Self {
+        Self { entries: vec![Connection::default(); size], looked_at: Cell::new(0) }
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    fn of(&self, places: Range<usize>) -> &[Connection] {
+        self.looked_at.set(self.looked_at.get() + places.len() as u64);
+        &self.entries[places]
+    }
+
+    #[inline]
+    fn at(&self, place: usize) -> &Connection {
+        &self.of(place..place + 1)[0]
+    }
+
+    #[inline]
+    fn at_mut(&mut self, place: usize) -> &mut Connection {
+        self.looked_at.set(self.looked_at.get() + 1);
+        &mut self.entries[place]
+    }
+}
+
 /// Hash to forwarder, for flows seen within the idle time.
 #[derive(Clone, Debug)]
 pub struct Connections {
-    entries: Vec<Connection>,
+    places: Places,
     idle: u32,
     /// Places taken, by forwarder.
     counts: Vec<(NodeId, usize)>,
@@ -58,7 +96,7 @@ impl Connections {
     pub fn new(flows: usize, idle: Nanos) -> Self {
         let size = flows.clamp(WAYS, MOST).next_power_of_two();
         Self {
-            entries: vec![Connection::default(); size],
+            places: Places::new(size),
             idle: ticks(idle).max(1),
             counts: Vec::with_capacity(crate::config::MAX_NODES),
             hand: 0,
@@ -69,7 +107,7 @@ impl Connections {
 
     /// Where the two buckets of a flow begin.
     fn buckets(&self, hash: u64) -> [usize; 2] {
-        let buckets = self.entries.len() / WAYS;
+        let buckets = self.places.len() / WAYS;
         // The low bits choose the place in the Maglev table.
         let bucket = |bits: u64| (bits as usize & (buckets - 1)) * WAYS;
         [bucket(hash >> 32), bucket(crate::mix::mix64(hash) >> 32)]
@@ -77,7 +115,7 @@ impl Connections {
 
     fn find_place(&self, key: u64, buckets: [usize; 2]) -> Option<usize> {
         let in_bucket = |begin: usize| {
-            let places = &self.entries[begin..begin + WAYS];
+            let places = self.places.of(begin..begin + WAYS);
             places.iter().position(|entry| entry.hash == key).map(|at| begin + at)
         };
         buckets.into_iter().find_map(in_bucket)
@@ -91,10 +129,10 @@ impl Connections {
     pub fn find(&mut self, now: Nanos, hash: u64) -> Option<NodeId> {
         let (now, key) = (ticks(now), hash | 1);
         let place = self.find_place(key, self.buckets(hash))?;
-        if self.is_idle(&self.entries[place], now) {
+        if self.is_idle(self.places.at(place), now) {
             return None;
         }
-        let entry = &mut self.entries[place];
+        let entry = self.places.at_mut(place);
         entry.seen = now;
         Some(NodeId(entry.node))
     }
@@ -104,16 +142,17 @@ impl Connections {
         let (now, key) = (ticks(now), hash | 1);
         let buckets = self.buckets(hash);
         let free = |entry: &Connection| entry.hash == 0 || self.is_idle(entry, now);
-        let room = |begin: usize| self.entries[begin..begin + WAYS].iter().filter(|e| free(e));
+        let bucket = |begin: usize| self.places.of(begin..begin + WAYS).iter();
+        let room = |begin: usize| bucket(begin).filter(|entry| free(entry)).count();
         let place = self.find_place(key, buckets).or_else(|| {
             let [first, second] = buckets;
-            let begin = if room(second).count() > room(first).count() { second } else { first };
-            let at = self.entries[begin..begin + WAYS].iter().position(free)?;
+            let begin = if room(second) > room(first) { second } else { first };
+            let at = bucket(begin).position(free)?;
             Some(begin + at)
         });
         let Some(place) = place else { return false };
         self.give_up(place);
-        self.entries[place] = Connection { hash: key, seen: now, node: node.0 };
+        *self.places.at_mut(place) = Connection { hash: key, seen: now, node: node.0 };
         match self.counts.iter_mut().find(|count| count.0 == node) {
             Some(count) => count.1 += 1,
             None => self.counts.push((node, 1)),
@@ -122,7 +161,7 @@ impl Connections {
     }
 
     fn give_up(&mut self, place: usize) {
-        let entry = std::mem::take(&mut self.entries[place]);
+        let entry = std::mem::take(self.places.at_mut(place));
         if entry.hash != 0
             && let Some(at) = self.counts.iter().position(|count| count.0.0 == entry.node)
         {
@@ -137,7 +176,7 @@ impl Connections {
     /// at most 4096.
     pub fn sweep(&mut self, now: Nanos) {
         let last = *self.swept.get_or_insert(now);
-        let size = self.entries.len() as u64;
+        let size = self.places.len() as u64;
         let elapsed = now.saturating_sub(last).0.min(self.pass.0);
         let due = u128::from(elapsed) * u128::from(size) / u128::from(self.pass.0);
         let due = (due as u64).min(SWEEP_MOST);
@@ -148,13 +187,18 @@ impl Connections {
         let done = Nanos((u128::from(self.pass.0) * u128::from(due) / u128::from(size)) as u64);
         self.swept = Some(if due < SWEEP_MOST { last + done } else { now });
         for _ in 0..due {
-            if self.entries[self.hand].hash != 0
-                && self.is_idle(&self.entries[self.hand], ticks(now))
-            {
+            let entry = self.places.at(self.hand);
+            if entry.hash != 0 && self.is_idle(entry, ticks(now)) {
                 self.give_up(self.hand);
             }
-            self.hand = (self.hand + 1) & (self.entries.len() - 1);
+            self.hand = (self.hand + 1) & (self.places.len() - 1);
         }
+    }
+
+    /// How many places were looked at since the beginning.
+    #[must_use]
+    pub fn looked_at(&self) -> u64 {
+        self.places.looked_at.get()
     }
 
     /// Flows of a forwarder that have a place.

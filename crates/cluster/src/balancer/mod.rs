@@ -177,6 +177,13 @@ impl Balancer {
         &self.counters
     }
 
+    /// Places of the table of connections that were looked at, for packets and for idle flows:
+    /// what it costs. Nothing else may look at them.
+    #[must_use]
+    pub fn looked_at(&self) -> u64 {
+        self.connections.looked_at()
+    }
+
     /// Whether a forwarder may be used. Flows of one that may not go to others, and no other flow
     /// moves: its places of the table are dealt out by another hash, the same on all balancers.
     pub fn set_usable(&mut self, id: NodeId, usable: bool) {

@@ -147,3 +147,26 @@ fn of_a_forwarder_that_may_not_be_used_only_its_flows_move_and_to_all_others() {
     balancer.set_usable(NodeId(3), false);
     assert_eq!(balancer.pick(Nanos::from_secs(400), 5), None);
 }
+
+/// `ctl show` is answered by the worker: with 16 million places and 64 forwarders it counted them
+/// for seconds.
+#[test]
+fn how_many_flows_each_has_is_known_without_looking_at_the_table() {
+    let mut balancer = Balancer::new(4, 1 << 20, Nanos::from_secs(60));
+    balancer.set_targets(&targets(&[ON; 64])).unwrap();
+    let flows = 100_000;
+    for flow in 0..flows {
+        balancer.pick(Nanos::SECOND, mix64(flow));
+    }
+    let looked_at = balancer.looked_at();
+    // Eight places to find it in, as many for a new one, and the one that it gets.
+    assert!((flows..flows * 40).contains(&looked_at), "{looked_at}");
+    let all: usize = (0..64).map(|id| balancer.flows(NodeId(id))).sum();
+    assert_eq!(balancer.looked_at(), looked_at, "nothing is scanned");
+    let untracked = balancer.counters().untracked as usize;
+    assert_eq!(all, flows as usize - untracked);
+    // A round looks at no more than some microseconds' worth.
+    balancer.sweep(Nanos::from_secs(1));
+    balancer.sweep(Nanos::from_secs(300));
+    assert!((1..=2 * 4_096 * 2).contains(&(balancer.looked_at() - looked_at)));
+}

@@ -92,9 +92,20 @@ fn the_section_is_checked() {
         .membership
         .unwrap();
     assert_eq!((section.prefix.as_str(), section.lease.0), ("/one", 10_000_000_000));
+    let all = "endpoints = [\"https://a\"]\nca = \"c\"\ncert = \"d\"\nkey = \"e\"\nuser = \
+               \"f\"\npassword_file = \"g\"\n";
+    assert_eq!(with(all).unwrap().membership.unwrap().password_file.as_deref(), Some("g"));
     for (section, message) in [
         ("", "endpoints"),
         ("endpoints = [\"10.0.0.1\"]\n", "expected http://HOST:PORT"),
+        ("endpoints = [\"https://a\"]\n", "https:// needs `ca`"),
+        ("endpoints = [\"https://a\", \"http://b\"]\nca = \"c\"\n", "valid is one"),
+        (
+            "endpoints = [\"http://a\"]\nuser = \"u\"\npassword_file = \"p\"\n",
+            "membership.password_file: would not be safe: valid with https:// only",
+        ),
+        ("endpoints = [\"https://a\"]\nca = \"c\"\ncert = \"d\"\n", "`key` is missing"),
+        ("endpoints = [\"https://a\"]\nca = \"c\"\npassword_file = \"d\"\n", "`user` is missing"),
         ("endpoints = [\"http://a\"]\nprefix = \"/\"\n", "give it a name"),
         ("endpoints = [\"http://a\"]\nlease = \"1ms\"\n", "1s to 3600s"),
     ] {

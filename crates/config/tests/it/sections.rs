@@ -136,7 +136,17 @@ fn cases() -> Vec<Case> {
         ),
         of::<MembershipSection>(
             &format!("{CLUSTER}[membership]\n"),
-            &[&[("endpoints", "[\"http://127.0.0.1:1\"]")]],
+            &[
+                &[("endpoints", "[\"http://127.0.0.1:1\"]")],
+                &[
+                    ("endpoints", "[\"https://127.0.0.1:1\"]"),
+                    ("ca", "\"ca.pem\""),
+                    ("cert", "\"me.pem\""),
+                    ("key", "\"me.key\""),
+                    ("user", "\"me\""),
+                    ("password_file", "\"word\""),
+                ],
+            ],
         ),
     ];
     for (kind, section) in tables::DISCIPLINES.iter().filter(|(kind, _)| *kind != "own") {

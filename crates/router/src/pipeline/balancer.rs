@@ -251,3 +251,34 @@ fn targets(forwarders: &[BalancerForwarder]) -> Vec<Target> {
     };
     forwarders.iter().filter_map(target).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_config::StationAddress;
+
+    use super::*;
+
+    /// The worker answers `ctl show`: it stood still for 74 ms with 16 million places.
+    #[test]
+    fn who_looks_makes_the_worker_look_at_no_flow() {
+        let forwarder = |id: u16| BalancerForwarder {
+            id,
+            mac: StationAddress([2, 0, 0, 0, 0, id as u8]),
+            ..BalancerForwarder::default()
+        };
+        let section = BalancerSection {
+            flows: 1 << 20,
+            forwarders: (1..=64).map(forwarder).collect(),
+            ..BalancerSection::default()
+        };
+        let mut role = BalancerRole::new(&section).unwrap();
+        for flow in 0..10_000 {
+            role.balancer.pick(Nanos::SECOND, evenkeel_cluster::mix64(flow));
+        }
+        let looked_at = role.balancer.looked_at();
+        assert!(looked_at >= 10_000, "{looked_at}");
+        let view = role.view();
+        assert_eq!(view.forwarders.iter().map(|of| of.flows).sum::<u64>(), 10_000);
+        assert_eq!(role.balancer.looked_at(), looked_at);
+    }
+}
