@@ -49,7 +49,7 @@ sbom:
 	@mkdir -p out
 	@scripts/sbom.py out/evenkeel.cdx.json
 
-# Apart from `make soak`, because it takes an hour.
+# Apart from `make soak`, because it takes half an hour on two idle cores. It fails as long as a cell does not keep its promise; docs/fairdrop.md lists those.
 fairdrop-sweep:
 	@scripts/fairdrop-sweep.sh
 
