@@ -177,8 +177,8 @@ impl Done {
     }
 }
 
-/// Runs the flows for some seconds, and has what each worker did looked at. What fails while others
-/// had the processors is not judged.
+/// Runs the flows for some seconds, and has what each worker did looked at, up to three times. What
+/// fails then while others had the processors is not judged.
 fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Done) -> bool) {
     let _alone = crate::alone();
     let lab = Lab::wired(test, |net, left, right| {
@@ -219,10 +219,11 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
         if done.iter().all(&holds) {
             break;
         }
-        let Some(why) = missing else { panic!("{test}, {IO}: {done:?}") };
-        println!("not judged: {test}, {IO}: {why}");
+        // A neighbour can be in the way for seconds; what is really wrong fails three times.
         tries += 1;
-        if tries == 4 {
+        if tries == 3 {
+            let Some(why) = missing else { panic!("{test}, {IO}: {done:?}") };
+            println!("not judged: {test}, {IO}: {why}");
             break;
         }
     }
