@@ -71,7 +71,7 @@ settings! {
         /// packets are looked up everywhere; the others are found by a few bytes of their headers.
         /// Each takes 64 bytes of each worker's memory; more flows than these cost time, nothing
         /// else. 0: none is.
-        reload flow_cache: u32 = 65_536, in 0..=16_777_216, counting "flows";
+        reload flow_cache: u32 = 131_072, in 0..=16_777_216, counting "flows";
         /// What happens to a packet whose route leads back to the port it came from.
         reload hairpin: Hairpin = Hairpin::Forward;
         /// ICMP errors sent at most, per port and second. 0: none is ever sent.
