@@ -28,6 +28,21 @@ In place of file/expect/ours a row may have `test = "crates/core/tests/it/papers
 exist), with `value = "text"` for its number; `reproduced = false` with `why = "..."` marks what is not
 reproduced. Of expectations the scenario file says so itself.
 
+docs/tables.toml declares tables and blocks of other pages, which stand there between <!-- NAME: begin --> and
+<!-- NAME: end -->:
+
+  [[table]]
+  page = "docs/cross-protect.md"
+  name = "lab"
+  head = ["scenario", "simulated", "on real packets"]
+  [[table.row]]                     # file, expect, ours, format (one, or one for each), scale as above
+  cells = ["`waits`", "{sim[0]} s", "{lab[0]} s"]         # means of `ours` in each world; {sim_low}, {sim_high}: of the seeds
+  [[table.row]]
+  live  = "Linux + HTB"             # of docs/bench-live.txt, what `make bench` printed of `live`, by frame size
+  cells = ["Linux with HTB", "{kpps[64]}", "{htb[64]}", "{dpdk[64]}"]
+
+In place of head and rows `text = "docs/demo.txt"` gives that file as it is.
+
 A result belongs to a scenario by its name ("wfq-altq/fig5"); the simulator's seeds give mean and interval (least
 to largest), real packets one value of their own.
 """
@@ -45,6 +60,8 @@ ROWS, VALUES, PAGE, README = (
     ROOT / "docs/reproduced.md",
     ROOT / "README.md",
 )
+TABLES = ROOT / "docs/tables.toml"
+LIVE = ROOT / "docs/bench-live.txt"
 BEGIN, END = "<!-- reproduced: begin -->", "<!-- reproduced: end -->"
 METRIC = re.compile(r"([a-z_0-9]+)(?:\(([^()]+)\))?@([A-Za-z0-9_-]+)")
 CLASS_KEYS = {"sent": "sent_per_s", "dropped": "dropped_per_s", "offered": "offered_per_s"}
@@ -61,6 +78,16 @@ class Broken(Exception):
 def papers():
     all_ = [tomllib.loads(p.read_text()) | {"path": p} for p in sorted(ROWS.glob("*.toml"))]
     return sorted(all_, key=lambda paper: paper["order"])
+
+
+def tables():
+    return tomllib.loads(TABLES.read_text())["table"]
+
+
+def all_rows():
+    """Every row that results of a scenario stand behind."""
+    rows = [row for paper in papers() for row in paper["row"]]
+    return rows + [row for table in tables() for row in table.get("row", [])]
 
 
 def scenario_of(row):
@@ -135,7 +162,7 @@ def verdict(summary, names):
 def collect(folders):
     stored = json.loads(VALUES.read_text()) if VALUES.exists() else {}
     found = results(folders)
-    rows = [row for paper in papers() for row in paper["row"] if row.get("ours")]
+    rows = [row for row in all_rows() if row.get("ours")]
     for row in rows:
         for world, summaries in found.get(scenario_of(row)["name"], {}).items():
             summaries = sorted(summaries, key=lambda s: s["seed"])
@@ -177,7 +204,7 @@ def state(row):
         known = {e["name"]: e for e in scenario_of(row).get("expect", [])}
         missing = [n for n in row["expect"] if n not in known]
         if missing:
-            raise Broken(f"{row['file']}: no expectation {', '.join(missing)} ({row['where']})")
+            raise Broken(f"{row['file']}: no expectation {', '.join(missing)} ({row.get('where', row.get('cells'))})")
         not_ = [known[n] for n in row["expect"] if not known[n].get("reproduced", True)]
         if not_:
             return "**no**: " + " ".join(e["note"] for e in not_)
@@ -185,11 +212,11 @@ def state(row):
     if "test" in row:
         file, _, name = row["test"].partition("::")
         if f"fn {name}(" not in (ROOT / file).read_text():
-            raise Broken(f"{file} has no test {name} ({row['where']})")
+            raise Broken(f"{file} has no test {name} ({row.get('where', row.get('cells'))})")
     if not row.get("reproduced", True):
         return "**no**: " + row["why"]
     if "test" not in row:
-        raise Broken(f"{row['where']}, {row['says']}: needs expect, test, or reproduced = false")
+        raise Broken(f"{row.get('where')}, {row.get('says')}: needs expect, test, or reproduced = false")
     return "yes"
 
 
@@ -238,18 +265,80 @@ def readme(stored):
     return before + BEGIN + "\n" + text + END + rest.split(END)[1]
 
 
+# --- tables of other pages -------------------------------------------------------------------------------
+
+
+def live():
+    """name of what forwarded -> column -> frame size -> text, of what `make bench` printed."""
+    found, size = {}, None
+    for text in LIVE.read_text().splitlines():
+        if match := re.match(r"frames of (\d+) bytes", text):
+            size = int(match[1])
+        elif match := re.match(r"(.+?) {2,}(\d+) +\([^)]*\) +(.*)", text):
+            cells = match[3].split()
+            columns = {"kpps": match[2], "htb": cells[-2], "dpdk": cells[-1]}
+            for name, cell_ in columns.items():
+                found.setdefault(match[1], {}).setdefault(name, {})[size] = cell_
+    return found
+
+
+def words(row, stored):
+    """What the cells of a row may name."""
+    if "live" in row:
+        if row["live"] not in live():
+            raise Broken(f"{LIVE.name}: no row {row['live']}")
+        return live()[row["live"]]
+    known = {}
+    for world, seeds in stored.get(key(row), {}).items() if "ours" in row else ():
+        columns = list(zip(*seeds.values()))
+        forms = row.get("format", "{:.4g}")
+        forms = forms if isinstance(forms, list) else [forms] * len(columns)
+        for name, of in (("", lambda c: sum(c) / len(c)), ("_low", min), ("_high", max)):
+            known[world + name] = [form.format(of(column)) for form, column in zip(forms, columns)]
+    return known
+
+
+def block(table, stored):
+    if "text" in table:
+        return "```\n" + (ROOT / table["text"]).read_text().rstrip("\n") + "\n```\n"
+    text = line(table["head"]) + "|---" * len(table["head"]) + "|\n"
+    for row in table["row"]:
+        if "file" in row or "test" in row:
+            state(row)
+        try:
+            text += line([c.format(**words(row, stored)) for c in row["cells"]])
+        except (KeyError, IndexError) as error:
+            raise Broken(f"{TABLES.name}: {table['name']}: no result for {error} in {row['cells']}") from error
+    return text
+
+
+def pages(stored):
+    """path -> its text, of every page that is generated, or has blocks that are."""
+    texts = {PAGE: page(stored), README: readme(stored)}
+    for table in tables():
+        path = ROOT / table["page"]
+        text = texts.get(path) or path.read_text()
+        begin, end = (f"<!-- {table['name']}: {place} -->\n" for place in ("begin", "end"))
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise Broken(f"{table['page']}: no {begin.strip()} and {end.strip()}")
+        texts[path] = before + begin + block(table, stored) + end + after
+    return texts
+
+
 def check(stored, folders):
     wrong = []
-    for path, text in ((PAGE, page(stored)), (README, readme(stored))):
+    for path, text in pages(stored).items():
         if path.read_text() != text:
-            wrong.append(f"{path.relative_to(ROOT)} is not what docs/reproduced/ and docs/reproduced.json give: scripts/reproduced.py write")
+            wrong.append(f"{path.relative_to(ROOT)} is not what docs/reproduced/, docs/tables.toml and the results give: scripts/reproduced.py write")
     found = results(folders)
     judged = 0
-    for row in (r for paper in papers() for r in paper["row"] if "file" in r):
+    for row in (r for r in all_rows() if "file" in r):
         for summary in found.get(scenario_of(row)["name"], {}).get("sim", []):
             judged += 1
             if verdict(summary, row.get("expect", [])) in ("fails", "undecided", "reproduced_after_all"):
-                wrong.append(f"{row['file']}: {row['where']}, {row['says']}: expectations do not say what the page says")
+                wrong.append(f"{row['file']}: {row.get('says') or row['cells'][0]}: expectations do not say what the page says")
             seeds = stored.get(key(row), {}).get("sim", {}).values() if row.get("ours") else []
             for at, expression in enumerate(row.get("ours", []) if seeds else []):
                 now, known = value(summary, expression, row.get("scale", 1)), [s[at] for s in seeds]
@@ -258,7 +347,7 @@ def check(stored, folders):
                     wrong.append(f"{row['file']}: {expression} is {now:.5g}, the page says {min(known):.5g} to {max(known):.5g}")
     if folders and not judged:
         wrong.append(f"no results of any row in {', '.join(folders)}")
-    print("\n".join(wrong) or f"reproduced: page and README are what the results say ({judged} results compared)")
+    print("\n".join(wrong) or f"reproduced: pages are what the results say ({judged} results compared)")
     return not wrong
 
 
@@ -271,8 +360,8 @@ def main():
     stored = json.loads(VALUES.read_text()) if VALUES.exists() else {}
     if command == "check":
         sys.exit(not check(stored, folders))
-    PAGE.write_text(page(stored))
-    README.write_text(readme(stored))
+    for path, text in pages(stored).items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

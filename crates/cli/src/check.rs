@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use evenkeel_config::{BuildError, Change, DisciplineConfig, LinkChange, RouterConfig, diff};
-use evenkeel_core::Ppm;
-use evenkeel_core::schedule::buffer::DEFAULT_QUANTUM;
+use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
 use evenkeel_core::settings::Held as _;
 use evenkeel_core::settings::{quantity::rate_text, quantity::size_text};
+use evenkeel_core::{Bytes, Ppm};
 use evenkeel_report::table::Table;
 use evenkeel_router::Disciplines;
 use evenkeel_router::memory::{self, Footprint, mebibytes};
@@ -26,6 +26,9 @@ use crate::out::{print, print_json};
 /// as fairly as the law says; with 2.5 the fair rate is 60 % of that, and elastic packets go with
 /// priority.
 const AFAN_PACKETS_PER_FLOW: u32 = 8;
+
+/// MTU of an interface that this machine does not have.
+const USUAL_MTU: Bytes = Bytes(1_500);
 
 pub(crate) fn check(args: &CheckArgs, disciplines: &Disciplines) -> Outcome {
     let load = |file: &Path| load(file, disciplines);
@@ -166,13 +169,16 @@ fn advice(config: &RouterConfig) -> Vec<String> {
             _ => return Vec::new(),
         };
         let mut said = Vec::new();
-        if quantum < DEFAULT_QUANTUM {
+        let longest = mtu_of(config, &link.port).unwrap_or(USUAL_MTU);
+        let on_wire = longest + ETHERNET_WIRE_OVERHEAD;
+        if quantum < on_wire {
             said.push(format!(
-                "link {}: a quantum of {} is less than a packet of 1500 bytes on the wire ({}): \
+                "link {}: a quantum of {} is less than a packet of {} bytes on the wire ({}): \
                  shares and the priority of streams are those of flows of shorter packets",
                 link.port,
                 size_text(quantum),
-                size_text(DEFAULT_QUANTUM)
+                longest.0,
+                size_text(on_wire)
             ));
         }
         if let (DisciplineConfig::Afan(own), Some(admission)) = (&link.discipline, &link.admission)
@@ -201,6 +207,13 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .chain(too_large(config))
         .chain(fairdrop::advice(config))
         .collect()
+}
+
+/// The MTU of a port's interface, if this machine has it.
+fn mtu_of(config: &RouterConfig, port: &str) -> Option<Bytes> {
+    let interface = &config.ports.iter().find(|own| own.name == port)?.interface;
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?;
+    text.trim().parse().ok().map(Bytes)
 }
 
 /// Whether this machine lacks the memory that the file takes.

@@ -275,10 +275,10 @@ fn a_file_with_a_key_that_everybody_may_read_is_refused() {
 #[test]
 fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
     let folder = Folder::new();
-    let advice = |discipline: &str| {
+    let advice_at = |interface: &str, discipline: &str| {
         let toml = format!(
-            "[[port]]\nname = \"wan\"\ninterface = \"eth0\"\n[[link]]\nport = \"wan\"\nrate = \
-             \"10Mbit/s\"\ndiscipline = {{ {discipline} }}\nadmission = {{}}\n"
+            "[[port]]\nname = \"wan\"\ninterface = \"{interface}\"\n[[link]]\nport = \"wan\"\nrate \
+             = \"10Mbit/s\"\ndiscipline = {{ {discipline} }}\nadmission = {{}}\n"
         );
         let file = folder.write("router.toml", &toml);
         let output = evenkeel(&["check", file.to_str().unwrap()]);
@@ -292,11 +292,15 @@ fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
         assert_eq!(json["advice"].as_array().map(Vec::len), Some(lines.len()));
         lines.join("\n")
     };
+    let advice = |discipline: &str| advice_at("not-here0", discipline);
     assert_eq!(advice("kind = \"afan\""), "");
     assert!(advice("kind = \"afan\", afd = { target = 50 }").contains("or set it to 160"));
     assert_eq!(advice("kind = \"afan\", limit = 500, afd = { target = 160 }"), "");
     assert!(advice("kind = \"pdrr\", quantum = \"1000B\"").contains("quantum of 1000"));
     assert_eq!(advice("kind = \"pdrr\""), "");
+    // 1538 was a packet whatever the port's MTU: here it is 65536, which each machine has.
+    let long = advice_at("lo", "kind = \"pdrr\"");
+    assert!(long.contains("a packet of 65536 bytes on the wire (65574B)"), "{long}");
 }
 
 /// FairDrop measures its worker's core: where that is not its own, or not all there is, it is told.

@@ -83,6 +83,8 @@ pub enum Law {
     Off,
     Controller(ControlConfig),
     Sketch,
+    /// Nobody: these X, and this queue limit of each class, all the time.
+    Static(Vec<Nanos>, u32),
 }
 
 /// X upward only: the law as it was first written down. Every second: the neediest class has X = 0,
@@ -135,14 +137,15 @@ pub struct Run {
 }
 
 pub fn new_link(classes: usize, limit: u32) -> Loop {
-    new_link_of(RATE, classes, limit)
+    new_link_of(RATE, vec![Nanos::ZERO; classes], limit)
 }
 
-fn new_link_of(rate: BitRate, classes: usize, limit: u32) -> Loop {
+fn new_link_of(rate: BitRate, x: Vec<Nanos>, limit: u32) -> Loop {
+    let classes = x.len();
     let lct = Lct::new(LctConfig {
         limit: PerClass::all(limit),
         multi_backlog: MultiBacklog::MinX,
-        ..LctConfig::with_delays(vec![Nanos::ZERO; classes])
+        ..LctConfig::with_delays(x)
     });
     let config = LinkConfig {
         ring: RingConfig { slots: 2, ..RingConfig::default() },
@@ -179,7 +182,10 @@ pub fn run_at(
     mut check: impl FnMut(&Controller, &Loop),
 ) -> Run {
     let classes = parts.len();
-    let mut link = new_link_of(rate, classes, 50);
+    let mut link = match law {
+        Law::Static(x, limit) => new_link_of(rate, x.clone(), *limit),
+        _ => new_link_of(rate, vec![Nanos::ZERO; classes], 50),
+    };
     let mut controller = match law {
         Law::Controller(config) => Some(
             Controller::new(
