@@ -9,4 +9,4 @@ lab_time_scale() {
 is_controlled() { grep -q '^\[router\.config\.link\.control\]' "$1"; }
 
 # Whose counter-runs would take too long on real packets.
-counter_runs_are_simulated() { is_controlled "$1" || [[ $1 == */cross-protect-lab/waits.toml || $1 == */cross-protect-lab/burst.toml ]]; }
+counter_runs_are_simulated() { is_controlled "$1" || [[ $1 == */cross-protect-lab/@(waits|burst).toml || $1 == */fig5-af-xdp.toml ]]; }

@@ -488,7 +488,7 @@ fn on_slow_links_the_worst_index_settles_within_two_seconds() {
             let control = run(&Law::Controller(config_for(&parts)));
             let (soon, late) = (worst_in(&control, 2..6), worst_in(&control, 10..20));
             let all = worst_in(&control, 4..20);
-            let fixed = best_static(&run, rate.time_for(Bytes(1_538)));
+            let fixed = best_static(run, rate.time_for(Bytes(1_538)));
             let off = worst_in(&run(&Law::Off), 4..20);
             let case = format!(
                 "{name}, {mbps} Mbit/s: {soon:.2} from 2 to 6 s, {late:.2} from 10 s; control \
