@@ -202,9 +202,10 @@ fn in_overload(test: &str, workers: usize, sharing: Sharing, holds: impl Fn(&Don
     let begun = Processors::now();
     let mut tries = 0;
     loop {
-        sleep(Duration::from_millis(1_200));
+        // What flows may save up is a part of a second's work here.
+        sleep(Duration::from_millis(1_200) * workers as u32);
         let first = lab.snapshot();
-        sleep(Duration::from_secs(2));
+        sleep(Duration::from_secs(2) * workers as u32);
         let (last, missing) = (lab.snapshot(), begun.missing());
         let done: Vec<Done> = std::iter::zip(workers_of(&first), workers_of(&last))
             .map(|(before, after)| Done::by(after).since(&Done::by(before)))
