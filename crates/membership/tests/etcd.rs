@@ -15,9 +15,9 @@ use evenkeel_config::RouterConfig;
 use evenkeel_membership::{Client, Merger};
 use evenkeel_netns::testing::{eventually, has_tool};
 
-const BASE: &str = "[router]\nname = \"b\"\n[[port]]\nname = \"sw\"\ninterface = \"e0\"\n[balancer]\nport = \"sw\"\n\
-                    [[balancer.forwarder]]\nid = 1\nmac = \"02:00:00:00:00:01\"\n[membership]\n\
-                    lease = \"2s\"\n";
+const BASE: &str = "[router]\nname = \"b\"\n[[port]]\nname = \"sw\"\ninterface = \"e0\"\n\
+                    [balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \
+                    \"02:00:00:00:00:01\"\n[membership]\nlease = \"2s\"\n";
 
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()

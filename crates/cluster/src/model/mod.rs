@@ -14,10 +14,11 @@
 mod run;
 pub mod source;
 
-use evenkeel_core::Nanos;
+use evenkeel_core::{Bytes, Nanos};
 use thiserror::Error;
 
-use crate::config::{ClusterConfig, ConfigError};
+use crate::config::{ClusterConfig, ConfigError, TRAIN_PACKETS, Variant};
+use crate::frame::{Builder, clock_bytes};
 
 /// A simulated cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +56,20 @@ pub struct ModelConfig {
     /// Ends when the first link has sent so many packets.
     pub packets: Option<u64>,
 }
+
+/// What an exchange of a large cluster costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LargeCost {
+    /// Reading what another forwarder announces.
+    pub reading: Nanos,
+    /// Deciding a round.
+    pub decision: Nanos,
+    /// The core that forwards decides.
+    pub own_core: bool,
+}
+
+/// Records that each queue of a large cluster announces.
+const LARGE_DEPTH: u16 = 4;
 
 /// What came out.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,6 +140,60 @@ impl ModelConfig {
             duration: Nanos::SECOND,
             packets: None,
         }
+    }
+
+    /// A large cluster, P-DS with rule B: `size` forwarders of the paper's (5.376 us a packet) on
+    /// as many links, an exchange frame by frame at 1 Gbit/s, and what it costs: reading the state
+    /// of another forwarder, and each decision, on the core that forwards or before the window.
+    #[must_use]
+    pub fn large(size: u16, classes: usize, rounds: u16, train: u64, cost: LargeCost) -> Self {
+        let mut cluster = ClusterConfig::new(size, size.into(), &vec![1; classes]);
+        cluster.set_variant(Variant::Pipelined, LARGE_DEPTH, rounds - LARGE_DEPTH);
+        cluster.train = Bytes(train);
+        // In one exchange all say their state, and one the clocks.
+        let state = Builder::new(&cluster, [2; 6]).state_wire_bytes();
+        let clock = clock_bytes(&cluster, usize::from(rounds) * usize::from(size)) * 11 / 10;
+        let bytes = (state * usize::from(size) + clock) as u64;
+        cluster.t_br = Nanos(bytes * 8) + Nanos::from_micros(100);
+        let mut model = Self::paper(cluster);
+        // As many short packets as a train holds.
+        let in_train = (train / 64).clamp(1, TRAIN_PACKETS as u64);
+        let reading = cost.reading * u64::from(size - 1);
+        let mut work = Nanos(reading.0 / (u64::from(rounds) * in_train));
+        if cost.own_core {
+            work += Nanos(cost.decision.0 / in_train);
+        }
+        model.cluster.timing.per_packet = model.per_packet + work;
+        model.cluster.timing.decision = cost.decision;
+        // All of a forwarder's work is in the pace of its packets.
+        (model.per_packet, model.per_exchange) = (Nanos::ZERO, Nanos::ZERO);
+        model.byte = Nanos(8);
+        model
+    }
+
+    /// Packets sent in two windows, or some exchanges, in parts of what the forwarders send without
+    /// weighted fair queueing, `alone` each, and all that came out. The time in which the cluster
+    /// looks for its master and nobody knows anything is left out.
+    ///
+    /// # Errors
+    /// The model is [wrong](Self::check).
+    pub fn part_of(&mut self, alone: Nanos) -> Result<(f64, Outcome), ModelError> {
+        let cluster = &self.cluster;
+        let train = (cluster.train.0 / 64).clamp(1, TRAIN_PACKETS as u64);
+        let window = alone * train * u64::from(cluster.rounds());
+        // It waits for three of the longest cycles there could be.
+        let packet = Nanos::from_micros(13) + cluster.timing.decision;
+        let packets = cluster.train.0.div_ceil(64).max(1);
+        let guess = packet * packets * u64::from(cluster.rounds());
+        let begin = (guess.min(Nanos::SECOND) + cluster.t_br) * 3 + window + cluster.t_br * 8;
+        let time = (window * 2).max(cluster.t_br * 8);
+        self.duration = begin;
+        let before: u64 = self.run()?.packets.iter().sum();
+        self.duration = begin + time;
+        let after = self.run()?;
+        let sent = after.packets.iter().sum::<u64>() - before;
+        let most = time.as_secs_f64() / alone.as_secs_f64() * after.packets.len() as f64;
+        Ok((sent as f64 / most, after))
     }
 
     /// Checks it.
