@@ -1,5 +1,5 @@
-//! Instructions per packet do not creep back: they are counted, so whatever else the machine does is
-//! not seen, and held to those in `bench/instructions.txt`, within 5 % both ways.
+//! Instructions per packet do not creep back: they are counted, so whatever else the machine does
+//! is not seen, and held to those in `bench/instructions.txt`, within 5 % both ways.
 //!
 //! Of the build of the tests, not of a release: `evenkeel-bench instructions` counts those. Another
 //! compiler makes other code, so there is nothing to hold it to. `UPDATE_DOCS=1` writes the file.
