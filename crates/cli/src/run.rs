@@ -81,8 +81,8 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         captures: args.capture.iter().cloned().collect(),
         ..Options::default()
     };
-    let handle =
-        Router::start(config.clone(), options).map_err(|error| not_started(file, &error))?;
+    let handle = Router::start(config.clone(), options)
+        .map_err(|error| not_started(file, args.netns.as_deref(), &error))?;
     let handle = Arc::new(handle);
     let merged = Merged::new(&handle, config);
     let server = Server::start(socket, config, Arc::clone(&merged))
@@ -164,8 +164,8 @@ fn secret(file: &Path, config: &RouterConfig) -> Result<(), Failure> {
 
 /// Names the line of the interface that is missing or cannot do it, and which there are if it is
 /// missing.
-fn not_started(file: Option<&Path>, error: &StartError) -> Failure {
-    let known = known_interfaces(error);
+fn not_started(file: Option<&Path>, netns: Option<&str>, error: &StartError) -> Failure {
+    let known = known_interfaces(netns, error);
     let Some(file) = file else {
         return Failure::new(error.exit_code(), format!("evenkeel: {error}{known}"));
     };
@@ -182,9 +182,13 @@ fn not_started(file: Option<&Path>, error: &StartError) -> Failure {
 }
 
 /// Which interfaces there are, in words, for an error that says that one is missing.
-fn known_interfaces(error: &StartError) -> String {
+fn known_interfaces(netns: Option<&str>, error: &StartError) -> String {
     if !matches!(error, StartError::MissingInterface { .. }) {
         return String::new();
+    }
+    // The folder shows those of the namespace that it was mounted in.
+    if let Some(netns) = netns {
+        return format!("; looked for in the network namespace {netns}");
     }
     let known = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut known: Vec<String> =

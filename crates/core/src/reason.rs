@@ -40,7 +40,7 @@ reasons! {
     Truncated => "truncated",
     /// The IP version is not the one the Ethernet type promises.
     BadVersion => "bad_version",
-    /// The header length field is impossible.
+    /// The header length field is impossible, or options do not fit it.
     BadHeaderLength => "bad_header_length",
     /// The total length field says more than the frame holds, or less than its header.
     BadTotalLength => "bad_total_length",
@@ -48,8 +48,10 @@ reasons! {
     BadChecksum => "bad_checksum",
     /// The chain of IPv6 extension headers is malformed or too long to follow.
     BadExtensionHeader => "bad_extension_header",
+    /// An IPv4 packet that names the routers on its way itself (RFC 7126, 4.3 and 4.4).
+    SourceRouted => "source_routed",
     /// The source address can never be a source (RFC 1812, 5.3.7): unspecified, loopback,
-    /// multicast, broadcast.
+    /// multicast, broadcast; or it is this machine's own.
     MartianSource => "martian_source",
     /// The destination address may never be forwarded: loopback, unspecified, link-local.
     MartianDestination => "martian_destination",

@@ -202,6 +202,38 @@ impl Headers {
         }
         Ok(())
     }
+
+    /// Refuses options of IPv4 that no router may follow, and those that cannot be read. `frame` is
+    /// the one that these are the headers of.
+    ///
+    /// # Errors
+    /// [`Reason::SourceRouted`] or [`Reason::BadHeaderLength`].
+    pub fn check_options(&self, frame: &[u8]) -> Result<(), Reason> {
+        let begin = usize::from(self.l3) + 20;
+        match (self.version, frame.get(begin..usize::from(self.l4))) {
+            (IpVersion::V4, Some(options)) => check_options(options),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_options(mut options: &[u8]) -> Result<(), Reason> {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const LOOSE_SOURCE_ROUTE: u8 = 131;
+    const STRICT_SOURCE_ROUTE: u8 = 137;
+    while let [kind, rest @ ..] = options {
+        options = match (*kind, rest) {
+            (END, _) => return Ok(()),
+            (NO_OPERATION, _) => rest,
+            (LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE, _) => return Err(Reason::SourceRouted),
+            (_, [size, ..]) if *size >= 2 => {
+                options.get(usize::from(*size)..).ok_or(Reason::BadHeaderLength)?
+            }
+            _ => return Err(Reason::BadHeaderLength),
+        };
+    }
+    Ok(())
 }
 
 /// Whether `address` can be that of one host beyond the link it is seen on.

@@ -9,7 +9,7 @@
 //! first, because it is the one still in the cache.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::mapping::Mapping;
 
@@ -25,7 +25,7 @@ pub const MAX_BUFFER: usize = 65_536;
 /// Bytes of what the kernel says of a frame: `struct virtio_net_hdr`.
 pub(crate) const DESCRIPTION: usize = 10;
 
-static NEXT_POOL: AtomicU16 = AtomicU16::new(0);
+static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
 
 /// A handle to a buffer that holds one frame, from the Ethernet header on, without the frame check
 /// sequence.
@@ -36,7 +36,7 @@ pub struct Frame {
     index: u32,
     len: u32,
     offset: u16,
-    pool: u16,
+    pool: u32,
     partial_checksum: bool,
     /// The kernel's header of the frame lies at the start of its buffer.
     described: bool,
@@ -201,7 +201,7 @@ pub struct FramePool {
     buffer: usize,
     /// Of single frames; the kernel is told of these only.
     buffers: usize,
-    id: u16,
+    id: u32,
 }
 
 impl FramePool {

@@ -406,3 +406,16 @@ fn too_few_queues_for_the_workers_are_told_with_the_line_of_the_interface() {
                   transmit queues for 2 workers";
     assert!(said.contains(wanted), "{said}");
 }
+
+/// The interfaces of the caller's namespace were told, which it could have been none of.
+#[test]
+fn f13_a_missing_interface_is_told_with_the_namespace_that_was_looked_in() {
+    let missing = CONFIG.replace("interface = \"lan\"", "interface = \"gone\"");
+    let Some(live) = Live::prepared("missing", &missing, 1) else { return };
+    let run = command(&live.net, &live.folder).output().unwrap();
+    let said = text(&run);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no interface \"gone\""), "{said}");
+    let place = format!("looked for in the network namespace {}", live.net.name("r"));
+    assert!(said.contains(&place) && !said.contains("there are:"), "{said}");
+}

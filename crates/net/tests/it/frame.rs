@@ -105,6 +105,21 @@ fn every_reason_has_a_frame() {
 }
 
 #[test]
+fn f15_source_routes_and_options_that_cannot_be_read_are_refused() {
+    let with = |options: &[u8]| {
+        let frame = Recipe { options: options.to_vec(), ..v4() }.build();
+        headers(&frame).check_options(&frame)
+    };
+    assert_eq!(with(&[1, 1, 148, 4, 0, 0, 0, 131]), Ok(()), "nothing counts after the end");
+    assert_eq!(with(&[7, 7, 4, 0, 0, 0, 0, 0]), Ok(()), "record route is followed by no router");
+    assert_eq!(with(&[131, 7, 4, 10, 0, 0, 1, 0]), Err(Reason::SourceRouted));
+    assert_eq!(with(&[1, 137, 7, 4, 10, 0, 0, 1]), Err(Reason::SourceRouted));
+    assert_eq!(with(&[68, 9, 0, 0, 0, 0, 0, 0]), Err(Reason::BadHeaderLength), "too long");
+    assert_eq!(with(&[68, 1, 0, 0]), Err(Reason::BadHeaderLength), "shorter than itself");
+    assert_eq!(with(&[1, 1, 1, 68]), Err(Reason::BadHeaderLength), "without a length");
+}
+
+#[test]
 fn what_is_not_ip_is_the_hosts() {
     let mut frame = v4().build();
     for other in [0_u16, 46, ethertype::ARP, 0x8847, 0xffff] {

@@ -10,6 +10,8 @@ use evenkeel_net::{PortIndex, Prefix};
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     list: Vec<(IpAddr, u8, Option<PortIndex>)>,
+    /// Those of the list, each once, in order.
+    own: Vec<IpAddr>,
     /// Addresses that the kernel's routes give to the host, its own and broadcast addresses, and
     /// the tables that say so.
     routed: BTreeSet<(IpAddr, TableId)>,
@@ -23,6 +25,15 @@ impl Addresses {
         if present {
             self.list.push(entry);
         }
+        self.own.clear();
+        self.own.extend(self.list.iter().map(|&(address, _, _)| address));
+        self.own.sort_unstable();
+        self.own.dedup();
+    }
+
+    /// Whether this machine itself has this IP address.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.own.binary_search(&address).is_ok()
     }
 
     pub(super) fn set_routed(&mut self, table: TableId, address: IpAddr, present: bool) {

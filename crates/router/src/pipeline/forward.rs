@@ -165,7 +165,10 @@ impl Pipeline {
             return self.punt(packet);
         }
         if !packet.originated {
-            if let Some(reason) = meta.martian {
+            // Who sends from an address of this machine is not it: nobody is answered.
+            let own = || self.addresses.is_own(meta.flow.unpack().source);
+            let martian = meta.martian.or_else(|| own().then_some(Reason::MartianSource));
+            if let Some(reason) = martian {
                 return self.drop(packet, reason);
             }
             if meta.ttl <= 1 {

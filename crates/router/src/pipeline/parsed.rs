@@ -27,7 +27,7 @@ pub(super) struct PacketMeta {
     pub(super) version: IpVersion,
     pub(super) ttl: u8,
     pub(super) dont_fragment: bool,
-    /// Why its addresses may not be forwarded, if so.
+    /// Why its addresses or its options may not be forwarded, if so.
     pub(super) martian: Option<Reason>,
 }
 
@@ -84,7 +84,9 @@ impl Classifier {
     fn parse_unusual(&self, bytes: &[u8], hashed: impl FnOnce(u64)) -> Parsed {
         match frame::parse(bytes) {
             Ok(frame::Parsed::Ip(headers)) if headers.is_untagged() => {
-                Parsed::Ip(self.metadata(&headers, hashed))
+                let mut meta = self.metadata(&headers, hashed);
+                meta.martian = meta.martian.or_else(|| headers.check_options(bytes).err());
+                Parsed::Ip(meta)
             }
             // Another VLAN than the port's. Routed it would keep its tag, and a trunk behind the
             // next port would take it into a VLAN that its sender has no access to.

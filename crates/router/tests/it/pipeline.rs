@@ -6,9 +6,9 @@ use crate::common::{
 use evenkeel_config::LinkChange;
 use evenkeel_core::settings;
 use evenkeel_core::{BitRate, Nanos};
-use evenkeel_net::PortIndex;
 use evenkeel_net::fib::{NextHop, NextHops, Route, RouteKind};
 use evenkeel_net::frame::{Fragment, destination_mac, source_mac};
+use evenkeel_net::{PortIndex, checksum};
 use evenkeel_router::CommandError;
 use evenkeel_router::mirror::decode::KernelNeighbourState;
 use evenkeel_router::mirror::{MirrorEvent, MirroredLink, NeighbourRequest};
@@ -192,6 +192,15 @@ fn martians_loops_and_strangers_are_counted() {
         bed.inject(0, &udp(macs, ip(source), v4(1, 2), Udp::default()));
     }
     bed.inject(0, &udp(macs, ip("::1"), v6(1, 2), Udp::default()));
+    // An own address as source, and a time to live that would be answered.
+    bed.inject(0, &udp(macs, v4(1, 1), v4(1, 2), Udp { ttl: 1, ..Udp::default() }));
+    let mut source_routed = udp(macs, v4(0, 2), v4(1, 2), Udp::default());
+    source_routed[14] = 0x47;
+    source_routed[34..42].copy_from_slice(&[131, 7, 4, 10, 0, 0, 1, 0]);
+    source_routed[24..26].fill(0);
+    let sum = checksum::sum(&source_routed[14..42]).checksum();
+    source_routed[24..26].copy_from_slice(&sum.to_be_bytes());
+    bed.inject(0, &source_routed);
     for destination in ["127.0.0.1", "0.0.0.1", "169.254.1.1"] {
         bed.inject(0, &udp(macs, v4(0, 2), ip(destination), Udp::default()));
     }
@@ -199,8 +208,9 @@ fn martians_loops_and_strangers_are_counted() {
     bed.inject(0, &udp((router_mac(1), router_mac(0)), v4(0, 2), v4(1, 2), Udp::default()));
     bed.inject(0, &udp((host_mac(0), host_mac(1)), v4(0, 2), v4(1, 2), Udp::default()));
     bed.round();
-    assert_eq!(bed.dropped(0, "martian_source"), 6);
+    assert_eq!(bed.dropped(0, "martian_source"), 7);
     assert_eq!(bed.dropped(0, "martian_destination"), 4);
+    assert_eq!(bed.dropped(0, "source_routed"), 1);
     assert_eq!(bed.dropped(0, "own_frame"), 1);
     assert_eq!(bed.dropped(0, "other_station"), 1);
     assert!(bed.received(0).is_empty() && bed.received(1).is_empty());
@@ -780,7 +790,7 @@ fn fragments_and_labels_make_one_protected_flow_each_and_control_protocols_one_a
         let mut frame = udp(macs, v4(0, 2), v4(1, 2), Udp::default());
         frame[20..22].copy_from_slice(&flags);
         (frame[23], frame[24], frame[25]) = (protocol, 0, 0);
-        let sum = evenkeel_net::checksum::sum(&frame[14..34]).checksum();
+        let sum = checksum::sum(&frame[14..34]).checksum();
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         bed.inject(0, &frame);
     }
