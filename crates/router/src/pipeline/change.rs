@@ -119,7 +119,8 @@ impl Pipeline {
     /// More than FairDrop can work with.
     pub fn set_ring_frames(&mut self, frames: u32) -> Result<(), CommandError> {
         self.settings.ring = frames;
-        let config = self.fairdrop.as_ref().map(|fairdrop| fairdrop.config().clone());
+        // The tables of the one before are given back first: there may be no memory for both.
+        let config = self.fairdrop.take().map(|fairdrop| fairdrop.config().clone());
         self.build_fairdrop(config.as_ref())
     }
 
