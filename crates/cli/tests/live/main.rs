@@ -2,6 +2,7 @@
 
 mod bridge;
 mod chaos;
+mod gateway;
 mod hang;
 mod kill;
 mod log;

@@ -1,179 +1,43 @@
 //! `evenkeel shape` in the gateway of a home: a firewall with memory, addresses translated, hosts
 //! behind it. Nothing of that changes while it runs, nor before or after. Needs root.
 
-use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_netns::testing::{TestNet, available, eventually, eventually_some, has_tool, text};
+use evenkeel_netns::processors::Processors;
+use evenkeel_netns::testing::{eventually, eventually_some, has_tool, text};
 use serde_json::Value;
 
-/// What a gateway has: sources are translated, and only what inside began comes in.
-const FIREWALL: &str = "
-table ip translation {
-  chain post {
-    type nat hook postrouting priority 100;
-    oifname \"wan\" masquerade
-  }
-}
-table inet firewall {
-  counter allowed { }
-  chain gate {
-    type filter hook forward priority 0; policy drop;
-    ct state established,related counter name allowed accept
-    iifname \"lan\" counter name allowed accept
-  }
-}
-";
+use crate::gateway::{Home, measured, sent};
 
 /// Megabits per second.
 const DOWN: u64 = 40;
 const UP: u64 = 10;
-
-/// A host `h`, its gateway `g`, and a host `s` of the internet.
-struct Home {
-    net: TestNet,
-    folder: tempfile::TempDir,
-    shaper: Option<Child>,
-}
-
-impl Home {
-    fn new(test: &str) -> Option<Self> {
-        let tools = [("iperf3", "iperf3"), ("nft", "nftables"), ("ping", "iputils-ping")];
-        if !available(test) || !tools.iter().all(|(tool, package)| has_tool(test, tool, package)) {
-            return None;
-        }
-        let net = TestNet::new(&["h", "g", "s"]);
-        net.wire(("h", "h0"), ("g", "lan"));
-        net.wire(("s", "s0"), ("g", "wan"));
-        net.sysctl("g", "net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=1");
-        for (node, interface, address) in [
-            ("h", "h0", "10.1.0.2/24"),
-            ("g", "lan", "10.1.0.1/24"),
-            ("s", "s0", "10.2.0.2/24"),
-            ("g", "wan", "10.2.0.1/24"),
-        ] {
-            net.ip(node, &format!("address add {address} dev {interface}"));
-        }
-        // The server knows no way back to the host: answers find it only if sources are translated.
-        net.ip("h", "route add default via 10.1.0.1");
-        let mut nft = net.command("g", "nft -f -");
-        let mut nft = nft.stdin(Stdio::piped()).spawn().unwrap();
-        nft.stdin.take().unwrap().write_all(FIREWALL.as_bytes()).unwrap();
-        assert!(nft.wait().unwrap().success(), "the firewall");
-        let folder = tempfile::tempdir().unwrap();
-        Some(Self { net, folder, shaper: None })
-    }
-
-    /// The command, with the folders of this test.
-    fn shape(&self, interface: &str) -> Command {
-        self.shape_to(interface, DOWN, UP)
-    }
-
-    fn shape_to(&self, interface: &str, down: u64, up: u64) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        let socket = self.folder.path().join("control.sock");
-        command.args(["shape", interface, "--netns", &self.net.name("g")]);
-        command.args(["--down", &format!("{down}Mbit/s"), "--up", &format!("{up}Mbit/s")]);
-        command.arg("--socket").arg(socket).arg("--runtime-dir").arg(self.folder.path());
-        command
-    }
-
-    fn start(&mut self) {
-        self.start_at(DOWN, UP);
-    }
-
-    fn start_at(&mut self, down: u64, up: u64) {
-        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
-        let shaper =
-            self.shape_to("wan", down, up).stdout(log.try_clone().unwrap()).stderr(log).spawn();
-        self.shaper = Some(shaper.unwrap());
-        eventually("the shaper answers", || self.try_show().is_some());
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-
-    fn try_show(&self) -> Option<Value> {
-        let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
-            .args(["ctl", "--json", "show", "--socket"])
-            .arg(self.folder.path().join("control.sock"))
-            .output()
-            .unwrap();
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    /// What a link has sent so far: packets as the wire carries them, and their bytes there.
-    fn sent(&self, link: &str) -> (u64, u64) {
-        let shown = self.try_show().unwrap_or_else(|| panic!("no answer; log: {}", self.log()));
-        let links = shown["links"].as_array().unwrap();
-        let found = links.iter().find(|one| one["port"] == link).unwrap();
-        let class = &found["classes"][0];
-        let packets = class["sent_segments"].as_u64().unwrap();
-        // Header, check sequence, preamble and gap.
-        (packets, class["sent_bytes"].as_u64().unwrap() + 38 * packets)
-    }
-
-    /// What must hold always: the host reaches the server by its gateway's address, the server
-    /// does not reach the host, and the gateway itself is reached.
-    fn is_as_ever(&self, when: &str) {
-        let pings = |from: &str, to: &str| {
-            self.net.try_output(from, &format!("ping -n -c 2 -i 0.2 -W 2 {to}")).0
-        };
-        assert!(pings("h", "10.2.0.2"), "{when}: the host reaches the server");
-        assert!(pings("g", "10.2.0.2"), "{when}: the gateway reaches the server");
-        assert!(pings("s", "10.2.0.1"), "{when}: the server reaches the gateway");
-        self.net.ip("s", "route replace 10.1.0.0/24 via 10.2.0.1");
-        let through = self.net.try_output("s", "ping -n -c 1 -W 1 10.1.0.2").0;
-        self.net.ip("s", "route del 10.1.0.0/24");
-        assert!(!through, "{when}: the firewall lets in what nobody inside has begun");
-    }
-
-    /// A transfer of two seconds, `streams` connections; Mbit/s that arrived.
-    fn transfer(&self, streams: u32, downwards: bool) -> f64 {
-        let server = self.net.start("s", "iperf3 -s -1 -p 5301");
-        eventually("the server listens", || {
-            self.net.output("s", "ss -Hltn sport = :5301").contains("5301")
-        });
-        let direction = if downwards { "-R" } else { "" };
-        let line = format!("iperf3 -c 10.2.0.2 -p 5301 -J -t 2 -C cubic -P {streams} {direction}");
-        let output = self.net.run("h", &line);
-        assert!(output.status.success(), "{}", text(&output));
-        drop(server);
-        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
-        result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
-    }
-
-    fn kill(&mut self, signal: &str) {
-        let mut shaper = self.shaper.take().expect("it runs");
-        let killed = Command::new("kill").args([signal, &shaper.id().to_string()]).status();
-        assert!(killed.unwrap().success());
-        shaper.wait().unwrap();
-    }
-
-    /// Nothing of the pair is left in the gateway.
-    fn nothing_is_left(&self) {
-        let links = self.net.ip("g", "-br link");
-        assert!(!links.contains("ekh-") && !links.contains("eku-"), "{links}");
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if let Some(mut shaper) = self.shaper.take() {
-            let _ = shaper.kill();
-            let _ = shaper.wait();
-        }
-    }
-}
+/// The one line.
+const LINE: &str = "wan --down 40Mbit/s --up 10Mbit/s";
 
 #[test]
 fn a_gateway_is_shaped_and_nothing_else_changes() {
     let Some(mut home) = Home::new("shape") else { return };
-    home.is_as_ever("before");
-    home.start();
-    home.is_as_ever("while it runs");
+    // Rules count the same packets, each time.
+    let mut before = home.counted();
+    let mut counts = |home: &Home, when: &str| {
+        home.is_as_ever(when);
+        let after = home.counted();
+        let counted: Vec<_> = after
+            .iter()
+            .map(|(name, now)| (name.clone(), now.0 - before[name].0, now.1 - before[name].1))
+            .collect();
+        before = after;
+        counted
+    };
+    // The first time the hosts look for one another.
+    counts(&home, "at first");
+    let without = counts(&home, "before");
+    assert!(without.iter().all(|(_, packets, _)| *packets > 0), "every rule counts: {without:?}");
+    home.start(LINE);
+    let through = home.sent("wan").0;
+    assert_eq!(counts(&home, "while it runs"), without, "what rules count while it runs");
+    assert!(home.sent("wan").0 > through + 150, "and it passes the links");
     for (downwards, link, rate) in [(true, "wan-ingress", DOWN), (false, "wan", UP)] {
         let (began, before) = (Instant::now(), home.sent(link));
         let reached = home.transfer(4, downwards);
@@ -188,7 +52,7 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
         assert!(reached > rate as f64 * 0.5, "{link}: {reached} of {rate} Mbit/s");
     }
     // What takes a link longer than a millisecond was cut: 5000 bytes inwards, 1250 outwards.
-    let shown = home.try_show().unwrap();
+    let shown = home.show();
     for (port, most) in shown["ports"].as_array().unwrap().iter().zip([3, 1]) {
         let count = |name: &str| port[name].as_u64().unwrap();
         assert!(count("rx_segments") <= most * count("rx_packets"), "{port}");
@@ -198,11 +62,9 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
     let (before, _) = home.sent("wan");
     home.net.output("g", "ping -n -c 5 -i 0.2 10.2.0.2");
     assert!(home.sent("wan").0 >= before + 5, "pings of the gateway itself are queued");
-    let counted = home.net.output("g", "nft list counter inet firewall allowed");
-    assert!(!counted.contains("packets 0 "), "rules count what passes: {counted}");
 
     // A second one for the same interface is refused, and harms nobody.
-    let second = home.shape("wan").output().unwrap();
+    let second = home.command("wan --down 40Mbit/s --up 10Mbit/s").output().unwrap();
     let said = text(&second);
     assert!(!second.status.success() && said.contains("wan"), "{said}");
     home.is_as_ever("after a second one was refused");
@@ -210,11 +72,117 @@ fn a_gateway_is_shaped_and_nothing_else_changes() {
     // Killed, it leaves the kernel forwarding; the next one takes the pair over.
     home.kill("-KILL");
     home.is_as_ever("after kill -9");
-    home.start();
+    home.start(LINE);
     home.is_as_ever("after a restart");
     home.kill("-TERM");
-    home.is_as_ever("afterwards");
+    counts(&home, "at the end");
+    assert_eq!(counts(&home, "afterwards"), without, "what rules count afterwards");
     home.nothing_is_left();
+}
+
+/// A measured window of a loaded line.
+#[derive(Debug)]
+struct Loaded {
+    /// Of the rate, in bytes on the wire.
+    up: f64,
+    down: f64,
+    /// Milliseconds: 99 of 100 echo requests take at most so long.
+    idle: f64,
+    busy: f64,
+    /// What the gateway itself has sent by its own connection, Mbit/s.
+    own: f64,
+}
+
+impl Loaded {
+    /// As the page shows it.
+    fn table(&self, seconds: u64) -> String {
+        let Self { up, down, idle, busy, own } = self;
+        format!(
+            "evenkeel shape wan --down 100Mbit/s --up 20Mbit/s, {seconds} s:\n\
+             16 connections up, 16 down, one up from the gateway itself\n\n\
+             up, of the rate in bytes on the wire        {:.1} %\n\
+             down                                        {:.1} %\n\
+             ping of a third host, 99 of 100 at most     {busy:.1} ms\n\
+             the same with nobody else                   {idle:.1} ms\n\
+             the gateway's own connection                {own:.2} Mbit/s\n",
+            up * 100.0,
+            down * 100.0,
+        )
+    }
+}
+
+/// The time below which 99 % of the answers came, in milliseconds; those that did not come count
+/// as a second.
+fn p99(output: &str, count: usize) -> f64 {
+    let time = |line: &str| line.split_once("time=")?.1.split(' ').next()?.parse().ok();
+    let mut times: Vec<f64> = output.lines().filter_map(time).collect();
+    times.resize(count.max(times.len()), 1000.0);
+    times.sort_by(f64::total_cmp);
+    times[(times.len() - 1) * 99 / 100]
+}
+
+fn load(home: &Home, seconds: u64) -> Loaded {
+    let net = &home.net;
+    let ping = |count: usize| format!("ping -n -c {count} -i 0.01 -W 1 10.2.0.2");
+    let idle = p99(&net.output("h3", &ping(200)), 200);
+    let servers: Vec<_> =
+        (5301..5304).map(|port| net.start("s", &format!("iperf3 -s -1 -p {port}"))).collect();
+    eventually("the servers listen", || net.output("s", "ss -Hltn").matches(":530").count() == 3);
+    let lasts = seconds + 4;
+    let client = |node: &str, port: u16, more: &str| {
+        let line = format!("iperf3 -c 10.2.0.2 -p {port} -J -t {lasts} -C cubic {more}");
+        net.start(node, &line)
+    };
+    let clients =
+        [client("h", 5301, "-P 16"), client("h2", 5302, "-P 16 -R"), client("g", 5303, "-P 1")];
+    // Until all have begun, and what they sent at first is over.
+    std::thread::sleep(Duration::from_millis(2_500));
+    let count = 100 * seconds as usize;
+    let pings = net.start("h3", &ping(count));
+    let (began, first) = (Instant::now(), home.show());
+    std::thread::sleep(Duration::from_secs(seconds));
+    let (took, last) = (began.elapsed().as_secs_f64(), home.show());
+    let busy = p99(&pings.wait(), count);
+    let part = |link: &str, rate: f64| {
+        (sent(&last, link).1 - sent(&first, link).1) as f64 * 8.0 / took / rate
+    };
+    let [_, _, own] = clients.map(|client| {
+        let told = client.wait();
+        let result: Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}"));
+        result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
+    });
+    drop(servers);
+    Loaded { up: part("wan", 20e6), down: part("wan-ingress", 100e6), idle, busy, own }
+}
+
+#[test]
+fn a_full_line_does_not_make_others_wait() {
+    let Some(mut home) = Home::new("bufferbloat") else { return };
+    home.start("wan --down 100Mbit/s --up 20Mbit/s");
+    let mut tries = 0;
+    loop {
+        let begun = Processors::now();
+        let seconds = std::env::var("EVENKEEL_LOADED").map_or(4, |text| text.parse().unwrap());
+        let loaded = load(&home, seconds);
+        let missing = begun.missing();
+        println!("bufferbloat: {loaded:.3?}, {missing:?}");
+        let holds = loaded.up >= 0.98
+            && loaded.down >= 0.98
+            && loaded.up.max(loaded.down) < 1.01
+            && loaded.busy <= loaded.idle + 8.0
+            // A seventeenth of the upload, less headers.
+            && loaded.own >= 0.8 * 20.0 / 17.0;
+        if holds {
+            measured("loaded", &loaded.table(seconds));
+            break;
+        }
+        tries += 1;
+        if tries == 3 {
+            let Some(why) = missing else { panic!("{loaded:?}") };
+            println!("not judged: bufferbloat: {why}");
+            break;
+        }
+    }
 }
 
 #[test]
@@ -223,7 +191,7 @@ fn super_frames_stay_whole_on_a_fast_link_and_everything_balances() {
     let features = |home: &Home| home.net.output("g", "ethtool -k wan");
     let before = has_tool("shape", "ethtool", "ethtool").then(|| features(&home));
     // A super-frame takes 0.6 ms of this.
-    home.start_at(900, 900);
+    home.start("wan --down 900Mbit/s --up 900Mbit/s");
     home.is_as_ever("while it runs");
     for downwards in [true, false] {
         assert!(home.transfer(2, downwards) > 100.0, "downwards: {downwards}");
@@ -254,11 +222,7 @@ fn super_frames_stay_whole_on_a_fast_link_and_everything_balances() {
         let ip = count(out, "tx_bytes") - 14 * count(out, "tx_segments");
         assert_eq!(ip, count(link, "sent_bytes"), "{link} {out}");
     }
-    let told = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
-        .args(["ctl", "show", "--socket"])
-        .arg(home.folder.path().join("control.sock"))
-        .output()
-        .unwrap();
+    let told = home.ctl("show");
     assert!(text(&told).contains("super-frames of wan: "), "{}", text(&told));
     // Nothing of the interface was changed, and so nothing stays changed.
     home.kill("-KILL");
@@ -271,16 +235,12 @@ fn super_frames_stay_whole_on_a_fast_link_and_everything_balances() {
 #[test]
 fn a_shaper_that_hangs_is_passed_by_and_takes_over_again() {
     let Some(mut home) = Home::new("shape") else { return };
-    home.start();
+    home.start(LINE);
     home.is_as_ever("while it runs");
-    let signal = |home: &Home, signal: &str| {
-        let shaper = home.shaper.as_ref().expect("it runs").id().to_string();
-        assert!(Command::new("kill").args([signal, &shaper]).status().unwrap().success());
-    };
-    signal(&home, "-STOP");
+    home.signal("-STOP");
     std::thread::sleep(Duration::from_millis(300));
     home.is_as_ever("while it hangs");
-    signal(&home, "-CONT");
+    home.signal("-CONT");
     eventually("it takes over again", || {
         let before = home.sent("wan");
         home.net.output("g", "ping -n -c 1 -W 2 10.2.0.2");
@@ -293,18 +253,18 @@ fn a_shaper_that_hangs_is_passed_by_and_takes_over_again() {
 #[test]
 fn what_cannot_be_shaped_is_refused_and_nothing_is_left() {
     let Some(home) = Home::new("shape") else { return };
-    let missing = home.shape("nowhere").output().unwrap();
+    let missing = home.command("nowhere --down 40Mbit/s --up 10Mbit/s").output().unwrap();
     let said = text(&missing);
     assert_eq!(missing.status.code(), Some(2), "{said}");
     assert!(said.contains("nowhere"), "{said}");
     // Loopback has no wire.
-    let loopback = home.shape("lo").output().unwrap();
+    let loopback = home.command("lo --down 40Mbit/s --up 10Mbit/s").output().unwrap();
     let said = text(&loopback);
     assert!(loopback.status.code() == Some(2) && said.contains("lo"), "{said}");
     // Somebody else's interface has the name of an end.
     home.net.ip("g", "link add ekh-wan type veth peer name other");
     home.net.ip("g", "link set ekh-wan alias mine");
-    let taken = home.shape("wan").output().unwrap();
+    let taken = home.command("wan --down 40Mbit/s --up 10Mbit/s").output().unwrap();
     let said = text(&taken);
     assert!(!taken.status.success() && said.contains("ekh-wan"), "{said}");
     home.net.ip("g", "link del ekh-wan");

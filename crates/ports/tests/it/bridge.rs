@@ -13,26 +13,10 @@ use evenkeel_ports::inline::{Bridged, InlinePort, Side, join};
 use evenkeel_ports::sys::{in_netns, monotonic_now};
 use evenkeel_ports::{FramePool, Port, PortError};
 
-use crate::common::{TestNet, available, eventually, inside};
-
-/// a - r - b, the two hosts in one network.
-fn lab() -> TestNet {
-    let lab = TestNet::new(&["a", "r", "b"]);
-    lab.wire(("a", "va"), ("r", "ra"));
-    lab.wire(("b", "vb"), ("r", "rb"));
-    // A packet socket sends two tags before 1500 bytes only where the MTU has room for them.
-    for (name, interface) in [("a", "va"), ("r", "ra"), ("r", "rb"), ("b", "vb")] {
-        lab.ip(name, &format!("link set {interface} mtu 1508"));
-    }
-    for (name, interface, host) in [("a", "va", 1), ("b", "vb", 2)] {
-        lab.ip(name, &format!("addr add 10.78.0.{host}/24 dev {interface}"));
-        lab.ip(name, &format!("addr add fd78::{host}/64 dev {interface} nodad"));
-    }
-    lab
-}
+use crate::common::{self, TestNet, available, bridged, eventually, inside};
 
 fn pings(lab: &TestNet, to: &str) -> bool {
-    lab.try_output("a", &format!("ping -n -c 1 -W 1 {to}")).0
+    common::pings(lab, "a", to)
 }
 
 /// What a thread does that passes on what comes.
@@ -154,7 +138,7 @@ fn every_frame_passes_with_the_process_and_without_it() {
     if !available("bridge") {
         return;
     }
-    let lab = lab();
+    let lab = bridged();
     let joined = |make| inside(&lab, "r", || join(["ra", "rb"], make));
     // In no bridge nothing would pass when the process ends.
     let refused = joined(None).unwrap_err();

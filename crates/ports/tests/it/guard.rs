@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{Pulse, TestNet, available, beating, eventually, inside};
+use crate::common::{self, Pulse, TestNet, available, beating, eventually, inside, routed};
 use evenkeel_core::Nanos;
 use evenkeel_netns::testing::try_run;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
@@ -13,26 +13,6 @@ use evenkeel_ports::heartbeat::Heartbeat;
 use evenkeel_ports::sys::spawn_in_netns;
 use evenkeel_ports::{FramePool, Port};
 
-/// a - r - b, IPv4 and IPv6, and the kernel of r forwards.
-fn lab() -> TestNet {
-    let lab = TestNet::new(&["a", "r", "b"]);
-    lab.output("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
-    lab.wire(("a", "va"), ("r", "ra"));
-    lab.wire(("b", "vb"), ("r", "rb"));
-    for (name, interface, address) in
-        [("a", "va", "1.2"), ("r", "ra", "1.1"), ("r", "rb", "2.1"), ("b", "vb", "2.2")]
-    {
-        let (net, host) = address.split_once('.').unwrap();
-        lab.ip(name, &format!("addr add 10.77.{net}.{host}/24 dev {interface}"));
-        lab.ip(name, &format!("addr add fd77:{net}::{host}/64 dev {interface} nodad"));
-    }
-    for (name, net) in [("a", 1), ("b", 2)] {
-        lab.ip(name, &format!("route add default via 10.77.{net}.1"));
-        lab.ip(name, &format!("-6 route add default via fd77:{net}::1"));
-    }
-    lab
-}
-
 fn local() -> Vec<IpAddr> {
     ["10.77.1.1", "10.77.2.1", "10.77.1.255", "10.77.2.255", "fd77:1::1", "fd77:2::1"]
         .map(|text| text.parse().unwrap())
@@ -40,7 +20,7 @@ fn local() -> Vec<IpAddr> {
 }
 
 fn pings(lab: &TestNet, to: &str) -> bool {
-    lab.try_output("a", &format!("ping -n -c 1 -W 1 {to}")).0
+    common::pings(lab, "a", to)
 }
 
 /// Neighbours known, so that one lost ping means what it says.
@@ -61,7 +41,7 @@ fn while_the_guard_lives_the_kernel_answers_but_does_not_forward() {
     if !available("guard") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     warm_up(&lab);
     for kind in [GuardKind::Link, GuardKind::Filter] {
         let (heart, _pulse) = beating(2000);
@@ -91,7 +71,7 @@ fn a_router_that_hangs_is_passed_by_and_takes_over_again() {
     if !available("guard of a router that hangs") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     warm_up(&lab);
     for kind in [GuardKind::Link, GuardKind::Filter] {
         let heart = Heartbeat::new(Nanos::from_millis(500)).unwrap();
@@ -111,7 +91,7 @@ fn a_new_address_is_local_at_once_and_an_old_one_no_longer() {
     if !available("guard's addresses") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     warm_up(&lab);
     let (heart, _pulse) = beating(2000);
     let mut guards = guards(&lab, GuardKind::Auto, &heart);
@@ -158,7 +138,7 @@ fn the_guard_looks_behind_one_tag_and_lets_pass_what_is_not_transit() {
     if !available("guard's rules") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     let mut port =
         inside(&lab, "a", || AfPacketPort::open("va", AfPacketOptions::default())).unwrap();
     let router =
@@ -270,7 +250,7 @@ fn after_kill_9_the_kernel_forwards_again() {
     if !available("kill -9") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     warm_up(&lab);
     for kind in ["link", "filter"] {
         let mut holder = Holder::start(&lab, kind);
@@ -298,7 +278,7 @@ fn somebody_elses_qdisc_stays() {
     if !available("foreign clsact") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     lab.output("r", "tc qdisc add dev ra clsact");
     lab.output("r", "tc filter add dev ra ingress protocol ip prio 5 u32 match u32 0 0 flowid 1:1");
     let (heart, _pulse) = beating(2000);

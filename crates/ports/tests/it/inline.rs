@@ -8,36 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestNet, available, eventually, inside};
+use crate::common::{TestNet, available, eventually, inside, pings, routed};
 use evenkeel_core::Nanos;
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use evenkeel_ports::inline::{Inline, InlinePort, PairNames, Side};
 use evenkeel_ports::sys::{in_netns, monotonic_now};
 use evenkeel_ports::{FramePool, Port, RxFrame};
-
-/// a - r - b, IPv4 and IPv6, and the kernel of r forwards.
-fn lab() -> TestNet {
-    let lab = TestNet::new(&["a", "r", "b"]);
-    lab.output("r", "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1");
-    lab.wire(("a", "va"), ("r", "ra"));
-    lab.wire(("b", "vb"), ("r", "rb"));
-    for (name, interface, address) in
-        [("a", "va", "1.2"), ("r", "ra", "1.1"), ("r", "rb", "2.1"), ("b", "vb", "2.2")]
-    {
-        let (net, host) = address.split_once('.').unwrap();
-        lab.ip(name, &format!("addr add 10.77.{net}.{host}/24 dev {interface}"));
-        lab.ip(name, &format!("addr add fd77:{net}::{host}/64 dev {interface} nodad"));
-    }
-    for (name, net) in [("a", 1), ("b", 2)] {
-        lab.ip(name, &format!("route add default via 10.77.{net}.1"));
-        lab.ip(name, &format!("-6 route add default via fd77:{net}::1"));
-    }
-    lab
-}
-
-fn pings(lab: &TestNet, from: &str, to: &str) -> bool {
-    lab.try_output(from, &format!("ping -n -c 1 -W 1 {to}")).0
-}
 
 /// What a thread does that passes on what comes.
 #[derive(Default)]
@@ -134,7 +110,7 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
     if !available("inline") {
         return;
     }
-    let lab = lab();
+    let lab = routed();
     for to in ["10.77.2.2", "fd77:2::2"] {
         eventually("the kernel forwarding", || pings(&lab, "a", to).then_some(()));
     }
