@@ -1,6 +1,6 @@
 //! The gateway of a home: addresses translated, a firewall with memory and counters, names resolved
-//! on the box, a LAN of three hosts, a guest LAN, a port passed on to a host inside. And the command
-//! at one of its interfaces.
+//! on the box, a LAN of three hosts, guests, a port passed on to a host inside. And the command at
+//! one of its interfaces.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
