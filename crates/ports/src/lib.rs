@@ -44,6 +44,7 @@ mod interface;
 mod mapping;
 mod netlink;
 mod segment;
+mod super_frame;
 mod words;
 
 pub use error::{BadCapture, PortError};

@@ -78,7 +78,50 @@ impl Offloads {
         Self::with_hook(interface, runtime, true)
     }
 
+    /// Switches off what hands over super-frames that cannot be told from others: merging in
+    /// hardware (LRO). For a port that receives super-frames. What a router that was killed has
+    /// left switched off is switched on again. `None`: there was nothing to do.
+    ///
+    /// # Errors
+    /// As [`Offloads::disable`].
+    pub fn keep(interface: &str, runtime: &Path) -> Result<Option<Self>, PortError> {
+        let (mut this, left) = Self::look(interface, runtime)?;
+        let is_lro = |name: &str| name == "rx-lro";
+        if !left && !this.on.contains("rx-lro") {
+            this.restored = true;
+            return Ok(None);
+        }
+        remember(&this.file, &this.stamp, &this.on).map_err(|error| unwritten(runtime, error))?;
+        this.set(|name| this.on.contains(name) && !is_lro(name))?;
+        Ok(Some(this))
+    }
+
     fn with_hook(interface: &str, runtime: &Path, hooked: bool) -> Result<Self, PortError> {
+        let (mut this, _) = Self::look(interface, runtime)?;
+        remember(&this.file, &this.stamp, &this.on).map_err(|error| unwritten(runtime, error))?;
+        let ours = if hooked {
+            Ok(None)
+        } else {
+            segment_at_the_other_end(&this.control, interface, this.ifindex)
+        };
+        match ours {
+            Ok(peer) => this.peer = peer,
+            Err(error) => {
+                this.warning = Some(format!(
+                    "{interface}: {error}; super-frames of the other end will be dropped as \
+                     frame_too_long unless they are switched off there (`ethtool -K <other end> \
+                     tso off gso off`)"
+                ));
+            }
+        }
+        // After the program, because attaching it switches GRO on.
+        this.set(|_| false)?;
+        Ok(this)
+    }
+
+    /// What is on at an interface, or was before a router was killed that had switched it off; and
+    /// whether there was one. Nothing is changed yet.
+    fn look(interface: &str, runtime: &Path) -> Result<(Self, bool), PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
         let now_on: BTreeSet<String> = features(&control, interface)?
@@ -87,44 +130,25 @@ impl Offloads {
             .map(|feature| feature.name)
             .filter(|name| makes_super_frames(name))
             .collect();
-
-        let written =
-            |error| PortError::from_io(format!("writing to {}", runtime.display()), error);
+        let written = |error| unwritten(runtime, error);
         fs::create_dir_all(runtime).map_err(written)?;
         let namespace =
             NetNs::current().and_then(|namespace| namespace.inode()).map_err(written)?;
         let file = runtime.join(format!("offloads-{namespace}-{interface}"));
         let stamp = format!("boot {} interface {ifindex}", boot());
-        let on = recall(&file, &stamp).unwrap_or(now_on);
-        remember(&file, &stamp, &on).map_err(written)?;
-
-        let ours =
-            if hooked { Ok(None) } else { segment_at_the_other_end(&control, interface, ifindex) };
-        let (peer, warning) = match ours {
-            Ok(peer) => (peer, None),
-            Err(error) => (
-                None,
-                Some(format!(
-                    "{interface}: {error}; super-frames of the other end will be dropped as \
-                     frame_too_long \
-                 unless they are switched off there (`ethtool -K <other end> tso off gso off`)"
-                )),
-            ),
-        };
+        let left = recall(&file, &stamp);
         let this = Self {
             interface: interface.to_owned(),
             control,
             ifindex,
-            on,
+            on: left.clone().unwrap_or(now_on),
             file,
             stamp,
-            peer,
-            warning,
+            peer: None,
+            warning: None,
             restored: false,
         };
-        // After the program, because attaching it switches GRO on.
-        this.set(|_| false)?;
-        Ok(this)
+        Ok((this, left.is_some()))
     }
 
     /// What was on before and is restored at the end, by the kernel's names, as `ethtool -k` shows
@@ -218,6 +242,10 @@ fn segment_at_the_other_end(
         }
     }
     refused.map_or(Ok(None), Err)
+}
+
+fn unwritten(runtime: &Path, error: io::Error) -> PortError {
+    PortError::from_io(format!("writing to {}", runtime.display()), error)
 }
 
 /// Tells this start of the machine from every other: interface numbers begin again with it.

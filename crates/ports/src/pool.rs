@@ -76,6 +76,13 @@ impl Frame {
         self.len == 0
     }
 
+    /// Whether the kernel's header of the frame is kept with it: a port that
+    /// [takes](crate::Port::takes_whole) super-frames tells the kernel by it what is left to do.
+    #[must_use]
+    pub const fn is_described(&self) -> bool {
+        self.described
+    }
+
     /// Whether the sender left the transport checksum for the hardware to complete: the field holds
     /// only the sum over the pseudo header, and whoever sends the frame on must complete it.
     #[must_use]
@@ -86,6 +93,8 @@ impl Frame {
     /// Sets what [`Frame::partial_checksum`] tells.
     pub const fn set_partial_checksum(&mut self, partial: bool) {
         self.partial_checksum = partial;
+        // What the kernel said of it holds no longer.
+        self.described &= partial;
     }
 }
 
@@ -121,6 +130,21 @@ impl Region {
         assert!(start + length <= self.length, "outside of the region");
         // SAFETY: as in `slice`; `&mut self` keeps every other piece from being borrowed meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(start), length) }
+    }
+
+    /// Two pieces that have nothing in common: one to be read, one to be written.
+    fn two(&mut self, from: usize, read: usize, to: usize, write: usize) -> (&[u8], &mut [u8]) {
+        assert!(from + read <= to || to + write <= from, "pieces that overlap");
+        let end = (from + read).max(to + write);
+        assert!(end <= self.length, "outside of the region");
+        // SAFETY: both lie in the mapping and do not overlap, as just checked, and are initialised;
+        // `&mut self` keeps every other piece from being borrowed meanwhile.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.memory.start().add(from), read),
+                std::slice::from_raw_parts_mut(self.memory.start().add(to), write),
+            )
+        }
     }
 
     /// Asks the processor for the line of the cache at `at`, which lies in the region.
@@ -420,6 +444,12 @@ impl FramePool {
         }
     }
 
+    /// The bytes of one frame, to be read, and of another one, to be written.
+    pub(crate) fn two(&mut self, read: &Frame, write: &Frame) -> (&[u8], &mut [u8]) {
+        let (from, to) = (self.start(read), self.start(write));
+        self.region.two(from, read.len as usize, to, write.len as usize)
+    }
+
     /// The frame's bytes, to be changed.
     ///
     /// # Panics
@@ -545,7 +575,7 @@ impl FramePool {
     }
 
     /// Whether the frame lies in a row of buffers.
-    const fn is_super(&self, frame: &Frame) -> bool {
+    pub(crate) const fn is_super(&self, frame: &Frame) -> bool {
         frame.index as usize >= self.buffers
     }
 }

@@ -247,6 +247,10 @@ port! {
         /// How many frames [`Port::tx_burst`] could take now, as far as the port knows.
         fn tx_room(&self) -> usize = usize::MAX;
 
+        /// Whether it sends super-frames, and frames whose checksum is left to the device, as they
+        /// are, if what the kernel says of them [is kept](Frame::is_described) with them.
+        fn takes_whole(&self) -> bool = false;
+
         /// What waits to be received; `None` if the port cannot tell. Every port to a real network
         /// can: FairDrop depends on it.
         fn rx_waiting(&self) -> Option<RxWaiting> = None;

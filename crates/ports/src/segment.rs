@@ -82,6 +82,11 @@ impl VnetHeader {
         self.flags & NEEDS_CHECKSUM != 0
     }
 
+    /// Data in a segment, bytes.
+    pub(crate) const fn size(self) -> u16 {
+        self.size
+    }
+
     /// Whether the frame is one of many.
     pub(crate) const fn is_super(self) -> bool {
         self.kind & !ECN != 0
@@ -108,6 +113,11 @@ pub(crate) struct Segments {
 impl Segments {
     /// Looks at a super-frame.
     pub(crate) fn of(header: VnetHeader, frame: &[u8]) -> Result<Self, Uncut> {
+        Self::of_head(header, frame, frame.len())
+    }
+
+    /// Looks at a super-frame of `length` bytes of which only the first ones are at hand.
+    pub(crate) fn of_head(header: VnetHeader, frame: &[u8], length: usize) -> Result<Self, Uncut> {
         let (tcp, v6) = match header.kind & !ECN {
             TCP_V4 => (true, Some(false)),
             TCP_V6 => (true, Some(true)),
@@ -139,12 +149,17 @@ impl Segments {
         if l4 < least || short || data > frame.len() || size == 0 {
             return Err(Uncut::Broken);
         }
-        Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length: frame.len() })
+        Ok(Self { tcp, v6: is_v6, l3, l4, data, size, length })
     }
 
     /// Bytes of headers that each segment has.
     pub(crate) const fn headers(&self) -> usize {
         self.data
+    }
+
+    /// Length of the super-frame, bytes.
+    pub(crate) const fn frame_len(&self) -> usize {
+        self.length
     }
 
     /// How many segments there are; at least one.

@@ -46,6 +46,9 @@ pub(crate) fn offloads_of(
         // Its ports take super-frames.
         return Ok(None);
     }
+    if port.takes_whole() {
+        return Offloads::keep(interface, runtime_dir);
+    }
     let offloads = if port.kernel_has_copy() {
         Offloads::disable(interface, runtime_dir)
     } else {

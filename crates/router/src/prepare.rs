@@ -397,7 +397,8 @@ impl<'a> WorkerBuilder<'a> {
         // What fits a buffer, and no more: slots are powers of two, and a slot twice as long as
         // need be doubles the memory that frames pass through.
         let max_frame = (self.worker.pipeline.pool_mut().max_frame() as u32).min(65_000);
-        let options = AfPacketOptions { max_frame, fanout, ..AfPacketOptions::default() };
+        let options =
+            AfPacketOptions { max_frame, fanout, whole: true, ..AfPacketOptions::default() };
         match AfPacketPort::open(&port.interface, options) {
             Ok(opened) => Ok(Box::new(opened)),
             Err(error) => Err(port_error(&port.name, error)),

@@ -6,7 +6,9 @@
 //! - frames that the machine itself sends, ours included, are not received;
 //! - a VLAN tag that the kernel has taken out of the frame is put back;
 //! - a frame whose transport checksum its sender (a veth host) has left to the hardware is marked;
-//! - a frame longer than a slot or a buffer is dropped and counted, never cut;
+//! - a frame longer than a slot or a buffer is dropped and counted, never cut; with
+//!   [`AfPacketOptions::whole`] it is received, too, and super-frames are kept whole or cut as the
+//!   kernel would cut them;
 //! - the kernel's receive stamps become times of CLOCK_MONOTONIC;
 //! - an interface that vanishes makes the port [`PortState::Gone`], and [`Port::reopen`] finds it
 //!   again by name.
@@ -17,6 +19,7 @@
 pub(crate) mod device;
 mod ring;
 mod transmit;
+mod whole;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +35,8 @@ use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting, vlan_of};
 use crate::sys::{set_option, set_send_buffer};
 use device::{Device, Stamps, bind};
-use ring::Ring;
+use ring::{Ring, Waiting};
+use whole::{Taken, Unpacker, describe, discard, is_plain};
 
 /// How a Linux interface is opened.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,8 @@ pub struct AfPacketOptions {
     /// directions of a flow come by one of them, and fragments by their addresses. At most 256. The
     /// number tells two groups at one interface apart, of which each receives everything: 0 or 1.
     pub fanout: Option<u8>,
+    /// Receive and send super-frames, and frames that are longer than a slot.
+    pub whole: bool,
 }
 
 impl Default for AfPacketOptions {
@@ -66,6 +72,7 @@ impl Default for AfPacketOptions {
             qdisc_bypass: false,
             send_buffer: 4 << 20,
             fanout: None,
+            whole: false,
         }
     }
 }
@@ -89,6 +96,11 @@ impl AfPacketOptions {
 /// from 1 upwards.
 const FANOUT_GROUPS: u32 = 0x4556;
 
+const PACKET_COPY_THRESH: libc::c_int = 7;
+
+/// Bytes of frames longer than a slot that the kernel holds for us.
+const LONG_FRAMES: libc::c_int = 32 << 20;
+
 /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`.
 const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
 
@@ -100,6 +112,8 @@ pub struct AfPacketPort {
     // The ring is unmapped before its socket is closed.
     ring: Ring,
     socket: OwnedFd,
+    /// Of a port with super-frames.
+    unpacker: Option<Box<Unpacker>>,
 }
 
 impl AfPacketPort {
@@ -112,7 +126,8 @@ impl AfPacketPort {
         options.check()?;
         let open = |found: &Interface| open_socket(interface, found.index, &options);
         let (device, (socket, ring)) = Device::open(interface, open)?;
-        Ok(Self { device, options, ring, socket })
+        let unpacker = options.whole.then(|| Box::new(Unpacker::new()));
+        Ok(Self { device, options, ring, socket, unpacker })
     }
 
     /// The kernel's number of the interface.
@@ -154,7 +169,18 @@ fn open_socket(
         set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
             .map_err(failed("becoming promiscuous"))?;
     }
-    let ring = Ring::create(fd, options.ring_frames, options.max_frame)?;
+    if options.whole {
+        // Before there is a ring.
+        for (option, what) in [
+            (libc::PACKET_VNET_HDR, "receiving super-frames"),
+            (PACKET_COPY_THRESH, "receiving frames longer than a slot"),
+        ] {
+            set_option(fd, libc::SOL_PACKET, option, &1).map_err(failed(what))?;
+        }
+        set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &LONG_FRAMES)
+            .map_err(failed("setting the receive buffer"))?;
+    }
+    let ring = Ring::create(fd, options.ring_frames, options.max_frame, options.whole)?;
     if options.fanout.is_some() {
         // Between binding and joining it would receive what the group has already.
         refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
@@ -191,13 +217,36 @@ fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
+/// Hands over a frame that fits a buffer.
+fn single(
+    waiting: &Waiting<'_>,
+    arrival: Nanos,
+    (pool, counters, out): (&mut FramePool, &mut PortCounters, &mut Vec<RxFrame>),
+) {
+    let Some(mut frame) = pool.alloc() else { return counters.drop_one(Reason::NoBuffer) };
+    let tag = waiting.tag.as_ref().map_or(&[][..], |tag| &tag[..]);
+    // The tag goes between the addresses and the type.
+    let split = if tag.is_empty() { 0 } else { waiting.bytes.len().min(12) };
+    let whole = pool.append(&mut frame, &waiting.bytes[..split])
+        && pool.append(&mut frame, tag)
+        && pool.append(&mut frame, &waiting.bytes[split..]);
+    debug_assert!(whole, "the length was compared with what a buffer takes");
+    frame.set_partial_checksum(waiting.partial_checksum);
+    describe(pool, &mut frame, waiting);
+    let vlan = vlan_of(pool.bytes(&frame));
+    counters.rx_frames += 1;
+    counters.rx_bytes += frame.len() as u64;
+    out.push(RxFrame { frame, arrival, vlan });
+}
+
 impl Port for AfPacketPort {
     fn name(&self) -> &str {
         &self.device.name
     }
 
     fn io(&self) -> String {
-        "AF_PACKET".to_owned()
+        let with = if self.options.whole { " with super-frames" } else { "" };
+        format!("AF_PACKET{with}")
     }
 
     fn rx_burst(
@@ -207,49 +256,49 @@ impl Port for AfPacketPort {
         out: &mut Vec<RxFrame>,
         max: usize,
     ) -> usize {
-        let (mut received, mut seen, mut losing) = (0, 0, false);
+        let (before, mut seen, mut losing) = (out.len(), 0, false);
         let mut stamps = Stamps::until(now);
+        let Self { device, ring, socket, unpacker, .. } = self;
+        let longest = pool.max_frame();
         while seen < max {
-            let Some(waiting) = self.ring.front() else { break };
-            seen += 1;
-            losing |= waiting.losing;
-            let arrival = stamps.arrival(waiting.stamp);
-            if self.device.kernel_forwarded(arrival) {
-                self.ring.advance();
+            if let Some(unpacker) = unpacker.as_mut().filter(|unpacker| unpacker.holds()) {
+                seen += unpacker.hand_over((pool, &mut device.counters, out), max - seen);
                 continue;
             }
-            let counters = &mut self.device.counters;
-            let tag = waiting.tag.as_ref().map_or(&[][..], |tag| &tag[..]);
-            if waiting.cut || waiting.bytes.len() + tag.len() > pool.max_frame() {
-                counters.drop_one(Reason::FrameTooLong);
-            } else if let Some(mut frame) = pool.alloc() {
-                // The tag goes between the addresses and the type.
-                let split = if tag.is_empty() { 0 } else { waiting.bytes.len().min(12) };
-                let whole = pool.append(&mut frame, &waiting.bytes[..split])
-                    && pool.append(&mut frame, tag)
-                    && pool.append(&mut frame, &waiting.bytes[split..]);
-                debug_assert!(whole, "the length was compared with what a buffer takes");
-                frame.set_partial_checksum(waiting.partial_checksum);
-                let vlan = vlan_of(pool.bytes(&frame));
-                counters.rx_frames += 1;
-                counters.rx_bytes += frame.len() as u64;
-                out.push(RxFrame { frame, arrival, vlan });
-                received += 1;
+            let Some(waiting) = ring.front() else { break };
+            losing |= waiting.losing;
+            let arrival = stamps.arrival(waiting.stamp);
+            let tag = waiting.tag.as_ref().map_or(0, |tag| tag.len());
+            if device.kernel_forwarded(arrival) {
+                if waiting.queued {
+                    discard(socket.as_fd());
+                }
+                seen += 1;
+            } else if is_plain(&waiting, longest - tag) {
+                seen += 1;
+                single(&waiting, arrival, (pool, &mut device.counters, out));
+            } else if let Some(unpacker) = unpacker {
+                let to = (&mut *pool, &mut device.counters, &mut *out);
+                match unpacker.take(&waiting, socket.as_fd(), to, arrival) {
+                    Taken::Done => seen += 1,
+                    Taken::Cut => {}
+                }
             } else {
-                counters.drop_one(Reason::NoBuffer);
+                device.counters.drop_one(Reason::FrameTooLong);
+                seen += 1;
             }
-            self.ring.advance();
+            ring.advance();
         }
         if losing {
-            self.device.read_loss(self.socket.as_fd());
+            device.read_loss(socket.as_fd());
         }
-        self.device.received(seen > 0, now, self.socket.as_fd());
-        received
+        device.received(seen > 0, now, socket.as_fd());
+        out.len() - before
     }
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
         let socket = self.socket.as_fd();
-        self.device.send(socket, socket, pool, frames, false)
+        self.device.send(socket, socket, pool, frames, self.options.whole)
     }
 
     fn passed_by(&mut self, span: Range<Nanos>) {
@@ -262,6 +311,21 @@ impl Port for AfPacketPort {
 
     fn rx_ring(&self) -> Option<u32> {
         Some(self.ring.frames())
+    }
+
+    fn takes_whole(&self) -> bool {
+        self.options.whole
+    }
+
+    fn keep_whole(&mut self, longest: usize) {
+        if let Some(unpacker) = &mut self.unpacker {
+            unpacker.longest = longest;
+        }
+    }
+
+    fn next_due(&self) -> Option<Nanos> {
+        let held = self.unpacker.as_ref().is_some_and(|unpacker| unpacker.holds());
+        held.then_some(Nanos::ZERO)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::PortError;
 use crate::mapping::Mapping;
+use crate::segment::{HEADER, VnetHeader};
 use crate::sys::set_option;
 
 /// What the kernel puts before a frame: header (32) and address (20), room for 16 bytes of link
@@ -26,8 +27,12 @@ const BLOCK: u32 = 1 << 16;
 pub(super) struct Waiting<'a> {
     /// What was kept of it, from the Ethernet header on, without the tag the kernel has taken out.
     pub(super) bytes: &'a [u8],
-    /// It was longer than its slot.
-    pub(super) cut: bool,
+    /// Its length, bytes, without that tag.
+    pub(super) length: usize,
+    /// It was longer than its slot, and lies whole in the socket's queue.
+    pub(super) queued: bool,
+    /// What the kernel says of it, if it was asked to.
+    pub(super) header: VnetHeader,
     /// Stamp, nanoseconds of CLOCK_REALTIME.
     pub(super) stamp: i64,
     /// Type and control information of the tag that was taken out.
@@ -44,6 +49,8 @@ pub(super) struct Ring {
     slot: usize,
     slots: usize,
     next: usize,
+    /// The kernel's header lies before each frame.
+    described: bool,
 }
 
 impl Ring {
@@ -52,6 +59,7 @@ impl Ring {
         socket: BorrowedFd<'_>,
         frames: u32,
         max_frame: u32,
+        described: bool,
     ) -> Result<Self, PortError> {
         // The order matters: the version cannot be changed once there is a ring.
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -71,7 +79,13 @@ impl Ring {
         let length = block as usize * blocks as usize;
         let memory = Mapping::shared(socket.as_fd(), length, 0, true)
             .map_err(|error| PortError::from_io("mapping a receive ring", error))?;
-        Ok(Self { memory, slot: slot as usize, slots: request.tp_frame_nr as usize, next: 0 })
+        Ok(Self {
+            memory,
+            slot: slot as usize,
+            slots: request.tp_frame_nr as usize,
+            next: 0,
+            described,
+        })
     }
 
     fn status(&self) -> &AtomicU32 {
@@ -121,6 +135,7 @@ impl Ring {
         // The kernel keeps frames inside their slots; should it ever not, an empty frame is better
         // than a wild read.
         let (offset, kept) = if offset + kept <= self.slot { (offset, kept) } else { (0, 0) };
+        let described = self.described && offset >= HEADER;
         // SAFETY: inside the slot, which is ours until `advance`, and `advance` needs this borrow
         // to have ended.
         let bytes = unsafe {
@@ -128,6 +143,15 @@ impl Ring {
                 self.memory.start().add(self.next * self.slot + offset),
                 kept,
             )
+        };
+        let header_of = |at: usize| {
+            // SAFETY: the bytes before the frame, inside the slot, which is ours.
+            unsafe { self.memory.start().add(at).cast::<[u8; HEADER]>().read() }
+        };
+        let told = if described {
+            VnetHeader::read(&header_of(self.next * self.slot + offset - HEADER))
+        } else {
+            VnetHeader::default()
         };
         let tag = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
             let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
@@ -140,7 +164,9 @@ impl Ring {
         });
         Some(Waiting {
             bytes,
-            cut: header.tp_len > header.tp_snaplen,
+            length: header.tp_len as usize,
+            queued: status & libc::TP_STATUS_COPY != 0,
+            header: told,
             stamp: i64::from(header.tp_sec) * 1_000_000_000 + i64::from(header.tp_nsec),
             tag,
             partial_checksum: status & libc::TP_STATUS_CSUMNOTREADY != 0,

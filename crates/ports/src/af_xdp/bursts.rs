@@ -113,7 +113,7 @@ impl AfXdpPort {
             && let Some(frame) = frames.pop_front()
         {
             taken += 1;
-            if frame.len() > longest {
+            if frame.len() > longest || pool.is_super(&frame) {
                 self.counters.drop_one(Reason::PortRefused);
                 pool.release(frame);
                 continue;

@@ -17,6 +17,7 @@ use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, vlan_of};
 use crate::segment::{Segments, VnetHeader};
+use crate::super_frame::{alloc_whole, single};
 use crate::sys::{set_option, set_send_buffer};
 
 /// Bytes of frames that the kernel holds for us: a second of 100 Mbit/s.
@@ -115,7 +116,7 @@ impl InlinePort {
             let at = self.segment;
             self.segment += 1;
             handed += 1;
-            match copy(pool, frame, segments.as_ref(), at, header) {
+            match single(pool, frame, segments.as_ref(), at, header) {
                 Ok(copied) => {
                     counters.rx_frames += 1;
                     counters.rx_bytes += copied.len() as u64;
@@ -145,42 +146,7 @@ fn with_tag<'a>(received: &Received<'a>, scratch: &'a mut Vec<u8>) -> (&'a [u8],
     (scratch, received.header.moved(tag.len() as u16))
 }
 
-/// A frame, or segment `at` of a super-frame, in a buffer of its own.
-fn copy(
-    pool: &mut FramePool,
-    frame: &[u8],
-    segments: Option<&Segments>,
-    at: usize,
-    header: VnetHeader,
-) -> Result<Frame, Reason> {
-    let length = segments.map_or(frame.len(), |all| all.len(at));
-    let mut copied = if length > pool.max_frame() {
-        // The interface's MTU is beyond the buffers.
-        pool.alloc_super(length, 1, 0).ok_or(Reason::NoBuffer)?
-    } else {
-        let mut copied = pool.alloc().ok_or(Reason::NoBuffer)?;
-        let _ = pool.extend(&mut copied, length);
-        copied
-    };
-    let bytes = pool.bytes_mut(&copied);
-    match segments {
-        Some(all) => all.write(frame, at, bytes),
-        None => bytes.copy_from_slice(frame),
-    }
-    if segments.is_none() && header.needs_checksum() {
-        // Whoever receives it at last, or the device, completes it.
-        copied.set_partial_checksum(true);
-        pool.describe(&mut copied, header.write(0));
-    }
-    Ok(copied)
-}
-
-/// What a frame takes of the wire beside its bytes: check sequence, preamble and gap.
-const AROUND: usize = 24;
-
-/// A super-frame as it is, if it takes the wire at most `longest` bytes. Only TCP and UDP whose
-/// checksum is left to the device, without a tag before IP: what else there is, the device that it
-/// leaves by may not be able to cut.
+/// A super-frame as it is, if it may stay so.
 fn whole(
     pool: &mut FramePool,
     header: VnetHeader,
@@ -188,16 +154,8 @@ fn whole(
     frame: &[u8],
     longest: usize,
 ) -> Option<Frame> {
-    let segments = segments.filter(|_| header.needs_checksum() && vlan_of(frame).is_none())?;
-    let (count, headers) = (segments.count(), segments.headers());
-    if frame.len() + (count - 1) * headers + count * AROUND > longest {
-        return None;
-    }
-    let headers = u16::try_from(headers).ok()?;
-    let mut whole = pool.alloc_super(frame.len(), u16::try_from(count).ok()?, headers)?;
+    let whole = alloc_whole(pool, header, segments, frame, longest)?;
     pool.bytes_mut(&whole).copy_from_slice(frame);
-    whole.set_partial_checksum(true);
-    pool.describe(&mut whole, header.write(headers));
     Some(whole)
 }
 
@@ -326,6 +284,10 @@ impl Port for InlinePort {
 
     fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
         self.device.send(self.sender.as_fd(), self.receiver.as_fd(), pool, frames, true)
+    }
+
+    fn takes_whole(&self) -> bool {
+        true
     }
 
     fn keep_whole(&mut self, longest: usize) {

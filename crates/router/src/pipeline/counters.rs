@@ -15,6 +15,8 @@ pub(super) type ByReason = [u64; Reason::COUNT];
 #[derive(Clone, Debug)]
 pub(super) struct PortCount {
     pub(super) counts: PortCounts,
+    /// Super-frames received that were cut for the link they leave by.
+    pub(super) cut: u64,
     pub(super) dropped: ByReason,
     pub(super) originated_dropped: ByReason,
     pub(super) tx_dropped: ByReason,
@@ -24,12 +26,13 @@ impl PortCount {
     pub(super) fn new() -> Self {
         let none = [0; Reason::COUNT];
         let counts = PortCounts::default();
-        Self { counts, dropped: none, originated_dropped: none, tx_dropped: none }
+        Self { counts, cut: 0, dropped: none, originated_dropped: none, tx_dropped: none }
     }
 
     /// Counts what another port has counted, too.
     pub(super) fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
+        self.cut += other.cut;
         self.dropped.add(&other.dropped);
         self.originated_dropped.add(&other.originated_dropped);
         self.tx_dropped.add(&other.tx_dropped);

@@ -18,7 +18,7 @@ use evenkeel_net::{MacAddr, PortIndex};
 use super::Pipeline;
 use super::cycles::{Stage, processing_class};
 use super::flow_cache::{Known, Onward};
-use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len};
+use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len, wire_len_of};
 use super::parsed::{PacketMeta, Parsed};
 use super::pinning::{Path, PathQuery};
 
@@ -224,7 +224,8 @@ impl Pipeline {
             return self.drop(packet, Reason::LinkDown);
         };
         let mtu = out.mtu.min(route_mtu);
-        let (mut ip_len, mut whole, mut inner_mtu) = (meta.ip_len, meta.dont_fragment, mtu);
+        let longest = self.longest_ip_len(&packet, meta);
+        let (mut ip_len, mut whole, mut inner_mtu) = (longest, meta.dont_fragment, mtu);
         if let Some(tunnel) = service.and_then(|at| self.services.tunnel(at))
             && let Some(headers) = self.headers(&packet)
         {
@@ -239,7 +240,10 @@ impl Pipeline {
         }
         let &PacketMeta { flow_hash, class, .. } = meta;
         if let (Some(FairDropPass(ticket)), Some(fairdrop)) = (pass, &mut self.fairdrop) {
-            let wire = wire_len(usize::from(meta.l3) + ip_len as usize);
+            let wire = match packet.frame.segments() {
+                1 => wire_len(usize::from(meta.l3) + ip_len as usize),
+                _ => wire_len_of(&packet.frame),
+            };
             let processing = processing_class(service);
             let judged =
                 fairdrop.judge_link(port.index(), flow_hash, class, wire, ticket, processing);

@@ -74,6 +74,7 @@ mod sharing;
 mod tables;
 mod through;
 mod views;
+mod whole;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -246,6 +247,8 @@ impl Settings {
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
             kernel_has_copy: true,
+            takes_whole: false,
+            longest: 0,
             room: TX_QUEUE,
         })
     }

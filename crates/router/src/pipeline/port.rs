@@ -51,6 +51,10 @@ pub(super) struct PortSlot {
     pub(super) tx: VecDeque<Frame>,
     /// Whether the kernel's stack gets what is received here too.
     pub(super) kernel_has_copy: bool,
+    /// Whether the port sends super-frames, and partial checksums, as they are.
+    pub(super) takes_whole: bool,
+    /// The longest super-frame that may enter the link, bytes of the wire.
+    pub(super) longest: usize,
     /// How many frames `tx` may hold before a link without a rate stops.
     pub(super) room: usize,
 }

@@ -13,6 +13,7 @@ use super::flow_cache::Known;
 use super::forward::ResolvedHop;
 use super::packet::{ETHERNET_HEADER, QueuedPacket, UnroutedPacket};
 use super::parsed::PacketMeta;
+use super::whole::ip_len_of;
 
 impl Pipeline {
     /// Rewrites the frame and hands it to its link.
@@ -23,10 +24,16 @@ impl Pipeline {
         hop: &ResolvedHop<'_>,
         at: Nanos,
     ) {
+        let is_super = packet.frame.segments() > 1;
+        if is_super && self.must_cut(&packet, meta, hop) {
+            return self.forward_cut(packet, meta, hop, at);
+        }
         let out = &self.ports[hop.port];
-        let unusual = packet.frame.partial_checksum()
+        // Whoever sends it is told that its checksum is to be completed.
+        let left_to_port = out.takes_whole && packet.frame.is_described();
+        let unusual = (packet.frame.partial_checksum() && !left_to_port)
             || packet.originated
-            || meta.ip_len > hop.mtu
+            || (meta.ip_len > hop.mtu && !is_super)
             || self.services.of(hop.class).is_some();
         if unusual {
             return self.rewrite_and_serve(packet, hop, at);
@@ -42,7 +49,8 @@ impl Pipeline {
         self.meter.stage(Stage::Route);
         self.meter.handed_on();
         self.ports[packet.port.index()].count.forwarded += 1;
-        self.enqueue(packet.frame, packet.arrival, meta.ip_len, hop, at);
+        let ip_len = ip_len_of(&packet.frame, meta);
+        self.enqueue(packet.frame, packet.arrival, ip_len, hop, at);
     }
 
     /// Rewrites a packet of a known flow and hands it to its link.
@@ -156,13 +164,9 @@ impl Pipeline {
         let from = packet.port.index();
         let mut sent = 0;
         let result = fragment_ipv4(&scratch, headers, hop.mtu, |fragment| {
-            let mut frame = self.pool.alloc().ok_or(Reason::NoBuffer)?;
-            let Some(bytes) = self.pool.extend(&mut frame, fragment.frame_len()) else {
-                self.pool.release(frame);
-                return Err(Reason::FrameTooLong);
-            };
+            let frame = self.pool.alloc_for(fragment.frame_len()).ok_or(Reason::NoBuffer)?;
             // The buffer was made exactly as long as the fragment.
-            let _ = fragment.write_into(bytes);
+            let _ = fragment.write_into(self.pool.bytes_mut(&frame));
             let ip_len = (fragment.frame_len() - usize::from(headers.l3)) as u32;
             sent += 1;
             self.ports[from].count.originated += 1;

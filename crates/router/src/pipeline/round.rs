@@ -83,11 +83,9 @@ impl Pipeline {
         let mut all = Reception { received: 0, more: false, horizon: now, waiting };
         let ring = self.settings.ring;
         let burst = self.fairdrop.as_ref().map_or(BURST, FairDrop::burst);
+        self.keep_whole(ports);
         for at in receiving {
             let port = &mut ports[at];
-            if let Some(peer) = self.ports[at].peer {
-                port.keep_whole(self.longest_whole(peer));
-            }
             let slot = &mut self.ports[at];
             slot.room = port.tx_room().min(TX_QUEUE);
             slot.kernel_has_copy = port.kernel_has_copy();

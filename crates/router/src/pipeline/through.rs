@@ -16,6 +16,7 @@ use super::cycles::{Stage, processing_class};
 use super::forward::ResolvedHop;
 use super::packet::{ETHERNET_HEADER, UnroutedPacket, wire_len_of};
 use super::parsed::Parsed;
+use super::whole::ip_len_of;
 
 /// What is not IP, or broken, is for whoever receives it to judge: here it is one flow of the first
 /// class.
@@ -28,28 +29,7 @@ const NAMELESS: FlowKey = FlowKey {
     flow_label: 0,
 };
 
-/// Disciplines that charge a packet by its bytes, however long it is.
-const BY_BYTES: [&str; 4] = ["fifo", "wfq-altq", "pfq", "pdrr"];
-
 impl Pipeline {
-    /// How many bytes of the wire a super-frame may take that is to leave by port `to` whole: what
-    /// the slowest rate on its way sends in `split_above`.
-    pub(super) fn longest_whole(&self, to: usize) -> usize {
-        let wanted = &self.settings.links[to];
-        if !BY_BYTES.contains(&wanted.discipline.name()) {
-            return 0;
-        }
-        let shaper = wanted.core.shaper.map(|shaper| shaper.rate);
-        match wanted.core.rate.into_iter().chain(shaper).min() {
-            Some(rate) => {
-                let bits = u128::from(rate.0) * u128::from(self.settings.split_above.0);
-                usize::try_from(bits / 8_000_000_000).unwrap_or(usize::MAX)
-            }
-            None if self.settings.split_above == Nanos::ZERO => 0,
-            None => usize::MAX,
-        }
-    }
-
     /// Hands a packet to the link of the port that its own is joined with.
     pub(super) fn pass_through(
         &mut self,
@@ -74,10 +54,7 @@ impl Pipeline {
         };
         let (flow, flow_hash, class, ip_len, ttl) = match meta {
             Some(meta) => {
-                // Each segment of a super-frame has an IP header of its own.
-                let more = usize::from(packet.frame.segments() - 1);
-                let headers = packet.frame.segment_headers().saturating_sub(meta.l3.into());
-                let ip_len = meta.ip_len + (more * headers) as u32;
+                let ip_len = ip_len_of(&packet.frame, meta);
                 (&meta.flow, meta.flow_hash, meta.class, ip_len, meta.ttl)
             }
             None => {

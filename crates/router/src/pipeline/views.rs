@@ -96,7 +96,7 @@ impl PortSlot {
             tx_packets: device.tx_frames,
             tx_bytes: device.tx_bytes,
             tx_segments: device.tx_frames + device.tx_more,
-            cut: device.cut,
+            cut: device.cut + count.cut,
             originated_dropped: named(&count.originated_dropped),
             dropped: named(&dropped),
             ring_loss: device.ring_loss,

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 mod frr;
 mod rules;
 mod soak;
+mod supers;
 mod tables;
 
 /// Held by a test that fills a worker's core: two at once would measure each other.
