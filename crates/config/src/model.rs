@@ -56,9 +56,11 @@ settings! {
         /// In mode `adaptive`, how long the worker waits awake for the next frame before it sleeps.
         reload spin: Nanos = Nanos::from_micros(100), in 1_000..=10_000_000;
         /// How frames are exchanged with the kernel, by the ports that do not say it themselves.
-        /// AF_XDP needs a `buffer_size` of 2048 or 4096, of which 256 bytes go to the kernel. The
-        /// simulator has no kernel and takes no notice.
-        reload io: Io = Io::AfPacket;
+        /// `auto` takes packet sockets, which carry super-frames, where there is no hardware behind
+        /// the interface (veth, tap, bridge, VLAN), else AF_XDP, else packet sockets; it says which
+        /// and why. AF_XDP needs a `buffer_size` of 2048 or 4096, of which 256 bytes go to the
+        /// kernel. The simulator has no kernel and takes no notice.
+        reload io: Io = Io::Auto;
         /// The Unix socket that `evenkeel ctl` talks to.
         fixed control: String = "/run/evenkeel/control.sock".to_owned(), written Kind::Path;
         /// Frame buffers for all ports together. When none is free, frames are dropped with the
@@ -154,14 +156,15 @@ words! {
 words! {
     /// How frames are exchanged with the kernel.
     pub enum Io {
-        /// Packet sockets: with every driver and every kernel, one copy in and one out.
+        /// Packet sockets at virtual interfaces, AF_XDP at NICs where it can be had.
         #[default]
+        Auto = "auto",
+        /// Packet sockets: with every driver and every kernel, one copy in and one out; with
+        /// super-frames, so for TCP between Linux hosts faster than AF_XDP.
         AfPacket = "af-packet",
         /// AF_XDP (kernel 5.18 and newer), one copy in or none; the start fails with exit code 3
         /// where it cannot be had.
         AfXdp = "af-xdp",
-        /// AF_XDP, and packet sockets where it cannot be had.
-        Auto = "auto",
     }
 }
 

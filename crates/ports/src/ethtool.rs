@@ -32,6 +32,24 @@ pub(crate) fn driver(control: &Control, interface: &str) -> Result<String, PortE
     Ok(text(&data[1..9]))
 }
 
+/// The driver of an interface behind which there is no device of a bus (veth, tun, bridge, VLAN);
+/// `None`: there is one, or the driver does not say.
+///
+/// # Errors
+/// There is no such interface.
+pub fn virtual_driver(interface: &str) -> Result<Option<String>, PortError> {
+    let control = Control::open()?;
+    control.interface(interface)?;
+    let mut data = [0u32; 49];
+    data[0] = GET_DRIVER;
+    if control.ethtool(interface, &mut data).is_err() {
+        return Ok(None);
+    }
+    // Where it is on its bus: 32 bytes from byte 100.
+    let bus = text(&data[25..33]);
+    Ok(matches!(&*bus, "" | "N/A" | "tap").then(|| text(&data[1..9])))
+}
+
 /// How many queues a device has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queues {

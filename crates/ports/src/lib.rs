@@ -48,5 +48,6 @@ mod super_frame;
 mod words;
 
 pub use error::{BadCapture, PortError};
+pub use ethtool::virtual_driver;
 pub use pool::{Frame, FramePool, Umem};
 pub use port::{Port, PortCounters, PortState, RxFrame, RxWaiting};

@@ -28,6 +28,7 @@ use evenkeel_config::{
 use evenkeel_ports::af_xdp::XdpCommon;
 
 use crate::error::CommandError;
+use crate::options::Options;
 use crate::pipeline::Buffers;
 
 /// How a port of the new configuration gets its socket.
@@ -78,7 +79,11 @@ impl ReloadPlan {
     ///
     /// # Errors
     /// What differs cannot change while the router runs.
-    pub(crate) fn between(old: &RouterConfig, new: &RouterConfig) -> Result<Self, CommandError> {
+    pub(crate) fn between(
+        old: &RouterConfig,
+        new: &RouterConfig,
+        options: &Options,
+    ) -> Result<Self, CommandError> {
         let restart =
             |key: &str, why| Err(CommandError::NeedsRestart { what: key.to_owned(), why });
         if let Some(what) = fixed_change(old, new) {
@@ -101,7 +106,7 @@ impl ReloadPlan {
             let why = "what the kernel does with the packets of an interface changes with it";
             return restart("port.attach", why);
         }
-        Ok(Self::Handover(HandoverPlan::between(old, new)))
+        Ok(Self::Handover(HandoverPlan::between(old, new, options)))
     }
 }
 
@@ -141,7 +146,7 @@ fn same_buffers(old: &RouterConfig, new: &RouterConfig) -> bool {
 }
 
 impl HandoverPlan {
-    fn between(old: &RouterConfig, new: &RouterConfig) -> Self {
+    fn between(old: &RouterConfig, new: &RouterConfig, options: &Options) -> Self {
         let kept = same_buffers(old, new);
         let old_port = |port: &PortConfig| {
             let same =
@@ -153,7 +158,8 @@ impl HandoverPlan {
         let same_stamps = (old.router.mode == Mode::Busy) == (new.router.mode == Mode::Busy);
         let transition = |(port, old_port): (&PortConfig, &Option<usize>)| {
             let Some(old_port) = *old_port else { return PortTransition::New };
-            let (before, after) = (old.io_of(&old.ports[old_port]), new.io_of(port));
+            let before = options.io_of(old, &old.ports[old_port]);
+            let after = options.io_of(new, port);
             if kept && before == after && (same_stamps || after == Io::AfPacket) {
                 PortTransition::Kept
             } else if before == Io::AfPacket && after == Io::AfPacket {

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use evenkeel_config::RouterConfig;
+use evenkeel_config::{Io, PortConfig, RouterConfig};
+use evenkeel_ports::{sys, virtual_driver};
 
 use crate::own::Disciplines;
 
@@ -32,6 +33,9 @@ pub struct Options {
     /// Whether a router does not start that would forward past what the kernel does with packets
     /// (`bypass` in `[router]`). Not in namespaces that were made for it.
     pub refuses_bypass: bool,
+    /// Whether `io = "auto"` tries AF_XDP at virtual interfaces, too, as at a NIC: for tests, which
+    /// have none.
+    pub takes_virtual_for_nics: bool,
     /// Ports (by name) whose frames, received and sent, are also written to a pcapng file. It costs
     /// a copy per frame.
     pub captures: BTreeMap<String, PathBuf>,
@@ -48,12 +52,40 @@ impl Default for Options {
             report: None,
             disciplines: Disciplines::default(),
             refuses_bypass: false,
+            takes_virtual_for_nics: false,
             captures: BTreeMap::new(),
         }
     }
 }
 
 impl Options {
+    /// How the frames of a port are exchanged, of ports whose interface decides it as far as that
+    /// does not depend on what the kernel can do. In the network namespace of the calling thread.
+    pub(crate) fn io_here(&self, config: &RouterConfig, port: &PortConfig) -> Io {
+        match config.io_of(port) {
+            Io::Auto if self.virtual_driver(port).is_some() => Io::AfPacket,
+            io => io,
+        }
+    }
+
+    /// The same, in the network namespace of the ports.
+    pub(crate) fn io_of(&self, config: &RouterConfig, port: &PortConfig) -> Io {
+        match &self.netns {
+            Some(name) => {
+                let there = sys::in_netns(name, || self.io_here(config, port));
+                there.unwrap_or_else(|_gone| config.io_of(port))
+            }
+            None => self.io_here(config, port),
+        }
+    }
+
+    /// The driver of an interface behind which there is no hardware: packet sockets carry
+    /// super-frames there, which AF_XDP would have to cut.
+    pub(crate) fn virtual_driver(&self, port: &PortConfig) -> Option<String> {
+        let asked = !self.takes_virtual_for_nics;
+        asked.then(|| virtual_driver(&port.interface).ok().flatten()).flatten()
+    }
+
     pub(crate) fn state_dir(&self) -> &Path {
         self.state_dir.as_deref().unwrap_or(&self.runtime_dir)
     }

@@ -374,7 +374,8 @@ impl<'a> WorkerBuilder<'a> {
         }
         let part = self.xdp_parts[at].clone();
         let fanout = part.is_some().then(|| self.fanout_groups[at]);
-        let io = self.worker.config.io_of(port);
+        let io = self.options.io_here(&self.worker.config, port);
+        self.say_why(port, io);
         // All workers do as the leader does: a queue without a socket is the kernel's.
         let follows = part.as_ref().is_some_and(|part| part.worker > 0);
         let xdp = match &part {
@@ -402,6 +403,21 @@ impl<'a> WorkerBuilder<'a> {
         match AfPacketPort::open(&port.interface, options) {
             Ok(opened) => Ok(Box::new(opened)),
             Err(error) => Err(port_error(&port.name, error)),
+        }
+    }
+
+    /// Says what `io = "auto"` has chosen by the kind of the interface.
+    fn say_why(&self, port: &PortConfig, io: Io) {
+        let chosen = self.worker.config.io_of(port) == Io::Auto && io == Io::AfPacket;
+        let driver = chosen.then(|| self.options.virtual_driver(port)).flatten();
+        if let (Some(report), Some(driver)) = (self.options.report, driver)
+            && self.number == 0
+        {
+            report(&format!(
+                "port {}: packet sockets with super-frames: interface {} is virtual ({driver}); \
+                 io = \"af-xdp\" is for many small packets",
+                port.name, port.interface
+            ));
         }
     }
 

@@ -339,7 +339,8 @@ impl WorkerPool {
             return Err(CommandError::Stopped);
         }
         if let Command::Reload(config) = command {
-            return match ReloadPlan::between(&members.config.config, &config)? {
+            let plan = ReloadPlan::between(&members.config.config, &config, &members.options)?;
+            return match plan {
                 ReloadPlan::InPlace => {
                     let reply = members.change(&Command::Reload(config.clone()), timeout)?;
                     members.config = members.config.followed_by(*config);

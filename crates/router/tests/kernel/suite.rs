@@ -85,6 +85,8 @@ impl Lab {
             runtime_dir: self.runtime.path().to_owned(),
             netns: Some(self.net.name("r")),
             report: Some(|text| eprintln!("report: {text}")),
+            // The interfaces of tests are all virtual.
+            takes_virtual_for_nics: true,
             ..Options::default()
         };
         self.router =
