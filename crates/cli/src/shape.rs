@@ -13,10 +13,8 @@ use crate::run::{Start, start};
 /// How long the packets that wait may take to be sent, in milliseconds: long enough that a flow
 /// over the world keeps the line busy, short enough that a call beside it does not suffer.
 const BUFFER_MS: u64 = 50;
-/// The least that may wait, bytes: twenty full packets.
-const LEAST_BUFFER: u64 = 20 * 1538;
-/// The most, bytes.
-const MOST_BUFFER: u64 = 256 << 20;
+/// The most that may wait, packets.
+const PLACES: u32 = 16_384;
 
 pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
     let text = router_toml(args);
@@ -34,10 +32,10 @@ fn router_toml(args: &ShapeArgs) -> String {
     let name = quoted(interface);
     let ingress = quoted(&format!("{interface}-ingress"));
     let link = |port: &str, rate: BitRate| {
-        let buffer = (rate.0 / 8 * BUFFER_MS / 1000).clamp(LEAST_BUFFER, MOST_BUFFER);
         format!(
             "[[link]]\nport = {port}\nrate = \"{}\"\n\
-             discipline = {{ kind = \"pdrr\", buffer_bytes = \"{buffer}B\" }}\n",
+             discipline = {{ kind = \"pdrr\", buffer = {PLACES}, max_delay = \"{BUFFER_MS}ms\", \
+             aqm = \"cobalt\" }}\n",
             rate_text(rate)
         )
     };
@@ -47,7 +45,7 @@ fn router_toml(args: &ShapeArgs) -> String {
          # The kernel routes, filters and translates as before; only its queues are ours.\n\
          attach = \"inline\"\n\n\
          # What leaves by the interface: at most {BUFFER_MS} ms of it wait, every flow in a \
-         queue of its own.\n{}\n\
+         queue of its own that an AQM keeps short.\n{}\n\
          # What arrives there.\n{}",
         link(&name, args.up),
         link(&ingress, args.down)

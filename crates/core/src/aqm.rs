@@ -8,7 +8,7 @@
 //! | INTERVAL | `AqmConfig::interval` | time |
 //! | `first_above_time` | `Codel::first_above` | ticks, 0: the last packet was below the target |
 //! | `drop_next` | `Codel::drop_next` | ticks |
-//! | `count`, `lastcount` | `Codel::count`, `Codel::last_count` | drops |
+//! | `count`, `lastcount` | `Codel::count`, `Codel::last_count` | drops and marks |
 //! | `dropping` | `Codel::dropping` | – |
 //! | `maxpacket` | `LONGEST_PACKET` | bytes |
 //!
@@ -16,6 +16,9 @@
 //! more than a burst that goes away by itself. Then a packet is dropped at its head, and another
 //! one an interval / sqrt(count) later, until one has waited less than the target. So TCP, whose
 //! rate falls with the square root of its losses, slows down evenly.
+//!
+//! A packet whose sender listens to marks (ECN) is marked instead, goes, and counts as dropped: so
+//! Linux does, RFC 8289 says no more than that it may be.
 //!
 //! Complexity: constant time per packet; a division and a square root per drop. 16 bytes a queue.
 //!
@@ -27,8 +30,13 @@
 
 use core::ops::RangeInclusive;
 
+pub mod blue;
+pub mod elastic;
+
+use crate::packet::{Ecn, Packet};
 use crate::settings;
 use crate::units::{Bytes, Nanos};
+use blue::Blue;
 
 /// Valid targets.
 pub const TARGET_RANGE: RangeInclusive<u64> = 10_000..=1_000_000_000;
@@ -36,14 +44,39 @@ pub const TARGET_RANGE: RangeInclusive<u64> = 10_000..=1_000_000_000;
 pub const INTERVAL_RANGE: RangeInclusive<u64> = 100_000..=10_000_000_000;
 
 settings! {
-    /// When a queue is told that it stands.
+    /// When a queue is told that it stands, and how.
     #[derive(Copy, Eq)]
     pub struct AqmConfig: "" {
         /// The wait of a packet that a queue may keep up: some twentieth of a round trip.
         live target: Nanos = Nanos::from_millis(5), in TARGET_RANGE;
-        /// The time in which one packet must have waited less: a long round trip.
+        /// The time in which one packet must have waited less: a long round trip. An interval that
+        /// is shorter than two targets counts as two targets.
         live interval: Nanos = Nanos::from_millis(100), in INTERVAL_RANGE;
+        /// Marks packets whose senders say that they listen (ECN, RFC 3168) instead of dropping
+        /// them.
+        live ecn: bool = true;
     }
+}
+
+impl AqmConfig {
+    /// Target and interval for a queue that needs so long for a packet and a half: no target is
+    /// below that.
+    #[must_use]
+    #[inline]
+    pub fn at_least(&self, packets: Nanos) -> Times {
+        let target = self.target.max(packets);
+        let interval = self.interval.max(Nanos(target.0.saturating_mul(2)));
+        Times { target, interval: length(interval), ecn: self.ecn }
+    }
+}
+
+/// What a queue is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    target: Nanos,
+    /// In ticks.
+    interval: u32,
+    ecn: bool,
 }
 
 /// What a queue may hold behind its head without standing: an IP packet of 1500 bytes as it is on
@@ -77,10 +110,31 @@ fn spacing(interval: u32, count: u16) -> u32 {
 pub struct Taken<P> {
     /// It.
     pub packet: P,
-    /// When it came.
-    pub arrival: Nanos,
     /// Bytes that still wait behind it.
     pub left: Bytes,
+}
+
+/// What becomes of a packet at the head of its queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It goes.
+    Send,
+    /// It goes, marked.
+    Mark,
+    /// It is dropped; the one behind it is judged next, in the same round.
+    Drop,
+}
+
+/// Where the search for the next packet of a queue is: begun anew for each that is sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Round {
+    /// Nothing was dropped yet.
+    #[default]
+    Begun,
+    /// The queue was found to stand, and the packet before was dropped for it.
+    Entered,
+    /// It stood before, and the packet before was dropped because it was due.
+    Due,
 }
 
 /// What is remembered of a queue.
@@ -91,69 +145,120 @@ pub struct Codel {
     count: u16,
     last_count: u16,
     dropping: bool,
+    /// What BLUE keeps with it.
+    pub(crate) blue: Blue,
 }
 
 const _: () = assert!(size_of::<Codel>() <= 16);
 
 impl Codel {
     /// Of a queue that never stood.
-    pub const NEW: Self =
-        Self { first_above: 0, drop_next: 0, count: 0, last_count: 0, dropping: false };
+    pub const NEW: Self = Self {
+        first_above: 0,
+        drop_next: 0,
+        count: 0,
+        last_count: 0,
+        dropping: false,
+        blue: Blue::NEW,
+    };
 
     /// The packet to be sent at `now`. `take` takes the one at the head of the queue, `dropped` is
     /// told those that go instead. A queue with no more than [`LONGEST_PACKET`] behind its head
     /// does not stand.
-    pub fn dequeue<P>(
+    pub fn dequeue<P: Packet>(
         &mut self,
-        config: &AqmConfig,
+        times: &Times,
         now: Nanos,
         mut take: impl FnMut() -> Option<Taken<P>>,
         mut dropped: impl FnMut(P),
     ) -> Option<P> {
-        let (at, interval) = (ticks(now), length(config.interval));
-        // The next packet, and whether the queue has stood for an interval.
-        let mut next = |codel: &mut Self| {
-            let taken = take();
-            let below = taken.as_ref().is_none_or(|Taken { arrival, left, .. }| {
-                now.saturating_sub(*arrival) < config.target || *left <= LONGEST_PACKET
-            });
-            let stands = codel.stands(below, at, interval);
-            (taken.map(|taken| taken.packet), stands)
-        };
-        let (mut packet, stands) = next(self);
-        if self.dropping {
-            self.dropping = stands;
-            while self.dropping && is_due(self.drop_next, at, interval) {
-                packet.into_iter().for_each(&mut dropped);
-                self.count = self.count.saturating_add(1);
-                (packet, self.dropping) = next(self);
-                if self.dropping {
-                    let spacing = spacing(interval, self.count);
-                    self.drop_next = self.drop_next.wrapping_add(spacing);
+        let mut round = Round::default();
+        while let Some(Taken { mut packet, left }) = take() {
+            let wait = now.saturating_sub(packet.arrival());
+            match self.judge(&mut round, times, now, wait, left, packet.ecn()) {
+                Verdict::Send => return Some(packet),
+                Verdict::Mark => {
+                    packet.mark();
+                    return Some(packet);
                 }
+                Verdict::Drop => dropped(packet),
             }
-        } else if stands {
-            packet.into_iter().for_each(&mut dropped);
-            (packet, _) = next(self);
-            self.dropping = true;
-            // If it stood until a short while ago, what it took then is where to begin.
-            let needed = self.count.saturating_sub(self.last_count);
-            let since = at.wrapping_sub(self.drop_next) as i32;
-            let lately = i64::from(since) < i64::from(interval) * MEMORY;
-            self.count = if needed > 1 && lately { needed } else { 1 };
-            self.drop_next = at.wrapping_add(spacing(interval, self.count));
-            self.last_count = self.count;
         }
-        packet
+        self.emptied();
+        None
     }
 
-    /// The queue ran empty without [`dequeue`](Self::dequeue).
+    /// What becomes of a packet that has waited for `wait`, with `left` bytes behind it. `round` is
+    /// of the search for one packet to be sent.
+    #[inline]
+    pub fn judge(
+        &mut self,
+        round: &mut Round,
+        times: &Times,
+        now: Nanos,
+        wait: Nanos,
+        left: Bytes,
+        ecn: Ecn,
+    ) -> Verdict {
+        let (at, interval) = (ticks(now), times.interval);
+        let below = wait < times.target || left <= LONGEST_PACKET;
+        let stands = self.stands(below, at, interval);
+        match *round {
+            Round::Entered => return Verdict::Send,
+            Round::Due => {
+                self.dropping = stands;
+                if stands {
+                    self.drop_next = self.drop_next.wrapping_add(spacing(interval, self.count));
+                }
+            }
+            Round::Begun if self.dropping => self.dropping = stands,
+            Round::Begun if stands => {
+                self.enter(at, interval);
+                *round = Round::Entered;
+                return self.told(times, ecn);
+            }
+            Round::Begun => return Verdict::Send,
+        }
+        if !self.dropping || !is_due(self.drop_next, at, interval) {
+            return Verdict::Send;
+        }
+        self.count = self.count.saturating_add(1);
+        *round = Round::Due;
+        let told = self.told(times, ecn);
+        if told == Verdict::Mark {
+            // The one behind it is judged in the next round.
+            self.drop_next = self.drop_next.wrapping_add(spacing(interval, self.count));
+        }
+        told
+    }
+
+    /// How a sender is told.
+    fn told(&self, times: &Times, ecn: Ecn) -> Verdict {
+        if times.ecn && ecn.listens() { Verdict::Mark } else { Verdict::Drop }
+    }
+
+    /// The queue stands from now on.
+    fn enter(&mut self, at: u32, interval: u32) {
+        self.dropping = true;
+        // If it stood until a short while ago, what it took then is where to begin.
+        let needed = self.count.saturating_sub(self.last_count);
+        let since = at.wrapping_sub(self.drop_next) as i32;
+        let lately = i64::from(since) < i64::from(interval) * MEMORY;
+        self.count = if needed > 1 && lately { needed } else { 1 };
+        self.drop_next = at.wrapping_add(spacing(interval, self.count));
+        self.last_count = self.count;
+    }
+
+    /// The queue ran empty: what it began to see is forgotten, what it took to make it short is
+    /// not.
+    #[inline]
     pub fn emptied(&mut self) {
         (self.first_above, self.dropping) = (0, false);
     }
 
     /// Whether the queue has stood for an interval, with a packet that has waited for less than the
     /// target or not.
+    #[inline]
     fn stands(&mut self, below: bool, at: u32, interval: u32) -> bool {
         if below {
             self.first_above = 0;
@@ -270,12 +375,18 @@ mod tests {
         queue: &mut Waiting,
         dropped: &mut Vec<u32>,
     ) -> Option<(u64, u32)> {
-        let take = || {
-            let packet = queue.pop_front()?;
+        let (mut round, times) = (Round::default(), config.at_least(Nanos::ZERO));
+        while let Some(packet) = queue.pop_front() {
             let left = Bytes(queue.len() as u64 * LENGTH);
-            Some(Taken { packet, arrival: Nanos(packet.0), left })
-        };
-        codel.dequeue(config, now, take, |packet| dropped.push(packet.1))
+            let wait = now.saturating_sub(Nanos(packet.0));
+            match codel.judge(&mut round, &times, now, wait, left, Ecn::NotCapable) {
+                Verdict::Drop => dropped.push(packet.1),
+                Verdict::Send => return Some(packet),
+                Verdict::Mark => panic!("nobody listens"),
+            }
+        }
+        codel.emptied();
+        None
     }
 
     /// Phases of loads from nothing to three times the rate, also while the clock of ticks goes
@@ -283,7 +394,11 @@ mod tests {
     #[test]
     fn it_drops_what_the_rfc_drops() {
         const SERVICE: u64 = 1_200 << TICK;
-        let config = AqmConfig { target: Nanos(5_000 << TICK), interval: Nanos(100_000 << TICK) };
+        let config = AqmConfig {
+            target: Nanos(5_000 << TICK),
+            interval: Nanos(100_000 << TICK),
+            ..AqmConfig::default()
+        };
         for start in [1 << TICK, (1 << 42) - (1 << 34), (5 << 42) - (1 << 36)] {
             let (mut literal, mut codel) = (Literal::default(), Codel::NEW);
             let (mut one, mut other) = (Waiting::new(), Waiting::new());
@@ -353,6 +468,33 @@ mod tests {
             assert_eq!(stand(1_000_000_000, 2), Some(105));
             assert_eq!(stand((2 + idle) * 1_000_000_000, 2), Some(105), "after {idle} s");
         }
+    }
+
+    /// A sender that listens is told as often as one that does not, and loses nothing.
+    #[test]
+    fn who_listens_is_marked_where_others_are_dropped() {
+        let times = AqmConfig::default().at_least(Nanos::ZERO);
+        let told = |ecn: Ecn, ecn_on: bool| {
+            let (mut codel, mut marked, mut dropped) = (Codel::NEW, 0, 0);
+            let times = Times { ecn: ecn_on, ..times };
+            for ms in 0..2_000 {
+                let (mut round, wait) = (Round::default(), Nanos::from_millis(20));
+                let now = Nanos::from_millis(1_000 + ms);
+                loop {
+                    match codel.judge(&mut round, &times, now, wait, Bytes(90_000), ecn) {
+                        Verdict::Drop => dropped += 1,
+                        Verdict::Mark => break marked += 1,
+                        Verdict::Send => break,
+                    }
+                }
+            }
+            (marked, dropped)
+        };
+        let (none, drops) = told(Ecn::NotCapable, true);
+        let (marks, lost) = told(Ecn::Classic, true);
+        assert_eq!((none, lost), (0, 0));
+        assert!(drops > 80 && marks > 80 && marks <= drops, "{marks} of {drops}");
+        assert_eq!(told(Ecn::Classic, false), (0, drops));
     }
 
     #[test]

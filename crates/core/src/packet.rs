@@ -187,6 +187,39 @@ fn label_key(from: &str, to: &str, label: &str) -> Option<FlowKey> {
     })
 }
 
+/// What an IP header says of explicit congestion notification (RFC 3168, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Ecn {
+    /// 00: the sender does not listen to marks.
+    #[default]
+    NotCapable,
+    /// ECT(1), 01: a mark is a small hint to a sender that expects many (L4S).
+    Scalable,
+    /// ECT(0), 10: a mark is as good as a drop.
+    Classic,
+    /// CE, 11: marked, here or by another router.
+    Experienced,
+}
+
+impl Ecn {
+    /// The two bits of a header.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotCapable,
+            1 => Self::Scalable,
+            2 => Self::Classic,
+            _ => Self::Experienced,
+        }
+    }
+
+    /// Whether its sender listens to marks.
+    #[must_use]
+    pub const fn listens(self) -> bool {
+        !matches!(self, Self::NotCapable)
+    }
+}
+
 /// A packet as the disciplines see it.
 pub trait Packet {
     /// Length of the IP packet, header included: what disciplines count, unless they say otherwise.
@@ -217,6 +250,19 @@ pub trait Packet {
     /// none such, whatever its protocol, ports and TTL say.
     #[inline]
     fn is_own_control(&self) -> bool {
+        false
+    }
+    /// What its header says of congestion notification.
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        Ecn::NotCapable
+    }
+    /// Marks it: congestion experienced. Only packets whose [`ecn`](Self::ecn)
+    /// [listens](Ecn::listens) are marked.
+    fn mark(&mut self) {}
+    /// Whether it was marked here.
+    #[inline]
+    fn is_marked(&self) -> bool {
         false
     }
 }

@@ -95,6 +95,8 @@ reasons! {
     FairShare => "fair_share",
     /// Its queue stood: all of its packets had waited for longer than the target (CoDel).
     StandingQueue => "standing_queue",
+    /// Its flow fills the buffer and answers to neither drops nor marks (BLUE).
+    Unresponsive => "unresponsive",
     /// Its flow has used its fair share of the core's cycles (FairDrop).
     FairdropCpu => "fairdrop_cpu",
     /// Its flow has used its fair share of the outgoing link's bits (FairDrop).

@@ -390,6 +390,12 @@ impl SharedLink {
         }
     }
 
+    /// Elastic flows that wait at other workers than that of `part`.
+    pub(crate) fn flows_elsewhere(&self, part: &Part) -> u32 {
+        let own = self.told(part.worker, Told::Flows);
+        (self.all_told(Told::Flows).wrapping_sub(own) >> 16) as u32
+    }
+
     /// A worker admitted a flow whose first packet is `length` long.
     pub(crate) fn flow_entered(&self, worker: usize, length: Bytes) {
         let before = self.told(worker, Told::First);

@@ -1,6 +1,7 @@
 //! Changing a frame in place on its way through.
 
 use evenkeel_core::Reason;
+use evenkeel_core::packet::Ecn;
 
 use crate::MacAddr;
 use crate::checksum;
@@ -57,6 +58,57 @@ pub fn set_macs(frame: &mut [u8], source: MacAddr, destination: MacAddr) -> Resu
     header[..6].copy_from_slice(&destination.0);
     header[6..].copy_from_slice(&source.0);
     Ok(())
+}
+
+/// Where the IP header of a frame begins, past VLAN tags; `None`: it carries no IP.
+#[inline]
+fn ip_header(frame: &[u8]) -> Option<(usize, IpVersion)> {
+    let mut at = 12;
+    loop {
+        let kind = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
+        at += 2;
+        match kind {
+            0x0800 => return Some((at, IpVersion::V4)),
+            0x86dd => return Some((at, IpVersion::V6)),
+            // 802.1Q and 802.1ad.
+            0x8100 | 0x88a8 => at += 2,
+            _not_ip => return None,
+        }
+    }
+}
+
+/// The first two bytes of an IP header as a number, and how far its ECN is shifted in it.
+#[inline]
+fn ecn_word(frame: &[u8]) -> Option<(usize, IpVersion, u16, u32)> {
+    let (at, version) = ip_header(frame)?;
+    let word = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
+    let shift = if version == IpVersion::V4 { 0 } else { 4 };
+    Some((at, version, word, shift))
+}
+
+/// What the (outer) IP header of a frame says of congestion notification. What is not IP, or too
+/// short for it, is not capable of any.
+#[inline]
+#[must_use]
+pub fn ecn(frame: &[u8]) -> Ecn {
+    let bits = ecn_word(frame).map_or(0, |(_, _, word, shift)| word >> shift);
+    Ecn::from_bits(bits as u8)
+}
+
+/// Says in the (outer) IP header of a frame that congestion was experienced; IPv4's header checksum
+/// follows incrementally. Only where the sender listens: else nothing changes.
+pub fn mark(frame: &mut [u8]) {
+    let Some((at, version, old, shift)) = ecn_word(frame) else { return };
+    if !Ecn::from_bits((old >> shift) as u8).listens() {
+        return;
+    }
+    let new = old | 3 << shift;
+    frame[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    if version == IpVersion::V4
+        && let Some(field) = frame.get_mut(at + 10..).and_then(<[u8]>::first_chunk_mut::<2>)
+    {
+        *field = checksum::update(u16::from_be_bytes(*field), old, new).to_be_bytes();
+    }
 }
 
 /// Writes the differentiated services code point (its low 6 bits), in the frame and in `headers`;

@@ -135,6 +135,8 @@ pub struct LinkStats {
 pub struct AdmissionStats {
     /// Fair rate, bit/s.
     pub fair_rate: f64,
+    /// In 19 of 20 windows it was above, bit/s.
+    pub fair_rate_p5: f64,
     /// Priority load, a part of the link's rate.
     pub priority_load: f64,
     /// Part of the windows at whose ends the link was taken for congested.
@@ -160,10 +162,14 @@ impl AdmissionStats {
         let mean = |value: fn(&AdmissionSample) -> f64| {
             told.iter().map(|(row, _)| value(row)).sum::<f64>() / told.len() as f64
         };
+        let mut rates: Vec<_> = told.iter().map(|(row, _)| row.fair_rate_bps).collect();
+        rates.sort_by(f64::total_cmp);
+        let p5 = rates[rates.len() / 20];
         let seconds: f64 = told.iter().map(|(_, window_s)| window_s).sum();
         let refused: f64 = told.iter().map(|(row, _)| row.refused as f64).sum();
         Some(Self {
             fair_rate: mean(|row| row.fair_rate_bps),
+            fair_rate_p5: p5,
             priority_load: mean(|row| row.priority_load),
             congested: mean(|row| f64::from(u8::from(row.congested))),
             protected: mean(|row| row.protected as f64),
@@ -391,6 +397,7 @@ impl Metrics for Measured<'_> {
             Metric::Accepted => class.and_then(|c| c.accepted),
             Metric::Waiting => class.and_then(|c| c.waiting),
             Metric::FairRate => admission(|a| a.fair_rate),
+            Metric::FairRateP5 => admission(|a| a.fair_rate_p5),
             Metric::PriorityLoad => admission(|a| a.priority_load),
             Metric::Congested => admission(|a| a.congested),
             Metric::Protected => admission(|a| a.protected),

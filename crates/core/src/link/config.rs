@@ -68,6 +68,12 @@ impl LinkConfig {
     /// Most classes of a link.
     pub const MAX_CLASSES: u16 = 1024;
 
+    /// What goes through at most: of wire and shaper the slower.
+    #[must_use]
+    pub fn slowest(&self) -> Option<BitRate> {
+        self.rate.into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
+    }
+
     /// A paced link with the default ring.
     #[must_use]
     pub fn paced(rate: BitRate) -> Self {

@@ -160,8 +160,9 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
     ///
     /// # Errors
     /// [`SettingError::OutOfRange`] if a value is out of its range.
-    pub fn new(config: LinkConfig, scheduler: S, classes: u16) -> Result<Self, SettingError> {
+    pub fn new(config: LinkConfig, mut scheduler: S, classes: u16) -> Result<Self, SettingError> {
         config.check()?;
+        scheduler.set_rate(config.slowest());
         in_range("classes", classes.into(), 1..=LinkConfig::MAX_CLASSES.into(), "classes")?;
         Ok(Self {
             config,
@@ -324,6 +325,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
         let now = self.arrive_at(now, sink);
         let moved = self.unqueue();
         let former = core::mem::replace(&mut self.scheduler, scheduler);
+        self.scheduler.set_rate(self.config.slowest());
         for packet in moved {
             let because = Some(Reason::Reconfigured);
             let drops = &mut Drops { sink, qostat: &mut self.qostat, at: now, because };
@@ -370,6 +372,7 @@ impl<P: Packet, S: Scheduler<P>> Link<P, S> {
             self.begin(now);
         }
         self.config = config;
+        self.scheduler.set_rate(config.slowest());
         self.restart(now);
         self.run(now, sink);
         Ok(())

@@ -35,6 +35,8 @@ crate::counters! {
         count sent_packets: u64, "packets", as "sent";
         /// IP bytes of `sent_packets`.
         count sent_bytes: Bytes, "bytes", as "sent_bytes";
+        /// Packets of `out_packets` that were marked here instead of dropped (ECN).
+        count marked_packets: u64, "packets", as "marked";
         /// What `in_packets` are on the wire: of a super-frame its segments.
         count in_segments: u64, "segments";
         /// What `sent_packets` are on the wire.
@@ -203,7 +205,9 @@ impl Qostat {
     /// The scheduler gave a packet.
     pub(crate) fn given<P: Packet>(&mut self, at: Nanos, packet: &P) {
         let (length, delay) = (packet.ip_len(), at.saturating_sub(packet.arrival()));
-        self.meter(packet.class()).gave(length, delay);
+        let meter = self.meter(packet.class());
+        meter.gave(length, delay);
+        meter.marked_packets += u64::from(packet.is_marked());
     }
 
     /// A packet was given to the link, found its queue alone with packets, and left at once.

@@ -62,7 +62,7 @@ pub use config::*;
 
 use super::buffer::memory_of_flows;
 use super::flow_list::Flips;
-use super::shared_flows::ByFlow;
+use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::flow_table::{EntryId, FlowTable};
@@ -253,7 +253,7 @@ impl<P: Packet> Afan<P> {
     /// flow keeps its place until the table is full and nothing else is known of the flow.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
-        self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count)
+        self.flows.find(hash, &flow.into()).map(|id| self.flows.value(id).flips.count())
     }
 
     /// The flow of a packet; `None` if there is no room for it.
@@ -408,10 +408,10 @@ impl<P: Packet> ByFlow<P> for Afan<P> {
 
     /// While others use the link what waits here does not say which flows are elastic: a flow has
     /// priority for Q bytes beyond what each elastic flow of the link was sent, and no more.
-    fn elsewhere(&mut self, passed: Bytes, _level: Bytes, crowded: bool) {
+    fn elsewhere(&mut self, others: Elsewhere) {
         let advanced = core::mem::take(&mut self.advanced);
-        self.clock += passed.0.saturating_sub(advanced);
-        self.crowded = crowded;
+        self.clock += others.passed.0.saturating_sub(advanced);
+        self.crowded = others.crowded;
     }
 }
 

@@ -16,7 +16,7 @@ use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, ChangeTime, Key, Section, SettingError, Settings, Value};
 use crate::share::SharedLink;
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// `kind = "own"`: a discipline that is not among those built in. The core does not know which
 /// there are: the program that builds it does.
@@ -318,6 +318,9 @@ macro_rules! disciplines {
             }
             fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
                 each_arm!($arms, self, s => s.set(now, change))
+            }
+            fn set_rate(&mut self, rate: Option<BitRate>) {
+                each_arm!($arms, self, s => s.set_rate(rate));
             }
             fn drain(&mut self, into: &mut dyn FnMut(P)) {
                 each_arm!($arms, self, s => s.drain(into));

@@ -3,13 +3,19 @@
 
 use core::ops::RangeInclusive;
 
-use crate::units::Bytes;
+use crate::units::{BitRate, Bytes, Nanos};
 use crate::{settings, words};
 
 /// Valid limits of a link's buffer, in packets.
 pub const PACKETS_RANGE: RangeInclusive<u32> = 1..=4_194_304;
 /// Valid limits of a link's buffer, in bytes.
 pub const BYTES_RANGE: RangeInclusive<u64> = 1_538..=268_435_456;
+/// Valid limits of a link's buffer, in time.
+pub const MAX_DELAY_RANGE: RangeInclusive<u64> = 100_000..=10_000_000_000;
+/// Packets that a buffer has room for however slow the link is.
+const ANY_RATE: u64 = 16;
+/// Packets of each flow that waits that a buffer has room for however many there are.
+const EACH_FLOW: u64 = 3;
 /// Valid numbers of flows that a discipline keeps state of.
 pub const FLOWS_RANGE: RangeInclusive<u32> = 1..=4_194_304;
 /// Valid bounds of the priority queue at the start of flows, in bytes.
@@ -52,6 +58,10 @@ settings! {
         /// Most bytes in all queues together, as packets take them on the wire, instead of
         /// `buffer`. One packet at most for each 64 bytes of it.
         live buffer_bytes: Option<Bytes> = None, in BYTES_RANGE, absent "`buffer` limits packets";
+        /// Most that waits as a time at the link's rate, besides `buffer` or `buffer_bytes`; never
+        /// less than 16 packets of 1500 bytes, or 3 for each flow that waits. No bound on a link
+        /// without a rate.
+        live max_delay: Option<Nanos> = None, in MAX_DELAY_RANGE, absent "no bound in time";
         /// Which packet of the flow with the longest backlog goes when the buffer is full.
         live victim: Victim = Victim::Head;
     }
@@ -75,10 +85,42 @@ impl Buffer {
         self.buffer_bytes.map_or(self.buffer, |bytes| (bytes.0 / BYTES_PER_PLACE) as u32)
     }
 
-    /// Whether a buffer that holds `packets` packets of `bytes` bytes takes another of `length`
-    /// bytes.
-    pub(super) fn fits(self, packets: u32, bytes: Bytes, length: Bytes) -> bool {
-        packets < self.places() && self.buffer_bytes.is_none_or(|most| bytes + length <= most)
+    /// What it comes to on a link of this rate.
+    pub(super) fn at(self, rate: Option<BitRate>) -> Room {
+        let places = self.places();
+        let most = self.buffer_bytes.unwrap_or(Bytes(u64::MAX));
+        let timed = self.max_delay.zip(rate).map_or(u64::MAX, |(time, rate)| {
+            let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
+            u64::try_from(bytes).unwrap_or(u64::MAX).max(ANY_RATE * DEFAULT_QUANTUM.0)
+        });
+        Room { places, most, timed: Bytes(timed) }
+    }
+}
+
+/// A buffer on a link of a certain rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    places: u32,
+    most: Bytes,
+    /// What its time comes to.
+    timed: Bytes,
+}
+
+impl Room {
+    /// Whether a buffer that holds `packets` packets of `bytes` bytes, of `flows` flows that wait
+    /// for their turns, takes another of `length` bytes.
+    #[inline]
+    pub(super) fn fits(self, flows: u64, packets: u32, bytes: Bytes, length: Bytes) -> bool {
+        let all = bytes + length;
+        packets < self.places
+            && all <= self.most
+            && (all <= self.timed || all.0 <= flows * (EACH_FLOW * DEFAULT_QUANTUM.0))
+    }
+
+    /// Whether it takes a packet when it is empty.
+    #[inline]
+    pub(super) fn takes(self, length: Bytes) -> bool {
+        self.fits(0, 0, Bytes::ZERO, length)
     }
 }
 
@@ -124,5 +166,28 @@ impl KnownFlows {
     /// sends them, always pass.
     pub(super) fn may_start(&self, waiting: Bytes, length: Bytes) -> bool {
         self.start_limit.is_none_or(|limit| length.0 * 8 <= limit.0 || waiting + length <= limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_in_time_is_never_less_than_16_packets_or_3_of_each_flow() {
+        let buffer = Buffer { max_delay: Some(Nanos::from_millis(50)), ..Buffer::packets(9_000) };
+        let holds = |mbps: u64, flows: u64| {
+            let room = buffer.at(Some(BitRate::from_mbps(mbps)));
+            let fits = |n: &u32| room.fits(flows, *n, Bytes(u64::from(*n) * 1_538), Bytes(1_538));
+            (0..20_000).take_while(fits).count()
+        };
+        assert_eq!(
+            [holds(1, 1), holds(20, 1), holds(100, 1), holds(1_000, 1)],
+            [16, 81, 406, 4_063]
+        );
+        assert_eq!([holds(1, 10), holds(20, 40), holds(20, 10_000)], [30, 120, 9_000]);
+        let unpaced = buffer.at(None);
+        assert!(unpaced.fits(0, 8_999, Bytes(8_999 * 1_538), Bytes(1_538)));
+        assert!(!unpaced.fits(0, 9_000, Bytes::ZERO, Bytes(64)));
     }
 }

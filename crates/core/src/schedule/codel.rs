@@ -11,8 +11,6 @@
 //!
 //! Bound: work conserving. Nothing is dropped at the head while one packet in every interval waits
 //! less than the target.
-//!
-//! Not implemented: marks instead of drops (ECN).
 
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::aqm::{AqmConfig, Codel as Law, Taken};
@@ -87,10 +85,10 @@ impl<P: Packet> Scheduler<P> for Codel<P> {
         let Self { config, queue, law } = self;
         let take = || {
             let packet = queue.pop()?;
-            Some(Taken { arrival: packet.arrival(), left: queue.backlog().bytes, packet })
+            Some(Taken { left: queue.backlog().bytes, packet })
         };
         let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
-        law.dequeue(&config.aqm, now, take, drop)
+        law.dequeue(&config.aqm.at_least(Nanos::ZERO), now, take, drop)
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {

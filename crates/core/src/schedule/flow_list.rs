@@ -17,18 +17,24 @@ use crate::settings::SettingError;
 /// last packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
+    /// Bytes, so that it leaves no gap.
+    count: [u8; 4],
     elastic: Option<bool>,
-    pub(super) count: u32,
 }
 
 impl Flips {
-    pub(super) const NEW: Self = Self { elastic: None, count: 0 };
+    pub(super) const NEW: Self = Self { elastic: None, count: [0; 4] };
+
+    /// How often.
+    pub(super) fn count(self) -> u32 {
+        u32::from_ne_bytes(self.count)
+    }
 
     /// A packet of the flow was treated; whether that was a change.
     pub(super) fn note(&mut self, elastic: bool) -> bool {
         let flipped = self.elastic.is_some_and(|before| before != elastic);
         self.elastic = Some(elastic);
-        self.count = self.count.saturating_add(u32::from(flipped));
+        self.count = self.count().saturating_add(u32::from(flipped)).to_ne_bytes();
         flipped
     }
 }

@@ -22,12 +22,13 @@
 //! Bound: work conserving. Backlogged queues differ by no more than a quantum and the longest
 //! packet per round.
 //!
-//! Not implemented: marks instead of drops (ECN); a limit in bytes of memory.
+//! Not implemented: a limit in bytes of memory.
 
 use super::buffer::{DEFAULT_QUANTUM, PACKETS_RANGE, memory_of_flows};
 use super::drr::QUANTUM_RANGE;
 use super::flow_buckets::{FlowBuckets, QUEUES_RANGE};
 use super::flow_list::Ring;
+use super::slab::counted;
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Wake};
 use crate::aqm::{AqmConfig, Codel, Taken};
 use crate::packet::{Class, FlowKey, Packet};
@@ -176,16 +177,15 @@ impl<P: Packet> Scheduler<P> for FqCodel<P> {
             let Self { flows, config, .. } = self;
             let mut codel = flows.get(queue).state.codel;
             let take = || {
-                let (packet, length) = flows.pop(queue)?;
-                let left = flows.get(queue).fifo.bytes;
-                Some(Taken { arrival: packet.arrival(), left, packet: (packet, length) })
+                let (packet, _) = flows.pop(queue)?;
+                Some(Taken { left: flows.get(queue).fifo.bytes, packet })
             };
-            let drop = |(packet, _)| dropped.dropped(packet, Reason::StandingQueue);
-            let given = codel.dequeue(&config.aqm, now, take, drop);
+            let drop = |packet| dropped.dropped(packet, Reason::StandingQueue);
+            let given = codel.dequeue(&config.aqm.at_least(Nanos::ZERO), now, take, drop);
             let bucket = flows.get_mut(queue);
             bucket.state.codel = codel;
-            if let Some((packet, length)) = given {
-                bucket.deficit -= length.0 as i64;
+            if let Some(packet) = given {
+                bucket.deficit -= i64::from(counted(&packet));
                 return Some(packet);
             }
             self.end_turn(queue);

@@ -3,7 +3,7 @@
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings::{Change, SettingError, Settings};
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 
 pub mod afan;
 pub mod any;
@@ -159,6 +159,11 @@ pub trait Scheduler<P: Packet> {
     /// # Errors
     /// There is no such setting, or the value is not valid. Nothing changed.
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError>;
+
+    /// The rate of the link that it serves, which is that of all its workers together; `None`: as
+    /// fast as the port takes frames. Told before the first packet and whenever it changes.
+    /// Disciplines that do not count in time keep this default.
+    fn set_rate(&mut self, _rate: Option<BitRate>) {}
 
     /// Hands everything over, per-flow order and arrival stamps kept: live swap of disciplines.
     fn drain(&mut self, into: &mut dyn FnMut(P));

@@ -52,22 +52,25 @@
 //!
 //! Not implemented: quanta per flow.
 
+mod drops;
 mod flow;
 
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim, memory_of_flows};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
 use super::flow_list::{FlowList, Ring};
 use super::longest::Longest;
-use super::shared_flows::ByFlow;
+use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
+use crate::aqm::blue::Coin;
+use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 use flow::Flow;
 
 /// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more
@@ -93,6 +96,8 @@ settings! {
         /// The flows active at a time. While the list is full, flows that are not on it have
         /// priority.
         flows: KnownFlows,
+        /// What keeps the queue of each flow short.
+        aqm: ElasticAqm,
     }
 }
 
@@ -123,6 +128,13 @@ const AHEAD: [usize; 3] = [12, 8, 4];
 #[derive(Clone, Debug)]
 pub struct Pdrr<P> {
     config: PdrrConfig,
+    rate: Option<BitRate>,
+    /// What `config` and `rate` come to: room, and the time of a packet and a half.
+    room: Room,
+    packets: Nanos,
+    coin: Coin,
+    /// Elastic flows that wait at other workers.
+    elsewhere: u32,
     /// With each packet: its flow, `NIL` if it has no place.
     slab: Slab<P, u32>,
     /// PQ.
@@ -163,6 +175,11 @@ impl<P: Packet> Pdrr<P> {
         let mut turns = Ring::new(config.flows.most() + 1);
         turns.push(config.flows.most());
         Ok(Self {
+            rate: None,
+            room: config.buffer.at(None),
+            packets: Nanos::ZERO,
+            coin: Coin::NEW,
+            elsewhere: 0,
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
@@ -191,47 +208,14 @@ impl<P: Packet> Pdrr<P> {
     #[must_use]
     pub fn deficit(&self, flow: &FlowKey, hash: u64) -> Option<i64> {
         let id = self.flows.find(hash, &flow.into()).filter(|id| self.flows.in_use(*id))?;
-        Some(self.flows.get(id).deficit)
+        Some(self.flows.get(id).deficit.into())
     }
 
     /// How often a flow changed between streaming and elastic since it has a place in the list. A
     /// flow keeps its place until the list is full and it has been inactive for long.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
-        self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count)
-    }
-
-    /// The longest flow FIFO, within a thirty-second, loses a packet. Whether there was one.
-    fn shed(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> bool {
-        let id = loop {
-            let Some(candidate) = self.longest.candidate() else { return false };
-            let id = EntryId::from_link(candidate);
-            let flow = self.flows.get_mut(id);
-            if self.longest.confirm(candidate, &mut flow.place, flow.fifo.bytes) {
-                break id;
-            }
-        };
-        let fifo = &self.flows.get(id).fifo;
-        let at = match self.config.buffer.victim {
-            Victim::Head => fifo.head(),
-            Victim::Tail => fifo.tail(),
-        };
-        let Some(packet) = self.take(now, id, at) else { return false };
-        dropped.dropped(packet, Reason::LongestFlow);
-        true
-    }
-
-    /// Takes the packet of a node out of a flow's FIFO.
-    fn take(&mut self, now: Nanos, id: EntryId, at: u32) -> Option<P> {
-        let flow = self.flows.get_mut(id);
-        let (packet, _) = self.slab.take(&mut flow.fifo, at)?;
-        self.elastic.packets -= 1;
-        self.elastic.bytes -= Bytes(counted(&packet).into());
-        if flow.fifo.is_empty() {
-            flow.emptied = now;
-            self.busy -= 1;
-        }
-        Some(packet)
+        self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
 
     /// The number of the fictitious flow.
@@ -267,11 +251,12 @@ impl<P: Packet> Pdrr<P> {
         self.current = None;
         let flow = self.flows.get_mut(id);
         if flow.fifo.is_empty() {
-            let quantum = self.config.quantum.0 as i64;
+            let quantum = self.config.quantum.0 as i32;
             // What its first packet was beyond a quantum and what it had to spare.
-            let beyond = flow.offered - quantum;
-            flow.owes = !flow.elastic && beyond > 0;
-            if flow.owes {
+            let beyond = flow.offered.saturating_sub(quantum);
+            let owes = !flow.is_elastic() && beyond > 0;
+            flow.set_owes(owes);
+            if owes {
                 flow.deficit = -beyond;
             }
             (flow.offered, flow.round) = (beyond.clamp(-quantum, 0), self.round);
@@ -318,7 +303,8 @@ impl<P: Packet> Pdrr<P> {
                 self.turns.push(member);
             } else {
                 let id = EntryId::from_link(member);
-                self.flows.get_mut(id).deficit += self.config.quantum.0 as i64;
+                let flow = self.flows.get_mut(id);
+                flow.deficit = flow.deficit.saturating_add(self.config.quantum.0 as i32);
                 self.current = Some(id);
             }
         }
@@ -360,7 +346,7 @@ impl<P: Packet> Pdrr<P> {
     /// How many visits of its flow pass before the head of a FIFO goes.
     fn rounds(&self, flow: &Flow) -> Option<(i64, Bytes)> {
         let head = self.slab.packet(flow.fifo.head())?;
-        let lacks = (i64::from(flow.fifo.head_len()) - flow.deficit).max(1);
+        let lacks = (i64::from(flow.fifo.head_len()) - i64::from(flow.deficit)).max(1);
         Some(((lacks as u64).div_ceil(self.config.quantum.0) as i64, head.ip_len()))
     }
 }
@@ -373,9 +359,10 @@ impl<P: Packet> ByFlow<P> for Pdrr<P> {
         Waiting { urgent, elastic: self.elastic, flows: self.busy as u32 }
     }
 
-    fn elsewhere(&mut self, passed: Bytes, _level: Bytes, crowded: bool) {
-        self.pass(passed);
-        self.set_crowded(crowded);
+    fn elsewhere(&mut self, others: Elsewhere) {
+        self.pass(others.passed);
+        self.set_crowded(others.crowded);
+        self.elsewhere = others.flows;
     }
 }
 
@@ -387,10 +374,10 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
                 self.elastic.packets as u32 + self.priority.packets,
                 self.elastic.bytes + self.priority.bytes,
             );
-            if self.config.buffer.fits(held, bytes, length) {
+            if self.room.fits(self.busy as u64, held, bytes, length) {
                 break;
             }
-            if !self.config.buffer.fits(0, Bytes::ZERO, length) || !self.shed(now, dropped) {
+            if !self.room.takes(length) || !self.shed(now, dropped) {
                 dropped.dropped(packet, Reason::PriorityFull);
                 return Treated::Dropped(Reason::PriorityFull);
             }
@@ -405,26 +392,29 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             }
             let flow = self.flows.get_mut(id);
             if begins {
-                flow.elastic &= now.saturating_sub(flow.emptied) < self.config.afl_linger;
+                let (linger, idle) = (self.config.afl_linger, flow.since(now));
+                flow.aqm.blue.rested(idle);
                 let passed = self.round.wrapping_sub(flow.round);
-                let owed = if core::mem::take(&mut flow.owes) { flow.deficit } else { 0 };
+                let owed = if flow.owes() { i64::from(flow.deficit) } else { 0 };
+                flow.set_owes(false);
                 // Each round it was away has paid a quantum of it.
                 let paid = i64::from(passed).saturating_mul(self.config.quantum.0 as i64);
-                flow.deficit = owed.saturating_add(paid).min(0);
-                flow.elastic |= flow.deficit < 0;
+                flow.deficit = i32::try_from(owed.saturating_add(paid).min(0)).unwrap_or(i32::MIN);
+                flow.set_elastic(flow.is_elastic() && idle < linger || flow.deficit < 0);
                 // Of a flow that was active when nothing waited any more this is what it had
                 // offered.
                 let recent = passed <= 1;
                 flow.offered = if recent { flow.offered.min(0) } else { 0 };
             }
-            flow.offered += length.0 as i64;
+            flow.offered = flow.offered.saturating_add_unsigned(length.0 as u32);
             // The first packet is within the quantum always.
-            let within = begins || flow.offered <= self.config.quantum.0 as i64;
-            let streaming =
-                !flow.elastic && within && self.config.flows.may_start(self.priority.bytes, length);
+            let within = begins || flow.offered <= self.config.quantum.0 as i32;
+            let streaming = !flow.is_elastic()
+                && within
+                && self.config.flows.may_start(self.priority.bytes, length);
             self.flips += u64::from(flow.flips.note(!streaming));
             if !streaming {
-                flow.elastic = true;
+                flow.set_elastic(true);
                 self.busy += usize::from(flow.fifo.is_empty());
                 self.slab.push(&mut flow.fifo, packet, id.link());
                 self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
@@ -446,7 +436,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
         let length = packet.wire_len();
         if !self.bypasses()
-            || !self.config.buffer.fits(0, Bytes::ZERO, length)
+            || !self.room.takes(length)
             || !self.config.flows.may_start(Bytes::ZERO, length)
         {
             return None;
@@ -460,14 +450,21 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         self.busy == 0 && self.priority.is_empty() && self.config.afl_linger == Nanos::ZERO
     }
 
-    fn dequeue(&mut self, now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let at = if let Some(Unlinked { at, length, meta: flow }) =
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let packet = if let Some(Unlinked { at, length, meta: flow }) =
             self.slab.unlink(&mut self.priority)
         {
             if flow != NIL {
-                self.flows.get_mut(EntryId::from_link(flow)).deficit -= length.0 as i64;
+                self.flows.get_mut(EntryId::from_link(flow)).spends(length);
             }
-            at
+            self.slab.release(at)
+        } else if self.config.aqm.is_on() {
+            let mut given = None;
+            while given.is_none() && self.busy > 0 {
+                let id = self.turn();
+                given = self.serve_short(now, id, dropped);
+            }
+            given
         } else {
             if self.busy == 0 {
                 return None;
@@ -475,19 +472,19 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             let id = self.turn();
             let flow = self.flows.get_mut(id);
             let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
-            flow.deficit -= length.0 as i64;
+            flow.spends(length);
             self.elastic.packets -= 1;
             self.elastic.bytes -= length;
             if flow.fifo.is_empty() {
-                flow.emptied = now;
+                flow.empties(now);
                 self.busy -= 1;
             }
-            at
+            self.slab.release(at)
         };
         if self.busy == 0 && self.priority.is_empty() && !self.crowded {
             self.purge();
         }
-        self.slab.release(at)
+        packet
     }
 
     /// Turns the list now, so that [`peek_len`](Scheduler::peek_len) need not look for who is next.
@@ -525,7 +522,14 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         self.config.set_live(change, 1)?;
         self.slab.reserve(self.config.buffer.places());
+        self.room = self.config.buffer.at(self.rate);
         Ok(Wake::No)
+    }
+
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.rate = rate;
+        self.room = self.config.buffer.at(rate);
+        self.packets = packets_at(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {
@@ -543,7 +547,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             while let Some((packet, _)) = self.slab.pop(&mut flow.fifo) {
                 into(packet);
             }
-            flow.elastic = false;
+            flow.set_elastic(false);
             self.flows.end(EntryId::from_link(member));
         }
         self.turns.push(self.fictitious());

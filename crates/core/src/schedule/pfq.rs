@@ -51,22 +51,27 @@
 //!
 //! Not implemented: weights; the patents' delayed unlisting.
 
+mod drops;
 mod flow;
 
+use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Victim, memory_of_flows};
+use super::buffer::{Buffer, DEFAULT_QUANTUM, KnownFlows, Room, memory_of_flows};
 use super::flow_list::FlowList;
-use super::shared_flows::ByFlow;
+use super::shared_flows::{ByFlow, Elsewhere};
 use super::slab::{NIL, Queue, Slab, Unlinked, counted};
 use super::tournament::{Key, Tournament};
 use super::{Backlog, Discipline, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
+use crate::aqm::Codel;
+use crate::aqm::blue::Coin;
+use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
 use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 use flow::{Flow, Tag, rank};
 
 /// Valid priority quanta, in bytes.
@@ -87,6 +92,8 @@ settings! {
         /// The flows listed. While the list is full, flows that are not on it have priority, as
         /// published.
         flows: KnownFlows,
+        /// What keeps the queue of each flow short.
+        aqm: ElasticAqm,
     }
 }
 
@@ -116,6 +123,15 @@ const AHEAD: [usize; 2] = [3, 2];
 #[derive(Clone, Debug)]
 pub struct Pfq<P> {
     config: PfqConfig,
+    rate: Option<BitRate>,
+    /// What `config` and `rate` come to: room, and the time of a packet and a half.
+    room: Room,
+    packets: Nanos,
+    coin: Coin,
+    /// Elastic flows that wait at other workers.
+    elsewhere: u32,
+    /// What keeps the queue of each flow short: beside the flow's line, which is full.
+    aqm: Vec<Codel>,
     slab: Slab<P, Tag>,
     /// The packets in front of the pointer P.
     priority: Queue,
@@ -151,6 +167,12 @@ impl<P: Packet> Pfq<P> {
     pub fn new(config: PfqConfig) -> Result<Self, SettingError> {
         config.check()?;
         Ok(Self {
+            rate: None,
+            room: config.buffer.at(None),
+            packets: Nanos::ZERO,
+            coin: Coin::NEW,
+            elsewhere: 0,
+            aqm: alloc::vec![Codel::NEW; config.flows.most() as usize],
             config,
             slab: Slab::new(config.buffer.places()),
             priority: Queue::EMPTY,
@@ -186,63 +208,7 @@ impl<P: Packet> Pfq<P> {
     /// flow keeps its place until the list is full and it has been unlisted for long.
     #[must_use]
     pub fn class_flips(&self, flow: &FlowKey, hash: u64) -> Option<u32> {
-        self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count)
-    }
-
-    /// The flow with the longest backlog loses a packet. Whether there was one.
-    fn shed(&mut self, dropped: &mut dyn DropSink<P>) -> bool {
-        let (id, flow) = loop {
-            let Some((known, member)) = self.longest.top() else { return false };
-            let id = EntryId::from_link(member);
-            let flow = self.flows.get_mut(id);
-            flow.known = flow.length();
-            if flow.known == 0 {
-                self.longest.remove(member);
-            } else if rank(flow.known) != known {
-                self.longest.restamp(member, rank(flow.known));
-            } else {
-                break (id, *flow);
-            }
-        };
-        let packet = match self.config.buffer.victim {
-            Victim::Head if flow.first != NIL => self.lose_priority(flow.first),
-            Victim::Head => self.lose_elastic(id, flow.fifo.head()),
-            Victim::Tail if flow.fifo.is_empty() => self.lose_priority(flow.last),
-            Victim::Tail => self.lose_elastic(id, flow.fifo.tail()),
-        };
-        let Some(packet) = packet else { return false };
-        self.refund(id, Bytes(counted(&packet).into()));
-        dropped.dropped(packet, Reason::LongestFlow);
-        true
-    }
-
-    /// Takes a packet that is dropped out of the priority queue.
-    fn lose_priority(&mut self, at: u32) -> Option<P> {
-        let (packet, tag) = self.slab.take(&mut self.priority, at)?;
-        self.gone(Bytes(counted(&packet).into()), tag);
-        Some(packet)
-    }
-
-    /// Takes a packet that is dropped out of a flow's elastic ones.
-    fn lose_elastic(&mut self, id: EntryId, at: u32) -> Option<P> {
-        let flow = self.flows.get_mut(id);
-        let (packet, tag) = self.slab.take(&mut flow.fifo, at)?;
-        self.gone(Bytes(counted(&packet).into()), tag);
-        Some(packet)
-    }
-
-    /// A flow does not pay for a packet that it lost: its tag is what it would be without it, and
-    /// so are the stamps of what waits behind it.
-    fn refund(&mut self, id: EntryId, length: Bytes) {
-        let flow = self.flows.get_mut(id);
-        flow.finish -= length.0;
-        if flow.backlog() == Bytes::ZERO && flow.finish <= self.virtual_time {
-            self.busy -= usize::from(self.service.remove(id.link()));
-            self.expiry.remove(id.link());
-            self.flows.end(id);
-        } else {
-            self.line_up(id);
-        }
+        self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
 
     /// Puts a listed flow where its first elastic packet, or else its finish tag, says.
@@ -363,7 +329,9 @@ impl<P: Packet> Pfq<P> {
                 let forget = |old: EntryId, _: &mut Flow| {
                     longest.remove(old.link());
                 };
-                self.flows.insert(hash, key, Flow::NEW, forget)?
+                let id = self.flows.insert(hash, key, Flow::NEW, forget)?;
+                self.aqm[id.index()] = Codel::NEW;
+                id
             }
         };
         if self.flows.in_use(id) {
@@ -388,18 +356,23 @@ impl<P: Packet> ByFlow<P> for Pfq<P> {
         Waiting { urgent, elastic, flows: self.busy as u32 }
     }
 
-    fn elsewhere(&mut self, passed: Bytes, _level: Bytes, crowded: bool) {
-        self.pass(passed);
-        self.set_crowded(crowded);
+    fn elsewhere(&mut self, others: Elsewhere) {
+        self.pass(others.passed);
+        self.set_crowded(others.crowded);
+        self.elsewhere = others.flows;
     }
 }
 
 impl<P: Packet> Scheduler<P> for Pfq<P> {
-    fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut dyn DropSink<P>) -> Treated {
         let (hash, counted) = (packet.flow_hash(), counted(&packet));
         let length = Bytes(counted.into());
-        while !self.config.buffer.fits(self.total.packets as u32, self.total.bytes, length) {
-            if !self.config.buffer.fits(0, Bytes::ZERO, length) || !self.shed(dropped) {
+        loop {
+            let (flows, Backlog { packets, bytes }) = (self.busy as u64, self.total);
+            if self.room.fits(flows, packets as u32, bytes, length) {
+                break;
+            }
+            if !self.room.takes(length) || !self.shed(now, dropped) {
                 dropped.dropped(packet, Reason::PriorityFull);
                 return Treated::Dropped(Reason::PriorityFull);
             }
@@ -455,7 +428,7 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     fn bypass(&mut self, _now: Nanos, packet: &P) -> Option<Treated> {
         let length = packet.wire_len();
         if self.total.packets > 0
-            || !self.config.buffer.fits(0, Bytes::ZERO, length)
+            || !self.room.takes(length)
             || !self.config.flows.may_start(Bytes::ZERO, length)
         {
             return None;
@@ -469,22 +442,36 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
         self.total.packets == 0
     }
 
-    fn dequeue(&mut self, _now: Nanos, _dropped: &mut dyn DropSink<P>) -> Option<P> {
-        let packet = if self.priority.is_empty() {
+    fn dequeue(&mut self, now: Nanos, dropped: &mut dyn DropSink<P>) -> Option<P> {
+        let packet = if !self.priority.is_empty() {
+            self.serve_priority()
+        } else if self.config.aqm.is_on() {
+            let mut given = None;
+            while given.is_none()
+                && let Some((_, flow)) = self.service.top()
+            {
+                given = self.serve_short(now, EntryId::from_link(flow), dropped);
+            }
+            given.map(|(stamp, packet)| {
+                if stamp > self.virtual_time {
+                    self.virtual_time = stamp;
+                    self.expire();
+                }
+                packet
+            })
+        } else {
             let (stamp, flow) = self.service.top()?;
             let packet = self.serve_elastic(EntryId::from_link(flow))?;
             if stamp > self.virtual_time {
                 self.virtual_time = stamp;
                 self.expire();
             }
-            packet
-        } else {
-            self.serve_priority()?
+            Some(packet)
         };
         if self.total.packets == 0 && !self.crowded {
             self.purge();
         }
-        Some(packet)
+        packet
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -502,7 +489,14 @@ impl<P: Packet> Scheduler<P> for Pfq<P> {
     fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         self.config.set_live(change, 1)?;
         self.slab.reserve(self.config.buffer.places());
+        self.room = self.config.buffer.at(self.rate);
         Ok(Wake::No)
+    }
+
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.rate = rate;
+        self.room = self.config.buffer.at(rate);
+        self.packets = packets_at(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {

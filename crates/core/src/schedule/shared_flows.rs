@@ -46,7 +46,7 @@ use super::{Backlog, DropSink, Meters, Scheduler, Treated, Waiting, Wake};
 use crate::packet::{Class, FlowKey, Packet};
 use crate::settings::{Change, SettingError};
 use crate::share::{ELASTIC, Part, SharedLink, URGENT};
-use crate::units::{Bytes, Nanos};
+use crate::units::{BitRate, Bytes, Nanos};
 
 /// The share of a flow, as flows are told: fixed point with 16 binary digits.
 const ONE: u64 = 1 << 16;
@@ -57,9 +57,21 @@ pub trait ByFlow<P: Packet>: Scheduler<P> {
     /// What waits.
     fn waiting(&self) -> Waiting;
 
-    /// What has happened elsewhere: other workers have sent `passed` bytes to each of their elastic
-    /// flows since the last call and `level` since the start; whether they use the link at all.
-    fn elsewhere(&mut self, passed: Bytes, level: Bytes, crowded: bool);
+    /// What has happened elsewhere.
+    fn elsewhere(&mut self, others: Elsewhere);
+}
+
+/// What other workers have done and do.
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere {
+    /// Bytes that they have sent to each of their elastic flows since the last call.
+    pub passed: Bytes,
+    /// And since the start.
+    pub level: Bytes,
+    /// Whether they use the link at all.
+    pub crowded: bool,
+    /// Their elastic flows that wait.
+    pub flows: u32,
 }
 
 /// One worker's part of a link that several workers share by flows.
@@ -116,8 +128,9 @@ impl<P: Packet, Q: ByFlow<P>> SharedFlows<P, Q> {
         let level = self.part.level();
         let passed = level - core::mem::replace(&mut self.level, level);
         let crowded = self.part.is_contended();
-        self.queues.elsewhere(passed, level, crowded);
         let flows = self.waiting().flows;
+        let others = self.link.flows_elsewhere(&self.part);
+        self.queues.elsewhere(Elsewhere { passed, level, crowded, flows: others });
         self.part.tell_flows(&self.link, u64::from(flows) * ONE);
     }
 
@@ -175,8 +188,8 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
                 return None;
             }
         }
-        let packet = self.queues.dequeue(now, dropped)?;
-        if paced {
+        let packet = self.queues.dequeue(now, dropped);
+        if paced && let Some(packet) = &packet {
             let column = if urgent { URGENT } else { ELASTIC };
             self.part.sent_by_flow(&self.link, column, packet.wire_len().0, now);
             // What waits is told against what was sent: also where that is what it was.
@@ -184,7 +197,7 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
         }
         let waiting = self.waiting();
         self.tell(&waiting);
-        Some(packet)
+        packet
     }
 
     fn next_wake(&self, now: Nanos) -> Option<Nanos> {
@@ -214,6 +227,10 @@ impl<P: Packet, Q: ByFlow<P>> Scheduler<P> for SharedFlows<P, Q> {
 
     fn set(&mut self, now: Nanos, change: &Change) -> Result<Wake, SettingError> {
         self.queues.set(now, change)
+    }
+
+    fn set_rate(&mut self, rate: Option<BitRate>) {
+        self.queues.set_rate(rate);
     }
 
     fn drain(&mut self, into: &mut dyn FnMut(P)) {

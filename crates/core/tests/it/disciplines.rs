@@ -3,6 +3,7 @@
 
 use crate::common::{Harness, OP_BYTES, Op, Outcome, Subject, TestPacket, run};
 use evenkeel_core::aqm::AqmConfig;
+use evenkeel_core::aqm::elastic::{Aqm, ElasticAqm};
 use evenkeel_core::schedule::afan::{Afan, AfanConfig, Afd};
 use evenkeel_core::schedule::buffer::{Buffer, KnownFlows, Victim};
 use evenkeel_core::schedule::codel::{Codel, CodelConfig};
@@ -85,23 +86,35 @@ fn aqm_configs() -> impl Strategy<Value = AqmConfig> {
     (10_000u64..100_000, 100_000u64..2_000_000).prop_map(|(target, interval)| AqmConfig {
         target: Nanos(target),
         interval: Nanos(interval),
+        ..AqmConfig::default()
+    })
+}
+
+/// Every other one with an AQM, and with a buffer in time.
+fn elastic_aqms() -> impl Strategy<Value = ElasticAqm> {
+    let aqm = prop::sample::select(Aqm::ALL);
+    (aqm, 10_000u64..100_000, aqm_configs()).prop_map(|(aqm, step, law)| ElasticAqm {
+        aqm,
+        step: Nanos(step),
+        law,
     })
 }
 
 fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
-    (0u64..4_000, buffers(), known_flows()).prop_map(|(quantum, buffer, flows)| PfqConfig {
-        quantum: Bytes(quantum),
-        buffer,
-        flows,
-    })
+    (0u64..4_000, buffers(), known_flows(), elastic_aqms()).prop_map(
+        |(quantum, buffer, flows, aqm)| {
+            let quantum = Bytes(quantum);
+            PfqConfig { quantum, buffer, flows, aqm }
+        },
+    )
 }
 
 fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
     let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
-    (256u64..4_000, buffers(), known_flows(), linger).prop_map(
-        |(quantum, buffer, flows, linger)| {
+    (256u64..4_000, buffers(), known_flows(), linger, elastic_aqms()).prop_map(
+        |(quantum, buffer, flows, linger, aqm)| {
             let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
-            PdrrConfig { quantum, buffer, flows, afl_linger }
+            PdrrConfig { quantum, buffer, flows, afl_linger, aqm }
         },
     )
 }

@@ -103,7 +103,7 @@ fn policy() -> impl Strategy<Value = MultiBacklog> {
 
 /// One of the baselines, with a buffer of so many packets.
 fn baseline(limit: u32, which: u8) -> Discipline {
-    let aqm = AqmConfig { target: Nanos(10_000), interval: Nanos(100_000) };
+    let aqm = AqmConfig { target: Nanos(10_000), interval: Nanos(100_000), ..AqmConfig::default() };
     let (queues, buffer) = (3, limit);
     Discipline::Built(match which {
         0 => DisciplineConfig::Drr(DrrConfig { queues, buffer, ..DrrConfig::default() }),

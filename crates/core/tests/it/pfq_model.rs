@@ -161,7 +161,8 @@ proptest! {
     ) {
         let victim = if tail { Victim::Tail } else { Victim::Head };
         let (buffer, flows) = (Buffer { victim, ..limit }, KnownFlows::up_to(flows));
-        let config = PfqConfig { quantum: Bytes(quantum), buffer, flows };
+        let quantum = Bytes(quantum);
+        let config = PfqConfig { quantum, buffer, flows, ..PfqConfig::default() };
         let mut pfq = Pfq::new(config).unwrap();
         let mut pifo = Pifo {
             config,

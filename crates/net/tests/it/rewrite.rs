@@ -1,6 +1,7 @@
 //! What forwarding changes, and that every checksum stays right.
 
 use evenkeel_core::Reason;
+use evenkeel_core::packet::Ecn;
 use evenkeel_net::checksum;
 use evenkeel_net::frame::{Headers, IpVersion};
 use evenkeel_net::{MacAddr, rewrite};
@@ -124,6 +125,35 @@ proptest! {
         prop_assert_eq!(u64::from(checksum::sum(&data).fold()), slow);
     }
 
+    /// A mark is two bits and the checksum over them, behind tags as before them, and only where
+    /// the sender listens.
+    #[test]
+    fn a_mark_changes_two_bits_and_the_checksum(recipe in recipe(), ecn in 0_u8..4) {
+        let (mut frame, h) = recipe.parsed();
+        let (l3, v4) = (usize::from(h.l3), h.version == IpVersion::V4);
+        // As a sender makes it.
+        let old = u16::from_be_bytes([frame[l3], frame[l3 + 1]]);
+        let bits = u16::from(ecn) << if v4 { 0 } else { 4 };
+        let new = old & !(3 << if v4 { 0 } else { 4 }) | bits;
+        frame[l3..l3 + 2].copy_from_slice(&new.to_be_bytes());
+        if v4 {
+            let sum = u16::from_be_bytes([frame[l3 + 10], frame[l3 + 11]]);
+            let sum = checksum::update(sum, old, new);
+            frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+        }
+        let sent = Headers { ecn, ..h };
+        prop_assert_eq!(headers(&frame), sent);
+        prop_assert_eq!(rewrite::ecn(&frame), Ecn::from_bits(ecn));
+        let mut marked = frame.clone();
+        rewrite::mark(&mut marked);
+        let expected = if ecn == 0 { 0 } else { 3 };
+        prop_assert_eq!(headers(&marked), Headers { ecn: expected, ..sent });
+        let differ = |at: &usize| marked[*at] != frame[*at];
+        let touched: Vec<usize> = (0..frame.len()).filter(differ).map(|at| at - l3).collect();
+        prop_assert!(touched.iter().all(|at| [1, 10, 11].contains(at)), "{touched:?}");
+        prop_assert!(transport_checksum_is_right(&marked, &sent));
+    }
+
     #[test]
     fn forwarding_changes_what_it_must_and_nothing_else(recipe in recipe(), dscp in any::<u8>()) {
         let (original, before) = recipe.parsed();
@@ -188,5 +218,18 @@ fn tcp_and_echo_are_covered() {
             assert_eq!(checksum::complete_l4(&mut frame, &h), Ok(true));
             assert!(transport_checksum_is_right(&frame, &h));
         }
+    }
+}
+
+#[test]
+fn what_is_not_ip_is_neither_heard_nor_marked() {
+    let arp = [&[2_u8; 12][..], &[0x08, 0x06], &[0xff; 28]].concat();
+    let short = [&[2_u8; 12][..], &[0x08, 0x00], &[0x45]].concat();
+    let tags = [&[2_u8; 12][..], &[0x81, 0x00, 0, 1].repeat(3)].concat();
+    for frame in [arp, short, tags, Vec::new()] {
+        assert_eq!(rewrite::ecn(&frame), Ecn::NotCapable);
+        let mut copy = frame.clone();
+        rewrite::mark(&mut copy);
+        assert_eq!(copy, frame);
     }
 }

@@ -34,7 +34,7 @@ impl LinkSink<QueuedPacket> for Egress<'_> {
 
     fn transmitted(&mut self, _at: Nanos, packet: QueuedPacket) {
         if self.tx.len() < TX_QUEUE {
-            self.tx.push_back(packet.into_frame());
+            self.tx.push_back(packet.leave(self.pool));
         } else {
             self.tx_dropped[Reason::PortRefused.index()] += 1;
             self.pool.release(packet.into_frame());

@@ -78,7 +78,7 @@ impl Translate<QueuedPacket> for Translator<'_> {
 /// Takes the frames that leave a link while it takes over: the pool is in use for those that stay.
 #[derive(Default)]
 struct HandoverSink {
-    sent: VecDeque<Frame>,
+    sent: VecDeque<QueuedPacket>,
     dropped: Vec<Frame>,
 }
 
@@ -89,7 +89,7 @@ impl LinkSink<QueuedPacket> for HandoverSink {
     }
 
     fn transmitted(&mut self, _at: Nanos, packet: QueuedPacket) {
-        self.sent.push_back(packet.into_frame());
+        self.sent.push_back(packet);
     }
 
     fn dropped(&mut self, _at: Nanos, packet: QueuedPacket, _reason: Reason) {
@@ -280,7 +280,9 @@ impl Pipeline {
                 Err(_gone) => new.count.tx_dropped[Reason::NoBuffer.index()] += 1,
             }
         }
-        new.tx.extend(leaving.sent);
+        for packet in leaving.sent {
+            new.tx.push_back(packet.leave(&mut self.pool));
+        }
         for frame in leaving.dropped {
             if self.pool.owns(&frame) {
                 self.pool.release(frame);

@@ -1,10 +1,10 @@
 //! A packet before it is routed, and as it waits in an outgoing link.
 
 use evenkeel_core::flow_table::PackedFlow;
-use evenkeel_core::packet::ETHERNET_WIRE_OVERHEAD;
+use evenkeel_core::packet::{ETHERNET_WIRE_OVERHEAD, Ecn};
 use evenkeel_core::{Bytes, Class, FlowKey, Nanos, Packet};
-use evenkeel_net::PortIndex;
-use evenkeel_ports::{Frame, RxFrame};
+use evenkeel_net::{PortIndex, rewrite};
+use evenkeel_ports::{Frame, FramePool, RxFrame};
 
 /// Frames taken from one port in one round.
 pub const BURST: usize = 256;
@@ -44,6 +44,9 @@ pub struct QueuedPacket {
     pub(super) class: Class,
     /// It was made here.
     pub(super) originated: bool,
+    pub(super) ecn: Ecn,
+    /// Its frame is marked when it leaves.
+    pub(super) marked: bool,
 }
 
 const _: () = assert!(size_of::<QueuedPacket>() <= 96);
@@ -68,8 +71,16 @@ pub(super) fn wire_len_of(frame: &Frame) -> Bytes {
 }
 
 impl QueuedPacket {
-    /// The frame's handle, the packet being done with.
+    /// The frame's handle, the packet being done with: it was dropped.
     pub fn into_frame(self) -> Frame {
+        self.frame
+    }
+
+    /// The frame as it leaves.
+    pub(super) fn leave(self, pool: &mut FramePool) -> Frame {
+        if self.marked {
+            rewrite::mark(pool.bytes_mut(&self.frame));
+        }
         self.frame
     }
 }
@@ -111,5 +122,17 @@ impl Packet for QueuedPacket {
     /// An answer by ICMP: sessions of this machine's kernel do not come through here.
     fn is_own_control(&self) -> bool {
         self.originated && self.flow.is_control()
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    fn mark(&mut self) {
+        self.marked = true;
+    }
+
+    fn is_marked(&self) -> bool {
+        self.marked
     }
 }

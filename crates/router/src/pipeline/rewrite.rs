@@ -132,6 +132,8 @@ impl Pipeline {
         at: Nanos,
     ) {
         let queued = QueuedPacket {
+            ecn: rewrite::ecn(self.pool.bytes(&frame)),
+            marked: false,
             frame,
             flow: *hop.flow,
             flow_hash: hop.flow_hash,

@@ -127,6 +127,8 @@ metrics! {
     Waiting: class "waiting", "flows";
     /// mean fair rate, on a link with admission
     FairRate: admission "fair_rate", "bit/s";
+    /// the fair rate that 19 of 20 sampling windows were above, on a link with admission
+    FairRateP5: admission "fair_rate_p5", "bit/s";
     /// mean priority load, on a link with admission: a part of its rate
     PriorityLoad: admission "priority_load", "";
     /// sampling windows at whose ends the admission took the link for congested

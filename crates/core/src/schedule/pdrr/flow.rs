@@ -1,9 +1,10 @@
 //! What PDRR knows of a flow.
 
+use crate::aqm::Codel;
 use crate::schedule::flow_list::Flips;
 use crate::schedule::longest::ListNumber;
 use crate::schedule::slab::Queue;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 /// What is known of a flow: one line of the cache.
 #[derive(Clone, Copy, Debug)]
@@ -12,23 +13,29 @@ pub(super) struct Flow {
     /// Packets that wait for the flow's turn.
     pub(super) fifo: Queue,
     /// DC: bytes it may still send in its turn; negative after priority packets.
-    pub(super) deficit: i64,
+    pub(super) deficit: i32,
     /// `ByteCount`: bytes offered since it became active, less what it had to spare then. While it
     /// is not active: what it has, negative.
-    pub(super) offered: i64,
-    /// When its FIFO ran empty.
-    pub(super) emptied: Nanos,
-    pub(super) flips: Flips,
+    pub(super) offered: i32,
+    /// What keeps its FIFO short.
+    pub(super) aqm: Codel,
+    /// When its FIFO ran empty, see [`since`](Self::since).
+    emptied: u32,
     /// The round in which it ceased to be active.
     pub(super) round: u32,
     /// Where it is among the longest.
     pub(super) place: ListNumber,
-    /// A packet went to the FIFO since it became active: none may go to the priority queue, or it
-    /// would overtake.
-    pub(super) elastic: bool,
-    /// Not active, it owes `-deficit`: what it sent with priority beyond its turn's quantum.
-    pub(super) owes: bool,
+    pub(super) flips: Flips,
+    states: u8,
 }
+
+/// A packet went to the FIFO since it became active: none may go to the priority queue, or it would
+/// overtake.
+const ELASTIC: u8 = 1;
+/// Not active, it owes `-deficit`: what it sent with priority beyond its turn's quantum.
+const OWES: u8 = 2;
+/// 2^14 ns: what `emptied` counts, which goes round after 19 hours.
+const TICK: u32 = 14;
 
 const _: () = assert!(size_of::<Flow>() == 64);
 
@@ -37,16 +44,50 @@ impl Flow {
         fifo: Queue::EMPTY,
         deficit: 0,
         offered: 0,
-        emptied: Nanos::ZERO,
-        flips: Flips::NEW,
+        aqm: Codel::NEW,
+        emptied: 0,
         round: 0,
         place: ListNumber::OUT,
-        elastic: false,
-        owes: false,
+        flips: Flips::NEW,
+        states: 0,
     };
+
+    pub(super) fn is_elastic(&self) -> bool {
+        self.states & ELASTIC != 0
+    }
+
+    pub(super) fn set_elastic(&mut self, elastic: bool) {
+        self.states = self.states & !ELASTIC | if elastic { ELASTIC } else { 0 };
+    }
+
+    pub(super) fn owes(&self) -> bool {
+        self.states & OWES != 0
+    }
+
+    pub(super) fn set_owes(&mut self, owes: bool) {
+        self.states = self.states & !OWES | if owes { OWES } else { 0 };
+    }
+
+    /// Its FIFO ran empty at `now`.
+    pub(super) fn empties(&mut self, now: Nanos) {
+        self.emptied = (now.0 >> TICK) as u32;
+    }
+
+    /// How long ago that was.
+    pub(super) fn since(&self, now: Nanos) -> Nanos {
+        Nanos(u64::from(((now.0 >> TICK) as u32).wrapping_sub(self.emptied)) << TICK)
+    }
+
+    /// Bytes are sent; a debt beyond 2 GB is as large.
+    #[inline]
+    pub(super) fn spends(&mut self, length: Bytes) {
+        self.deficit = self.deficit.saturating_sub_unsigned(length.0 as u32);
+    }
 
     /// Whether the head of its FIFO is within its deficit.
     pub(super) fn may_send(&self) -> bool {
-        !self.fifo.is_empty() && i64::from(self.fifo.head_len()) <= self.deficit
+        // No frame is longer than a deficit can grow.
+        let head = i32::try_from(self.fifo.head_len()).unwrap_or(i32::MAX);
+        !self.fifo.is_empty() && head <= self.deficit
     }
 }

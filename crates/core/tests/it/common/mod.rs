@@ -208,7 +208,7 @@ pub trait Subject: Scheduler<TestPacket> + Clone + Debug {
 }
 
 macro_rules! subject_by_flow {
-    ($($name:ident $drops:literal),+) => {$(
+    ($($name:ident $drops:expr),+) => {$(
         impl Subject for $name<TestPacket> {
             fn queue_of(&self, packet: &TestPacket) -> usize {
                 usize::from(packet.flow.source_port - 5000)
@@ -223,7 +223,8 @@ macro_rules! subject_by_flow {
                 false
             }
             fn drops_at_the_head(&self) -> bool {
-                $drops
+                let drops: fn(&Self) -> bool = $drops;
+                drops(self)
             }
             fn counted(&self, packet: &TestPacket) -> Bytes {
                 packet.wire_len()
@@ -231,7 +232,13 @@ macro_rules! subject_by_flow {
         }
     )+};
 }
-subject_by_flow!(Pfq false, Pdrr false, Afan false, Drr false, FqCodel true);
+subject_by_flow!(
+    Pfq | pfq | pfq.config().aqm.is_on(),
+    Pdrr | pdrr | pdrr.config().aqm.is_on(),
+    Afan | _ | false,
+    Drr | _ | false,
+    FqCodel | _ | true
+);
 
 macro_rules! subject_of_one_queue {
     ($($name:ident $drops:literal),+) => {$(
@@ -439,7 +446,7 @@ impl<S: Subject> Harness<S> {
             self.scheduler.dequeue(now, &mut |packet, reason| dropped.push((packet, reason)));
         for (packet, reason) in &dropped {
             assert!(self.scheduler.drops_at_the_head(), "dequeue dropped {packet:?}");
-            assert_eq!(*reason, Reason::StandingQueue);
+            assert!(matches!(reason, Reason::StandingQueue | Reason::Unresponsive), "{reason}");
             let head = self.queues[self.scheduler.queue_of(packet)].pop_front();
             assert_eq!(head.as_ref(), Some(packet), "not the head of its queue");
             self.counts[DROPPED] += 1;
