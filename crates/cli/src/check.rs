@@ -1,6 +1,7 @@
 //! `evenkeel check`: what a router.toml means, or what is wrong with it.
 
 mod fairdrop;
+mod queues;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -205,6 +206,7 @@ fn advice(config: &RouterConfig) -> Vec<String> {
         .iter()
         .flat_map(of_link)
         .chain(too_large(config))
+        .chain(queues::advice(config))
         .chain(fairdrop::advice(config))
         .collect()
 }

@@ -107,6 +107,24 @@ impl PackedFlow {
         Self(words, family | last)
     }
 
+    /// The host that sent it, or that it is for, as a flow of its own.
+    #[must_use]
+    pub(crate) fn host(&self, source: bool) -> Self {
+        let mut words = [0; 9];
+        let at = if source { 0 } else { 4 };
+        words[..4].copy_from_slice(&self.0[at..at + 4]);
+        Self(words, if self.1.get() & 0xf == FOUR.get() { FOUR } else { SIX })
+    }
+
+    /// A hash of it: a table's own seed keeps strangers from choosing who shares a bucket.
+    #[must_use]
+    pub(crate) fn mixed(&self) -> u64 {
+        let fold = |hash: u64, word: &u32| {
+            (hash ^ u64::from(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        self.0.iter().fold(u64::from(self.1.get()), fold)
+    }
+
     /// The key that was packed.
     #[must_use]
     pub fn unpack(&self) -> FlowKey {

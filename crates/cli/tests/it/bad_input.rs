@@ -303,6 +303,35 @@ fn check_advises_against_settings_that_do_not_keep_what_others_promise() {
     assert!(long.contains("a packet of 65536 bytes on the wire (65574B)"), "{long}");
 }
 
+/// A FIFO of 1000 packets at 20 Mbit/s is 615 ms, a ring of 128 is 79 ms: both are allowed, and
+/// told, and so is what has no effect.
+#[test]
+fn check_says_where_packets_wait_long() {
+    let folder = Folder::new();
+    let advice = |link: &str| {
+        let toml = format!(
+            "[[port]]\nname = \"wan\"\ninterface = \"not-here0\"\n[[link]]\nport = \"wan\"\n\
+             {link}\n"
+        );
+        let file = folder.write("router.toml", &toml);
+        let output = evenkeel(&["check", file.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{}", errors(&output));
+        let lines = text(&output);
+        lines.lines().filter(|l| l.starts_with("advice: ")).collect::<Vec<_>>().join("\n")
+    };
+    let rate = "rate = \"20Mbit/s\"\n";
+    let short = "discipline = { kind = \"pdrr\", max_delay = \"50ms\", aqm = \"cobalt\" }";
+    assert!(advice(rate).contains("FIFO of 1000 packets everybody may wait for 615 ms"));
+    assert_eq!(advice(&format!("{rate}{short}")), "");
+    assert_eq!(advice(&format!("{rate}discipline = {{ kind = \"fifo\", limit = 50 }}")), "");
+    assert!(advice(&format!("{rate}{short}\nring = {{ slots = 128 }}")).contains("takes 78 ms"));
+    assert!(advice(short).contains("without a rate max_delay bounds nothing"));
+    let shaped = "shaper = { rate = \"30Mbit/s\", burst = \"3000B\" }";
+    assert!(advice(&format!("{rate}{short}\n{shaped}")).contains("not slower than the link"));
+    let slow = "discipline = { kind = \"codel\", target = \"80ms\" }";
+    assert!(advice(&format!("{rate}{slow}")).contains("less than two targets"));
+}
+
 /// FairDrop measures its worker's core: where that is not its own, or not all there is, it is told.
 #[test]
 fn check_says_where_fairdrop_cannot_work() {

@@ -120,6 +120,14 @@ impl Ring {
         self.len += 1;
     }
 
+    /// Puts a number behind the others, if there is one.
+    #[inline]
+    pub(super) fn extend(&mut self, number: Option<u32>) {
+        if let Some(number) = number {
+            self.push(number);
+        }
+    }
+
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
         self.len = self.len.checked_sub(1)?;

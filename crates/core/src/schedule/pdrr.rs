@@ -54,6 +54,9 @@
 
 mod drops;
 mod flow;
+mod hosts;
+mod peek;
+mod turns;
 
 use core::ops::RangeInclusive;
 
@@ -68,16 +71,45 @@ use crate::aqm::elastic::{ElasticAqm, packets_at};
 use crate::flow_table::EntryId;
 use crate::packet::{Class, FlowKey, Packet};
 use crate::reason::Reason;
-use crate::settings;
 use crate::settings::{Change, SettingError, Settings};
 use crate::units::{BitRate, Bytes, Nanos};
+use crate::{settings, words};
 use flow::Flow;
+use hosts::Hosts;
 
 /// Valid quanta, in bytes. Below the longest packet a visit may end with nothing sent and cost more
 /// than constant time.
 pub const QUANTUM_RANGE: RangeInclusive<u64> = 256..=65_535;
 /// Valid times that an empty flow stays active.
 pub const AFL_LINGER_RANGE: RangeInclusive<u64> = 0..=10_000_000_000;
+
+words! {
+    /// Who gets the same.
+    pub enum Fair {
+        /// Each flow.
+        #[default]
+        Flow = "flow",
+        /// Each host that sends, all its flows in one queue.
+        Source = "source",
+        /// Each host that receives, all its flows in one queue.
+        Destination = "destination",
+        /// Each host that sends, and within it each of its flows.
+        SourceFlow = "source-flow",
+        /// Each host that receives, and within it each of its flows.
+        DestinationFlow = "destination-flow",
+    }
+}
+
+impl Fair {
+    /// Whether a host's flows have queues of their own.
+    const fn is_nested(self) -> bool {
+        matches!(self, Self::SourceFlow | Self::DestinationFlow)
+    }
+
+    const fn is_source(self) -> bool {
+        matches!(self, Self::Source | Self::SourceFlow)
+    }
+}
 
 settings! {
     /// Priority deficit round robin: as PFQ in constant time. See docs/cross-protect.md.
@@ -89,6 +121,9 @@ settings! {
         /// How long a flow whose queue is empty stays elastic, so that it does not change its class
         /// with every gap. 0: not at all, as published.
         live afl_linger: Nanos = Nanos::ZERO, in AFL_LINGER_RANGE;
+        /// Who gets the same: flows, hosts, or hosts and within each its flows. With hosts the fair
+        /// rate is that of a host, and the link has one worker.
+        fixed fair: Fair = Fair::Flow;
     }
     parts {
         /// Most that waits, and which packet goes when that is full.
@@ -107,7 +142,9 @@ impl Discipline for PdrrConfig {
     type Queues<P: Packet> = Pdrr<P>;
 
     fn memory(&self, packet: u64) -> u64 {
-        memory_of_flows(self.flows.most(), self.buffer.places(), packet)
+        // A host takes as much as a flow.
+        let each = if self.fair.is_nested() { 2 } else { 1 };
+        memory_of_flows(self.flows.most() * each, self.buffer.places(), packet)
     }
 
     fn build<P: Packet>(self) -> Result<Pdrr<P>, SettingError> {
@@ -116,6 +153,11 @@ impl Discipline for PdrrConfig {
 
     fn seed(&mut self, seed: u64) {
         self.flows.seed = seed;
+    }
+
+    fn for_one_worker(&self) -> Option<(&'static str, &'static str)> {
+        (self.fair != Fair::Flow)
+            .then_some(("fair by hosts", "the flows of a host meet several workers"))
     }
 }
 
@@ -145,6 +187,8 @@ pub struct Pdrr<P> {
     /// flow's.
     turns: Ring,
     longest: Longest,
+    /// Who takes turns instead of flows.
+    hosts: Option<Hosts>,
     /// The flow in service, which is not in the AFL.
     current: Option<EntryId>,
     /// What waits in FIFOs.
@@ -186,6 +230,11 @@ impl<P: Packet> Pdrr<P> {
             flows: FlowList::new(config.flows.most(), config.flows.seed, Flow::NEW)?,
             turns,
             longest: Longest::new(config.flows.most()),
+            hosts: config
+                .fair
+                .is_nested()
+                .then(|| Hosts::new(config.flows.most(), config.flows.seed))
+                .transpose()?,
             current: None,
             elastic: Backlog::default(),
             busy: 0,
@@ -218,136 +267,12 @@ impl<P: Packet> Pdrr<P> {
         self.flows.find(hash, &flow.into()).map(|id| self.flows.get(id).flips.count())
     }
 
-    /// The number of the fictitious flow.
-    fn fictitious(&self) -> u32 {
-        self.config.flows.most()
-    }
-
-    /// Nothing waits any more: no flow is active.
-    fn purge(&mut self) {
-        let fictitious = self.fictitious();
-        let in_service = self.current.take().map(EntryId::link);
-        let active = self.turns.iter().filter(|flow| *flow != fictitious).chain(in_service);
-        self.flows.end_all(active);
-        self.turns.clear();
-        self.turns.push(fictitious);
-    }
-
-    /// The place of a packet's flow. `None` if the list is full.
-    #[inline]
-    fn place(&mut self, packet: &P) -> Option<EntryId> {
-        let (hash, key) = (packet.flow_hash(), packet.packed_flow());
-        let longest = &mut self.longest;
-        match self.flows.find(hash, &key) {
-            Some(id) => Some(id),
-            None => self
-                .flows
-                .insert(hash, key, Flow::NEW, |id, old| longest.forget(id.link(), &mut old.place)),
-        }
-    }
-
-    /// The turn of the flow in service is over.
-    fn end_turn(&mut self, id: EntryId) {
-        self.current = None;
-        let flow = self.flows.get_mut(id);
-        if flow.fifo.is_empty() {
-            let quantum = self.config.quantum.0 as i32;
-            // What its first packet was beyond a quantum and what it had to spare.
-            let beyond = flow.offered.saturating_sub(quantum);
-            let owes = !flow.is_elastic() && beyond > 0;
-            flow.set_owes(owes);
-            if owes {
-                flow.deficit = -beyond;
-            }
-            (flow.offered, flow.round) = (beyond.clamp(-quantum, 0), self.round);
-            self.flows.end(id);
-        } else {
-            self.turns.push(id.link());
-        }
-    }
-
-    /// Reads ahead what the next turns will read.
-    #[inline]
-    fn read_ahead(&self) {
-        if !self.flows.is_long() {
-            return;
-        }
-        self.flows.prefetch_state(self.turns.ahead(AHEAD[0]));
-        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[1])) {
-            self.slab.prefetch(flow.fifo.head());
-        }
-        if let Some(flow) = self.flows.guess(self.turns.ahead(AHEAD[2]))
-            && flow.fifo.packets > 1
-        {
-            self.slab.prefetch_next(flow.fifo.head());
-        }
-    }
-
-    /// The flow whose packet goes next: turns the list until the head of the flow in service fits
-    /// its deficit. Some FIFO has packets.
-    // Where a packet is taken, that is on its way; the other caller is a rare one.
-    #[inline(always)]
-    fn turn(&mut self) -> EntryId {
-        loop {
-            if let Some(id) = self.current {
-                if self.flows.get(id).may_send() {
-                    return id;
-                }
-                self.end_turn(id);
-            }
-            let Some(member) = self.turns.pop() else { continue };
-            self.read_ahead();
-            if member == self.fictitious() {
-                self.fair_bytes += self.config.quantum;
-                self.round = self.round.wrapping_add(1);
-                self.turns.push(member);
-            } else {
-                let id = EntryId::from_link(member);
-                let flow = self.flows.get_mut(id);
-                flow.deficit = flow.deficit.saturating_add(self.config.quantum.0 as i32);
-                self.current = Some(id);
-            }
-        }
-    }
-
-    /// Other workers have sent `bytes` to each of their elastic flows; here nothing elastic waits,
-    /// so the turns of all active flows come with every quantum of it.
-    fn pass(&mut self, bytes: Bytes) {
-        if self.busy > 0 {
-            return;
-        }
-        self.passed += bytes.0;
-        let rounds = self.passed / self.config.quantum.0;
-        // No turn comes while a priority packet waits.
-        if rounds == 0 || !self.priority.is_empty() {
-            return;
-        }
-        self.passed %= self.config.quantum.0;
-        if let Some(id) = self.current {
-            self.end_turn(id);
-        }
-        while let Some(member) = self.turns.pop() {
-            if member != self.fictitious() {
-                self.end_turn(EntryId::from_link(member));
-            }
-        }
-        self.turns.push(self.fictitious());
-        self.round = self.round.wrapping_add(rounds as u32);
-    }
-
     /// Whether others use the link, so that it is not idle when nothing waits here.
     fn set_crowded(&mut self, crowded: bool) {
         self.crowded = crowded;
         if !crowded && self.busy == 0 && self.priority.is_empty() && self.flows.len() > 0 {
             self.purge();
         }
-    }
-
-    /// How many visits of its flow pass before the head of a FIFO goes.
-    fn rounds(&self, flow: &Flow) -> Option<(i64, Bytes)> {
-        let head = self.slab.packet(flow.fifo.head())?;
-        let lacks = (i64::from(flow.fifo.head_len()) - i64::from(flow.deficit)).max(1);
-        Some(((lacks as u64).div_ceil(self.config.quantum.0) as i64, head.ip_len()))
     }
 }
 
@@ -388,7 +313,11 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             let begins = !self.flows.in_use(id);
             if begins {
                 self.flows.begin(id);
-                self.turns.push(id.link());
+                let member = match &mut self.hosts {
+                    None => Some(id),
+                    Some(hosts) => hosts.begin(id, &packet, self.config.fair),
+                };
+                self.turns.extend(member.map(EntryId::link));
             }
             let flow = self.flows.get_mut(id);
             if begins {
@@ -415,11 +344,16 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             self.flips += u64::from(flow.flips.note(!streaming));
             if !streaming {
                 flow.set_elastic(true);
-                self.busy += usize::from(flow.fifo.is_empty());
+                let waits = flow.fifo.is_empty();
+                self.busy += usize::from(waits);
                 self.slab.push(&mut flow.fifo, packet, id.link());
                 self.longest.grown(id.link(), &mut flow.place, flow.fifo.bytes);
                 self.elastic.packets += 1;
                 self.elastic.bytes += length;
+                if waits && let Some(hosts) = &mut self.hosts {
+                    hosts.waits(id, true);
+                    self.look_ahead();
+                }
             } else {
                 self.slab.push(&mut self.priority, packet, id.link());
                 self.priority_bytes += length;
@@ -455,7 +389,11 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             self.slab.unlink(&mut self.priority)
         {
             if flow != NIL {
-                self.flows.get_mut(EntryId::from_link(flow)).spends(length);
+                let id = EntryId::from_link(flow);
+                self.flows.get_mut(id).spends(length);
+                if let Some(hosts) = &mut self.hosts {
+                    hosts.spends(id, length);
+                }
             }
             self.slab.release(at)
         } else if self.config.aqm.is_on() {
@@ -473,23 +411,28 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
             let flow = self.flows.get_mut(id);
             let Unlinked { at, length, .. } = self.slab.unlink(&mut flow.fifo)?;
             flow.spends(length);
+            if let Some(hosts) = &mut self.hosts {
+                hosts.spends(id, length);
+            }
             self.elastic.packets -= 1;
             self.elastic.bytes -= length;
             if flow.fifo.is_empty() {
                 flow.empties(now);
-                self.busy -= 1;
+                self.emptied(id);
             }
             self.slab.release(at)
         };
         if self.busy == 0 && self.priority.is_empty() && !self.crowded {
             self.purge();
+        } else {
+            self.look_ahead();
         }
         packet
     }
 
     /// Turns the list now, so that [`peek_len`](Scheduler::peek_len) need not look for who is next.
     fn settle(&mut self, _now: Nanos) {
-        if self.priority.is_empty() && self.busy > 0 {
+        if self.hosts.is_none() && self.priority.is_empty() && self.busy > 0 {
             let _ = self.turn();
         }
     }
@@ -499,24 +442,7 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     }
 
     fn peek_len(&self, _now: Nanos) -> Option<Bytes> {
-        if let Some(packet) = self.slab.packet(self.priority.head()) {
-            return Some(packet.ip_len());
-        }
-        let in_service = self.current.map(|id| self.flows.get(id));
-        if let Some(flow) = in_service
-            && flow.may_send()
-            && let Some(head) = self.slab.packet(flow.fifo.head())
-        {
-            return Some(head.ip_len());
-        }
-        let waiting = self.turns.iter().filter(|member| *member != self.fictitious());
-        let waiting = waiting.map(|member| self.flows.get(EntryId::from_link(member)));
-        // The first of the smallest.
-        waiting
-            .chain(in_service)
-            .filter_map(|flow| self.rounds(flow))
-            .min_by_key(|(rounds, _)| *rounds)
-            .map(|(_, len)| len)
+        self.next_len()
     }
 
     fn set(&mut self, _now: Nanos, change: &Change) -> Result<Wake, SettingError> {
@@ -536,21 +462,25 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
         while let Some((packet, _)) = self.slab.pop(&mut self.priority) {
             into(packet);
         }
-        if let Some(id) = self.current.take() {
-            self.turns.push(id.link());
-        }
-        while let Some(member) = self.turns.pop() {
-            if member == self.fictitious() {
-                continue;
-            }
-            let flow = self.flows.get_mut(EntryId::from_link(member));
-            while let Some((packet, _)) = self.slab.pop(&mut flow.fifo) {
+        let mut give = |pdrr: &mut Self, id: EntryId| {
+            let flow = pdrr.flows.get_mut(id);
+            while let Some((packet, _)) = pdrr.slab.pop(&mut flow.fifo) {
                 into(packet);
             }
             flow.set_elastic(false);
-            self.flows.end(EntryId::from_link(member));
+            pdrr.flows.end(id);
+        };
+        if self.hosts.is_some() {
+            self.end_hosts(give);
+        } else {
+            self.turns.extend(self.current.take().map(EntryId::link));
+            while let Some(member) = self.turns.pop() {
+                if member != self.fictitious() {
+                    give(self, EntryId::from_link(member));
+                }
+            }
+            self.turns.push(self.fictitious());
         }
-        self.turns.push(self.fictitious());
         (self.elastic, self.busy) = (Backlog::default(), 0);
     }
 
@@ -578,7 +508,8 @@ impl<P: Packet> Scheduler<P> for Pdrr<P> {
     }
 
     fn flow_backlog(&self, flow: &FlowKey, hash: u64) -> Bytes {
-        self.flows.find(hash, &flow.into()).map_or(Bytes::ZERO, |id| self.flows.get(id).fifo.bytes)
+        let id = self.flows.find(hash, &flow.into());
+        id.map_or(Bytes::ZERO, |id| self.flows.get(id).fifo.bytes)
     }
 
     fn prefetch_bucket(&self, hash: u64) {

@@ -11,7 +11,7 @@ use evenkeel_core::schedule::drr::{Drr, DrrConfig};
 use evenkeel_core::schedule::fifo::{Fifo, FifoConfig};
 use evenkeel_core::schedule::fq_codel::{FqCodel, FqCodelConfig};
 use evenkeel_core::schedule::lct::{self, Lct, LctConfig, MultiBacklog};
-use evenkeel_core::schedule::pdrr::{Pdrr, PdrrConfig};
+use evenkeel_core::schedule::pdrr::{Fair, Pdrr, PdrrConfig};
 use evenkeel_core::schedule::pfq::{Pfq, PfqConfig};
 use evenkeel_core::schedule::priority::{Priority, PriorityConfig};
 use evenkeel_core::schedule::wfq_altq::{DropRule, QueueSelect, WfqAltq, WfqAltqConfig};
@@ -111,10 +111,11 @@ fn pfq_configs() -> impl Strategy<Value = PfqConfig> {
 
 fn pdrr_configs() -> impl Strategy<Value = PdrrConfig> {
     let linger = prop_oneof![Just(0u64), 0u64..1_000_000];
-    (256u64..4_000, buffers(), known_flows(), linger, elastic_aqms()).prop_map(
-        |(quantum, buffer, flows, linger, aqm)| {
+    let fair = prop::sample::select(Fair::ALL);
+    (256u64..4_000, buffers(), known_flows(), linger, elastic_aqms(), fair).prop_map(
+        |(quantum, buffer, flows, linger, aqm, fair)| {
             let (quantum, afl_linger) = (Bytes(quantum), Nanos(linger));
-            PdrrConfig { quantum, buffer, flows, afl_linger, aqm }
+            PdrrConfig { quantum, buffer, flows, afl_linger, aqm, fair }
         },
     )
 }

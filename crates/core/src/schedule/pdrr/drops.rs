@@ -23,7 +23,7 @@ impl<P: Packet> Pdrr<P> {
             }
         };
         if self.config.aqm.is_on() {
-            let judge = self.judge(now);
+            let judge = self.judge(now, id);
             judge.overflowed(&mut self.flows.get_mut(id).aqm);
         }
         let fifo = &self.flows.get(id).fifo;
@@ -33,6 +33,7 @@ impl<P: Packet> Pdrr<P> {
         };
         let Some(packet) = self.take(now, id, at) else { return false };
         dropped.dropped(packet, Reason::LongestFlow);
+        self.look_ahead();
         true
     }
 
@@ -44,15 +45,27 @@ impl<P: Packet> Pdrr<P> {
         self.elastic.bytes -= Bytes(counted(&packet).into());
         if flow.fifo.is_empty() {
             flow.empties(now);
-            self.busy -= 1;
+            self.emptied(id);
         }
         Some(packet)
     }
 
-    /// What queues are judged by at `now`.
+    /// A flow's FIFO ran empty.
     #[inline]
-    fn judge(&self, now: Nanos) -> Now {
-        let queues = self.busy as u64 + u64::from(self.elsewhere);
+    pub(super) fn emptied(&mut self, id: EntryId) {
+        self.busy -= 1;
+        if let Some(hosts) = &mut self.hosts {
+            hosts.waits(id, false);
+        }
+    }
+
+    /// What the queue of a flow is judged by at `now`.
+    #[inline]
+    fn judge(&self, now: Nanos, flow: EntryId) -> Now {
+        let queues = match &self.hosts {
+            None => self.busy as u64 + u64::from(self.elsewhere),
+            Some(hosts) => hosts.queues(flow),
+        };
         Now::new(&self.config.aqm, self.packets, queues, now)
     }
 
@@ -63,7 +76,7 @@ impl<P: Packet> Pdrr<P> {
         id: EntryId,
         dropped: &mut dyn DropSink<P>,
     ) -> Option<P> {
-        let judge = self.judge(now);
+        let judge = self.judge(now, id);
         let Self { flows, slab, elastic, coin, .. } = self;
         let flow = flows.get_mut(id);
         let mut round = Round::default();
@@ -84,13 +97,16 @@ impl<P: Packet> Pdrr<P> {
                 packet.mark();
             }
             flow.spends(length);
+            if let Some(hosts) = &mut self.hosts {
+                hosts.spends(id, length);
+            }
             given = Some(packet);
             break;
         }
         if flow.fifo.is_empty() {
             flow.empties(now);
             judge.emptied(&mut flow.aqm);
-            self.busy -= 1;
+            self.emptied(id);
         }
         given
     }
