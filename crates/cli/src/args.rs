@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use evenkeel_core::BitRate;
-use evenkeel_core::link::LinkConfig;
-use evenkeel_core::settings::quantity::{QuantityError, parse_rate, parse_time};
+use evenkeel_core::settings::quantity::parse_time;
 use evenkeel_sweep::Shard;
+
+use crate::argument::{ArgumentError, capture, confirmation, rate};
 
 /// Evenkeel: a software router that shares an outgoing link fairly, and shows that it does.
 #[derive(Debug, Parser)]
@@ -227,43 +228,15 @@ pub(crate) struct ShapeArgs {
     /// Rate of what goes out by it, a little below the line's: 19Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) up: BitRate,
+    /// End after this time (60s), unless `evenkeel ctl confirm` comes before: for a first start
+    /// over the very interface.
+    #[arg(long, value_name = "TIME", value_parser = confirmation)]
+    pub(crate) confirm: Option<Duration>,
     /// Print the router.toml that this stands for, and do nothing.
     #[arg(long)]
     pub(crate) print: bool,
     #[command(flatten)]
     pub(crate) start: StartArgs,
-}
-
-/// Why the text of an argument is refused.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ArgumentError {
-    #[error("expected PORT=FILE")]
-    Capture,
-    #[error("expected a number: {0}")]
-    Number(#[from] std::num::ParseFloatError),
-    #[error(transparent)]
-    Quantity(#[from] QuantityError),
-    #[error("{text} is out of range: {range}")]
-    OutOfRange { text: String, range: &'static str },
-}
-
-impl ArgumentError {
-    /// `value`, which `text` says, if it is within a range; `range` says which.
-    fn within<T>(value: T, text: &str, valid: bool, range: &'static str) -> Result<T, Self> {
-        if valid { Ok(value) } else { Err(Self::OutOfRange { text: text.to_owned(), range }) }
-    }
-}
-
-fn capture(text: &str) -> Result<(String, PathBuf), ArgumentError> {
-    let (port, file) = text.split_once('=').ok_or(ArgumentError::Capture)?;
-    Ok((port.to_owned(), file.into()))
-}
-
-/// A rate that a link can have.
-fn rate(text: &str) -> Result<BitRate, ArgumentError> {
-    let rate = parse_rate(text)?;
-    let valid = (LinkConfig::MIN_RATE..=LinkConfig::MAX_RATE).contains(&rate);
-    ArgumentError::within(rate, text, valid, "1 kbit/s to 1 Tbit/s")
 }
 
 /// Arguments of `check`.
@@ -389,7 +362,7 @@ pub(crate) enum CtlCommand {
         #[arg(long, value_name = "TIME", value_parser = interval)]
         confirm: Option<Duration>,
     },
-    /// Keep what `reload --confirm` changed.
+    /// Keep what `reload --confirm` changed, or what `shape --confirm` started.
     Confirm,
 }
 

@@ -10,6 +10,7 @@
 
 mod admission;
 mod args;
+mod argument;
 mod bench;
 mod check;
 mod cluster;

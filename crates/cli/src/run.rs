@@ -7,11 +7,13 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 use evenkeel_config::{RouterConfig, Work};
 use evenkeel_control::{Client, ClientError, Request, Server};
 use evenkeel_core::Nanos;
-use evenkeel_ports::sys::{Poller, Signal, Signals};
+use evenkeel_ports::sys::{Keeper, Poller, Signal, Signals};
 use evenkeel_router::{Disciplines, Handle, Options, Router, Snapshot, StartError};
 use evenkeel_settings::key_line;
 use sd_notify::NotifyState;
@@ -33,7 +35,8 @@ pub(crate) fn run(args: &RunArgs, disciplines: Disciplines) -> Outcome {
     let config = check::load(&args.file, &disciplines)?;
     membership::built(&args.file, &config)?;
     secret(&args.file, &config)?;
-    start(Start { config: &config, file: Some(&args.file), args: &args.start, disciplines })
+    let file = Some(args.file.as_path());
+    start(Start { config: &config, file, args: &args.start, confirm: None, disciplines })
 }
 
 /// What is to be started.
@@ -42,6 +45,8 @@ pub(crate) struct Start<'a> {
     /// Where it comes from, if from a file.
     pub(crate) file: Option<&'a Path>,
     pub(crate) args: &'a StartArgs,
+    /// It ends after this time, if nobody confirms that it may go on.
+    pub(crate) confirm: Option<Duration>,
     pub(crate) disciplines: Disciplines,
 }
 
@@ -52,7 +57,16 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
     let signals = Signals::block().map_err(system("watching for signals"))?;
     privileges::give_up(start.args.netns.is_some(), start.config.realtime() == Some(true))?;
     let unconfined = confine::files(&own_folders(&start));
+    // Before the first thread, too. Without it the kernel takes over a little later from a router
+    // that was killed.
+    let keeper = Keeper::start();
     let log = Log::start().map_err(system("starting the thread of the log"))?;
+    if let Err(error) = &keeper {
+        tracing::warn!(
+            "if this process is killed, nothing is forwarded while its memory is unmapped, because \
+             no process keeps it: {error}"
+        );
+    }
     unconfined.unwrap_or_else(|why| tracing::warn!("{why}"));
     let result = forward(start, &signals, &log);
     if let Err(failure) = &result {
@@ -64,7 +78,7 @@ pub(crate) fn start(start: Start<'_>) -> Outcome {
 
 /// Starts the router, and stops it when it is asked to.
 fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
-    let Start { config, file, args, disciplines } = start;
+    let Start { config, file, args, confirm, disciplines } = start;
     let system = |what: &'static str| move |error| Failure::new(1, format!("{what}: {error}"));
     log.out.print(check::meaning(config));
     // The configuration stays as the file has it: a reload compares the two.
@@ -97,12 +111,17 @@ fn forward(start: Start<'_>, signals: &Signals, log: &Log) -> Outcome {
         server.path().display()
     ));
 
+    let mut unconfirmed = confirm.map(|within| Unconfirmed {
+        within,
+        end: Instant::now() + within,
+        confirmed: server.unconfirmed(),
+    });
     let asked = {
         let _client =
             merged.start(config).map_err(system("starting the thread of [membership]"))?;
         confine::calls().unwrap_or_else(|why| tracing::warn!("{why}"));
         tell_systemd(NotifyState::Ready);
-        wait(signals, &handle, file, socket, log)
+        wait(signals, &handle, file, socket, log, &mut unconfirmed)
     };
     tell_systemd(NotifyState::Stopping);
     server.stop();
@@ -204,6 +223,7 @@ fn wait(
     file: Option<&Path>,
     socket: &Path,
     log: &Log,
+    unconfirmed: &mut Option<Unconfirmed>,
 ) -> Result<(), Failure> {
     let system = |error| Failure::new(1, format!("waiting for signals: {error}"));
     let poller = Poller::new().map_err(system)?;
@@ -213,6 +233,19 @@ fn wait(
         poller.wait(&mut events, Some(LOOK)).map_err(system)?;
         if handle.silence() < HUNG {
             tell_systemd(NotifyState::Watchdog);
+        }
+        if let Some(waits) = unconfirmed {
+            if waits.confirmed.try_recv().is_ok() {
+                log.out.print("confirmed\n".to_owned());
+                *unconfirmed = None;
+            } else if Instant::now() >= waits.end {
+                let text = format!(
+                    "nobody confirmed within {:?} (`evenkeel ctl confirm`): the interfaces are as \
+                     they were",
+                    waits.within
+                );
+                return Err(Failure::new(1, text));
+            }
         }
         while let Some(signal) = signals.take() {
             match signal {
@@ -228,6 +261,13 @@ fn wait(
         }
     }
     Ok(())
+}
+
+/// A start that waits for its confirmation.
+struct Unconfirmed {
+    within: Duration,
+    end: Instant,
+    confirmed: Receiver<()>,
 }
 
 /// Says how the router is, if a service manager has started it and wants to know.

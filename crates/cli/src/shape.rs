@@ -6,7 +6,7 @@ use evenkeel_core::settings::quantity::rate_text;
 use evenkeel_router::Disciplines;
 
 use crate::args::ShapeArgs;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::out::print;
 use crate::run::{Start, start};
 
@@ -15,14 +15,29 @@ use crate::run::{Start, start};
 const BUFFER_MS: u64 = 50;
 /// The most that may wait, packets.
 const PLACES: u32 = 16_384;
+/// How many times one direction's rate may be the other's: an acknowledgement of 80 bytes on the
+/// wire for two packets of 1538 is a fortieth; receivers on lines like these send fewer.
+const MOST_ASYMMETRIC: u64 = 1_000;
 
 pub(crate) fn shape(args: &ShapeArgs, disciplines: Disciplines) -> Outcome {
+    let (less, more) = (args.up.min(args.down), args.up.max(args.down));
+    if more.0 / less.0 > MOST_ASYMMETRIC {
+        let (up, down) = (rate_text(args.up), rate_text(args.down));
+        let text = format!(
+            "{}: --up {up} and --down {down} are more than {MOST_ASYMMETRIC} times apart: \
+             acknowledgements of the faster direction do not fit into the slower one; give the \
+             line's rates, less a few percent",
+            args.interface
+        );
+        return Err(Failure::new(2, text));
+    }
     let text = router_toml(args);
     if args.print {
         return print(&text);
     }
     let config = RouterConfig::parse(&text, "evenkeel shape")?;
-    start(Start { config: &config, file: None, args: &args.start, disciplines })
+    let confirm = args.confirm;
+    start(Start { config: &config, file: None, args: &args.start, confirm, disciplines })
 }
 
 /// The configuration that the command stands for.
@@ -81,6 +96,21 @@ mod tests {
         assert_eq!(rates, [Some(BitRate(800_000)), Some(BitRate::from_mbps(95))]);
         assert!(config.links.iter().all(|link| link.discipline.name() == "pdrr"));
         assert_eq!((config.peer_of(0), config.peer_of(1)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn directions_that_are_worlds_apart_are_refused() {
+        let said = |line: &str| {
+            let all = ["evenkeel", "shape"].into_iter().chain(line.split(' '));
+            let Command::Shape(args) = Args::try_parse_from(all).unwrap().command else {
+                unreachable!("shape was asked for")
+            };
+            shape(&args, Disciplines::default()).err().map(|failure| (failure.code, failure.text))
+        };
+        let (code, text) = said("eth0 --down 1Gbit/s --up 100kbit/s --print").unwrap();
+        assert_eq!(code, 2);
+        assert!(text.contains("eth0") && text.contains("100kbit/s"), "{text}");
+        assert!(said("eth0 --down 1Gbit/s --up 1Mbit/s --print").is_none());
     }
 
     #[test]

@@ -39,6 +39,13 @@ impl Applied {
     }
 }
 
+/// What is there since the start waits for its confirmation.
+pub(crate) fn start(shared: &Shared) -> Receiver<()> {
+    let (confirm, confirmed) = channel();
+    lock(&shared.applied).waiting = Some(confirm);
+    confirmed
+}
+
 /// Makes the router as `config` says; if `within` is given, as it was before when that time is over
 /// without a confirmation. Commands beside files (knobs, rates) are not remembered.
 pub(crate) fn reload(

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -171,6 +172,13 @@ impl Server {
             socket,
             listener: Some(listener),
         })
+    }
+
+    /// The start itself waits for its confirmation, as a change would: until then files are
+    /// refused. What comes is the confirmation.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Receiver<()> {
+        confirm::start(&self.shared)
     }
 
     /// Where it listens.

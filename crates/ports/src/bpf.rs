@@ -186,13 +186,19 @@ impl Program {
         let mut attributes: Attributes = [0; 18];
         attributes[0] = pair(self.fd.as_raw_fd() as u32, ifindex);
         attributes[1] = pair(to as u32, flags);
-        Ok(Link { fd: new_fd(bpf(LINK_CREATE, &mut attributes)?)? })
+        let fd = new_fd(bpf(LINK_CREATE, &mut attributes)?)?;
+        // What a limit on descriptors refuses is only sooner or later.
+        Ok(Link { fd: rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_CLOSED).unwrap_or(fd) })
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
+
+/// Descriptors of links begin here. The kernel closes the highest ones first when a process is
+/// killed, and each socket that it closes before keeps packets away for some milliseconds more.
+const FIRST_CLOSED: i32 = 960;
 
 /// A program at work; dropping it detaches the program.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ pub enum PortError {
     /// The interface is not Ethernet.
     #[error(
         "interface {interface} is not Ethernet (hardware type {hardware_type}); only Ethernet \
-         ports are supported"
+         ports are supported: take the interface below it, by which it sends"
     )]
     NotEthernet {
         /// Name of the interface.
@@ -180,6 +180,51 @@ pub enum PortError {
         /// The name.
         name: String,
     },
+    /// The kernel has no TCX.
+    #[error(
+        "interface {interface}: this kernel links no programs to the queues of interfaces \
+         ({source}): boot Linux 6.6 or newer, or use attach = \"route\""
+    )]
+    NoTcx {
+        /// The interface.
+        interface: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Somebody else shapes the interface.
+    #[error(
+        "interface {interface} is shaped by the kernel already (qdisc {kind}): packets would wait \
+         twice; remove it (`tc qdisc del dev {interface} root`), and what puts it there"
+    )]
+    Shaped {
+        /// The interface.
+        interface: String,
+        /// The kind of its qdisc.
+        kind: String,
+    },
+    /// The interface is a member of one that takes what it receives.
+    #[error(
+        "interface {interface} is a member of the {kind} {master}, which takes what comes in \
+         before the kernel routes it: attach {master}, or, for a bridge, \
+         set attach = \"bridge\" for two \
+         of its members"
+    )]
+    Member {
+        /// The interface.
+        interface: String,
+        /// The kind of its master.
+        kind: String,
+        /// The master's name.
+        master: String,
+    },
+    /// The interface is an end of a pair of ours.
+    #[error("interface {interface} is an end of the pair that {of} is attached by: name {of}")]
+    OwnPair {
+        /// The interface.
+        interface: String,
+        /// The interface that the pair belongs to.
+        of: String,
+    },
     /// Two interfaces are not in the same bridge of the kernel's.
     #[error(
         "interfaces {one} and {other} are to be bridged, but {why}: while this process does not \
@@ -270,6 +315,7 @@ impl PortError {
                 | Self::Unsupported { .. }
                 | Self::Verifier { .. }
                 | Self::NoXdpSockets { .. }
+                | Self::NoTcx { .. }
                 | Self::XdpRefused { .. }
                 | Self::LockedMemory { .. }
         )

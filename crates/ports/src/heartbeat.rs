@@ -17,7 +17,7 @@ use evenkeel_core::Nanos;
 use crate::bpf::{Assembler, If, Label, MMAPABLE, Map, MapKind, Reg, Width};
 use crate::error::PortError;
 use crate::mapping::Mapping;
-use crate::sys::monotonic_now;
+use crate::sys::{keeper, monotonic_now};
 
 /// The most workers that a heartbeat has room for.
 pub const MAX_WORKERS: usize = 64;
@@ -44,6 +44,14 @@ pub struct Heartbeat {
     gap: [AtomicU64; 2],
 }
 
+const _: () = assert!(SIZE == keeper::ZEROED);
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        keeper::forget(self.memory.start());
+    }
+}
+
 impl Heartbeat {
     /// How old the last sign of life may be.
     pub const LIMITS: std::ops::RangeInclusive<Nanos> =
@@ -65,6 +73,8 @@ impl Heartbeat {
         let map = Map::create(MapKind::Array, 4, SIZE as u32, 1, MMAPABLE)?;
         let memory = Mapping::shared(map.as_fd(), SIZE, 0, false)
             .map_err(|error| PortError::from_io("mapping a BPF map", error))?;
+        // A killed process gives no sign of life.
+        keeper::zero_at_end(memory.start());
         Ok(Arc::new(Self { map, memory, limit, gap: [AtomicU64::new(0), AtomicU64::new(0)] }))
     }
 

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_netns::testing::{TestNet, available, eventually, has_tool, text};
-use evenkeel_ports::sys::in_netns;
+use evenkeel_ports::sys::{die_with_parent, in_netns};
 use serde_json::Value;
 
 /// Sources are translated, only what inside began comes in, guests reach the internet alone.
@@ -88,8 +88,7 @@ impl Shaper {
     pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
         command.arg("shape").args(arguments.split_whitespace());
-        command.args(["--netns", &self.net.name(self.node), "--socket"]).arg(self.socket());
-        command.arg("--runtime-dir").arg(self.folder.path());
+        command.args(self.places());
         command
     }
 
@@ -106,8 +105,42 @@ impl Shaper {
     pub(crate) fn spawn(&mut self, arguments: &str) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = self.command(arguments);
-        let process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn();
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let process = die_with_parent(&mut command).spawn();
         self.process = Some(process.unwrap());
+    }
+
+    /// Starts what the command stands for, with these sections before it.
+    pub(crate) fn start_with(&mut self, sections: &str, arguments: &str) {
+        let printed = self.command(&format!("{arguments} --print")).output().unwrap();
+        let file = self.folder.path().join("router.toml");
+        std::fs::write(&file, format!("{sections}\n{}", text(&printed))).unwrap();
+        let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.arg("run").arg(file).args(self.places());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let process = die_with_parent(&mut command).spawn();
+        self.process = Some(process.unwrap());
+        // What it touches first, the host of a virtual machine may have to find first.
+        let begun = std::time::Instant::now();
+        while self.try_show().is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(90), "{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Where it runs, and where its files are.
+    fn places(&self) -> Vec<std::ffi::OsString> {
+        let namespace = self.net.name(self.node);
+        let folder = self.folder.path();
+        vec![
+            "--netns".into(),
+            namespace.into(),
+            "--socket".into(),
+            self.socket().into(),
+            "--runtime-dir".into(),
+            folder.into(),
+        ]
     }
 
     pub(crate) fn log(&self) -> String {
@@ -138,6 +171,11 @@ impl Shaper {
     pub(crate) fn signal(&self, signal: &str) {
         let process = self.process.as_ref().expect("it runs").id().to_string();
         assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+
+    /// Waits until it has ended by itself; its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.process.take().expect("it runs").wait().unwrap().code()
     }
 
     /// Ends it by a signal, and waits until it has ended.
@@ -174,7 +212,7 @@ pub(crate) fn sent(shown: &Value, link: &str) -> (u64, u64) {
 
 /// Threads of a test that answer until it ends.
 #[derive(Default)]
-struct Servers {
+pub(crate) struct Servers {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -203,7 +241,7 @@ impl Servers {
     }
 
     /// Tells everybody who connects which address he has.
-    fn who_am_i(&mut self, namespace: &str, at: &str) {
+    pub(crate) fn who_am_i(&mut self, namespace: &str, at: &str) {
         let listener = in_netns(namespace, || TcpListener::bind(at).unwrap()).unwrap();
         listener.set_nonblocking(true).unwrap();
         let stop = Arc::clone(&self.stop);
@@ -296,7 +334,7 @@ impl Home {
         };
         for host in HOSTS {
             assert!(pings(host, SERVER), "{when}: {host} reaches the server");
-            let address = self.connects(host, "10.2.0.2:80");
+            let address = connects(net, host, "10.2.0.2:80");
             assert_eq!(address.as_deref(), Some("10.2.0.1"), "{when}: as which {host} is seen");
             assert_eq!(self.asks(host, "10.2.0.2:7"), Some(20), "{when}: datagrams of {host}");
             let resolver = format!("{}:53", gateway_of(host));
@@ -305,7 +343,7 @@ impl Home {
         assert!(pings("g", SERVER), "{when}: the gateway reaches the server");
         assert!(pings("s", "10.2.0.1"), "{when}: the server reaches the gateway");
         // Passed on to the web server of a host, which sees who asks.
-        let asked_by = self.connects("s", "10.2.0.1:8080");
+        let asked_by = connects(net, "s", "10.2.0.1:8080");
         assert_eq!(asked_by.as_deref(), Some("10.2.0.2"), "{when}: a port passed on");
         let lost = |from: &str, to: &str| {
             !net.try_output(from, &format!("ping -n -c 2 -i 0.02 -W 0.2 {to}")).0
@@ -314,18 +352,6 @@ impl Home {
         net.ip("s", "route replace 10.1.0.0/24 via 10.2.0.1");
         assert!(lost("s", "10.1.0.12"), "{when}: what nobody inside has begun comes in");
         net.ip("s", "route del 10.1.0.0/24");
-    }
-
-    /// What a server says to whom connects, or that it cannot be reached.
-    fn connects(&self, from: &str, to: &str) -> Option<String> {
-        in_netns(&self.shaper.net.name(from), || {
-            let to = to.parse().unwrap();
-            let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2)).ok()?;
-            let mut said = String::new();
-            stream.read_to_string(&mut said).ok()?;
-            Some(said)
-        })
-        .unwrap()
     }
 
     /// How many of twenty datagrams are answered as they must be.
@@ -375,6 +401,18 @@ impl Home {
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         result["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
     }
+}
+
+/// What a server says to whom connects, or that it cannot be reached.
+pub(crate) fn connects(net: &TestNet, from: &str, to: &str) -> Option<String> {
+    in_netns(&net.name(from), || {
+        let to = to.parse().unwrap();
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2)).ok()?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said).ok()?;
+        Some(said)
+    })
+    .unwrap()
 }
 
 /// Which address a host knows as its gateway.

@@ -2,13 +2,16 @@
 
 mod bridge;
 mod chaos;
+mod containers;
 mod gateway;
 mod hang;
 mod kill;
 mod log;
 mod memory;
 mod no_xdp;
+mod outage;
 mod privileges;
 mod run;
 mod shape;
+mod shape_refused;
 mod worlds;

@@ -3,13 +3,13 @@
 
 use std::io;
 
-use super::pair::{RTM_NEWLINK, ifinfomsg, look_up, with_zero, without_addresses};
+use super::pair::{RTM_NEWLINK, ifinfomsg, master_of, with_zero, without_addresses};
 use super::program;
 use crate::bpf::{AttachType, Link, Program, ProgramKind};
 use crate::error::PortError;
 use crate::heartbeat::Heartbeat;
 use crate::interface::Control;
-use crate::netlink::{Message, RouteSocket, attributes};
+use crate::netlink::{Message, RouteSocket};
 use crate::words::Words;
 
 const IFLA_IFNAME: u16 = 3;
@@ -103,23 +103,6 @@ pub fn join(interfaces: [&str; 2], make: Option<&str>) -> Result<(), PortError> 
             Err(not_joined(format!("one is {one}, the other {other}")))
         }
     }
-}
-
-/// The number and kind of what an interface is a member of.
-fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<(u32, String)>> {
-    let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    };
-    let master = attributes(body.get(16..).unwrap_or_default())
-        .find(|(kind, _)| *kind == IFLA_MASTER)
-        .and_then(|(_, value)| value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)));
-    let Some(master) = master else { return Ok(None) };
-    let found = look_up(route, &[], master)?.unwrap_or_default();
-    let kind = attributes(found.get(16..).unwrap_or_default())
-        .find(|(kind, _)| *kind == IFLA_LINKINFO)
-        .and_then(|(_, info)| attributes(info).find(|(kind, _)| *kind == IFLA_INFO_KIND))
-        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
-    Ok(Some((master, kind.unwrap_or_default())))
 }
 
 fn create(route: &mut RouteSocket, name: &str) -> io::Result<()> {

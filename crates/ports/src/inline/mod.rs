@@ -20,6 +20,7 @@
 //! ([`crate::heartbeat`]) they let everything pass.
 
 mod bridge;
+mod fit;
 mod inbox;
 mod pair;
 mod port;
@@ -38,6 +39,10 @@ pub use bridge::{Bridged, join};
 use pair::Pair;
 pub use pair::PairNames;
 pub use port::{InlinePort, Side};
+
+/// `BPF_F_BEFORE`: before the programs of others, which so see each packet once, after it has
+/// waited. Behind them, what they have seen would come by them again.
+const FIRST: u32 = 1 << 3;
 
 /// What holds an interface inline. While it lives, and the heart beats, packets go through the two
 /// [`InlinePort`]s.
@@ -60,23 +65,24 @@ impl Inline {
     pub fn attach(interface: &str, names: PairNames, heart: &Heartbeat) -> Result<Self, PortError> {
         let control = Control::open()?;
         let ifindex = control.interface(interface)?.index;
+        fit::check(interface, ifindex)?;
         let pair = Pair::make(interface, names)?;
         let state = Words::create(program::STATE)?;
         let failed = |error| not_linked(&control, interface, ifindex, error);
         let load = |name, code: &[u64]| Program::load(ProgramKind::SchedCls, name, code, 0);
-        let link = |program: &Program, at, to| program.link(at, to, 0).map_err(failed);
+        let link = |program: &Program, at, to, order| program.link(at, to, order).map_err(failed);
         let sink = load("evenkeel_sink", &program::sink())?;
         let inject = load("evenkeel_inject", &program::inject(ifindex))?;
         let egress = load("evenkeel_egress", &program::egress(state.map(), heart, pair.kernel))?;
         let ingress = load("evenkeel_ingress", &program::ingress(state.map(), heart))?;
         // What packets are sent to is ready before they are sent there.
         let pair_links = [
-            link(&sink, pair.ours, AttachType::TcxIngress)?,
-            link(&inject, pair.kernel, AttachType::TcxIngress)?,
+            link(&sink, pair.ours, AttachType::TcxIngress, 0)?,
+            link(&inject, pair.kernel, AttachType::TcxIngress, 0)?,
         ];
         let interface = [
-            link(&egress, ifindex, AttachType::TcxEgress)?,
-            link(&ingress, ifindex, AttachType::TcxIngress)?,
+            link(&egress, ifindex, AttachType::TcxEgress, FIRST)?,
+            link(&ingress, ifindex, AttachType::TcxIngress, FIRST)?,
         ];
         Ok(Self { _interface: interface, _pair_links: pair_links, state, _pair: pair })
     }
@@ -94,7 +100,7 @@ impl Inline {
 fn not_linked(control: &Control, interface: &str, ifindex: u32, error: io::Error) -> PortError {
     let what = format!("linking programs to {interface}");
     match error.raw_os_error() {
-        Some(libc::EINVAL) => PortError::Unsupported { what, source: error },
+        Some(libc::EINVAL) => PortError::NoTcx { interface: interface.to_owned(), source: error },
         _ => control.unless_gone(interface, ifindex, PortError::from_io(what, error)),
     }
 }

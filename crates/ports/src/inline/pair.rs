@@ -13,6 +13,7 @@ const RTM_GETLINK: u16 = 18;
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_AF_SPEC: u16 = 26;
@@ -41,6 +42,9 @@ const CUT_BEFORE: [&str; 10] = [
     "tx-gso-list",
 ];
 
+/// What the alias of an end begins with; the interface follows that it belongs to.
+const ALIAS: &str = "evenkeel: queues of ";
+
 /// The names of the pair's ends: always the same ones for an interface, so that what a killed
 /// process has left is found again.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -67,7 +71,7 @@ impl Pair {
     pub(super) fn make(interface: &str, names: PairNames) -> Result<Self, PortError> {
         let failed = |what: String| move |error| PortError::from_io(what, error);
         let mut route = RouteSocket::open().map_err(failed("opening rtnetlink".into()))?;
-        let alias = format!("evenkeel: queues of {interface}");
+        let alias = format!("{ALIAS}{interface}");
         for name in [&names.kernel, &names.ours] {
             match found(&mut route, name) {
                 Ok(None) => {}
@@ -141,6 +145,23 @@ pub(super) fn look_up(
     }
 }
 
+/// The number and kind of what an interface is a member of.
+pub(super) fn master_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<(u32, String)>> {
+    let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    };
+    let master = attributes(body.get(16..).unwrap_or_default())
+        .find(|(kind, _)| *kind == IFLA_MASTER)
+        .and_then(|(_, value)| value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)));
+    let Some(master) = master else { return Ok(None) };
+    let found = look_up(route, &[], master)?.unwrap_or_default();
+    let kind = attributes(found.get(16..).unwrap_or_default())
+        .find(|(kind, _)| *kind == IFLA_LINKINFO)
+        .and_then(|(_, info)| attributes(info).find(|(kind, _)| *kind == IFLA_INFO_KIND))
+        .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
+    Ok(Some((master, kind.unwrap_or_default())))
+}
+
 /// The alias of an interface, empty if it has none; `None`: there is no such interface.
 fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
     let Some(body) = look_up(route, &[(IFLA_IFNAME, &with_zero(name))], 0)? else {
@@ -150,6 +171,11 @@ fn found(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
         .find(|(kind, _)| *kind == IFLA_IFALIAS)
         .map(|(_, text)| String::from_utf8_lossy(text).trim_end_matches('\0').to_owned());
     Ok(Some(alias.unwrap_or_default()))
+}
+
+/// The interface whose pair has this end, if it is one.
+pub(super) fn owner_of(route: &mut RouteSocket, name: &str) -> io::Result<Option<String>> {
+    Ok(found(route, name)?.and_then(|alias| alias.strip_prefix(ALIAS).map(str::to_owned)))
 }
 
 fn create(route: &mut RouteSocket, names: &PairNames) -> io::Result<()> {

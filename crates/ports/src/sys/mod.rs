@@ -2,6 +2,7 @@
 //! namespaces, UDP in batches.
 
 mod clock;
+pub(crate) mod keeper;
 mod namespace;
 mod notifier;
 mod poller;
@@ -12,6 +13,7 @@ mod timer;
 mod udp;
 
 pub use clock::{monotonic_now, realtime_minus_monotonic, thread_time};
+pub use keeper::Keeper;
 pub use namespace::{NetNs, enter_netns, in_netns, spawn_in_netns};
 pub use notifier::Notifier;
 pub use poller::{Event, Poller};

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::common::{TestNet, available, eventually, inside, pings, routed};
+use crate::common::{TestNet, available, beating, eventually, inside, pings, routed};
 use evenkeel_core::Nanos;
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
-use evenkeel_ports::inline::{Inline, InlinePort, PairNames, Side};
+use evenkeel_ports::inline::{Bridged, Inline, InlinePort, PairNames, Side};
 use evenkeel_ports::sys::{in_netns, monotonic_now};
 use evenkeel_ports::{FramePool, Port, RxFrame};
 
@@ -183,4 +183,32 @@ fn the_kernel_routes_as_before_and_every_packet_passes_the_process() {
     assert_eq!((received, segments), (sent, sent_segments), "bytes and segments balance");
     assert!(pings(&lab, "a", "10.77.2.2"), "forwarding goes on afterwards");
     assert!(!lab.output("r", "ip -br link").contains("ek"), "the pair is gone");
+}
+
+#[test]
+fn programs_of_others_see_each_packet_once_after_it_has_waited() {
+    if !available("inline_order") {
+        return;
+    }
+    let lab = routed();
+    eventually("the kernel forwarding", || pings(&lab, "a", "10.77.2.2").then_some(()));
+    // Somebody's program was there first. It takes whatever comes in.
+    let (heart, _pulse) = beating(1_000);
+    let other = inside(&lab, "r", || Bridged::attach("rb", &heart).unwrap());
+    let passing = Passing::default();
+    let inward = || passing.inward.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| in_netns(&lab.name("r"), || pass(&passing)).unwrap());
+        eventually("the programs at work", || {
+            pings(&lab, "a", "10.77.2.2");
+            (inward() > 0).then_some(())
+        });
+        let before = (inward(), other.taken());
+        let answered = lab.try_output("a", "ping -n -c 20 -i 0.02 -W 1 10.77.2.2").0;
+        let (waited, seen) = (inward() - before.0, other.taken() - before.1);
+        passing.stop.store(true, Ordering::Relaxed);
+        assert!(!answered, "the other's program takes what it sees");
+        // Neighbours ask one another past us.
+        assert!(waited >= 20 && (waited..waited + 10).contains(&seen), "{waited} and {seen}");
+    });
 }

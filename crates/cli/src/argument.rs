@@ -1,0 +1,53 @@
+//! Texts of arguments, read as what they mean.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_core::BitRate;
+use evenkeel_core::link::LinkConfig;
+use evenkeel_core::settings::quantity::{QuantityError, parse_rate, parse_time};
+
+/// Why the text of an argument is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArgumentError {
+    #[error("expected PORT=FILE")]
+    Capture,
+    #[error("expected a number: {0}")]
+    Number(#[from] std::num::ParseFloatError),
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    #[error("{text} is out of range: {range}")]
+    OutOfRange { text: String, range: &'static str },
+}
+
+impl ArgumentError {
+    /// `value`, which `text` says, if it is within a range; `range` says which.
+    pub(crate) fn within<T>(
+        value: T,
+        text: &str,
+        valid: bool,
+        range: &'static str,
+    ) -> Result<T, Self> {
+        if valid { Ok(value) } else { Err(Self::OutOfRange { text: text.to_owned(), range }) }
+    }
+}
+
+/// A port and the file for its frames.
+pub(crate) fn capture(text: &str) -> Result<(String, PathBuf), ArgumentError> {
+    let (port, file) = text.split_once('=').ok_or(ArgumentError::Capture)?;
+    Ok((port.to_owned(), file.into()))
+}
+
+/// A rate that a link can have.
+pub(crate) fn rate(text: &str) -> Result<BitRate, ArgumentError> {
+    let rate = parse_rate(text)?;
+    let valid = (LinkConfig::MIN_RATE..=LinkConfig::MAX_RATE).contains(&rate);
+    ArgumentError::within(rate, text, valid, "1 kbit/s to 1 Tbit/s")
+}
+
+/// How long a start may wait for its confirmation.
+pub(crate) fn confirmation(text: &str) -> Result<Duration, ArgumentError> {
+    let time = Duration::from_nanos(parse_time(text)?.0);
+    let valid = (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(&time);
+    ArgumentError::within(time, text, valid, "1 s to an hour")
+}
