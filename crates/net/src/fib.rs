@@ -113,6 +113,8 @@ pub enum RouteKind {
     Unreachable,
     /// Drop, answer "administratively prohibited".
     Prohibit,
+    /// It leaves by an interface that is no port: the kernel's to forward.
+    Elsewhere,
     /// This table knows no way: go on with the next rule (Linux: `throw`).
     Throw,
 }
@@ -193,6 +195,8 @@ pub enum Decision {
     Unreachable,
     /// Drop it, answer "administratively prohibited".
     Prohibit,
+    /// Give it to the kernel, which forwards it by an interface that is no port.
+    Elsewhere,
 }
 
 /// The routes of one prefix.
@@ -237,6 +241,7 @@ impl Routes {
             RouteKind::Blackhole => Active::Fixed(Decision::Blackhole),
             RouteKind::Unreachable => Active::Fixed(Decision::Unreachable),
             RouteKind::Prohibit => Active::Fixed(Decision::Prohibit),
+            RouteKind::Elsewhere => Active::Fixed(Decision::Elsewhere),
             RouteKind::Throw => Active::Nothing,
         };
     }

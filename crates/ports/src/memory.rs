@@ -225,6 +225,16 @@ impl Port for MemoryPort {
         taken
     }
 
+    /// A kernel that takes what it is given, and forwards it nowhere.
+    fn hands_over(&self) -> bool {
+        true
+    }
+
+    fn hand_over(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize {
+        frames.drain(..).for_each(|frame| pool.release(frame));
+        0
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

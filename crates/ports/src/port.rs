@@ -251,6 +251,9 @@ port! {
         /// are, if what the kernel says of them [is kept](Frame::is_described) with them.
         fn takes_whole(&self) -> bool = false;
 
+        /// Whether the kernel can be given packets that it is to forward itself.
+        fn hands_over(&self) -> bool = false;
+
         /// What waits to be received; `None` if the port cannot tell. Every port to a real network
         /// can: FairDrop depends on it.
         fn rx_waiting(&self) -> Option<RxWaiting> = None;
@@ -300,6 +303,14 @@ port! {
         /// A frame that can never be sent (longer than the interface allows) is dropped as
         /// [`Reason::PortRefused`].
         fn tx_burst(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize;
+
+        /// Gives the kernel packets that came by this port, as if they arrived only now, for it to
+        /// forward; their buffers go back to `pool`. Returns how many it did not take.
+        fn hand_over(&mut self, pool: &mut FramePool, frames: &mut VecDeque<Frame>) -> usize = {
+            let lost = frames.len();
+            frames.drain(..).for_each(|frame| pool.release(frame));
+            lost
+        };
 
         /// What was counted since the port was opened.
         fn counters(&mut self) -> PortCounters;

@@ -25,7 +25,7 @@ use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use evenkeel_ports::inline::{InlinePort, Side};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
-use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
+use evenkeel_ports::wrap::{HandOver, PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError, Umem};
 
 use self::discard::discard_until;
@@ -319,6 +319,7 @@ impl<'a> WorkerBuilder<'a> {
         let port = self.worker.config.ports[at].clone();
         let error = |error| port_error(&port.name, error);
         let opened = self.open_device(at, &port)?;
+        let opened = self.with_kernel(&port, opened);
         let (mut offloads, mut guard) = (None, None);
         // A port that takes over gets guard and offloads from the old one.
         if self.worker.mirror.leads() && matches!(transition, None | Some(PortTransition::New)) {
@@ -403,6 +404,27 @@ impl<'a> WorkerBuilder<'a> {
         match AfPacketPort::open(&port.interface, options) {
             Ok(opened) => Ok(Box::new(opened)),
             Err(error) => Err(port_error(&port.name, error)),
+        }
+    }
+
+    /// A routed port that can give packets back to the kernel, where that is possible.
+    fn with_kernel(&self, port: &PortConfig, opened: Box<dyn Port>) -> Box<dyn Port> {
+        if port.attach() != Attach::Route {
+            return opened;
+        }
+        match HandOver::new(opened, &port.interface) {
+            Ok(opened) => Box::new(opened),
+            Err((opened, error)) => {
+                if let Some(report) = self.options.report
+                    && self.number == 0
+                {
+                    report(&format!(
+                        "port {}: packets for interfaces that are no ports are refused: {error}",
+                        port.name
+                    ));
+                }
+                opened
+            }
         }
     }
 

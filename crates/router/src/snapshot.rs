@@ -290,6 +290,13 @@ counters! {
         count rx_segments: u64, "segments";
         /// Received frames left to the kernel: its own addresses, multicast, ARP, what is not IP.
         count to_host: u64, "frames";
+        /// Of these, packets that the kernel was given back to forward: their route leaves by an
+        /// interface that is no port.
+        #[serde(default)]
+        count elsewhere: u64, "packets";
+        /// Of these, those that the kernel did not take.
+        #[serde(default)]
+        count elsewhere_lost: u64, "packets";
         /// Received frames of the cluster's exchange; a part of neither `to_host` nor `forwarded`.
         #[serde(default)]
         count exchange_received: u64, "frames";

@@ -18,7 +18,7 @@
 
 pub(crate) mod device;
 mod ring;
-mod transmit;
+pub(crate) mod transmit;
 mod whole;
 
 use std::collections::VecDeque;
@@ -34,6 +34,7 @@ use crate::interface::Interface;
 use crate::pool::{Frame, FramePool};
 use crate::port::{Port, PortCounters, PortState, RxFrame, RxWaiting, vlan_of};
 use crate::sys::{set_option, set_send_buffer};
+use crate::wrap::HANDED_OVER;
 use device::{Device, Stamps, bind};
 use ring::{Ring, Waiting};
 use whole::{Taken, Unpacker, describe, discard, is_plain};
@@ -184,6 +185,8 @@ fn open_socket(
     if options.fanout.is_some() {
         // Between binding and joining it would receive what the group has already.
         refuse_all(fd).map_err(failed("refusing frames before the group is joined"))?;
+    } else {
+        refuse_handed_over(fd).map_err(failed("attaching a filter"))?;
     }
 
     bind(fd, ifindex, libc::ETH_P_ALL).map_err(failed("binding a packet socket"))?;
@@ -202,17 +205,37 @@ fn open_socket(
         )
         .or_else(|_| set_option(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value))
         .map_err(failed("joining the fanout group"))?;
-        set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
-            .map_err(failed("receiving from the fanout group"))?;
+        refuse_handed_over(fd).map_err(failed("receiving from the fanout group"))?;
     }
     Ok((socket, ring))
 }
 
 /// Attaches a filter that lets nothing pass.
 fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut code =
-        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
-    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+    filter(fd, [step(libc::BPF_RET | libc::BPF_K, 0, 0)])
+}
+
+/// Attaches a filter that lets everything pass but what the kernel was given back.
+fn refuse_handed_over(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mark = (libc::SKF_AD_OFF + libc::SKF_AD_MARK) as u32;
+    filter(
+        fd,
+        [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, mark, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, HANDED_OVER, 1),
+            step(libc::BPF_RET | libc::BPF_K, u32::MAX, 0),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0),
+        ],
+    )
+}
+
+/// A step of a filter; `skip`: how many more it passes over if a comparison holds.
+const fn step(code: u32, k: u32, skip: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: skip, jf: 0, k }
+}
+
+fn filter<const N: usize>(fd: BorrowedFd<'_>, mut code: [libc::sock_filter; N]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: N as libc::c_ushort, filter: code.as_mut_ptr() };
     // The kernel copies the program, and `code` lives until the call is over.
     set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }

@@ -13,7 +13,7 @@ const BATCH: usize = 64;
 static PLAIN: [u8; DESCRIPTION] = [0; DESCRIPTION];
 
 /// The headers of one call, made once.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     parts: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
 }
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Batch {
 }
 
 /// Why a call sent fewer than it was given.
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// All there was is sent.
     Empty,
     /// The socket or the driver has no room: try again later.
@@ -40,7 +40,7 @@ pub(super) enum Stop {
 }
 
 impl Batch {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let part = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: mmsghdr is plain data; null pointers with zero lengths are valid in it.
         let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -52,7 +52,7 @@ impl Batch {
 
     /// Sends from the front of `frames` up to a whole batch. Returns how many were sent and why no
     /// more. `described`: the socket wants the kernel's header before each frame.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         pool: &FramePool,

@@ -1,6 +1,7 @@
 //! The guard's program, assembled here.
 //!
 //! ```text
+//! given back by the router to be forwarded by the kernel         -> pass, without its mark
 //! not addressed to this station (broadcast, multicast, others)   -> pass
 //! tag of a VLAN, in the frame or taken out of it                 -> pass
 //! tag that says a priority only: look behind it (one)
@@ -17,6 +18,7 @@
 use crate::bpf::{Assembler, If, Map, Reg, Width};
 use crate::classify::{self, LOAD_SKB};
 use crate::heartbeat::Heartbeat;
+use crate::wrap;
 
 /// `TCX_NEXT` and `TC_ACT_UNSPEC`: go on with the next program, or with the stack.
 const PASS: i32 = -1;
@@ -39,6 +41,7 @@ pub(super) fn assemble(local: &Map, state: &Map, heart: &Heartbeat, clock: i32) 
     let pass = asm.label();
 
     asm.copy(frame, r1);
+    wrap::unmark(&mut asm, frame);
     asm.load(Width::B4, r2, frame, PACKET_TYPE).jump_if(r2, If::NotEqual, 0, pass);
     // Where the kernel has taken the tag out; without one this is 0.
     asm.load(Width::B4, r2, frame, VLAN_TCI).and(r2, 0x0fff).jump_if(r2, If::NotEqual, 0, pass);

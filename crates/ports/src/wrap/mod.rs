@@ -4,10 +4,13 @@
 //! Wrappers nest: `Tracer<FaultInjector<AfPacketPort>>` traces what the faults left over.
 
 mod fault;
+mod hand_over;
 mod pcap_tap;
 mod tracer;
 
 pub use fault::{FaultCounters, FaultInjector, FaultOptions, Faults};
+pub use hand_over::HandOver;
+pub(crate) use hand_over::{HANDED_OVER, unmark};
 pub use pcap_tap::{PcapTap, PcapTapOptions};
 pub use tracer::{TraceEvent, Tracer};
 

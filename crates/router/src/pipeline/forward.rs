@@ -187,6 +187,11 @@ impl Pipeline {
                 self.routing.tables.lookup(tunnel.remote(), self.classifier.hash(&flow), key);
         }
         let Some(Decision::Forward { port, next_hop, mtu }) = decision else {
+            let kept = match decision {
+                Some(Decision::Elsewhere) if !has_tunnel => self.leave_elsewhere(packet, meta),
+                _ => Some(packet),
+            };
+            let Some(packet) = kept else { return };
             return self.refuse_by_route(packet, decision, meta.version, at);
         };
         if port == packet.port && !packet.originated && self.settings.hairpin == Hairpin::Drop {

@@ -51,6 +51,7 @@ mod control;
 mod counters;
 pub mod cycles;
 mod egress;
+mod elsewhere;
 mod exchange;
 mod explain;
 mod fairdrop;
@@ -246,6 +247,8 @@ impl Settings {
             control: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
+            elsewhere: VecDeque::new(),
+            hands_over: false,
             kernel_has_copy: true,
             takes_whole: false,
             longest: 0,

@@ -49,6 +49,10 @@ pub(super) struct PortSlot {
     /// Who may enter the link.
     pub(super) admission: Option<Box<Admission>>,
     pub(super) tx: VecDeque<Frame>,
+    /// What the kernel is to forward, until the end of the round.
+    pub(super) elsewhere: VecDeque<Frame>,
+    /// Whether the port can give it that.
+    pub(super) hands_over: bool,
     /// Whether the kernel's stack gets what is received here too.
     pub(super) kernel_has_copy: bool,
     /// Whether the port sends super-frames, and partial checksums, as they are.

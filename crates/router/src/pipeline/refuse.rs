@@ -38,10 +38,10 @@ impl Pipeline {
         let (error, reason) = match (decision, version) {
             (Some(Decision::Blackhole), _) => return self.drop(packet, Reason::RouteRefuses),
             (Some(Decision::Prohibit), _) => (IcmpError::AdminProhibited, Reason::RouteRefuses),
-            (Some(Decision::Unreachable), IpVersion::V4) => {
+            (Some(Decision::Unreachable | Decision::Elsewhere), IpVersion::V4) => {
                 (IcmpError::HostUnreachable, Reason::RouteRefuses)
             }
-            (Some(Decision::Unreachable), IpVersion::V6) => {
+            (Some(Decision::Unreachable | Decision::Elsewhere), IpVersion::V6) => {
                 (IcmpError::NoRoute, Reason::RouteRefuses)
             }
             // What is for the host has been given to it; a tunnel cannot end here.

@@ -63,6 +63,7 @@ impl Pipeline {
             fairdrop.begin(now, received, waiting, &mut self.meter);
         }
         self.forward_inbox();
+        self.hand_over(ports);
         self.expire(now);
         self.run_cluster(now, horizon);
         let mut round = Round { received, more, ..Round::default() };
@@ -89,6 +90,7 @@ impl Pipeline {
             let slot = &mut self.ports[at];
             slot.room = port.tx_room().min(TX_QUEUE);
             slot.kernel_has_copy = port.kernel_has_copy();
+            slot.hands_over = port.hands_over();
             // Fewer frames say nothing about a ring that cannot tell how full it is.
             let least = if port.rx_ring().is_none() { LEAST_THAT_TELLS } else { 1 };
             let burst = burst.max(least);

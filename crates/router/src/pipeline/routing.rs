@@ -1,6 +1,7 @@
 //! The kernel's routing: its tables and rules, and what of it this router cannot follow.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use evenkeel_net::fib::Fib;
@@ -26,6 +27,9 @@ pub(super) struct Routing {
     refused_before: RefusedNeighbours,
     /// Whether the tables of IPv4 and IPv6 neighbours have been reported as full.
     full_reported: [bool; 2],
+    /// The first destination whose packets went to the kernel to be forwarded, and whether that was
+    /// reported.
+    elsewhere: Option<(IpAddr, bool)>,
 }
 
 impl Routing {
@@ -38,6 +42,16 @@ impl Routing {
         if !self.not_followed.contains(&what) {
             self.not_followed.push(what);
         }
+    }
+
+    /// A packet goes to the kernel to be forwarded.
+    pub(super) fn goes_elsewhere(&mut self, destination: IpAddr) {
+        self.elsewhere.get_or_insert((destination, false));
+    }
+
+    /// Whether one ever did.
+    pub(super) const fn has_elsewhere(&self) -> bool {
+        self.elsewhere.is_some()
     }
 
     pub(super) fn refused(&mut self, in_all: RefusedNeighbours) {
@@ -63,6 +77,13 @@ impl Routing {
         if self.reported < self.not_followed.len() {
             report(&self.not_followed_news());
             self.reported = self.not_followed.len();
+        }
+        if let Some((destination, told @ false)) = &mut self.elsewhere {
+            *told = true;
+            report(&format!(
+                "routing: packets whose route leaves by an interface that is no port go to the \
+                 kernel, which forwards them past all links: the first was for {destination}"
+            ));
         }
         let full = self.is_full();
         if full != self.full_reported {

@@ -122,9 +122,12 @@ fn kind(route: &MirroredRoute) -> RouteKind {
             let hops = route.next_hops.iter().filter_map(|hop| {
                 Some(NextHop { port: hop.port?, gateway: hop.gateway, weight: hop.weight })
             });
-            // What leaves by an interface that is not a port cannot be forwarded here, and the
-            // guard keeps the kernel from it.
-            NextHops::new(hops.collect()).map_or(RouteKind::Unreachable, RouteKind::Unicast)
+            // What leaves by an interface that is not a port cannot be forwarded here.
+            let none = match route.next_hops.is_empty() {
+                true => RouteKind::Unreachable,
+                false => RouteKind::Elsewhere,
+            };
+            NextHops::new(hops.collect()).map_or(none, RouteKind::Unicast)
         }
     }
 }

@@ -94,7 +94,7 @@ fn frame(random: &mut Random) -> (usize, Vec<u8>) {
 /// Changes something that decides where packets go. The same for both.
 fn change(random: &mut Random, beds: [&mut Bed; 2]) {
     let (what, port) = (random.below(9), random.below(PORTS as u64) as usize);
-    let (mac, value) = (random.below(4) as u8, random.below(5));
+    let (mac, value) = (random.below(4) as u8, random.below(6));
     let mtu = random.one(&[1_500, 1_500, 600, 9_000]);
     for bed in beds {
         let index = PortIndex(port as u16);
@@ -118,6 +118,8 @@ fn change(random: &mut Random, beds: [&mut Bed; 2]) {
                 let route = match value {
                     0 => Route::of(RouteKind::Blackhole),
                     1 => Route::of(RouteKind::Local),
+                    // By an interface that is no port: the kernel's to forward.
+                    5 => Route::of(RouteKind::Elsewhere),
                     2 => Route::via(NextHop::gateway(elsewhere, v4(elsewhere.index(), 2)), 0),
                     3 => {
                         let hops = [index, elsewhere].map(|port| NextHop {

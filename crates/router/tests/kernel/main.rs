@@ -9,6 +9,7 @@ mod common;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+mod elsewhere;
 mod frr;
 mod rules;
 mod soak;
