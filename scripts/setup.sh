@@ -19,6 +19,7 @@ test=(
   d-itg             # traffic source of the lab, by name
   etcd-server       # members of clusters, in a test
   frr               # BGP beside the router
+  iptables          # iptables-legacy: rules that a router must not bypass
   iperf3            # traffic source of the lab, and TCP through the router
   libprotobuf-dev   # with protobuf-compiler: builds the client of etcd
   nftables          # firewall and translation of the gateways that are shaped

@@ -140,7 +140,7 @@ words! {
 words! {
     /// What the kernel does with packets that it forwards.
     pub enum Bypass {
-        /// Chains of nftables, or of iptables built on it, at prerouting, forward and postrouting:
+        /// Chains of nftables and iptables (also legacy) at prerouting, forward and postrouting:
         /// firewall and translation.
         #[default]
         Netfilter = "netfilter",
@@ -148,7 +148,7 @@ words! {
         Xfrm = "xfrm",
         /// The kernel is told not to forward (`net.ipv4.ip_forward = 0`).
         IpForward = "ip_forward",
-        /// It drops packets of sources that are elsewhere (`rp_filter = 1`).
+        /// Sources are checked as `rp_filter` says (1 and 2); named here, they are not.
         RpFilter = "rp_filter",
     }
 }

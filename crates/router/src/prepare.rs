@@ -19,6 +19,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
 use evenkeel_config::{Attach, Io, Mode, PortConfig, RouterConfig};
 use evenkeel_core::Nanos;
+use evenkeel_net::PortIndex;
 use evenkeel_ports::af_packet::{AfPacketOptions, AfPacketPort};
 use evenkeel_ports::af_xdp::{AfXdpOptions, AfXdpPort, XdpCommon, XdpPart};
 use evenkeel_ports::heartbeat::{Beater, Heartbeat};
@@ -33,6 +34,8 @@ use self::pipeline::build_pipeline;
 use self::tables::MirrorStart;
 use crate::attachment::{Attachment, Hold, offloads_of, settle};
 use crate::claim::Claim;
+pub(crate) use bypass::reverse_path_of;
+
 use crate::error::{CommandError, StartError};
 use crate::handover::PortTransition;
 use crate::mirror::{MirrorEvent, MirrorView};
@@ -502,6 +505,10 @@ impl<'a> WorkerBuilder<'a> {
         self.worker.ports.extend(self.opened.drain(..).flatten());
         self.worker.attachments.extend(self.attachments.drain(..).flatten());
         self.set_ring()?;
+        for at in 0..self.worker.config.ports.len() {
+            let how = reverse_path_of(&self.worker.config, at);
+            self.worker.pipeline.set_reverse_path(PortIndex(at as u16), how);
+        }
         self.precede();
         // All ports could be opened: a start that fails leaves the interfaces as they were.
         if self.worker.mirror.leads() {

@@ -1,6 +1,8 @@
 //! What the kernel would do with packets on their way through the machine, and does not do with
 //! those that are forwarded past it.
 
+mod legacy;
+
 use std::fs;
 use std::io;
 
@@ -28,17 +30,17 @@ const GET_POLICY: u16 = 0x15;
 /// are those of single sockets.
 const DIRECTION: usize = 160;
 
-/// Chains of nftables (and of iptables, where that is built on it) that forwarded packets pass and
-/// that have rules, or drop what none takes: `table inet firewall: gate at forward, 3 rules`.
+/// Chains of nftables and of iptables, also of that before nftables, which forwarded packets pass
+/// and that have rules, or drop what none takes: `table inet firewall: gate at forward, 3 rules`.
 ///
 /// # Errors
 /// The kernel does not tell.
 pub fn chains() -> io::Result<Vec<String>> {
     // Any family, version 0, no resource.
-    let Some(chains) = dump(NETLINK_NETFILTER, GET_CHAIN, &[0; 4])? else {
-        return Ok(Vec::new());
-    };
-    Ok(chains.iter().filter_map(|chain| chain_of(chain)).collect())
+    let chains = dump(NETLINK_NETFILTER, GET_CHAIN, &[0; 4])?.unwrap_or_default();
+    let mut found: Vec<_> = chains.iter().filter_map(|chain| chain_of(chain)).collect();
+    found.extend(legacy::chains()?);
+    Ok(found)
 }
 
 fn chain_of(body: &[u8]) -> Option<String> {
@@ -76,12 +78,27 @@ pub fn kernel_forwards() -> bool {
     number("/proc/sys/net/ipv4/ip_forward") != Some(0)
 }
 
-/// Whether the kernel drops what comes in by an interface from a source that it would not send to
-/// there.
+/// How the kernel checks the sources of what comes in by an interface.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ReversePath {
+    /// Not at all.
+    #[default]
+    Off,
+    /// It would send to them by that interface (`rp_filter = 1`).
+    Strict,
+    /// It would send to them by some interface (`rp_filter = 2`).
+    Loose,
+}
+
+/// How the kernel of the calling thread's namespace checks sources at an interface.
 #[must_use]
-pub fn is_strict(interface: &str) -> bool {
+pub fn reverse_path(interface: &str) -> ReversePath {
     let of = |name: &str| number(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
-    of("all").max(of(interface)) == Some(1)
+    match of("all").max(of(interface)) {
+        Some(1) => ReversePath::Strict,
+        Some(2) => ReversePath::Loose,
+        _ => ReversePath::Off,
+    }
 }
 
 /// `/proc/sys/net` is that of the thread which opens a file there.

@@ -168,7 +168,11 @@ impl Pipeline {
             // Who sends from an address of this machine is not it: nobody is answered.
             let own = || self.addresses.is_own(meta.flow.unpack().source);
             let martian = meta.martian.or_else(|| own().then_some(Reason::MartianSource));
-            if let Some(reason) = martian {
+            let strange = || {
+                let comes_right = self.may_come_from(&packet, meta);
+                (!comes_right).then_some(Reason::MartianSource)
+            };
+            if let Some(reason) = martian.or_else(strange) {
                 return self.drop(packet, reason);
             }
             if meta.ttl <= 1 {

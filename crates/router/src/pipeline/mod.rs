@@ -67,6 +67,7 @@ mod pinning;
 mod port;
 mod receive;
 mod refuse;
+mod reverse_path;
 mod rewrite;
 mod round;
 mod routing;
@@ -87,6 +88,7 @@ use evenkeel_net::fib::Fib;
 use evenkeel_net::icmp::RateLimiter;
 use evenkeel_net::neighbour::WaitConfig;
 use evenkeel_net::{MacAddr, PortIndex};
+use evenkeel_ports::bypass::ReversePath;
 use evenkeel_ports::{FramePool, PortCounters};
 
 use crate::error::CommandError;
@@ -247,6 +249,7 @@ impl Settings {
             control: None,
             admission: None,
             tx: VecDeque::with_capacity(TX_QUEUE),
+            reverse_path: ReversePath::Off,
             elsewhere: VecDeque::new(),
             hands_over: false,
             kernel_has_copy: true,

@@ -7,6 +7,7 @@ use evenkeel_core::control::Controller;
 use evenkeel_core::{Nanos, Reason};
 use evenkeel_net::MacAddr;
 use evenkeel_net::icmp::RateLimiter;
+use evenkeel_ports::bypass::ReversePath;
 use evenkeel_ports::{Frame, FramePool, PortCounters};
 
 use super::counters::PortCount;
@@ -49,6 +50,8 @@ pub(super) struct PortSlot {
     /// Who may enter the link.
     pub(super) admission: Option<Box<Admission>>,
     pub(super) tx: VecDeque<Frame>,
+    /// How sources are checked.
+    pub(super) reverse_path: ReversePath,
     /// What the kernel is to forward, until the end of the round.
     pub(super) elsewhere: VecDeque<Frame>,
     /// Whether the port can give it that.

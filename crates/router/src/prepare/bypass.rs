@@ -5,7 +5,7 @@
 use std::io;
 
 use evenkeel_config::{Attach, Bypass, RouterConfig};
-use evenkeel_ports::bypass;
+use evenkeel_ports::bypass::{self, ReversePath};
 
 use super::WorkerBuilder;
 use crate::error::StartError;
@@ -33,7 +33,7 @@ fn refuse(config: &RouterConfig, routed: &[&str]) -> Result<(), StartError> {
     if routed.is_empty() {
         return Ok(());
     }
-    let found = found(routed).map_err(|source| StartError::System {
+    let found = found().map_err(|source| StartError::System {
         what: "asking the kernel what it does with packets".to_owned(),
         source,
     })?;
@@ -58,7 +58,15 @@ fn refuse(config: &RouterConfig, routed: &[&str]) -> Result<(), StartError> {
     Err(StartError::Bypassed { found: told, words: words.join(", ") })
 }
 
-fn found(interfaces: &[&str]) -> io::Result<Vec<(Bypass, String)>> {
+/// How the sources of what comes by a port are checked: as the kernel is told to, unless that may
+/// be bypassed.
+pub(crate) fn reverse_path_of(config: &RouterConfig, at: usize) -> ReversePath {
+    let port = &config.ports[at];
+    let asked = port.attach() == Attach::Route && !config.router.bypass.contains(&Bypass::RpFilter);
+    if asked { bypass::reverse_path(&port.interface) } else { ReversePath::Off }
+}
+
+fn found() -> io::Result<Vec<(Bypass, String)>> {
     let mut found: Vec<_> =
         bypass::chains()?.into_iter().map(|chain| (Bypass::Netfilter, chain)).collect();
     let policies = bypass::ipsec_policies()?;
@@ -69,9 +77,5 @@ fn found(interfaces: &[&str]) -> io::Result<Vec<(Bypass, String)>> {
     if !bypass::kernel_forwards() {
         found.push((Bypass::IpForward, "net.ipv4.ip_forward = 0".to_owned()));
     }
-    let strict = interfaces.iter().filter(|interface| bypass::is_strict(interface));
-    found.extend(strict.map(|interface| {
-        (Bypass::RpFilter, format!("net.ipv4.conf.{interface}.rp_filter = 1, or that of all"))
-    }));
     Ok(found)
 }

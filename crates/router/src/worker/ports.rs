@@ -12,6 +12,7 @@ use super::Worker;
 use crate::attachment::{Attachment, Hold, offloads_of, settle};
 use crate::handover::PortDrain;
 use crate::pipeline::{BURST, LinkState};
+use crate::prepare::reverse_path_of;
 
 /// How long an interface that could not be taken into use is left alone.
 const RETRY_USE: Nanos = Nanos::SECOND;
@@ -107,6 +108,7 @@ impl Worker {
             }
         };
         self.pipeline.set_link(now, port, link);
+        self.pipeline.set_reverse_path(port, reverse_path_of(&self.config, at));
         if let Some(text) = text {
             self.report(&text);
         }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod elsewhere;
 mod frr;
+mod harm;
 mod rules;
 mod soak;
 mod supers;

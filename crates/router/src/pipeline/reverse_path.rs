@@ -1,0 +1,60 @@
+//! Sources that the kernel would not send to by the port they come from: `rp_filter`, which it does
+//! not ask of packets that it does not forward.
+
+use std::net::IpAddr;
+
+use evenkeel_core::FlowKey;
+use evenkeel_net::PortIndex;
+use evenkeel_net::fib::Decision;
+use evenkeel_net::policy::{LookupKey, Origin};
+use evenkeel_ports::bypass::ReversePath;
+
+use super::Pipeline;
+use super::packet::UnroutedPacket;
+use super::parsed::PacketMeta;
+
+impl Pipeline {
+    /// How the sources of what comes by a port are checked.
+    pub(crate) fn set_reverse_path(&mut self, port: PortIndex, how: ReversePath) {
+        if let Some(slot) = self.ports.get_mut(port.index()) {
+            slot.reverse_path = how;
+            self.flow_cache.begin_epoch();
+        }
+    }
+
+    /// Whether a packet of IPv4 comes from where it may.
+    #[inline]
+    pub(super) fn may_come_from(&self, packet: &UnroutedPacket, meta: &PacketMeta) -> bool {
+        match self.ports[packet.port.index()].reverse_path {
+            ReversePath::Off => true,
+            how => self.leads_back(packet, meta, how == ReversePath::Strict),
+        }
+    }
+
+    fn leads_back(&self, packet: &UnroutedPacket, meta: &PacketMeta, strict: bool) -> bool {
+        let flow = meta.flow.unpack();
+        if !matches!(flow.source, IpAddr::V4(_)) {
+            return true;
+        }
+        let back = FlowKey {
+            source: flow.destination,
+            destination: flow.source,
+            source_port: flow.destination_port,
+            destination_port: flow.source_port,
+            ..flow
+        };
+        let dscp = self.lookup_key(packet, meta).dscp;
+        let key = || LookupKey { flow: back, dscp, origin: Origin::Host(packet.port) };
+        let tables = &self.routing.tables;
+        match tables.lookup(flow.source, meta.flow_hash, key) {
+            Some(Decision::Forward { port, .. }) => {
+                let choices = || tables.choices(flow.source, key);
+                !strict
+                    || port == packet.port
+                    || choices().iter().any(|hop| hop.port == packet.port)
+            }
+            Some(Decision::Elsewhere) => !strict,
+            _ => false,
+        }
+    }
+}
