@@ -7,6 +7,7 @@ mod bypass;
 mod discard;
 mod epoch;
 mod ivs;
+mod kernel_way;
 mod pipeline;
 mod tables;
 mod take_over;
@@ -26,7 +27,7 @@ use evenkeel_ports::heartbeat::{Beater, Heartbeat};
 use evenkeel_ports::inline::{InlinePort, Side};
 use evenkeel_ports::offload::Offloads;
 use evenkeel_ports::sys::{self, Notifier, Poller, Timer};
-use evenkeel_ports::wrap::{HandOver, PcapTap, PcapTapOptions};
+use evenkeel_ports::wrap::{PcapTap, PcapTapOptions};
 use evenkeel_ports::{Port, PortError, Umem};
 
 use self::discard::discard_until;
@@ -407,42 +408,6 @@ impl<'a> WorkerBuilder<'a> {
         match AfPacketPort::open(&port.interface, options) {
             Ok(opened) => Ok(Box::new(opened)),
             Err(error) => Err(port_error(&port.name, error)),
-        }
-    }
-
-    /// A routed port that can give packets back to the kernel, where that is possible.
-    fn with_kernel(&self, port: &PortConfig, opened: Box<dyn Port>) -> Box<dyn Port> {
-        if port.attach() != Attach::Route {
-            return opened;
-        }
-        match HandOver::new(opened, &port.interface) {
-            Ok(opened) => Box::new(opened),
-            Err((opened, error)) => {
-                if let Some(report) = self.options.report
-                    && self.number == 0
-                {
-                    report(&format!(
-                        "port {}: packets for interfaces that are no ports are refused: {error}",
-                        port.name
-                    ));
-                }
-                opened
-            }
-        }
-    }
-
-    /// Says what `io = "auto"` has chosen by the kind of the interface.
-    fn say_why(&self, port: &PortConfig, io: Io) {
-        let chosen = self.worker.config.io_of(port) == Io::Auto && io == Io::AfPacket;
-        let driver = chosen.then(|| self.options.virtual_driver(port)).flatten();
-        if let (Some(report), Some(driver)) = (self.options.report, driver)
-            && self.number == 0
-        {
-            report(&format!(
-                "port {}: packet sockets with super-frames: interface {} is virtual ({driver}); \
-                 io = \"af-xdp\" is for many small packets",
-                port.name, port.interface
-            ));
         }
     }
 

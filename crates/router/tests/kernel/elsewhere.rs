@@ -55,7 +55,8 @@ fn go_to_the_kernel_which_forwards_and_translates_them() {
         let rules = "table ip t { chain f { type filter hook forward priority 0; policy drop; \
                      iifname lan oifname vpn meta mark 0 counter accept; \
                      ct state established,related accept;\n }\n \
-                     chain n { type nat hook postrouting priority 100; oifname vpn masquerade; }\n }";
+                     chain n { type nat hook postrouting priority 100;\n \
+                     oifname vpn masquerade; }\n }";
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(rules.as_bytes()).unwrap();
         net.output("r", &format!("nft -f {}", file.path().display()));
