@@ -187,8 +187,25 @@ mod tests {
         fs::read_dir("/proc").unwrap().flatten().filter(|entry| is_one(entry.path())).count()
     }
 
+    /// Whether this is a process of its own, where no other test has keepers and heartbeats. If
+    /// not, it is made, and what it says is judged.
+    fn alone(test: &str) -> bool {
+        if std::env::var_os("EVENKEEL_ALONE").is_some() {
+            return true;
+        }
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", &format!("sys::keeper::tests::{test}")]).env("EVENKEEL_ALONE", "1");
+        let output = again.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        false
+    }
+
     #[test]
     fn the_keeper_lives_confined_as_long_as_its_value() {
+        if !alone("the_keeper_lives_confined_as_long_as_its_value") {
+            return;
+        }
         let before = keepers();
         let keeper = Keeper::start().unwrap();
         assert_eq!(keepers(), before + 1);
@@ -198,5 +215,33 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(5));
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn what_is_registered_is_zeroed_by_a_kill_alone() {
+        if !alone("what_is_registered_is_zeroed_by_a_kill_alone") {
+            return;
+        }
+        let page = Mapping::anonymous(ZEROED).unwrap();
+        // SAFETY: aligned, inside of the mapping, and read and written through atomics only.
+        let words = |at| unsafe { AtomicU64::from_ptr(page.start().add(8 * at).cast()) };
+        let last = ZEROED / 8 - 1;
+        [0, last].into_iter().for_each(|at| words(at).store(7, Ordering::Release));
+        zero_at_end(page.start());
+        drop(Keeper::start().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!([0, last].map(|at| words(at).load(Ordering::Acquire)), [7, 7]);
+        zero_at_end(page.start());
+        let keeper = Keeper::start().unwrap();
+        // As the kernel does it: nothing of ours runs any more.
+        // SAFETY: it is open, and nobody closes it again.
+        unsafe { libc::close(keeper._alive.as_raw_fd()) };
+        std::mem::forget(keeper);
+        let begun = Instant::now();
+        while [0, last].map(|at| words(at).load(Ordering::Acquire)) != [0, 0] {
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        forget(page.start());
     }
 }
