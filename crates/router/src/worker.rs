@@ -69,7 +69,7 @@ pub(crate) struct Answer {
 
 /// What the pool sends to a worker.
 pub(crate) enum Message {
-    Command(Request),
+    Command(Box<Request>),
     /// What tables for a change are to be built from.
     Blueprint(SyncSender<Blueprint>),
     /// Drain the ports and end: new workers take over.
@@ -316,7 +316,7 @@ impl Worker {
     fn receive_messages(&mut self, now: Nanos) -> Result<(), DrainRequest> {
         while let Ok(message) = self.messages.try_recv() {
             let request = match message {
-                Message::Command(request) => request,
+                Message::Command(request) => *request,
                 Message::Blueprint(reply) => {
                     let _ = reply.try_send(self.pipeline.blueprint());
                     continue;

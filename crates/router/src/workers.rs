@@ -58,7 +58,7 @@ impl WorkerHandle {
     /// The same with what was built for the command.
     fn ask_with(&self, command: Command, parts: Parts) -> Result<Receiver<Answer>, CommandError> {
         let (reply, answer) = sync_channel(1);
-        self.send(Message::Command(Request { command, parts, reply }))?;
+        self.send(Message::Command(Box::new(Request { command, parts, reply })))?;
         Ok(answer)
     }
 
