@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Prints ratios; passes or fails nothing. In memory, in instructions, in virtual time against ns-3, and on real packets against Linux and DPDK.
 #
-#     scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle live;
+#     scripts/bench.sh [PART ...]        parts: memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live;
 #                                    all of them by default
 #
 # All parts together take some ten minutes, `live` the half of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=(memory flows blocked fib rte_sched cluster cores instructions sim routes idle live)
+all=(memory flows blocked fib rte_sched cluster cores instructions sim routes idle tcp live)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
 for part in "${parts[@]}"; do
@@ -67,10 +67,20 @@ routes() {
   "$bench" routes
 }
 
+# TCP between hosts with default offloads.
+tcp() {
+  if [ "$(id -u)" -ne 0 ]; then
+    echo "tcp: skipped: network namespaces need root: run   sudo -E make bench"
+    return
+  fi
+  session_first
+  python3 scripts/tcp.py target/release/evenkeel
+}
+
 for part in "${parts[@]}"; do
   begin=$SECONDS
   case $part in
-    rte_sched | sim | routes) "$part" ;;
+    rte_sched | sim | routes | tcp) "$part" ;;
     idle | live) on_packets "$part" ;;
     *) "$bench" "$part" ;;
   esac
