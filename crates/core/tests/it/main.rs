@@ -10,6 +10,7 @@ mod closed_loop;
 mod common;
 mod control;
 mod disciplines;
+mod ecn_flows;
 mod fair_hosts;
 mod fairdrop;
 mod fairdrop_shares;
