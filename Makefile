@@ -10,7 +10,7 @@ help:
 	@echo "make run    set up what is missing, build quickly, and show the main job on real packets"
 	@echo "make build  the command with all optimisations, target/release/evenkeel: takes some minutes"
 	@echo "make test   everything CI runs"
-	@echo "make soak   tests that run long: a million cycles of a cluster, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
+	@echo "make soak   tests that run long: a million cycles of a cluster, five times what can happen to one, ten minutes of changes under load, ten minutes of kills, an hour of chaos; CHAOS=60: less"
 	@echo "make harden AddressSanitizer, Miri and every fuzzer for a minute (nightly toolchain); SECONDS_EACH=10: for so long"
 	@echo "make sbom   the software bill of materials, out/evenkeel.cdx.json"
 	@echo "make fairdrop-sweep  FairDrop in 10,000 cells against exact max-min shares: half an hour (docs/fairdrop.md)"
@@ -38,6 +38,7 @@ soak: setup
 	@scripts/trial.sh --each-line
 	@$(CARGO) test --profile lab --locked --quiet -p evenkeel-cluster -- --ignored
 	@EVENKEEL_SOAK=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel-router --test kernel soak:: -- --nocapture
+	@scripts/cluster-repeat.sh 5
 	@EVENKEEL_KILLS=600 $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live f10_a_router_killed -- --nocapture --test-threads 1
 	@EVENKEEL_LOADED=20 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live shape::a_full_line -- --nocapture --test-threads 1
 	@EVENKEEL_KILLED=100 EVENKEEL_MEASURED=$(CURDIR)/docs $(CARGO) test --profile lab --locked --quiet -p evenkeel --test live killed_ -- --nocapture --test-threads 1

@@ -112,7 +112,7 @@ for world in $worlds; do
   else
     # Alone run: a router that fills a core, and is measured by its cycles; five of them, which take turns of a millisecond; a control that takes
     # a source that falls behind for congestion.
-    alone='/fairdrop/|stsdr/live|lct/control'
+    alone='/fairdrop/|stsdr/(live|rates)|lct/control'
     grep -vE "$alone" "$scratch/plan" | batch "$lab_jobs" "$scratch/again"
     grep -E "$alone" "$scratch/plan" | batch 1 "$scratch/again-alone"
     cat "$scratch/again-alone" >>"$scratch/again"

@@ -354,6 +354,13 @@ pub(crate) enum CtlCommand {
         /// active, draining (no new flows, those it has stay) or out (its flows go to others).
         state: String,
     },
+    /// Wait until nothing is in this forwarder any more, after `evenkeel ctl balancer N out` on all
+    /// balancers: then it may be stopped, and nothing is lost.
+    Empty {
+        /// Give up, with exit code 1, after this time.
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval)]
+        within: Duration,
+    },
     /// Make the running router as a router.toml says, without losing what waits in it.
     Reload {
         /// The file.

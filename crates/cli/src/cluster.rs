@@ -1,11 +1,14 @@
-//! The roles in a cluster: what `ctl show` says of them, and `cluster leave`.
+//! The roles in a cluster: what `ctl show` says of them, `ctl empty` and `cluster leave`.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use evenkeel_control::Client;
 use evenkeel_report::table::Table;
 use evenkeel_router::snapshot::{BalancerSnapshot, ClusterSnapshot};
 use evenkeel_router::{Disciplines, Snapshot};
+use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::{check, out};
@@ -29,6 +32,46 @@ pub(crate) fn leave(file: &Path, netns: Option<&str>, disciplines: &Disciplines)
         );
     }
     out::print(&text)
+}
+
+/// For so long nothing must come: longer than a burst of the balancers is on its way.
+const QUIET: Duration = Duration::from_millis(300);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// `evenkeel ctl empty`: waits until nothing waits in this forwarder and nothing comes.
+pub(crate) fn empty(client: &mut Client, within: Duration, json: bool) -> Outcome {
+    let began = Instant::now();
+    let (mut came, mut since) = (None, began);
+    loop {
+        let Some(cluster) = client.show()?.cluster else {
+            return Err(Failure::input("this router is no forwarder: it has no [cluster]"));
+        };
+        let queues = || cluster.links.iter().flat_map(|link| &link.classes);
+        let in_all: u64 = queues().map(|queue| queue.in_packets).sum();
+        let waiting =
+            queues().map(|queue| queue.queued_packets).sum::<u64>() + cluster.granted_waiting;
+        if waiting > 0 || came != Some(in_all) {
+            (came, since) = (Some(in_all), Instant::now());
+        } else if since.elapsed() >= QUIET {
+            let seconds = began.elapsed().as_secs_f64();
+            return if json {
+                out::print_json(&json!({ "empty": true, "seconds": seconds }))
+            } else {
+                out::print(&format!("nothing waits and nothing comes, after {seconds:.1} s\n"))
+            };
+        }
+        if began.elapsed() > within {
+            let text = format!(
+                "after {} s {waiting} packets wait and {in_all} have come: is it out at every \
+                 balancer (evenkeel ctl balancer {} out)?",
+                within.as_secs(),
+                cluster.node
+            );
+            return Err(Failure::new(1, text));
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// What a forwarder or balancer of a cluster counted; nothing for other routers.
@@ -109,8 +152,8 @@ fn forwarder(cluster: &ClusterSnapshot) -> String {
 fn targets(balancer: &BalancerSnapshot) -> String {
     let mut text = format!(
         "\nbalancer: packets of known flows {}, of new ones {} ({} without a place); {} flows \
-         moved because their forwarder had gone\n",
-        balancer.known, balancer.new, balancer.untracked, balancer.moved
+         moved because their forwarder had gone, {} went back\n",
+        balancer.known, balancer.new, balancer.untracked, balancer.moved, balancer.returned
     );
     let mut table = Table::new([
         "forwarder",

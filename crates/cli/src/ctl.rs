@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::admission;
 use crate::args::{CtlArgs, CtlCommand};
 use crate::check::read;
+use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::out::{closed, print, print_json};
 
@@ -65,6 +66,7 @@ pub(crate) fn ctl(args: &CtlArgs) -> Outcome {
         CtlCommand::Balancer { forwarder, state } => {
             change(&Request::Balancer { forwarder: *forwarder, state: state.clone() })
         }
+        CtlCommand::Empty { within } => cluster::empty(&mut connect()?, *within, args.json),
         CtlCommand::Reload { file, confirm } => change(&Request::Reload {
             text: read(file)?,
             file: file.display().to_string(),
@@ -215,7 +217,7 @@ fn show(snapshot: &Snapshot) -> String {
     }
     text += &workers(snapshot);
     text += &crate::cycles::show(snapshot);
-    text += &crate::cluster::show(snapshot);
+    text += &cluster::show(snapshot);
     if let Some(dropped) = drops_before_links(snapshot) {
         let _ = writeln!(text, "\ndropped before any link: {dropped}");
     }

@@ -105,7 +105,12 @@ fn show(scenario: &LiveScenario, report: &Report, args: &DemoArgs) -> Outcome {
         let measured = one.measured.first().and_then(|term| term.value);
         let sign = one.expression.split_whitespace().rev().take(2).collect::<Vec<_>>();
         rows.row([
-            if one.verdict == Verdict::Holds { "yes" } else { "NO" }.to_owned(),
+            match one.verdict {
+                Verdict::Holds => "yes",
+                Verdict::NotJudged => "-",
+                _ => "NO",
+            }
+            .to_owned(),
             one.claim.clone(),
             format!(
                 "{} ({} {})",

@@ -195,6 +195,15 @@ pub(crate) fn check_realtime(reader: &mut Reader, fields: &Fields, realtime: boo
     }
 }
 
+/// Forwarders and balancers hear the exchange: without it a balancer took all for well for ever.
+fn check_hears(reader: &mut Reader, fields: &Fields, port: &PortConfig, io: Io) {
+    if port.io.unwrap_or(io) == Io::AfXdp {
+        let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \
+                       \"af-packet\" or \"auto\"";
+        reader.fail_at(fields, "port", message);
+    }
+}
+
 /// Reads `[cluster]`; `None` after an error that the reader has taken note of.
 pub(crate) fn cluster_of(
     reader: &mut Reader,
@@ -210,11 +219,7 @@ pub(crate) fn cluster_of(
         reader.fail(&fields.at, fields.path.clone(), message);
     }
     section.port = port_of(reader, fields, ports)?;
-    if ports[usize::from(section.port)].io.unwrap_or(io) == Io::AfXdp {
-        let message = "its port has io = \"af-xdp\", which leaves broadcasts to the kernel; valid: \
-                       \"af-packet\" or \"auto\"";
-        reader.fail_at(fields, "port", message);
-    }
+    check_hears(reader, fields, &ports[usize::from(section.port)], io);
     check_links(reader, fields, ports, &mut section.links)?;
     section.config = section.config.reduced();
     section.config.links = section.links.len();
@@ -284,6 +289,7 @@ pub(crate) fn balancer_of(
     reader: &mut Reader,
     fields: &Fields,
     ports: &[PortConfig],
+    io: Io,
 ) -> Option<BalancerSection> {
     let port = port_of(reader, fields, ports);
     let mut section: BalancerSection = settings_of(reader, fields, &[])?;
@@ -297,5 +303,6 @@ pub(crate) fn balancer_of(
         reader.fail_at(fields, "forwarder", "all forwarders are out");
     }
     section.port = port?;
+    check_hears(reader, fields, &ports[usize::from(section.port)], io);
     Some(section)
 }

@@ -120,7 +120,7 @@ pub fn router_from_table(
     };
     let balancer = match fields.table("balancer") {
         Some(table) => {
-            let section = balancer_of(reader, table, &ports)?;
+            let section = balancer_of(reader, table, &ports, router.io)?;
             check_realtime(reader, table, section.realtime, router.mode);
             Some(section)
         }

@@ -3,17 +3,17 @@
 #![cfg(feature = "etcd")]
 
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use evenkeel_config::RouterConfig;
 use evenkeel_membership::{Client, Merger};
-use evenkeel_netns::testing::{eventually, has_tool};
+use evenkeel_netns::etcd::{self, base64};
+use evenkeel_netns::testing::{eventually, eventually_some, has_tool};
 
 const BASE: &str = "[router]\nname = \"b\"\n[[port]]\nname = \"sw\"\ninterface = \"e0\"\n\
                     [balancer]\nport = \"sw\"\n[[balancer.forwarder]]\nid = 1\nmac = \
@@ -21,20 +21,6 @@ const BASE: &str = "[router]\nname = \"b\"\n[[port]]\nname = \"sw\"\ninterface =
 
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - three.len()));
-        for digit in 0..4 {
-            let at = (word >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit <= three.len() { char::from(DIGITS[at]) } else { '=' });
-        }
-    }
-    text
 }
 
 fn openssl(folder: &Path, args: &[&str]) {
@@ -80,10 +66,8 @@ impl Etcd {
     fn start(folder: &Path) -> Self {
         let (safe, plain, peer) = (port(), port(), port());
         let urls = format!("https://127.0.0.1:{safe},http://127.0.0.1:{plain}");
-        let mut command = Command::new("etcd");
-        command.args(["--listen-client-urls", &urls, "--advertise-client-urls", &urls]);
-        command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{peer}")]);
-        command.args(["--log-level", "error", "--data-dir"]).arg(folder.join("etcd"));
+        let peers = format!("http://127.0.0.1:{peer}");
+        let mut command = etcd::command(&urls, &peers, &folder.join("etcd"));
         for (option, file) in [
             ("--cert-file", "server.pem"),
             ("--key-file", "server.key"),
@@ -91,34 +75,15 @@ impl Etcd {
         ] {
             command.arg(option).arg(folder.join(file));
         }
-        command.arg("--client-cert-auth").env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.arg("--client-cert-auth");
         evenkeel_ports::sys::die_with_parent(&mut command);
         Self { process: command.spawn().unwrap(), safe, plain }
     }
 
     /// Asks etcd's own gateway for HTTP until it agrees; its answer.
     fn ask(&self, path: &str, token: &str, body: &str) -> String {
-        let token = match token {
-            "" => String::new(),
-            token => format!("Authorization: {token}\r\n"),
-        };
-        let length = body.len();
-        let request = format!(
-            "POST /v3/{path} HTTP/1.1\r\nHost: a\r\n{token}Content-Length: {length}\r\n\
-             Connection: close\r\n\r\n{body}"
-        );
-        let mut answer = String::new();
-        eventually(&format!("etcd agrees to {path}"), || {
-            answer.clear();
-            let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.plain)) else {
-                return false;
-            };
-            let asked = stream.write_all(request.as_bytes()).is_ok()
-                && stream.read_to_string(&mut answer).is_ok();
-            asked && answer.starts_with("HTTP/1.1 200")
-        });
-        answer
+        let at = format!("127.0.0.1:{}", self.plain);
+        eventually_some(&format!("etcd agrees to {path}"), || etcd::ask(&at, path, token, body))
     }
 
     /// Who does not say who it is may nothing from now on; whoever says "me" and "good" may all

@@ -79,6 +79,17 @@ impl Frr {
         shell::output(&["vtysh", "--vty_socket", &self.path(), "-c", command])
     }
 
+    /// Changes the running configuration by these lines.
+    ///
+    /// # Errors
+    /// The daemons do not answer.
+    pub fn configure(&self, lines: &[&str]) -> Result<String, ShellError> {
+        let path = self.path();
+        let mut words = vec!["vtysh", "--vty_socket", &path, "-c", "configure terminal"];
+        lines.iter().for_each(|line| words.extend(["-c", *line]));
+        shell::output(&words)
+    }
+
     /// How the session with the BGP neighbour at `address` is.
     ///
     /// # Errors

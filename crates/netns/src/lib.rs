@@ -13,6 +13,7 @@
 //! (CAP_SYS_ADMIN and CAP_NET_ADMIN) and the program `ip` (Debian package iproute2).
 #![forbid(unsafe_code)]
 
+pub mod etcd;
 pub mod frr;
 mod owner;
 pub mod processors;

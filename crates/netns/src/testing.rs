@@ -111,6 +111,15 @@ impl TestNet {
         net
     }
 
+    /// BGP in one of them, with this configuration.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn frr(&self, node: &str, bgp: &str) -> crate::frr::Frr {
+        crate::frr::Frr::start(&self.0, node, bgp).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// The name that `ip netns` knows.
     #[must_use]
     pub fn name(&self, node: &str) -> String {

@@ -20,6 +20,8 @@ pub enum Verdict {
     ReproducedAfterAll,
     /// A number that it needs was not measured.
     Undecided,
+    /// It does not hold, and the machine was not the run's own: that says nothing of the router.
+    NotJudged,
     /// It is not meant for this world.
     OtherWorld,
     /// With its mechanism switched off it fails: that is what was asked for.
@@ -44,6 +46,7 @@ impl Verdict {
             Self::NotReproduced => "not reproduced, as documented",
             Self::ReproducedAfterAll => "holds, though documented as not reproduced",
             Self::Undecided => "undecided",
+            Self::NotJudged => "not judged",
             Self::OtherWorld => "not for this world",
             Self::FailsWithout => "fails without its mechanism, as it must",
             Self::HoldsWithout => "still holds without its mechanism",
@@ -59,6 +62,7 @@ impl Verdict {
             Self::NotReproduced => "not_reproduced",
             Self::ReproducedAfterAll => "reproduced_after_all",
             Self::Undecided => "undecided",
+            Self::NotJudged => "not_judged",
             Self::OtherWorld => "other_world",
             Self::FailsWithout => "fails_without",
             Self::HoldsWithout => "holds_without",

@@ -2,7 +2,7 @@
 //! no balancers, flows or strangers; what they are expected to do is left to the lab.
 
 use evenkeel_cluster::model::{ModelConfig, Outcome};
-use evenkeel_core::Nanos;
+use evenkeel_core::{BitRate, Nanos};
 use evenkeel_report::Report;
 use evenkeel_world::live::{LiveScenario, LiveStep, Measured, StepMeasured, report};
 
@@ -105,16 +105,18 @@ fn step_of(
         ("missing", (missing(after) - missing(before)) as f64),
     ];
     numbers.extend(cycle_before.map(|cycle_ms| ("silence_cycles", silence / cycle_ms)));
-    StepMeasured { time, arrived: arrived.collect(), numbers }
+    StepMeasured { time, arrived: arrived.collect(), numbers, not_judged: None }
 }
 
 /// Without a cluster the links carry what they can, each class as much.
 fn unscheduled(scenario: &LiveScenario, step: &LiveStep, time: Nanos) -> StepMeasured {
     let size = scenario.size.0;
-    let packets = scenario.rate.0 as f64 / ((size + 14) * 8) as f64
-        * step.offer.min(1.0)
-        * time.as_secs_f64();
-    let each = (packets / scenario.classes.len() as f64) as u64;
-    let link = vec![(each, each * size); scenario.classes.len()];
-    StepMeasured { time, arrived: vec![link; scenario.nodes[2]], numbers: Vec::new() }
+    let of = |rate: &BitRate| {
+        let sent = (scenario.rate.0 as f64 * step.offer).min(rate.0 as f64);
+        let packets = sent / ((size + 14) * 8) as f64 * time.as_secs_f64();
+        let each = (packets / scenario.classes.len() as f64) as u64;
+        vec![(each, each * size); scenario.classes.len()]
+    };
+    let arrived = scenario.rates.iter().map(of).collect();
+    StepMeasured { time, arrived, ..StepMeasured::default() }
 }

@@ -113,7 +113,8 @@ fn claims_follow_the_numbers() {
         // One second of three links: 10 Mbit/s carry 1232 packets of 1014 bytes.
         let link = vec![(rest, rest * 1000), (voice, voice * 1000)];
         let arrived = vec![link; 3];
-        (name.to_owned(), StepMeasured { time: Nanos::SECOND, arrived, numbers })
+        let of = StepMeasured { time: Nanos::SECOND, arrived, numbers, not_judged: None };
+        (name.to_owned(), of)
     };
     let run = |of: &[(String, StepMeasured)]| {
         let steps = scenario.steps.iter().map(|step| {
@@ -152,6 +153,21 @@ fn claims_follow_the_numbers() {
             && !bad("takeover-time").0
             && !bad("kill-loses-its-own").0
     );
+    // What others of the machine took part in says nothing against a router, and nothing for it.
+    let judged = |not_judged: Option<&str>, voice, claim: &str| {
+        let steps = scenario.steps.iter().map(|known| {
+            let (_, of) = step(&known.name, [307, voice], vec![]);
+            StepMeasured { not_judged: not_judged.map(str::to_owned), ..of }
+        });
+        let measured = Measured { world: "lab", steps: steps.collect(), notes: Vec::new() };
+        let judged = judge(&scenario, &measured, false);
+        judged.iter().find(|one| one.name == claim).unwrap().verdict
+    };
+    assert_eq!(judged(None, 850, "shares"), Verdict::Fails);
+    assert_eq!(judged(Some("others wanted it"), 850, "shares"), Verdict::NotJudged);
+    assert_eq!(judged(Some("others wanted it"), 921, "shares"), Verdict::Holds);
+    let takeover = judged(Some("others wanted it"), 921, "takeover");
+    assert_eq!(takeover, Verdict::Fails, "what was not measured does not hold");
     // 311 of 1161 is 7.15 % more than a quarter.
     assert!((bad("shares").1.unwrap() - 7.15).abs() < 0.01, "{:?}", bad("shares"));
 }

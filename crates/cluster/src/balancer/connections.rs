@@ -35,6 +35,8 @@ struct Connection {
     /// may be taken for one that is not idle.
     seen: u32,
     node: u16,
+    /// The forwarder that it was taken from, plus one; 0: none.
+    from: u16,
 }
 
 /// The places, which are reached in this way only, and how many were looked at: a worker that looks
@@ -137,8 +139,26 @@ impl Connections {
         Some(NodeId(entry.node))
     }
 
+    /// The forwarder that this flow was taken from, because it could not be used.
+    #[must_use]
+    pub fn taken_from(&self, hash: u64) -> Option<NodeId> {
+        let place = self.find_place(hash | 1, self.buckets(hash))?;
+        self.places.at(place).from.checked_sub(1).map(NodeId)
+    }
+
     /// Remembers where a flow goes; `false` if there is no place.
     pub fn insert(&mut self, now: Nanos, hash: u64, node: NodeId) -> bool {
+        self.insert_taken(now, hash, node, None)
+    }
+
+    /// The same for a flow that was taken `from` a forwarder.
+    pub fn insert_taken(
+        &mut self,
+        now: Nanos,
+        hash: u64,
+        node: NodeId,
+        from: Option<NodeId>,
+    ) -> bool {
         let (now, key) = (ticks(now), hash | 1);
         let buckets = self.buckets(hash);
         let free = |entry: &Connection| entry.hash == 0 || self.is_idle(entry, now);
@@ -152,7 +172,10 @@ impl Connections {
         });
         let Some(place) = place else { return false };
         self.give_up(place);
-        *self.places.at_mut(place) = Connection { hash: key, seen: now, node: node.0 };
+        *self.places.at_mut(place) = {
+            let from = from.map_or(0, |from| from.0.saturating_add(1));
+            Connection { hash: key, seen: now, node: node.0, from }
+        };
         match self.counts.iter_mut().find(|count| count.0 == node) {
             Some(count) => count.1 += 1,
             None => self.counts.push((node, 1)),

@@ -6,7 +6,8 @@
 //!
 //! Look-up: two reads of the connection table's buckets (4 places each), one of the Maglev table. A
 //! new table costs O(T·log T) on average and is made at human speed. A forwarder that [`Health`]
-//! finds silent changes no table: only its flows go elsewhere.
+//! finds silent changes no table: only its flows go elsewhere, and come back if it is well again
+//! for [`WELL`], at most once in [`PAUSE`].
 
 mod connections;
 mod health;
@@ -66,6 +67,10 @@ pub struct Balancer {
     connections: Connections,
     /// Forwarders that are not to be used, whatever their state.
     out: Vec<NodeId>,
+    /// Those that were out and are well, which get back the flows that were taken from them.
+    back: Vec<Back>,
+    /// When none of them does any more.
+    back_until: Nanos,
     counters: BalancerCounters,
 }
 
@@ -81,6 +86,8 @@ counters! {
         count untracked: u64, "packets";
         /// Flows whose forwarder had gone.
         count moved: u64, "flows";
+        /// Flows that went back to a forwarder that had been silent.
+        count returned: u64, "flows";
     }
 }
 
@@ -95,6 +102,8 @@ impl Balancer {
             maglev: Maglev::default(),
             connections: Connections::new(flows, idle),
             out: Vec::with_capacity(MAX_NODES),
+            back: Vec::with_capacity(MAX_NODES),
+            back_until: Nanos::ZERO,
             counters: BalancerCounters::default(),
         }
     }
@@ -142,15 +151,35 @@ impl Balancer {
         let known = self.connections.find(now, hash);
         if let Some(target) = known.and_then(|id| self.usable(id)) {
             self.counters.known += 1;
-            return Some(target);
+            if now >= self.back_until {
+                return Some(target);
+            }
+            return Some(self.former(now, hash).unwrap_or(target));
         }
         self.counters.new += 1;
         self.counters.moved += u64::from(known.is_some());
+        // One that was taken away is not asked for its flows: nobody says that it comes back.
+        let from = known.filter(|id| self.out.contains(id));
+        let from = from.and_then(|id| self.connections.taken_from(hash).or(Some(id)));
         let id = self.place(hash)?;
-        if !self.connections.insert(now, hash, id) {
+        if !self.connections.insert_taken(now, hash, id, from) {
             self.counters.untracked += 1;
         }
         self.target(id)
+    }
+
+    /// The forwarder that this flow was taken from, if it is well; the flow goes back.
+    #[cold]
+    fn former(&mut self, now: Nanos, hash: u64) -> Option<Target> {
+        let from = self.connections.taken_from(hash)?;
+        let back = self.back.iter().find(|back| back.id == from)?;
+        if now < back.begins || now >= back.begins.saturating_add(WELL) {
+            return None;
+        }
+        let target = self.usable(from)?;
+        self.counters.returned += 1;
+        self.connections.insert(now, hash, from);
+        Some(target)
     }
 
     /// Flows of a forwarder that were seen within the idle time, and at most an eighth of it
@@ -186,11 +215,33 @@ impl Balancer {
 
     /// Whether a forwarder may be used. Flows of one that may not go to others, and no other flow
     /// moves: its places of the table are dealt out by another hash, the same on all balancers.
-    pub fn set_usable(&mut self, id: NodeId, usable: bool) {
+    ///
+    /// One that has been usable again for [`WELL`] gets its former flows back, those that send
+    /// within as long: a pause of a busy machine does not leave it without work. No more often than
+    /// once in [`PAUSE`], so that one that comes and goes does not take flows with it each time.
+    pub fn set_usable(&mut self, now: Nanos, id: NodeId, usable: bool) {
+        let was_out = self.out.contains(&id);
         self.out.retain(|out| *out != id);
         if !usable {
             self.out.push(id);
         }
+        match self.back.iter_mut().find(|back| back.id == id) {
+            Some(back) if usable && was_out => {
+                let earliest = back.last.map_or(Nanos::ZERO, |last| last + PAUSE);
+                back.begins = (now + WELL).max(earliest);
+            }
+            Some(back) if !usable => {
+                if back.begins <= now {
+                    back.last = Some(back.begins);
+                }
+                back.begins = Nanos::MAX;
+            }
+            None if !usable => self.back.push(Back { id, last: None, begins: Nanos::MAX }),
+            Some(_) | None => {}
+        }
+        let ends = self.back.iter().filter(|back| back.begins < Nanos::MAX);
+        let ends = ends.map(|back| back.begins.saturating_add(WELL)).max();
+        self.back_until = ends.unwrap_or(Nanos::ZERO);
     }
 
     /// The forwarder of a new flow: the table's, or if that one is out, the table's for another
@@ -204,11 +255,10 @@ impl Balancer {
             }
             turn = mix64(turn ^ self.seed);
         }
-        // Nearly all are out: the first that is not.
-        let first = self.targets.iter().find(|target| {
-            matches!(target.state, State::Active(_)) && !self.out.contains(&target.id)
-        });
-        first.map(|target| target.id)
+        // Nearly all are out: the first that is not; rather one that drains than nobody.
+        let living = || self.targets.iter().filter(|target| !self.out.contains(&target.id));
+        let active = living().find(|target| matches!(target.state, State::Active(_)));
+        active.or_else(|| living().next()).map(|target| target.id)
     }
 
     fn usable(&self, id: NodeId) -> Option<Target> {
@@ -218,6 +268,22 @@ impl Balancer {
     fn target(&self, id: NodeId) -> Option<Target> {
         self.targets.iter().copied().find(|target| target.id == id)
     }
+}
+
+/// How long a forwarder that was out must be usable before its former flows go back to it, and how
+/// long they then do.
+pub const WELL: Nanos = Nanos::SECOND;
+/// Between two times that the flows of one forwarder go back.
+pub const PAUSE: Nanos = Nanos::from_secs(10);
+
+/// A forwarder that was out.
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    id: NodeId,
+    /// When its flows began to go back, the last time.
+    last: Option<Nanos>,
+    /// When they begin to do so; never, while it is out.
+    begins: Nanos,
 }
 
 /// Hashes of a flow that are tried.

@@ -130,7 +130,7 @@ fn of_a_forwarder_that_may_not_be_used_only_its_flows_move_and_to_all_others() {
         flows.iter().map(|flow| balancer.pick(at, *flow).unwrap().id.0).collect()
     };
     let before = picks(&mut balancer, Nanos::SECOND);
-    balancer.set_usable(NodeId(2), false);
+    balancer.set_usable(Nanos::from_secs(1), NodeId(2), false);
     let during = picks(&mut balancer, Nanos::from_secs(100));
     let mut taken = [0; 4];
     for (before, during) in before.iter().zip(&during) {
@@ -139,13 +139,69 @@ fn of_a_forwarder_that_may_not_be_used_only_its_flows_move_and_to_all_others() {
     }
     println!("flows of forwarder 2 went to {taken:?}");
     assert!(taken[2] == 0 && [0, 1, 3].iter().all(|id| taken[*id] > 1_300), "{taken:?}");
-    balancer.set_usable(NodeId(2), true);
+    balancer.set_usable(Nanos::from_secs(150), NodeId(2), true);
     assert_eq!(picks(&mut balancer, Nanos::from_secs(200)), before);
     // All out but one, which is hardly ever the table's choice, and then all.
-    (0..3).for_each(|id| balancer.set_usable(NodeId(id), false));
+    (0..3).for_each(|id| balancer.set_usable(Nanos::from_secs(250), NodeId(id), false));
     assert!(picks(&mut balancer, Nanos::from_secs(300)).iter().all(|id| *id == 3));
-    balancer.set_usable(NodeId(3), false);
+    balancer.set_usable(Nanos::from_secs(350), NodeId(3), false);
     assert_eq!(balancer.pick(Nanos::from_secs(400), 5), None);
+}
+
+/// At a kill, while one drained and another had a hiccup, the balancer dropped what came.
+#[test]
+fn one_that_drains_takes_new_flows_when_no_other_lives() {
+    let mut balancer = Balancer::new(4, 1 << 12, Nanos::from_secs(60));
+    balancer.set_targets(&targets(&[ON, State::Draining, ON])).unwrap();
+    let picks = |balancer: &mut Balancer, flows: std::ops::Range<u64>| -> Vec<Option<u16>> {
+        let pick = |flow| balancer.pick(Nanos::SECOND, mix64(flow)).map(|target| target.id.0);
+        flows.map(pick).collect()
+    };
+    assert!(!picks(&mut balancer, 0..100).contains(&Some(1)));
+    balancer.set_usable(Nanos::SECOND, NodeId(0), false);
+    assert!(picks(&mut balancer, 0..200).iter().all(|id| *id == Some(2)));
+    balancer.set_usable(Nanos::SECOND, NodeId(2), false);
+    assert!(picks(&mut balancer, 0..300).iter().all(|id| *id == Some(1)));
+}
+
+/// Without it a forwarder that was silent for a moment, because its machine was busy, had no work
+/// until new flows came: with two of three the links were not full.
+#[test]
+fn flows_that_moved_for_a_hiccup_go_back_once_and_no_other_flow_moves() {
+    let mut balancer = Balancer::new(4, 1 << 12, Nanos::from_secs(600));
+    balancer.set_targets(&targets(&[ON, ON, ON, ON])).unwrap();
+    let flows: Vec<u64> = (0..1_000).map(mix64).collect();
+    let ms = Nanos::from_millis;
+    let picks = |balancer: &mut Balancer, at, flows: &[u64]| -> Vec<u16> {
+        flows.iter().map(|flow| balancer.pick(at, *flow).unwrap().id.0).collect()
+    };
+    let before = picks(&mut balancer, ms(1_000), &flows);
+    let of_two = before.iter().filter(|id| **id == 2).count() as u64;
+    balancer.set_usable(ms(2_000), NodeId(2), false);
+    let during = picks(&mut balancer, ms(2_100), &flows);
+    balancer.set_usable(ms(2_200), NodeId(2), true);
+    assert_eq!(picks(&mut balancer, ms(3_100), &flows), during, "not before it is well");
+    // Half of its flows say something in the second in which they go back.
+    let after = picks(&mut balancer, ms(3_300), &flows[..500]);
+    assert_eq!(after, before[..500], "they go back, and no other one moves");
+    assert_eq!(picks(&mut balancer, ms(4_300), &flows[500..]), during[500..], "it is over");
+    let returned = before[..500].iter().filter(|id| **id == 2).count() as u64;
+    let counters = *balancer.counters();
+    assert_eq!((counters.moved, counters.returned), (of_two, returned));
+
+    // Taken to a second forwarder that fails, too, a flow still knows where it came from; but it
+    // does not come and go with a forwarder that does so all the time.
+    balancer.set_usable(ms(5_000), NodeId(2), false);
+    let again = picks(&mut balancer, ms(5_100), &flows);
+    let other = *again.iter().zip(&before).find(|(_, before)| **before == 2).unwrap().0;
+    balancer.set_usable(ms(5_200), NodeId(other), false);
+    picks(&mut balancer, ms(5_300), &flows);
+    for id in [2, other] {
+        balancer.set_usable(ms(5_400), NodeId(id), true);
+    }
+    picks(&mut balancer, ms(6_600), &flows);
+    assert!(!picks(&mut balancer, ms(7_000), &flows).contains(&2), "ten seconds are not over");
+    assert_eq!(picks(&mut balancer, ms(13_300), &flows), before);
 }
 
 /// `ctl show` is answered by the worker: with 16 million places and 64 forwarders it counted them

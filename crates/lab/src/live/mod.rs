@@ -14,6 +14,7 @@ use evenkeel_config::{
 };
 use evenkeel_control::Request;
 use evenkeel_core::Nanos;
+use evenkeel_netns::processors::Processors;
 use evenkeel_ports::lose::Loss;
 use evenkeel_ports::sys::{self, Signals};
 use evenkeel_report::Report;
@@ -94,6 +95,7 @@ pub fn run_live(scenario: &LiveScenario, options: &LabOptions) -> Result<Report,
     progress.finish();
     let own = (cpu_time("self") - cpu.0).as_secs_f64() / cpu.1.elapsed().as_secs_f64();
     measured.notes.extend(live.notes(own));
+    measured.notes.append(&mut live.told.notes);
     Ok(report(&scenario, &measured, options.without.as_deref()))
 }
 
@@ -198,7 +200,31 @@ impl Live<'_> {
         }
         self.told.forget_flows();
         self.running = Some(step.config.clone());
-        self.in_step()
+        self.in_step()?;
+        if step.config.cluster.is_some() { self.heard(&absent) } else { Ok(()) }
+    }
+
+    /// Waits until the balancers use all forwarders that run: one that was silent is used again
+    /// after a while, and with no other what comes is dropped.
+    fn heard(&mut self, absent: &[u16]) -> Result<(), LabError> {
+        let begin = std::time::Instant::now();
+        loop {
+            self.look_for_signals()?;
+            let mut all = true;
+            for balancer in &mut self.balancers {
+                let shown = balancer.snapshot()?.balancer.unwrap_or_default();
+                let silent = |health: &str| !matches!(health, "heard" | "unknown");
+                let mut used = shown.forwarders.iter().filter(|one| !absent.contains(&one.id));
+                all &= !used.any(|one| silent(&one.health));
+            }
+            if all {
+                return Ok(());
+            }
+            if begin.elapsed() > IN_STEP {
+                return Err(LabError::Check("the balancers do not hear all forwarders".into()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until all forwarders that run follow one master and decide.
@@ -280,6 +306,7 @@ impl Live<'_> {
         let losing = self.lose(step)?;
         let stranger = step.intruder.then(|| Stranger::start(&self.world)).transpose()?;
         self.capture.take();
+        let (processors, holes) = (Processors::now(), self.capture.lost());
         let first = self.sources.iter().map(Source::next_id).collect();
         self.offer(self.pause(step.offer));
         self.wait(Duration::from_nanos(step.settle.0))?;
@@ -299,6 +326,10 @@ impl Live<'_> {
         drop(losing);
         self.empty()?;
         let seen = self.capture.take();
+        let holes = self.capture.lost() - holes;
+        let not_judged = processors
+            .missing()
+            .or_else(|| (holes > 0).then(|| format!("the capture lost {holes} frames of it")));
         let last = self.sources.iter().map(Source::next_id).collect();
         let newest = self.sources.first().map_or(0..0, |source| source.newest(self.scenario.flows));
         Ok(self.told.of(
@@ -315,6 +346,7 @@ impl Live<'_> {
                 last,
                 newest,
                 injected,
+                not_judged,
             },
         ))
     }

@@ -17,6 +17,8 @@ pub(super) struct Told {
     /// The forwarder of each flow.
     flows: BTreeMap<(u8, u16, usize, usize), usize>,
     killed: BTreeSet<usize>,
+    /// For people: where packets were seen last that did not arrive.
+    pub(super) notes: Vec<String>,
 }
 
 /// What was seen of a step.
@@ -39,6 +41,8 @@ pub(super) struct Window {
     pub(super) newest: Range<u16>,
     /// Frames of the stranger between `begin` and `end`.
     pub(super) injected: u64,
+    /// Why it says nothing of the routers.
+    pub(super) not_judged: Option<String>,
 }
 
 impl Window {
@@ -95,7 +99,10 @@ impl Told {
             numbers.push(("refused", refused / (window.injected as f64 * heard_by).max(1.0)));
         }
         self.flows(step, window, &mut numbers);
-        lost(&self.killed, window, &mut numbers);
+        let told = lost(&self.killed, window, &mut numbers);
+        if let Some(told) = told.filter(|_| step.offer < 1.0) {
+            self.notes.push(format!("{}: {told}.", step.name));
+        }
         let mut arrived = vec![vec![(0, 0); window.classes]; window.links];
         for seen in window.seen.iter().filter(|seen| window.within(seen.at)) {
             if let What::Arrived { packet: Packet { link, class, bytes, .. } } = seen.what {
@@ -103,7 +110,8 @@ impl Told {
                 *of = (of.0 + 1, of.1 + bytes);
             }
         }
-        StepMeasured { time: window.end - window.begin, arrived, numbers }
+        let time = window.end - window.begin;
+        StepMeasured { time, arrived, numbers, not_judged: window.not_judged.clone() }
     }
 
     /// Cycles, masters, and the longest time in which no forwarder that lives sent a packet.
@@ -177,8 +185,13 @@ fn longest_cycle(window: &Window) -> Option<Nanos> {
     opened.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max()
 }
 
-/// Packets that did not arrive; and of these, those that were not in a killed process.
-fn lost(killed: &BTreeSet<usize>, window: &Window, numbers: &mut Vec<(&'static str, f64)>) {
+/// Packets that did not arrive; and of these, those that were not in a killed process. For people:
+/// where those were seen last.
+fn lost(
+    killed: &BTreeSet<usize>,
+    window: &Window,
+    numbers: &mut Vec<(&'static str, f64)>,
+) -> Option<String> {
     let mut missing: BTreeSet<u32> =
         window.first.iter().zip(&window.last).flat_map(|(first, last)| *first..*last).collect();
     for seen in &window.seen {
@@ -186,21 +199,38 @@ fn lost(killed: &BTreeSet<usize>, window: &Window, numbers: &mut Vec<(&'static s
             missing.remove(&packet.id);
         }
     }
-    let mut into = BTreeSet::new();
-    let mut out_of = BTreeSet::new();
+    let (mut into, mut out_of) = (BTreeMap::new(), BTreeMap::new());
     for seen in &window.seen {
         match seen.what {
-            What::To { forwarder, packet } if killed.contains(&forwarder) => {
-                into.insert(packet.id);
+            What::To { forwarder, packet } if missing.contains(&packet.id) => {
+                into.insert(packet.id, (forwarder, seen.at));
             }
-            What::From { packet, .. } => {
-                out_of.insert(packet.id);
+            What::From { forwarder, packet } if missing.contains(&packet.id) => {
+                out_of.insert(packet.id, (forwarder, seen.at));
             }
             _ => {}
         }
     }
-    let elsewhere = missing.iter().filter(|id| !into.contains(id) || out_of.contains(id)).count();
-    numbers.extend([("lost", missing.len() as f64), ("lost_elsewhere", elsewhere as f64)]);
+    let mut places: BTreeMap<String, (usize, Nanos)> = BTreeMap::new();
+    let mut elsewhere = 0;
+    for id in &missing {
+        let (place, at) = match (out_of.get(id), into.get(id)) {
+            (Some((by, at)), _) => (format!("after forwarder {}", by + 1), *at),
+            (None, Some((to, _))) if killed.contains(to) => continue,
+            (None, Some((to, at))) => (format!("on the way to forwarder {}", to + 1), *at),
+            (None, None) => ("nowhere".to_owned(), window.begin),
+        };
+        elsewhere += 1;
+        let of = places.entry(place).or_default();
+        *of = (of.0 + 1, at);
+    }
+    numbers.extend([("lost", missing.len() as f64), ("lost_elsewhere", f64::from(elsewhere))]);
+    let told = places.into_iter().map(|(place, (packets, at))| {
+        let at = (at.0 as f64 - window.begin.0 as f64) / 1e6;
+        format!("{packets} seen last {place}, the last of them at {at:.1} ms")
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| format!("packets that did not arrive: {}", told.join("; ")))
 }
 
 /// Packets that went to a link which another forwarder had used in the same cycle, and the cycles
@@ -278,6 +308,7 @@ mod tests {
             last: vec![4],
             newest: 0..0,
             injected: 0,
+            not_judged: None,
         }
     }
 

@@ -99,7 +99,7 @@ fn station(scenario: &LiveScenario, kind: Station, number: usize) -> NodePlan {
     };
     match kind {
         Station::Forwarder => {
-            // The kernel goes on forwarding when the process dies.
+            // The kernel would go on forwarding when the process dies: the ports fail closed.
             settings.push(("ipv4/ip_forward", "1"));
             for link in 1..=scenario.nodes[2] {
                 batch.push(known(Station::NextHop, link));
@@ -168,8 +168,8 @@ pub(super) fn build(scenario: &LiveScenario, world: &mut World) -> Result<(), La
             &["bridge", "-n", &switch, "fdb", "add", &mac, "dev", &port, "master", "static"],
         )?;
     }
-    let rate = format!("{}bit", scenario.rate.0);
-    for link in 1..=scenario.nodes[2] {
+    for (link, rate) in (1..).zip(&scenario.rates) {
+        let rate = format!("{}bit", rate.0);
         let port = name(Station::NextHop, link);
         tried(
             "pace a port of the switch (tbf)",

@@ -223,7 +223,7 @@ pub(super) fn badge(verdict: Verdict) -> String {
         Verdict::Fails | Verdict::HoldsWithout => ("bad", "✗"),
         Verdict::Undecided => ("bad", "?"),
         Verdict::NotReproduced | Verdict::ReproducedAfterAll => ("open", "○"),
-        Verdict::OtherWorld => ("mute", "–"),
+        Verdict::NotJudged | Verdict::OtherWorld => ("mute", "–"),
     };
     let text = verdict.text();
     let text = text.replacen(", ", ",<br>", 1);

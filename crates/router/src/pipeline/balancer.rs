@@ -141,7 +141,7 @@ impl BalancerRole {
         let send = |frame: &[u8]| outbox.extend(pool.alloc_from(frame));
         health.on_timer(now, send, |change| {
             if let Change::Of(id, condition) = change {
-                balancer.set_usable(id, condition.is_usable());
+                balancer.set_usable(now, id, condition.is_usable());
             }
             news.push(change);
         });

@@ -29,6 +29,9 @@ pub struct StepMeasured {
     /// Other numbers, by the name of what an expectation can be of. What this world cannot see is
     /// not there.
     pub numbers: Vec<(&'static str, f64)>,
+    /// Why a claim that does not hold says nothing of the routers: others had the processors, or
+    /// the capture has holes.
+    pub not_judged: Option<String>,
 }
 
 impl StepMeasured {
@@ -77,7 +80,8 @@ fn number(scenario: &LiveScenario, measured: &Measured, claim: &LiveClaim) -> Op
 fn throughput(scenario: &LiveScenario, of: &StepMeasured) -> f64 {
     let per_second = of.bytes() * 8.0 / of.time.as_secs_f64().max(1e-9);
     let size = scenario.size.0 as f64;
-    let most = scenario.rate.0 as f64 * size / (size + 14.0) * scenario.nodes[2] as f64;
+    let all: u64 = scenario.rates.iter().map(|rate| rate.0).sum();
+    let most = all as f64 * size / (size + 14.0);
     per_second / most
 }
 
@@ -94,6 +98,14 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
             Relation::AtLeast => seen >= claim.value,
             Relation::AtMost => seen <= claim.value,
         });
+        let mut verdict = Verdict::of(Some(holds), true, without);
+        let mut note = claim.note.clone();
+        let steps = [Some(claim.step), claim.to].into_iter().flatten();
+        let why = steps.filter_map(|step| measured.steps.get(step)?.not_judged.as_ref()).next();
+        if let (Verdict::Fails, Some(_), Some(why)) = (verdict, seen, why) {
+            verdict = Verdict::NotJudged;
+            note = format!("not judged: {why}");
+        }
         let place = &scenario.steps[claim.step].name;
         let of = claim.of.name();
         let quantity = match claim.to {
@@ -111,8 +123,8 @@ pub fn judge(scenario: &LiveScenario, measured: &Measured, without: bool) -> Vec
             expression: format!("{quantity} {sign} {}", claim.value),
             measured: vec![Term { text: quantity, value: seen, unit: "" }],
             published: Vec::new(),
-            verdict: Verdict::of(Some(holds), true, without),
-            note: claim.note.clone(),
+            verdict,
+            note,
         })
     });
     judged.collect()

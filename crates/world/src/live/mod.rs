@@ -44,8 +44,10 @@ pub struct LiveScenario {
     pub seed: u64,
     /// Balancers, forwarders, next hops.
     pub nodes: [usize; 3],
-    /// What the switch sends to each next hop.
+    /// What the switch sends to each next hop; of different ones: to the fastest.
     pub rate: BitRate,
+    /// The same by next hop.
+    pub rates: Vec<BitRate>,
     /// Length of the IP packets.
     pub size: Bytes,
     /// Flows of each source, class and next hop.
@@ -219,13 +221,22 @@ fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
         names.check(reader, class, "name");
         classes.push(class.text("name")?.to_owned());
     }
+    if !switch.rates.is_empty() && switch.rates.len() != nodes[2] {
+        let message = format!("{} rates for {} next hops", switch.rates.len(), nodes[2]);
+        reader.fail_at(file.table("switch")?, "rates", message);
+    }
+    if switch.rates.iter().any(|rate| !(100_000..=1_000_000_000).contains(&rate.0)) {
+        let message = "a rate is not from 100kbit/s to 1Gbit/s";
+        reader.fail_at(file.table("switch")?, "rates", message);
+    }
     let base = overrides(reader, file, "cluster")?;
-    let steps = steps(reader, file, &base, None, nodes, &classes)?;
+    let at_switch = AtSwitch { nodes, rates: &switch.rates, classes: &classes };
+    let steps = steps(reader, file, &base, None, &at_switch)?;
     let expectations = expectations(reader, file, &steps);
     let mut ablations = Vec::new();
     for without in file.tables("without") {
         let set = overrides(reader, without, "cluster")?;
-        let then = self::steps(reader, file, &base, Some(&set), nodes, &classes)?;
+        let then = self::steps(reader, file, &base, Some(&set), &at_switch)?;
         for (name, at) in without.texts("fails") {
             let known: Vec<_> = expectations.iter().map(|claim| claim.name.as_str()).collect();
             if !known.contains(&name) {
@@ -243,7 +254,11 @@ fn scenario(reader: &mut Reader, file: &Fields) -> Option<LiveScenario> {
         notes: section.notes,
         seed: section.seed,
         nodes,
-        rate: switch.rate,
+        rate: switch.rates.iter().copied().max().unwrap_or(switch.rate),
+        rates: match switch.rates.len() {
+            0 => vec![switch.rate; nodes[2]],
+            _ => switch.rates,
+        },
         size: switch.size,
         flows: switch.flows,
         classes,
@@ -270,14 +285,22 @@ fn overrides(reader: &mut Reader, fields: &Fields, key: &str) -> Option<Table> {
     Some(table.clone())
 }
 
+/// What `[switch]` says of the routers, and the names of the classes.
+struct AtSwitch<'a> {
+    nodes: [usize; 3],
+    /// By next hop; empty: `rate` of `[cluster]`.
+    rates: &'a [BitRate],
+    classes: &'a [String],
+}
+
 fn steps(
     reader: &mut Reader,
     file: &Fields,
     base: &Table,
     always: Option<&Table>,
-    nodes: [usize; 3],
-    classes: &[String],
+    switch: &AtSwitch<'_>,
 ) -> Option<Vec<LiveStep>> {
+    let AtSwitch { nodes, classes, .. } = *switch;
     let mut names = Unique::new("step");
     let mut steps = Vec::new();
     let mut set = Table::default();
@@ -308,7 +331,7 @@ fn steps(
             .map(|entry| format!("{} = {}", entry.name, entry.value.data.inline()))
             .collect();
         let at = fields.at.clone();
-        let config = router(reader, step.wfq.then_some(&merged), at, nodes, classes)?;
+        let config = router(reader, step.wfq.then_some(&merged), at, switch)?;
         let alike = || vec![1; classes.len()];
         let weights = config
             .cluster
@@ -340,8 +363,7 @@ fn router(
     reader: &mut Reader,
     cluster: Option<&Table>,
     at: Span,
-    nodes: [usize; 3],
-    classes: &[String],
+    &AtSwitch { nodes, rates, classes }: &AtSwitch<'_>,
 ) -> Option<RouterConfig> {
     let node = |data| SpannedValue { at: at.clone(), data };
     let entry =
@@ -371,8 +393,10 @@ fn router(
         let links = (1..=nodes[2]).map(|link| {
             let hops = vec![node(text(&next_hop(link)))];
             let name = entry("name", text(&format!("ol{link}")));
-            let entries =
+            let mut entries =
                 vec![name, entry("port", text(PORT.0)), entry("next_hops", Data::List(hops))];
+            let rate = rates.get(link - 1);
+            entries.extend(rate.map(|rate| entry("rate", text(&format!("{}bit/s", rate.0)))));
             node(Data::Table(Table { entries }))
         });
         let links = Data::List(links.collect());

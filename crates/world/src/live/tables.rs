@@ -22,6 +22,8 @@ settings! {
         stated next_hops: u16 = 3, in 1..=8;
         /// What the switch sends to each next hop, Ethernet headers included (14 bytes a packet).
         stated rate: BitRate = BitRate(100_000), in 100_000..=1_000_000_000, is required;
+        /// The same for each next hop, where they differ.
+        stated rates: Vec<BitRate> = Vec::new(), absent "`rate` for each";
         /// Length of each IP packet of the traffic.
         stated size: Bytes = Bytes(1_000), in 60..=1_500;
         /// Flows of each source, class and next hop.

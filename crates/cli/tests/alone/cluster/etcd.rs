@@ -1,44 +1,17 @@
 //! A real etcd in a namespace of its own.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use evenkeel_netns::etcd::{self, base64};
 
 use super::*;
 
 const AT: &str = "10.7.0.2:2379";
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - three.len()));
-        for digit in 0..4 {
-            let at = (word >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit <= three.len() { char::from(DIGITS[at]) } else { '=' });
-        }
-    }
-    text
-}
-
 impl Cluster {
     /// (Re)starts it on the data it has.
     fn etcd(&mut self) {
         let url = format!("http://{AT}");
-        let mut command = Command::new("etcd");
-        command.args([
-            "--listen-client-urls",
-            &url,
-            "--advertise-client-urls",
-            &url,
-            "--log-level",
-            "error",
-        ]);
-        command.args(["--listen-peer-urls", "http://127.0.0.1:2380", "--data-dir"]);
-        command
-            .arg(self.folder.path().join("etcd"))
-            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let data = self.folder.path().join("etcd");
+        let mut command = etcd::command(&url, "http://127.0.0.1:2380", &data);
         sys::die_with_parent(&mut command);
         sys::spawn_in_netns(&mut command, &self.net.name("ed")).unwrap();
         self.processes.push(("ed".to_owned(), command.spawn().unwrap()));
@@ -55,22 +28,10 @@ impl Cluster {
         };
         let all: Vec<String> = pairs.iter().map(one).collect();
         let body = format!("{{\"success\":[{}]}}", all.join(","));
-        let request = format!(
-            "POST /v3/kv/txn HTTP/1.1\r\nHost: {AT}\r\nContent-Length: {}\r\nConnection: \
-             close\r\n\r\n{body}",
-            body.len()
-        );
         let namespace = self.net.name("ed");
         let done = std::thread::spawn(move || {
             sys::enter_netns(&namespace).unwrap();
-            let mut answer = String::new();
-            eventually("etcd takes a value", || {
-                answer.clear();
-                let Ok(mut stream) = TcpStream::connect(AT) else { return false };
-                stream.write_all(request.as_bytes()).is_ok()
-                    && stream.read_to_string(&mut answer).is_ok()
-                    && answer.starts_with("HTTP/1.1 200")
-            });
+            eventually("etcd takes a value", || etcd::ask(AT, "kv/txn", "", &body).is_some());
         });
         done.join().unwrap();
     }
